@@ -20,7 +20,7 @@ _BETWEEN, _AT_END = "key.separator", "line.separator"
 
 
 def consumer_words(properties: Mapping[str, str]) -> list[str] | None:
-    """Return our words for a formatter's properties; None where one of them has no counterpart."""
+    """Return our words for a formatter's properties; None if one of them has no counterpart."""
     if not {*properties} <= {*(name for name, _ in _FIELDS), _BETWEEN, _AT_END}:
         return None
     said = {"print.value": "true"} | dict(properties)
@@ -30,7 +30,7 @@ def consumer_words(properties: Mapping[str, str]) -> list[str] | None:
 
 
 def producer_words(properties: Mapping[str, str]) -> list[str] | None:
-    """Return our words for a line reader's properties; None where one of them has no counterpart."""
+    """Return our words for a line reader's properties; None if one of them has no counterpart."""
     if not {*properties} <= {"parse.key", "key.separator", "parse.headers", "null.marker"}:
         return None
     words: list[str] = []

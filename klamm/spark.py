@@ -338,7 +338,7 @@ def _found_by_planners(spark: SparkSession) -> Iterator[None]:
 
 
 def _context(spark: SparkSession) -> Any:
-    """Return the driver's side of Spark; None where that is elsewhere, with Spark Connect."""
+    """Return the driver's side of Spark; None if that is elsewhere, with Spark Connect."""
     return getattr(spark, "sparkContext", None) if type(spark).__module__ == "pyspark.sql.session" else None
 
 

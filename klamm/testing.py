@@ -161,7 +161,7 @@ class LocalCluster:
         return LocalZooKeeper(self)
 
     def controller_id(self) -> int | None:
-        """Return the controller's broker id as the first broker that answers tells it; None where nobody knows one."""
+        """Return the controller's broker id as the first broker that answers names it; None if no broker knows one."""
         found: int | None = self._ask("controller")["controller"]
         return found
 
@@ -176,7 +176,7 @@ class LocalCluster:
     # Single brokers
 
     def broker(self, broker_id: int) -> LocalBroker:
-        """Return one broker; raises OperationError where there is none with this id."""
+        """Return one broker; raises OperationError if there is none with this id."""
         if broker_id not in self.broker_ids:
             raise OperationError(
                 f"no broker {broker_id} in this cluster", hint=f"its brokers are {', '.join(map(str, self.broker_ids))}"
@@ -258,7 +258,7 @@ class LocalBroker:
 
     @property
     def pid(self) -> int | None:
-        """Its process; None where it does not run."""
+        """Its process; None if it does not run."""
         found: int | None = self._found()["pid"]
         return found
 

@@ -10,7 +10,7 @@ from plans.problem import Problem, ProblemPartition, bits, mask_of
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Bounds of each figure by itself; ``bytes`` is None where a size that counts is unknown."""
+    """Bounds of each figure by itself; ``bytes`` is None if a size that counts is unknown."""
 
     moves: int
     bytes: int | None

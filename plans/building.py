@@ -301,7 +301,7 @@ class _Builder:
             *(["--capacity"] if self.options.broker_capacities else []),
         ]
         if unknown and wants:
-            raise BadOption(f"{wants[0]} needs sizes, and nobody told that of {_listed(unknown)}", hint=SIZES_HINT)
+            raise BadOption(f"{wants[0]} needs sizes, and those of {_listed(unknown)} are unknown", hint=SIZES_HINT)
         minimise = self.options.minimise or (Minimise.MOVES if unknown else Minimise.BYTES)
         return replace(self.options, aim=aim, minimise=minimise)
 

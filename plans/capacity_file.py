@@ -23,7 +23,7 @@ def parse_capacities(text: str, where: str) -> tuple[tuple[BrokerCapacity, ...],
         raise BadOption(f"not TOML: {error}: {where}", hint=_HINT) from error
     for key in document:
         if key not in ("brokers", "log-dirs") or not isinstance(document[key], dict):
-            raise BadOption(f"nobody knows {key!r}: {where}", hint=_HINT)
+            raise BadOption(f"unknown key {key!r}: {where}", hint=_HINT)
     brokers = []
     for key, value in document.get("brokers", {}).items():
         if not key.isdecimal():

@@ -26,13 +26,13 @@ from plans.work import Work
 
 _NODES_MAX = 5_000
 _SHARE = 2
-"""An aim may take one part in so many of the work that is left, so that each of them gets some."""
+"""An aim may take one part in this many of the remaining work, so that each of them gets some."""
 
 _BYTES_GAP = 1e-3
 """Fewer bytes outside of the tolerance than by this part of them are not worth seconds."""
 
 _HALF = 0.5
-"""So much more than a count is what no rounding forbids, and no other count reaches."""
+"""Rounding never forbids this much more than a count, and no other count reaches it."""
 
 Terms = dict[int, float]
 """What each variable counts in a row or an aim."""
@@ -65,7 +65,7 @@ class CappedProgram:
     _done: dict[int, int] = field(default_factory=dict)
 
     def run(self) -> tuple[tuple[int, ...], ...] | None:
-        """Return the lists of all partitions; None where the work does not suffice for a single plan."""
+        """Return the lists of all partitions; None if the work does not suffice for a single plan."""
         self._parts = [self.problem.partitions[index] for index in self.problem.movable]
         sizes = [one.size or 0 for one in self._parts]
         self._unit = max(1.0, sum(sizes) / len(sizes)) if sizes else 1.0

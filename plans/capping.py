@@ -15,10 +15,10 @@ from plans.work import Work
 Rank = tuple[float, ...]
 
 _VARIABLES_MAX = 40_000
-"""Up to so many variables one program takes seconds; with more of them the cap takes a part of the whole plan."""
+"""Up to this many variables one program takes seconds; with more of them the cap takes a part of the whole plan."""
 
 _SHARE = 3
-"""The program within a cap may take one part in so many of the work that the whole plan may take."""
+"""The program within a cap may take one part in this many of the whole plan's work."""
 
 
 def within_caps(

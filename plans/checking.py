@@ -1,6 +1,6 @@
 """Whether a plan still fits its cluster, and keeps to a policy. Pure: a plan, a snapshot and rules in, findings out.
 
-Figures are counted anew from the plan's partitions, for a file that was edited by hand tells the old ones.
+Figures are recounted from the plan's partitions, because a file that was edited by hand still has the old ones.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from plans.policy import Policy
 
 
 class Check(StrEnum):
-    """What is looked at."""
+    """What is checked."""
 
     CLUSTER = "cluster"
     DIGEST = "digest"
@@ -60,7 +60,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class PlanFigures:
-    """What a plan costs, counted from its partitions. Bytes and time are None where sizes are unknown."""
+    """What a plan costs, counted from its partitions. Bytes and time are None if sizes are unknown."""
 
     moves: int
     leader_changes: int
@@ -168,7 +168,7 @@ def figures_of(plan: PlanFile, snapshot: ClusterSnapshot) -> PlanFigures:
 def _are_its_brokers_changed(plan: PlanFile, snapshot: ClusterSnapshot) -> bool:
     """Whether a broker that the plan's partitions are on, or go to, is gone or in another rack.
 
-    A file without a score card of brokers does not tell their racks: then nobody knows.
+    A file without a score card of brokers has no racks; then they are unknown.
     """
     before = {row.broker: row.rack for row in plan.klamm.score.brokers if row.alive}
     live = {broker.id: broker.rack for broker in snapshot.brokers}

@@ -164,7 +164,7 @@ def _price_plain(model: Model, which: Ints, held: Ints, led: Ints, best: Ints, c
 
 
 def _price_shared(model: Model, number: int, held: Ints, led: Ints) -> tuple[int, Column]:
-    """Racks may be shared so many times: a matroid, so the greedy set is best, and one exchange brings a leader in."""
+    """Racks may be shared this often: a matroid, so the greedy set is best, and one exchange brings a leader in."""
     costs, leader_costs = held.tolist(), led.tolist()
     factor, limit = int(model.factor[number]), int(model.shared[number])
     rack_of = model.rack_of.tolist()

@@ -19,7 +19,7 @@ class Change(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PartitionDifference:
-    """One partition that the plans treat differently; None where a plan leaves it alone."""
+    """One partition that the plans treat differently; None if a plan leaves it alone."""
 
     topic: str
     partition: int

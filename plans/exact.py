@@ -28,7 +28,7 @@ from plans.work import Work
 _ROUNDS_MAX = 200
 _NODES_MAX = 400
 _LOOK_ENTRIES, _LOOK_STEPS_MIN = 400, 4
-"""Between two looks at its limits HiGHS does a step of work for so many entries of the program, by and large."""
+"""Between two looks at its limits HiGHS does a step of work for this many entries of the program, by and large."""
 
 _COLUMNS_MAX = 5_000
 """Columns of the integer program that is no proof. With more of them the first solution alone may take minutes."""
@@ -39,7 +39,7 @@ _SCALES = (1, 2, 6, 60)
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The best plan that was found; ``bound`` and ``leader_bound`` are None where they are not known.
+    """The best plan that was found; ``bound`` and ``leader_bound`` are None if they are not known.
 
     ``leader_bound`` holds among plans whose first figure is ``bound``. ``is_impossible``: no plan keeps all rows.
     """
@@ -221,7 +221,7 @@ class Search:
     work: Work
     progress: Callable[[str], None]
     share: int = 1
-    """The last program may take one part in so many of the work that is left."""
+    """The last program may take one part in this many of the remaining work."""
     unit: float = 1.0
     bound: int | None = None
     columns: list[Column] = field(default_factory=list)

@@ -73,7 +73,7 @@ def _object(wanted: Any, value: object, place: str) -> Any:
     prefix = f"{place}." if place else ""
     for key in value:
         if key not in fields:
-            raise JsonValueError(f"{prefix}{key}", "nobody knows this key")
+            raise JsonValueError(f"{prefix}{key}", "unknown key")
     for key in fields:
         if key not in value:
             raise JsonValueError(f"{prefix}{key}", "missing")

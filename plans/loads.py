@@ -45,7 +45,7 @@ class ByteLimits:
         ]
 
     def check(self, problem: Problem, after: Sequence[tuple[int, ...]], *, is_impossible: bool = False) -> None:
-        """Raise Infeasible where a broker is outside of its limits, with by how much.
+        """Raise Infeasible if a broker is outside of its limits, with by how much.
 
         ``is_impossible``: it is proven that no plan keeps them all.
         """

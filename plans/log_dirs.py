@@ -40,7 +40,7 @@ def make_log_dir_plan(snapshot: ClusterSnapshot, options: PlanOptions, progress:
     """Return the plan that levels the log dirs of brokers, each broker by itself.
 
     Raises:
-        BadOption: an option is wrong, or nobody told where replicas lie.
+        BadOption: an option is wrong, or the log dirs of replicas are unknown.
         Infeasible: a broker's disks cannot be levelled so far.
     """
     aim = (Aim.BYTES,) if options.aim is None else options.aim

@@ -45,7 +45,7 @@ class Replacement:
 
 @dataclass(frozen=True, slots=True)
 class BrokerCapacity:
-    """So many bytes of partitions a broker may hold."""
+    """This many bytes of partitions a broker may hold."""
 
     broker: int
     bytes: int
@@ -53,7 +53,7 @@ class BrokerCapacity:
 
 @dataclass(frozen=True, slots=True)
 class LogDirCapacity:
-    """So many bytes of partitions a log dir may hold."""
+    """This many bytes of partitions a log dir may hold."""
 
     broker: int
     log_dir: str
@@ -65,7 +65,7 @@ class PlanOptions:
     """Everything that a plan depends on beside the cluster.
 
     ``brokers`` is the argument of decommission, expand, move and log-dirs; ``replication_factor`` that of factor.
-    ``aim`` and ``minimise`` are None where the default of the strategy holds; the options of a finished plan name what
+    ``aim`` and ``minimise`` are None if the default of the strategy holds; the options of a finished plan name what
     was used. ``pins`` and the like are texts as they were typed.
     """
 

@@ -20,7 +20,7 @@ from plans.scoring import Lists, broker_scores, costs_of, measures_of
 from plans.solving import Progress, Solved, first_figure, gap_between, level_notes, solve
 
 _REST_S = 2.0
-"""The work of so many seconds is enough to tell how many moves a cap leaves."""
+"""The work of this many seconds is enough to tell how many moves a cap leaves."""
 
 
 def make_plan(

@@ -19,7 +19,7 @@ Pattern = tuple[tuple[int, ...], int]
 @dataclass(frozen=True, slots=True)
 class ProblemBroker:
     """``remains``: alive and not being removed; such brokers are levelled. ``rack`` is an index; without usable racks
-    every broker has one of its own, as has a dead broker, whose rack nobody knows."""
+    every broker has one of its own, and so has a dead broker, whose rack is unknown."""
 
     id: int
     rack: int
@@ -30,7 +30,7 @@ class ProblemBroker:
 
 @dataclass(frozen=True, slots=True)
 class ProblemPartition:
-    """``current`` is in preference order. ``size`` is None where nobody told it."""
+    """``current`` is in preference order. ``size`` is None if it is unknown."""
 
     name: TopicPartition
     topic: int

@@ -76,7 +76,7 @@ class Score:
 
     ``moves`` counts replicas that are copied, ``leader_changes`` partitions whose first replica changes, ``reordered``
     partitions with the same replicas in another order. ``remaining_moves`` is what a cap has left undone. ``gap`` is
-    (achieved - bound) / bound of the figure that is minimised first; None where the bound is 0 and the figure is not.
+    (achieved - bound) / bound of the figure that is minimised first; None if the bound is 0 and the figure is not.
     """
 
     moves: int

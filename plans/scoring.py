@@ -25,7 +25,7 @@ class Costs:
 
 
 def costs_of(problem: Problem, after: Lists) -> Costs:
-    """Return the costs of a plan; bytes are None where a partition that moves is of unknown size."""
+    """Return the costs of a plan; bytes are None if a partition that moves is of unknown size."""
     moves = changes = reordered = size = 0
     is_known = True
     for one, lists in zip(problem.partitions, after, strict=True):

@@ -21,7 +21,7 @@ EXACT_CELLS_MAX = 600_000
 """Movable partitions times brokers up to which the solver is used; that bounds its time and memory."""
 
 CELLS_A_SECOND = 20_000
-"""With a time limit only problems of so many cells a second are given to the solver: work is limited, not time."""
+"""With a time limit, the solver gets only problems of this many cells a second: work is limited, not time."""
 
 HEURISTIC, EXACT = "heuristic", "highs"
 Progress = Callable[[str], None]
@@ -229,7 +229,7 @@ def first_figure(problem: Problem, figures: Costs | Bounds) -> int | None:
 
 
 def gap_between(achieved: int | None, bound: int | None) -> float | None:
-    """Return (achieved - bound) / bound; None where it is not known or not finite."""
+    """Return (achieved - bound) / bound; None if it is not known or not finite."""
     if achieved is None or bound is None:
         return None
     if not bound:

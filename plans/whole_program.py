@@ -31,10 +31,10 @@ _NOISE = 2e-6
 _NODES_MAX = 5_000
 
 _SHARE = 2
-"""Where moves are counted, the first run takes one part in so many of the work; the rest asks for one move less."""
+"""If moves are counted, the first run takes one part in this many of the work; the rest asks for one move less."""
 
 _PATIENCE = 20
-"""After so many looks at the same bound, one below what was found, it is time to ask for one move less."""
+"""After this many looks at the same bound, one below what was found, it is time to ask for one move less."""
 
 Entry = tuple[int, float]
 

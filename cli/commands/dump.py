@@ -26,7 +26,7 @@ from cli.framework.options import Needs
 def command(
     invocation: Invocation,
     paths: Annotated[
-        list[Path] | None, typer.Argument(metavar="FILE", help="Files, or folders of which all files are dumped.")
+        list[Path] | None, typer.Argument(metavar="FILE", help="Files, or folders whose files are all dumped.")
     ] = None,
     files: Annotated[str | None, typer.Option("--files", metavar="A,B", help="Files, as in kafka-dump-log.")] = None,
     deep_iteration: Annotated[bool, typer.Option("--deep-iteration", help="Show records, not only batches.")] = False,

@@ -89,7 +89,7 @@ async def consumer(
     committed offsets and commits what it has read. rebalance.time.ms is the time to join, or to find leaders and first
     offsets. Ends with 1 if no record arrives for --timeout seconds (10) before there are enough.
     """
-    refuse(date_format, "--date-format", "times are told as kafka-consumer-perf-test does by default, or in ISO 8601")
+    refuse(date_format, "--date-format", "times have the form of kafka-consumer-perf-test, or ISO 8601")
     refuse(print_metrics, "--print-metrics", "the metrics are those of the Java client; -o json has all figures")
     for option, value in (("--threads", threads), ("--socket-buffer-size", socket_buffer_size)):
         if value is not None:

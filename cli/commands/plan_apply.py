@@ -212,7 +212,7 @@ async def _refuse_drift(invocation: Invocation, cluster: Cluster, loaded: Loaded
     for one in serious:
         invocation.talk.say(one.message)
     told = f"the plan does not fit the cluster: {len(serious)} finding{'' if len(serious) == 1 else 's'}"
-    hint = f"klamm plan check {path} shows all; plan again, or where it was begun already: klamm plan resume {path}"
+    hint = f"klamm plan check {path} shows all; plan again, or, if this plan has begun: klamm plan resume {path}"
     raise Stop(Failure(ExitCode.BAD_ANSWER, "stopped", told, str(path), hint))
 
 

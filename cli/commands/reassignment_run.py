@@ -197,7 +197,7 @@ async def cancel(
     force: Annotated[
         bool,
         typer.Option(
-            "--force", help="Cancel even where no old replica is alive and in sync, so that nobody could lead."
+            "--force", help="Cancel even if no old replica is alive and in sync, so that no replica could lead."
         ),
     ] = False,
 ) -> Report | None:

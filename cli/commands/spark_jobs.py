@@ -107,7 +107,7 @@ async def commit(
 
 
 def _target(invocation: Invocation) -> ClusterTarget | None:
-    """Return the cluster that is meant; None where none is, which is fine here."""
+    """Return the cluster that is meant; None if none is, which is fine here."""
     from engine.admin.cluster.target import NoClusterNamed
 
     try:

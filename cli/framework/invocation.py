@@ -77,7 +77,7 @@ class Invocation:
     unanswered: list[str] = field(default_factory=list)
     """Commands that show what became of changes that were sent and not answered."""
     awaited: Callable[[float], dict[str, float]] = lambda least_s: {}
-    """Whom the cluster waits for, for at least so many seconds, and for how many."""
+    """For whom the cluster has waited at least this many seconds, and how long."""
     is_terminated: bool = False
     """TERM has asked it to end."""
     waited_for: str | None = None

@@ -44,7 +44,7 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Properties:
-    """The option's values are properties, ``K=V``, of which ``fold`` makes our words, or None where it cannot."""
+    """The option's values are properties, ``K=V``, of which ``fold`` makes our words, or None if it cannot."""
 
     fold: Callable[[Mapping[str, str]], list[str] | None]
 
@@ -115,7 +115,7 @@ class AbsentTool:
 
 
 def translate(tools: Sequence[KafkaTool], arguments: Sequence[str]) -> list[str] | None:
-    """Return our words for a tool's command line, the tool's name first; None where it names no tool.
+    """Return our words for a tool's command line, the tool's name first; None if it names no tool.
 
     Raises:
         UsageError: the tool wants one of several actions, and none is given, or more than one; or an option of it has

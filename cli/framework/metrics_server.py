@@ -12,7 +12,7 @@ from typer._click.exceptions import UsageError
 
 _TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _PATIENCE_S = 30.0
-"""So long a scraper may take to say what it wants, and to take the answer."""
+"""How long a scraper may take to send its request and to take the answer."""
 
 
 def parse_listen(text: str) -> tuple[str, int]:

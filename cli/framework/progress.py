@@ -87,7 +87,7 @@ class Countdown:
         self._has_told = False
 
     def restart(self, what: str, left_s: float, more: str = "") -> None:
-        """From now on it goes on for so many seconds."""
+        """From now on it goes on for this many seconds."""
         if not self._is_terminal:
             if not self._has_told:
                 self._talk.say(f"{what} for {left_s:g} s more{more}")

@@ -17,7 +17,7 @@ class OutputClosed(Exception):
 
 @contextmanager
 def data_stream() -> Iterator[TextIO]:
-    """Give stdout; what was written is flushed at the end. Raises OutputClosed where its reader has gone."""
+    """Give stdout; what was written is flushed at the end. Raises OutputClosed if its reader has gone."""
     try:
         yield sys.stdout
         sys.stdout.flush()
@@ -26,7 +26,7 @@ def data_stream() -> Iterator[TextIO]:
 
 
 def check_reader() -> None:
-    """Raise OutputClosed where stdout's reader has gone: who has nothing to write would not hear of it."""
+    """Raise OutputClosed if stdout's reader has gone: who has nothing to write would not hear of it."""
     import select
 
     try:

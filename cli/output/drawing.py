@@ -29,7 +29,7 @@ def bar(share: float, width: int, *, has_blocks: bool) -> str:
 
 
 def gauge(share: float, width: int, *, has_blocks: bool) -> str:
-    """Return how far work has come, in brackets: full only where all is done."""
+    """Return how far work has come, in brackets: full only if all is done."""
     share = min(max(share, 0.0), 1.0)
     if not has_blocks:
         return f"[{'#' * int(share * width):-<{width}}]"
@@ -38,7 +38,7 @@ def gauge(share: float, width: int, *, has_blocks: bool) -> str:
 
 
 def heat(share_of_mean: float, *, has_blocks: bool) -> tuple[str, Tone | None]:
-    """Return shade and tone of a value that is so many times the mean."""
+    """Return shade and tone of a value that is this many times the mean."""
     if share_of_mean <= 0:
         return ("··" if has_blocks else "  "), Tone.QUIET
     if share_of_mean < COLD:
@@ -76,7 +76,7 @@ class Scales:
 
 
 def bar_width(columns: Sequence[Column], spare: int) -> int:
-    """Return how wide each bar of a table may be where ``spare`` characters are left; 0 where none fits."""
+    """Return how wide each bar of a table may be where ``spare`` characters are left; 0 if none fits."""
     count = sum(column.drawing is Drawing.BAR for column in columns)
     width = min(BAR_WIDTH_MAX, spare // count - 1) if count else 0
     return width if width >= BAR_WIDTH_MIN else 0

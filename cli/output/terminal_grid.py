@@ -34,7 +34,7 @@ class _Cell:
 
 
 def grid_lines(table: Table, width: int, *, has_colour: bool, has_blocks: bool) -> Iterator[str] | None:
-    """Return the lines of a table; None where it is wider than ``width``.
+    """Return the lines of a table; None if it is wider than ``width``.
 
     Drawings shrink, figures do not; dispensable columns go, the last one first; a last column of free text moves below
     its rows. Of very many rows texts are folded here too.
@@ -53,7 +53,7 @@ def grid_lines(table: Table, width: int, *, has_colour: bool, has_blocks: bool) 
 
 
 def without_a_dispensable(table: Table) -> Table | None:
-    """Return a table without the last of its dispensable columns; None where it has none."""
+    """Return a table without the last of its dispensable columns; None if it has none."""
     last = max((i for i, column in enumerate(table.columns) if column.is_dispensable), default=None)
     if last is None:
         return None

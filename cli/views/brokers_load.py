@@ -34,7 +34,7 @@ _PLANNED = (
 
 
 def load_report(loads: Sequence[BrokerLoad]) -> Report:
-    """One row per broker; for a person with bars, and without what nobody told."""
+    """One row per broker; for a person with bars, and without unknown figures."""
     rows = [
         (b.broker, b.rack, b.alive, b.replica_count, b.leader_count, b.preferred_count, b.size_bytes) for b in loads
     ]

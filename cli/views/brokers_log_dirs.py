@@ -89,7 +89,7 @@ def totals_report(totals: Sequence[DirTotals], subject: str, *, order: str, fail
     machine = [_cells(one) for one in ordered]
     shown = Section(body=totals_table(ordered, subject))
     notes = () if totals else ("no replicas",)
-    # Of a broker or log dir that failed nothing is in the totals of topics: that is told beside them.
+    # Totals of topics contain nothing from a failed broker or log dir, so those are named beside them.
     missing = () if subject != "topic" else tuple(f"missing: {_place(one)}: {one.error}" for one in failed)
     return Report(ordered, Table(_TOTALS, machine), (shown,), notes + missing, _exit_code(failed), _metrics(ordered))
 

@@ -79,7 +79,7 @@ def _report(
     notes: tuple[str, ...],
     exit_code: ExitCode,
 ) -> Report:
-    """The column of errors is shown to a person only where there is one."""
+    """The column of errors is shown to a person only if there is one."""
     has_error = any(row[-1] is not None for row in rows)
     shown = Table(columns, rows) if has_error else Table(columns[:-1], [row[:-1] for row in rows])
     return Report(data, Table(columns, rows), (Section(body=shown),), notes, exit_code)

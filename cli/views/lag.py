@@ -21,7 +21,7 @@ _WORDS = {
     Reason.KEEPS_UP: "",
     Reason.LAG_FELL: "the lag falls",
     Reason.LAG_NEVER_FELL: "the lag never falls",
-    Reason.STANDS_STILL: "stands still, though somebody reads it",
+    Reason.STANDS_STILL: "does not move, though somebody reads it",
     Reason.NOBODY_READS: "nobody reads it",
     Reason.WENT_BACK: "went back",
     Reason.AHEAD_OF_LOG: "committed beyond the end of the log",

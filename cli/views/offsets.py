@@ -30,7 +30,7 @@ _COLUMNS = (
 
 
 def offsets_report(offsets: Sequence[PartitionOffset], *, by_time: bool) -> Report:
-    """The time of the record is shown to a person only where it was looked up by time."""
+    """The time of the record is shown to a person only if it was looked up by time."""
     rows = [(o.topic, o.partition, o.offset, _moment(o), o.leader, o.error) for o in offsets]
     failed = [o for o in offsets if o.error is not None]
     hidden = {*(() if by_time else ("timestamp",)), *(() if failed else ("error",))}

@@ -27,7 +27,7 @@ _COLUMNS = (
     Column("message", falls_below=True),
 )
 _MARKDOWN_MAX = 50
-"""So many findings stand in a comment; it has a limit on a code host."""
+"""A comment lists this many findings, because code hosts limit its length."""
 
 
 def check_report(path: str, findings: Sequence[Finding], policy: Policy | None, policy_path: str | None) -> Report:

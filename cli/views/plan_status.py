@@ -70,7 +70,7 @@ def _event_told(event: Mapping[str, Any]) -> str:
             return "; ".join(["all was done", *map(str, left)])
         case {"event": "stopped", "wave": wave, "reason": reason, "throttles_left": [*left]}:
             where = f"in wave {wave}" if wave else "before the first wave"
-            return "; ".join([f"stopped {where}: {reason or 'nobody knows why'}", *map(str, left)])
+            return "; ".join([f"stopped {where}: {reason or 'reason unknown'}", *map(str, left)])
     return str(event["event"])
 
 

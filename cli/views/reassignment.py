@@ -66,7 +66,7 @@ _CANCELLED = (
     Column("error", falls_below=True),
 )
 _ALWAYS = 4
-"""So many leading columns are shown to a person also where nothing stands in them."""
+"""People see this many leading columns even if they are empty."""
 
 
 def generated_report(plan: GeneratedPlan) -> Report:

@@ -75,7 +75,7 @@ def compacted_report(days: Sequence[CompactedDay]) -> Report:
 
 
 def plot_lines(moments: Sequence[Moment], width: int = _WIDTH, height: int = _HEIGHT) -> list[str]:
-    """Draw lag over time in blocks; each column is the largest lag of its time, and empty where none is known."""
+    """Draw lag over time in blocks; each column is the largest lag of its time, and empty if none is known."""
     known = [one for one in moments if one.lag is not None]
     if not known:
         return ["nothing known"]

@@ -123,7 +123,7 @@ def _check_counts(broker_count: int, partition_count: int, replication_factor: i
 
 @lru_cache(maxsize=8)
 def _arranged(brokers: tuple[tuple[int, str | None], ...]) -> tuple[list[int], dict[int, str]]:
-    """Return the brokers in the order they are taken in, and their racks. Kept: a plan asks for each topic anew."""
+    """Return the brokers in the order they are taken in, and their racks. Kept: a plan asks for each topic again."""
     racks = _all_or_no_racks(dict(brokers))
     return (rack_alternated(racks) if racks else sorted(broker for broker, _ in brokers)), racks
 

@@ -7,7 +7,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 NO_LEADER = -1
-"""Leader id of a partition that nobody leads."""
+"""Leader id of a partition without a leader."""
 
 NO_CONTROLLER = -1
 """Controller id of a cluster that has none at the moment."""
@@ -103,7 +103,7 @@ class BrokerInfo:
     broker_epoch: int = UNKNOWN_BROKER_EPOCH
 
     def endpoint(self, listener_name: str) -> Endpoint | None:
-        """Return the endpoint of a listener, or None where the broker has no such listener."""
+        """Return the endpoint of a listener, or None if the broker has no such listener."""
         return next((e for e in self.endpoints if e.listener_name == listener_name), None)
 
 

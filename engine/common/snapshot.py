@@ -87,7 +87,7 @@ class PartitionSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class TopicSnapshot:
-    """One topic. ``configs`` are its overrides only; None where nobody told them."""
+    """One topic. ``configs`` are its overrides only; None if they are unknown."""
 
     name: str
     partitions: tuple[PartitionSnapshot, ...]

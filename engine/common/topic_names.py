@@ -21,7 +21,7 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def invalid_topic_name(name: str) -> str | None:
-    """Return in Kafka's words why ``name`` cannot be a topic's, or None where it can."""
+    """Return in Kafka's words why ``name`` cannot be a topic's, or None if it can."""
     if not name:
         return "the empty string is not allowed"
     if name in {".", ".."}:

@@ -37,7 +37,7 @@ class ConfigChange:
 
     @property
     def checked_operation(self) -> AlterOperation:
-        """The operation. Raises ValueError where Kafka has none of that number."""
+        """The operation. Raises ValueError if Kafka has none of that number."""
         return AlterOperation(self.operation)
 
 

@@ -133,7 +133,7 @@ def _broker_level_synonyms(name: str, is_sensitive: bool, configs: DynamicConfig
 
 
 def _shown(key: AnyKey | None, value: Value) -> str | None:
-    """Return a value's text; what nobody knows the type of might be a secret."""
+    """Return a value's text; a value of unknown type might be a secret."""
     return None if key is None or key.is_sensitive else value_text(value, key.type)
 
 

@@ -81,7 +81,7 @@ class DynamicConfigs:
         self._topic_followers.append(take)
 
     def apply(self, entity_type: str, entity_name: str, texts: Overrides) -> list[str]:
-        """Take over the content of ``/config/<entity_type>/<entity_name>``; empty where the node is gone.
+        """Take over the content of ``/config/<entity_type>/<entity_name>``; empty if the node is gone.
 
         Returns what could not be used, a sentence each, for the log: the rest is in force.
         """

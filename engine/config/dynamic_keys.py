@@ -97,7 +97,7 @@ def broker_synonyms(name: str) -> tuple[str, ...]:
 
 
 def broker_config_key(name: str) -> AnyKey | None:
-    """Return the definition of a broker setting, also of one for a single listener; None where nobody knows it."""
+    """Return the definition of a broker setting, also of one for a single listener; None if it is unknown."""
     return BROKER_AND_THROTTLE_DEF.get(name) or BROKER_CONFIG_DEF.get(base_name(name))
 
 

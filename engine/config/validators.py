@@ -18,7 +18,7 @@ class Validator(Protocol):
     """Checks one value; ``str()`` of it tells what is allowed."""
 
     def ensure_valid(self, name: str, value: Value) -> None:
-        """Raise ConfigError where the value is not allowed."""
+        """Raise ConfigError if the value is not allowed."""
 
 
 @dataclass(frozen=True, slots=True)

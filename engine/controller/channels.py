@@ -124,7 +124,7 @@ class BrokerChannel:
             await asyncio.sleep(BACKOFF_MS / 1000)
 
     async def _try_to_send(self, client: BrokerClient, wire: WireRequest, node: str) -> Response | None:
-        """Send once; None where the broker could not be reached or did not answer.
+        """Send once; None if the broker could not be reached or did not answer.
 
         Only the first failure of a row is a warning: a broker that died stays silent until its session ends.
         """

@@ -59,7 +59,7 @@ NO_OP_ELECTION = ElectionStrategy(ElectionKind.NO_OP)
 
 @dataclass(frozen=True, slots=True)
 class Elected:
-    """Result of one election: the state to write, None where nobody can lead, and the brokers to be told."""
+    """Result of one election: the state to write, None if nobody can lead, and the brokers to be told."""
 
     state: LeaderAndIsr | None
     recipients: tuple[int, ...]

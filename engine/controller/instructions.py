@@ -140,7 +140,7 @@ class ReadTopicAssignments(Instruction[dict[str, TopicIdReplicaAssignment]]):
 
 @dataclass(frozen=True, slots=True)
 class ReadPartitionIds(Instruction[set[int]]):
-    """Ids of the partitions that have a znode below the topic's; empty where there is none."""
+    """Ids of the partitions that have a znode below the topic's; empty if there is none."""
 
     topic: str
 
@@ -157,12 +157,12 @@ class ReadTopicDeletions(Instruction[list[str]]):
 
 @dataclass(frozen=True, slots=True)
 class ReadReassignments(Instruction[ReassignmentRequest | None]):
-    """``/admin/reassign_partitions``; None where it does not exist."""
+    """``/admin/reassign_partitions``; None if it does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadPreferredElection(Instruction[ElectionRequest | None]):
-    """``/admin/preferred_replica_election``; None where it does not exist."""
+    """``/admin/preferred_replica_election``; None if it does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +187,7 @@ class ReadUncleanElectionEnabled(Instruction[dict[str, bool | CoordinationError]
 
 @dataclass(frozen=True, slots=True)
 class CreatePartitionStates(Instruction[dict[TopicPartition, CoordinationError | None]]):
-    """Create ``partitions``, ``partitions/<p>`` and ``partitions/<p>/state``; None where it worked."""
+    """Create ``partitions``, ``partitions/<p>`` and ``partitions/<p>/state``; None if it worked."""
 
     states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch]
 

@@ -35,7 +35,7 @@ class Leadership:
         return {p: known[p] if p in known else read.get(p) for p in wanted}
 
     def read_again(self, partitions: Iterable[TopicPartition]) -> Steps[dict[TopicPartition, PartitionStateRead]]:
-        """Ask ZooKeeper for partitions of which memory was asked before; return nothing where it was not.
+        """Ask ZooKeeper for partitions of which memory was asked before; return nothing if it was not.
 
         While brokers are being upgraded, a leader with an IBP before 2.7-IV2 writes its ISR itself, and may die before
         it has told anybody.

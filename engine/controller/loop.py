@@ -159,7 +159,7 @@ class Controller:
         return await queued.answer if queued.answer is not None else None
 
     def enable_unclean_election(self, topic: str | None = None) -> None:
-        """``unclean.leader.election.enable`` became true, for a topic or (None) for all: elect where nobody leads."""
+        """``unclean.leader.election.enable`` became true, for a topic or (None) for all: elect missing leaders."""
         if self.is_active:
             self._put(_Queued(UncleanLeaderElectionEnable(topic)))
 
@@ -341,7 +341,7 @@ class Controller:
             await self._resign()
 
     async def _move_controller(self) -> None:
-        """Give up a term that cannot begin, so that some broker is elected anew."""
+        """Give up a term that cannot begin, so that the brokers elect another."""
         self.controller_id = await self._read_controller_id()
         if not self.is_active:
             self._log.warning("Controller has already moved when trying to trigger controller movement")

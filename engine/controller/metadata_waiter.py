@@ -16,7 +16,7 @@ class MetadataWaiter:
         self._waiting: dict[asyncio.Future[None], Callable[[], bool]] = {}
 
     async def wait(self, is_seen: Callable[[], bool], timeout_ms: int) -> bool:
-        """Wait until ``is_seen``; False where that took longer than ``timeout_ms``."""
+        """Wait until ``is_seen``; False if that took longer than ``timeout_ms``."""
         if is_seen():
             return True
         if timeout_ms <= 0:

@@ -245,7 +245,7 @@ class PartitionStateMachine:
         results: ElectionResults = {}
         states = yield from self._leadership.read(partitions, fresh=fresh)
         if strategy.kind is ElectionKind.OFFLINE and not fresh:
-            # Before nobody leads, or somebody does uncleanly, what memory says has to be certain.
+            # Before a partition loses its leader, or gets an unclean one, memory has to be certain.
             lost = yield from select(states, lambda p: self._is_lost(p, states[p]))
             states |= yield from self._leadership.read_again(lost)
         electable: dict[TopicPartition, LeaderAndIsr] = {}

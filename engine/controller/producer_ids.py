@@ -40,7 +40,7 @@ class ProducerIdBlocks:
         self._next_block: ProducerIdBlock | None = None
 
     def claim(self) -> int | None:
-        """Return an id nobody got before, or None where no block has one left."""
+        """Return an id nobody got before, or None if no block has one left."""
         if self._next_id >= self._end and self._next_block is not None:
             block, self._next_block = self._next_block, None
             self._next_id = block.first_producer_id

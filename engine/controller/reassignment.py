@@ -293,7 +293,7 @@ class Reassignments:
             for partition, each in piece:
                 leadership = self._context.leadership[partition]
                 batch.add_leader_and_isr(each.origin_replicas, partition, leadership, each, is_new=False)
-                # A replica added may go to any good log dir; one the broker has had must not be made anew on another.
+                # A replica added may go to any good log dir; one the broker has had must not be made on another.
                 batch.add_leader_and_isr(each.adding_replicas, partition, leadership, each, is_new=True)
         yield from batch.send()
         changes = state_change_log(self._options.controller_id, self._context.epoch.controller_epoch)

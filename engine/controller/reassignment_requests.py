@@ -101,7 +101,7 @@ class ReassignmentRequests:
         return {p: assignment for p, assignment in assignments.items() if assignment.is_being_reassigned}
 
     def _towards(self, partition: TopicPartition, target: tuple[int, ...] | None) -> ReplicaAssignment | None:
-        """Return the assignment on the way to a target; None where there is nothing to cancel."""
+        """Return the assignment on the way to a target; None if there is nothing to cancel."""
         current = self._context.full_assignment(partition)
         if target is not None:
             return reassign_to(current, target)

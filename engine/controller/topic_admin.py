@@ -280,16 +280,16 @@ class TopicAdmin:
     # Waiting
 
     async def wait_for_leaders(self, topic: str, partitions: Iterable[int], timeout_ms: int) -> bool:
-        """Wait until this broker's metadata has a leader for each partition; False where it took too long."""
+        """Wait until this broker's metadata has a leader for each partition; False if it took too long."""
         names = [TopicPartition(topic, p) for p in partitions]
         return await self.wait_for_metadata(lambda: all(map(self._has_leader, names)), timeout_ms)
 
     async def wait_until_gone(self, topic: str, timeout_ms: int) -> bool:
-        """Wait until this broker's metadata knows the topic no more; False where it took too long."""
+        """Wait until this broker's metadata knows the topic no more; False if it took too long."""
         return await self.wait_for_metadata(lambda: topic not in self._metadata_cache.topics, timeout_ms)
 
     async def wait_for_metadata(self, is_seen: Callable[[], bool], timeout_ms: int) -> bool:
-        """Wait until this broker's metadata shows what is wanted; False where it took too long."""
+        """Wait until this broker's metadata shows what is wanted; False if it took too long."""
         return await self._waiter.wait(is_seen, timeout_ms)
 
     def _has_leader(self, partition: TopicPartition) -> bool:

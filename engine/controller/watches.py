@@ -1,6 +1,6 @@
 """What the active controller watches in ZooKeeper, and which event each change becomes.
 
-The callbacks are registered here; reading a znode arms them, which is why the core reads anew after each event.
+The callbacks are registered here; reading a znode arms them, which is why the core reads again after each event.
 """
 
 from __future__ import annotations

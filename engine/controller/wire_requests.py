@@ -142,7 +142,7 @@ def wire_requests(
 
 
 def event_of(wire: WireRequest, response: Response) -> ControllerEvent | None:
-    """Return the event an answer stands for; None where nobody waits for it."""
+    """Return the event an answer stands for; None if nobody waits for it."""
     broker_id, broker_epoch = wire.source.broker_id, wire.source.broker_epoch
     if isinstance(response, LeaderAndIsrResponse) and isinstance(wire.source, LeaderAndIsrToBroker):
         error = error_code(response.error_code)

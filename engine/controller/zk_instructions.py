@@ -126,7 +126,7 @@ class ZkInstructions:
 
 
 async def _admin_request(reading: Awaitable[T | None], nothing: T) -> AdminRequest[T] | None:
-    """Return what somebody asks for through a znode; None where it is not there."""
+    """Return what somebody asks for through a znode; None if it is not there."""
     try:
         found = await reading
     except ZnodeFormatError as error:

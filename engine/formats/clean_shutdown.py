@@ -19,7 +19,7 @@ def encode_clean_shutdown(broker_epoch: int = UNKNOWN_BROKER_EPOCH) -> str:
 
 
 def decode_clean_shutdown(text: str) -> int | None:
-    """Return the broker epoch in the file, or None where there is none that can be read (an older Kafka's file)."""
+    """Return the broker epoch in the file, or None if there is none that can be read (an older Kafka's file)."""
     try:
         content = json.loads(text)
     except ValueError:

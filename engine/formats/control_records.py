@@ -85,7 +85,7 @@ def decode_end_transaction_marker(record: Record) -> EndTransactionMarker | None
 
 
 def read_end_transaction_marker(buffer: Buffer, position: int, header: BatchHeader) -> EndTransactionMarker | None:
-    """Return the marker in a control batch; None where the cleaner has taken it, or where it is of another kind.
+    """Return the marker in a control batch; None if the cleaner has taken it, or where it is of another kind.
 
     Raises:
         KafkaError: INVALID_RECORD where the control record is malformed.

@@ -29,6 +29,6 @@ def segment_file_name(base_offset: int, suffix: str) -> str:
 
 
 def offset_of_file_name(name: str) -> int | None:
-    """Return the offset that a file's name starts with, or None where the name is no such file's."""
+    """Return the offset that a file's name starts with, or None if the name is no such file's."""
     digits = name.partition(".")[0]
     return int(digits) if digits.isascii() and digits.isdigit() else None

@@ -146,7 +146,7 @@ class PartitionDeleted(NamedTuple):
 
 
 class PartitionsForgotten(NamedTuple):
-    """A broker forgets so many partitions that were deleted, without naming them (since 2.6)."""
+    """A broker forgets this many partitions that were deleted, without naming them (since 2.6)."""
 
     partition_count: int
 

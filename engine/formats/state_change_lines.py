@@ -17,10 +17,10 @@ from operator import itemgetter
 from typing import NamedTuple
 
 START_BYTES = 25
-"""So long is the ``[yyyy-MM-dd HH:mm:ss,SSS]`` that begins every entry; as bytes it sorts by time."""
+"""The length of the ``[yyyy-MM-dd HH:mm:ss,SSS]`` that begins every entry; as bytes it sorts by time."""
 
 _HEAD_BYTES = 60
-"""Level and the writer's id stand within so many bytes."""
+"""Level and the writer's id stand within this many bytes."""
 
 _DIGITS_TO_ZERO = bytes.maketrans(b"123456789", b"000000000")
 _START_SHAPE = b"[0000-00-00 00:00:00,000]"
@@ -88,7 +88,7 @@ def parse_head(head: bytes) -> Head:
 
 
 def parse_entry(entry: bytes) -> StateChangeLine | None:
-    """Take an entry apart; None where it has no envelope."""
+    """Take an entry apart; None if it has no envelope."""
     match = _WRITER.match(entry, START_BYTES) if is_start(entry) else None
     if match is None:
         return None
@@ -106,7 +106,7 @@ def parse_entry(entry: bytes) -> StateChangeLine | None:
 
 
 def controller_epoch_in(message: bytes) -> int | None:
-    """Return the epoch of the controller whose request a message is about; None where it names none."""
+    """Return the epoch of the controller whose request a message is about; None if it names none."""
     match = _EPOCH_IN_MESSAGE.search(message)
     return None if match is None else int(match[1] or match[2])
 

@@ -50,7 +50,7 @@ def partitions_in(message: bytes) -> tuple[TopicPartition, ...]:
 
 
 def first_partition_in(message: bytes) -> TopicPartition | None:
-    """Return the partition that a message is about, or None where that is not in one of the two usual places.
+    """Return the partition that a message is about, or None if that is not in one of the two usual places.
 
     They are after the role, and after the word partition; to look there alone is ten times as fast.
     """

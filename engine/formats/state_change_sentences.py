@@ -62,7 +62,7 @@ _ON_BROKER = re.compile(r"on broker (\d{1,10}) as offline")
 
 
 def events_of(line: StateChangeLine) -> Found:
-    """Return what a line says; nothing where it tells of no event."""
+    """Return what a line says; nothing if it tells of no event."""
     if b"\n" in line.message:
         # A message that wraps is whole again; a stack trace tells nothing that its message does not.
         line = line._replace(message=line.message.replace(b"\n", b" "))

@@ -43,7 +43,7 @@ _ID = re.compile(r"\d{1,10}")
 
 
 def state_in(message: str) -> PrintedState | None:
-    """Return the first state that a message prints, or None where it prints none."""
+    """Return the first state that a message prints, or None if it prints none."""
     if "Leader:" in message:
         return _from_leader_isr(message)
     if "LeaderAndIsr(leader=" in message:

@@ -63,7 +63,7 @@ def decode_versioned(cls: type[M], data: bytes, version_max: int) -> M:
 def json_fields(value: Struct, version: int) -> dict[str, Any]:
     """Return the fields that the version has, under Kafka's names, in their order; bytes as base64.
 
-    As Kafka's JSON converters do it: tagged fields only where they are not the default.
+    As Kafka's JSON converters do it: tagged fields only if they are not the default.
     """
     return {
         _camel_case(declared.name): _json_value(getattr(value, declared.name), version)

@@ -50,7 +50,7 @@ def converted(api_version: int, fetch_offsets: Sequence[int], reads: Sequence[Pa
 
 
 def _records(read: PartitionRead, magic: int, fetch_offset: int, budget: int) -> tuple[bytes | None, int]:
-    """Return records in the old format and how many bytes of the log they were; None where there are none for now.
+    """Return records in the old format and how many bytes of the log they were; None if there are none for now.
 
     A portion that holds nothing for such a reader (control batches) must not end the answer, or it would ask for ever.
     """

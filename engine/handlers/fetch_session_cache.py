@@ -94,7 +94,7 @@ class FetchPartition:
         self.fetch_offset = other.fetch_offset
         self.max_bytes = other.max_bytes
         if other.current_leader_epoch != self.current_leader_epoch:
-            # The follower began anew, and may have thrown away what it was told last.
+            # The follower started over, and may have thrown away what it was told last.
             self.sent_high_watermark = self.sent_log_start_offset = -1
         self.current_leader_epoch = other.current_leader_epoch
         self.last_fetched_epoch = other.last_fetched_epoch

@@ -40,7 +40,7 @@ class KeyType(IntEnum):
 def find_coordinator(
     context: RequestContext, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse | Coroutine[Any, Any, object]:
-    """Name each key's coordinator; wait only where the topic has to be created first."""
+    """Name each key's coordinator; wait only if the topic has to be created first."""
     is_group = request.key_type == KeyType.GROUP
     if is_group and not context.broker.metadata_cache.partitions(GROUP_METADATA_TOPIC):
         return _create_first(context, request)

@@ -16,7 +16,7 @@ class LeaderHints:
         self.nodes: dict[int, Node] = {}
 
     def leader_of(self, topic_partition: TopicPartition) -> tuple[int, int] | None:
-        """Return (leader, leader epoch), or None where this broker knows none that has an address here."""
+        """Return (leader, leader epoch), or None if this broker knows none that has an address here."""
         cache = self._context.broker.metadata_cache
         known = cache.partition_info(topic_partition)
         if known is None or known.leader < 0:

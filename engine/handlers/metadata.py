@@ -47,7 +47,7 @@ PARTITIONS_AT_ONCE = 5000
 
 @handles(ApiKey.METADATA)
 def metadata(context: RequestContext, request: MetadataRequest) -> MetadataResponse | Coroutine[Any, Any, object]:
-    """Describe the cluster; wait only where a topic has to be created first, or very much is asked for."""
+    """Describe the cluster; wait only if a topic has to be created first, or very much is asked for."""
     cache = context.broker.metadata_cache
     wants_all = request.topics is None or (context.api_version == 0 and not request.topics)
     names = cache.topics if wants_all else [topic.name for topic in request.topics or () if topic.name is not None]

@@ -71,7 +71,7 @@ _WITHOUT_LOG_START = frozenset(
 """What a log refuses without telling where it begins; with its other refusals it tells."""
 
 RECORD_ERRORS_MAX = 10_000
-"""So many refused records one answer names: each partition of a request may have a batch full of them."""
+"""This many refused records one answer names: each partition of a request may have a batch full of them."""
 
 ADMIN_CLIENT_ID = "__admin_client"
 """Whoever says so as its client id may write internal topics: Kafka's rule for tools that mend them."""
@@ -249,7 +249,7 @@ class DelayedProduce(DelayedOperation):
             if not is_done and error is ErrorCode.NONE:
                 still_waiting.append(waiting)
             elif error is not ErrorCode.NONE:
-                # The records are written all the same: where they are is told with the error, as in Kafka.
+                # The records are written all the same, so the answer has their offset beside the error, as in Kafka.
                 waiting.answer.error_code = error
         self._waiting = still_waiting
         return not still_waiting and self.force_complete()

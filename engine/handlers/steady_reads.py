@@ -33,7 +33,7 @@ class SteadyRead:
         self._wanted: FetchPartition | None = None
 
     def renewed(self, fetch_offset: int, now_ms: int | None) -> PartitionRead | None:
-        """Return the read with the watermarks of now if it still stands; None where it has to be read.
+        """Return the read with the watermarks of now if it still stands; None if it has to be read.
 
         The fetch is noted, unless it was before (``now_ms`` is None).
         """

@@ -30,7 +30,7 @@ def is_free(host: str, port: int) -> bool:
     """Whether a server could listen on this address now.
 
     Raises:
-        OperationError: the host is a name that nobody knows.
+        OperationError: the host's name cannot be resolved.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

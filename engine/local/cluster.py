@@ -44,7 +44,7 @@ class BrokerStatus:
     log_dirs: tuple[str, ...]
     alive: bool
     paused: bool
-    """It lives, but all of it stands still (SIGSTOP)."""
+    """It lives, but is frozen (SIGSTOP)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +248,7 @@ class LocalCluster:
         return ",".join(broker.address for broker in self.brokers.values())
 
     def controller_id(self) -> int | None:
-        """Return the controller's broker id as the first broker that answers tells it; None where nobody knows one."""
+        """Return the controller's broker id as the first broker that answers names it; None if no broker knows one."""
         for broker in self.brokers.values():
             if broker.is_alive and not broker.is_paused:
                 found = controller_id(broker.spec.host, broker.spec.port)
@@ -290,7 +290,7 @@ class LocalCluster:
     # Single brokers
 
     def broker(self, broker_id: int) -> LocalBroker:
-        """Return one broker; raises OperationError where there is none with this id."""
+        """Return one broker; raises OperationError if there is none with this id."""
         if broker_id not in self.brokers:
             ids = ", ".join(map(str, self.brokers)) or "none"
             raise OperationError(f"no broker {broker_id} in this cluster", hint=f"its brokers are {ids}")

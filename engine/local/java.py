@@ -68,7 +68,7 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
 
 
 def java_major(program: Path) -> int | None:
-    """Return the major version of a Java program, or None where it does not run."""
+    """Return the major version of a Java program, or None if it does not run."""
     if program.exists():
         named = re.search(r'JAVA_VERSION="([^"]+)"', _release(program))
         if named:
@@ -82,7 +82,7 @@ def java_major(program: Path) -> int | None:
 
 
 def _release(program: Path) -> str:
-    """Return what a Java says of itself in the file beside its folder bin; nothing where there is none."""
+    """Return what a Java says of itself in the file beside its folder bin; nothing if there is none."""
     file = program.resolve().parent.parent / "release"
     return file.read_text("utf-8", "replace") if file.is_file() else ""
 

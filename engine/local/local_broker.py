@@ -76,7 +76,7 @@ class LocalBroker:
 
     @property
     def is_paused(self) -> bool:
-        """Whether its clock stands still."""
+        """Whether its clock is stopped."""
         return self.process is not None and self.process.is_paused
 
     @property

@@ -52,7 +52,7 @@ class LocalProcess:
 
     @property
     def is_paused(self) -> bool:
-        """Whether each of its threads stands still (SIGSTOP), or has ended."""
+        """Whether each of its threads is frozen (SIGSTOP), or has ended."""
         return self.is_alive and all(state in "TtZX" for state in _thread_states(self.pid))
 
     @property
@@ -106,7 +106,7 @@ class LocalProcess:
         return False
 
     def pause(self, timeout_s: float = 10.0) -> bool:
-        """Stop the process (SIGSTOP) and wait until each of its threads stands still."""
+        """Stop the process (SIGSTOP) and wait until each of its threads is frozen."""
         self.send_signal(signal.SIGSTOP)
         deadline = time.monotonic() + timeout_s
         while self.is_alive and not self.is_paused:
@@ -176,7 +176,7 @@ def _start_free(words: list[str], stdin: int, sink: IO[bytes], environ: Mapping[
 
 
 def _start_ticks(pid: int) -> int | None:
-    """Return a process's start time; None where there is none."""
+    """Return a process's start time; None if there is none."""
     fields = _stat_fields(Path(f"/proc/{pid}/stat"))
     return int(fields[19]) if fields else None
 

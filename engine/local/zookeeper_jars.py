@@ -129,7 +129,7 @@ def _has_zookeeper(jars: list[Path]) -> bool:
 
 
 def _jars_of_pyspark() -> list[Path]:
-    """Return them out of the PySpark wheel, which is located but never imported; none where it has no ZooKeeper."""
+    """Return them out of the PySpark wheel, which is located but never imported; none if it has no ZooKeeper."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or not spec.submodule_search_locations:
         return []

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Final
 
 PORTION_BYTES: Final = 1024 * 1024
-"""So much is brought in at a time."""
+"""How much is read in at a time."""
 
 _SAMPLE_EVERY_BYTES: Final = 128 * 1024
 _NOWAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)
@@ -21,7 +21,7 @@ _READERS_MAX: Final = 4
 
 
 def read_if_cached(fd: int, size_bytes: int, position: int) -> bytearray | None:
-    """Return these bytes; None where some are not in memory, or not in the file."""
+    """Return these bytes; None if some are not in memory, or not in the file."""
     data = bytearray(size_bytes)
     try:
         return data if os.preadv(fd, [data], position, _NOWAIT) == size_bytes else None

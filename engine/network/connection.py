@@ -136,7 +136,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         host, port = (transport.get_extra_info("peername") or ("", 0))[:2]
-        # Who comes by IPv4 to a listener of both is told as such.
+        # A peer that uses IPv4 on a listener of both gets its IPv4 address.
         self.peer = Peer(
             host.removeprefix("::ffff:"), port, self._context.listener_name, self._context.security_protocol
         )

@@ -37,7 +37,7 @@ class Inbox:
         return self._own[self._end :]
 
     def received(self, size_bytes: int) -> None:
-        """So many bytes were put into ``room``."""
+        """This many bytes were put into ``room``."""
         self._end += size_bytes
 
     def next_frame(self, size_max: int) -> memoryview | None:

@@ -19,7 +19,7 @@ class Peer:
 
 
 class RequestHead:
-    """One request's header fields and its peer. Made anew for each request; small on purpose."""
+    """One request's header fields and its peer. Each request has a new one; small on purpose."""
 
     __slots__ = ("api_key", "api_version", "client_id", "correlation_id", "peer")
 

@@ -59,7 +59,7 @@ class Route:
         self.encode = encoder(self.response_class, api_version)
 
     def fault_response(self) -> Any:
-        """Return an answer with UNKNOWN_SERVER_ERROR, or None where the API has no error of the whole answer."""
+        """Return an answer with UNKNOWN_SERVER_ERROR, or None if the API has no error of the whole answer."""
         if "error_code" not in getattr(self.response_class, "__slots__", ()):
             return None
         return self.response_class(error_code=-1)

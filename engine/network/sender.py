@@ -23,7 +23,7 @@ SENDFILE_BYTES_MIN = 32 * 1024
 """Below this a range is read and sent along with the bytes around it: two system calls less."""
 
 GATHERED_BYTES_MAX = 128 * 1024
-"""So much is read and put together at a time. The rest stays ranges: a peer that does not read costs no memory."""
+"""How much is read and joined at a time. The rest stays ranges: a peer that does not read costs no memory."""
 
 GATHERED_CHUNK_BYTES_MAX = 16 * 1024
 """Larger bytes are sent as they are, without being copied."""
@@ -302,7 +302,7 @@ def _is_small(chunk: memoryview | _Range) -> bool:
 
 
 def _read(head: _Range) -> bytes | bytearray | None:
-    """Read a small range; None where the disk would have to be waited for.
+    """Read a small range; None if the disk would have to be waited for.
 
     Raises:
         RangeTruncated: the file has ended early and cannot be answered for any more.

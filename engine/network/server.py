@@ -28,16 +28,16 @@ BACKLOG_MIN = 1024
 not back at its listeners as soon as Kafka's acceptor thread is, and a client that finds no room waits for a second."""
 
 GONE_PEERS_INTERVAL_MS = 5000
-"""How often the connections are looked through whose peers wait for something, as it seems."""
+"""How often the server checks the connections whose peers seem to wait for something."""
 
 GONE_PEERS_TURNS = 6
-"""In so many of these rounds each of the others is looked at once."""
+"""Each of the other connections is checked once in this many of these rounds."""
 
 IDLE_SWEEPS = 10
-"""How often per idle time the connections are looked through: one is closed at most a tenth too late."""
+"""How many times per idle time the server checks all connections: one is closed at most a tenth too late."""
 
 SHORTAGE_TOLD_MS = 10_000
-"""How often it is said that connections are closed for new ones."""
+"""How often the log says that old connections are closed for new ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class ServerLimits:
     max_connections_per_ip: int = 2**31 - 1
     max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
     descriptors_max: int = 2**31 - 1
-    """From this number on a descriptor is none for a connection: the others are for files."""
+    """Descriptors from this number on are for files, not for connections."""
     protected_listeners: frozenset[str] = frozenset()
     """Those of the brokers, where clients have others: ``max.connections`` keeps nobody out there, as in Kafka."""
 

@@ -32,7 +32,7 @@ def is_peer_gone(info: bytes) -> bool:
 
 
 def read_tcp_info(fd: int) -> bytes:
-    """Return ``struct tcp_info`` of a socket that somebody else owns; nothing where it is not told."""
+    """Return ``struct tcp_info`` of a socket that somebody else owns; nothing if it is not told."""
     if not hasattr(socket, "TCP_INFO"):
         return b""
     lent = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 0, fileno=fd)

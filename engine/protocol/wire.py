@@ -67,7 +67,7 @@ def skip_tagged(buffer: Any, position: int, first: int) -> int:
 
 
 class RepeatedUnpack(dict[int, Callable[..., tuple[Any, ...]]]):
-    """By count: a function (buffer, offset) that unpacks so many values of one kind. ``label`` names them in errors."""
+    """By count: a function (buffer, offset) that unpacks this many values of a kind. ``label`` names them in errors."""
 
     def __init__(self, code: str, label: str) -> None:
         self._code = code
@@ -84,7 +84,7 @@ class RepeatedUnpack(dict[int, Callable[..., tuple[Any, ...]]]):
 
 
 class RepeatedPack(dict[int, Callable[..., bytes]]):
-    """By count: a function that packs so many values of one kind."""
+    """By count: a function that packs this many values of one kind."""
 
     def __init__(self, code: str) -> None:
         self._code = code

@@ -162,7 +162,7 @@ class ReplicaFetcher:
                 or sent.asker is not state
                 or sent.fetch_offset != state.fetch_offset
             ):
-                # Removed, added anew (for a new topic of the same name too) or cut while the answer was on its way.
+                # Removed, added again (for a new topic of the same name too) or cut while the answer was on its way.
                 continue
             if data.error_code == ErrorCode.NONE:
                 self._take(state, data)

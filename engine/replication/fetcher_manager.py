@@ -150,7 +150,7 @@ class FetcherManager:
 
 
 def fetcher_id(topic_partition: TopicPartition, fetcher_count: int) -> int:
-    """Return which of so many fetchers copies a partition, as Kafka spreads them."""
+    """Return which of this many fetchers copies a partition, as Kafka spreads them."""
     if fetcher_count == 1:
         return 0
     return _java_abs(31 * _java_hash(topic_partition.topic) + topic_partition.partition) % fetcher_count

@@ -116,7 +116,7 @@ class FollowerFetchSession:
     def handle_response(
         self, response: FetchResponse, plan: FetchPlan, api_version: int
     ) -> list[tuple[TopicPartition, PartitionData]] | None:
-        """Take note of the answer and return its partitions; None when the session has to begin anew."""
+        """Take note of the answer and return its partitions; None when the session has to start over."""
         error = error_code(response.error_code)
         if error is not ErrorCode.NONE:
             logger.info(
@@ -147,7 +147,7 @@ class FollowerFetchSession:
         return answered
 
     def restart(self) -> None:
-        """Say everything anew in the next request, closing the present session if the leader still has it."""
+        """Send everything again in the next request, and close the present session if the leader still has it."""
         self._epoch = INITIAL_EPOCH
 
     def describe(self) -> str:

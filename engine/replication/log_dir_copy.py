@@ -37,7 +37,7 @@ PIECE_BATCHES: Final = 256
 """What is appended before others have their turn: about a millisecond's work."""
 
 FLUSH_BYTES: Final = 16_777_216
-"""So much is copied, then flushed in a thread: past the kernel's limit of unwritten pages every append waits."""
+"""After this many bytes, a thread flushes: past the kernel's limit of unwritten pages every append waits."""
 
 FLUSHES_BEFORE_SWAP_MAX: Final = 10
 """With ``flush.messages`` a log that is written to all the time may never be level and flushed: then the swap flushes
@@ -212,7 +212,7 @@ class LogDirCopy:
         if cut is not None and cut < future.log_end_offset:
             self._cut(current, Truncation(cut, True), "due to a truncation of the current replica")
         if self._leader_epoch != self.partition.leader_epoch:
-            # The current log may have been cut and written anew while the future one was not looked after.
+            # The current log may have been cut and written again while the future one was not looked after.
             self._cut_by_epochs(current)
             self._leader_epoch = self.partition.leader_epoch
         if future.log_end_offset > current.log_end_offset:

@@ -31,7 +31,7 @@ from engine.replication.state_changes import Breather
 _NO_PARTITIONS: Mapping[int, PartitionMetadata] = {}
 
 _STEP = 100
-"""So many partitions are taken over at a stretch: half a millisecond."""
+"""This many partitions are applied at a stretch: half a millisecond."""
 
 _AT_ONCE_MAX = 500
 
@@ -80,7 +80,7 @@ class MetadataSnapshot:
 
 
 class _TopicIds:
-    """Ids by name and names by id of the next snapshot, copied and changed rather than made anew: one topic more must
+    """Ids by name and names by id of the next snapshot, copied and changed rather than rebuilt: one topic more must
     not cost a look at all there are."""
 
     __slots__ = ("by_name", "names")

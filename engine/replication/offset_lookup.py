@@ -58,7 +58,7 @@ class OffsetSearch:
         return None
 
     async def offset_of_max_timestamp(self, log: Log) -> OffsetAtTime | None:
-        """Return the first record that has the log's largest timestamp, or None where none has one."""
+        """Return the first record that has the log's largest timestamp, or None if none has one."""
         batch = log_times.newest_batch(log)
         return None if batch is None else await self._first_record(batch)
 

@@ -151,7 +151,7 @@ class ReplicaManager:
                 ErrorCode.KAFKA_STORAGE_ERROR, f"Partition {topic_partition} is in an offline log directory"
             )
         if self.metadata_cache.contains(topic_partition):
-            # Hosted by other brokers, or here after the next LeaderAndIsr request: clients look for the leader anew.
+            # Hosted by other brokers, or here after the next LeaderAndIsr request: clients look for the leader again.
             raise KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER, f"Partition {topic_partition} is not hosted by this broker"
             )

@@ -57,7 +57,7 @@ def make_leader(partition: Partition, state: LeaderAndIsrPartitionState, log: Lo
 
 
 def make_follower(partition: Partition, state: LeaderAndIsrPartitionState, log: Log) -> bool:
-    """Follow ``state.leader`` from now on; return whether the leader epoch is new, so that fetching starts anew."""
+    """Follow ``state.leader`` from now on; return whether the leader epoch is new, so that fetching starts again."""
     if _is_outdated(partition, state, log, "follower"):
         return False
     environment = partition.environment

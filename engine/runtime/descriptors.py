@@ -22,7 +22,7 @@ RESERVED_MIN = 256
 """For files, ZooKeeper and other brokers, where half of the limit is as much; of high limits a quarter."""
 
 THREAD_PATIENCE_S = 2.0
-"""So long a thread waits for the event loop to close files."""
+"""How long a thread waits for the event loop to close files."""
 
 _PAUSE_S = 0.01
 

@@ -23,7 +23,7 @@ class LoopLagGauge:
         self._handle = loop.call_at(self._due_s, self._probe)
 
     def take_max_ms(self) -> float:
-        """Return the largest lag since the last call, in milliseconds, and begin anew."""
+        """Return the largest lag since the last call, in milliseconds, and start over."""
         lag_ms, self.lag_ms_max = self.lag_ms_max, 0.0
         return lag_ms
 

@@ -21,7 +21,7 @@ BUCKET_MS = 10
 """Width of a deadline bucket: an operation expires at most this much late."""
 
 _EMPTY_BUCKETS_MAX = 1000
-"""So many deadlines that nobody has any more are passed over when they come; more are dropped before."""
+"""Up to this many dead deadlines are skipped when they are due; more than that are dropped earlier."""
 
 
 class DelayedOperation:
@@ -89,7 +89,7 @@ class Purgatory(Generic[Key]):
     def try_complete_else_watch(self, operation: DelayedOperation, keys: Iterable[Key]) -> bool:
         """Complete the operation now if it can be; else let it wait under ``keys``. Return whether it is complete.
 
-        The condition is looked at twice, before and after the watch is set only where that can differ; on one event
+        The condition is looked at twice, before and after the watch is set only if that can differ; on one event
         loop nothing changes in between, so once is enough.
         """
         if operation.try_complete():

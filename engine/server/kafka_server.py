@@ -267,7 +267,7 @@ class KafkaServer:
                 await loading
                 self._are_logs_loaded = True
             except LoadingStopped as stopped:
-                logger.info("The next start recovers the logs anew: %s", stopped)
+                logger.info("The next start recovers the logs again: %s", stopped)
             raise
         self._are_logs_loaded = True
 

@@ -85,7 +85,7 @@ class LogCleaner:
         self._start_threads()
 
     async def stop(self) -> None:
-        """End all cleaning; what was under way is begun anew another time."""
+        """End all cleaning; what was under way starts over another time."""
         if self.settings.enable:
             logger.info("Shutting down the log cleaner.")
         await self._keeper.stop()
@@ -102,11 +102,11 @@ class LogCleaner:
             self._has_new_settings.set()
 
     async def _keep(self) -> None:
-        """Begin anew with other settings, as Kafka does."""
+        """Start over with other settings, as Kafka does."""
         while True:
             await self._has_new_settings.wait()
             self._has_new_settings.clear()
-            logger.info("The log cleaner begins anew with other settings %s", self.settings)
+            logger.info("The log cleaner starts over with other settings %s", self.settings)
             await self._threads.stop()
             self._start_threads()
 

@@ -35,7 +35,7 @@ _new = tuple.__new__
 
 
 def parse_batch(buffer: bytes | memoryview, index: int) -> BatchHeader | None:
-    """Return the header at ``buffer[index]``, or None where that is no header.
+    """Return the header at ``buffer[index]``, or None if that is no header.
 
     ``BATCH_OVERHEAD`` bytes must be there, if only as padding behind a shorter message.
     """
@@ -51,7 +51,7 @@ def parse_batch(buffer: bytes | memoryview, index: int) -> BatchHeader | None:
 
 
 def batch_size_at(fd: int, position: int) -> int:
-    """Return the size in bytes of the batch that begins at ``position``; 0 where the file ends."""
+    """Return the size in bytes of the batch that begins at ``position``; 0 if the file ends there."""
     prefix = os.pread(fd, LOG_OVERHEAD, position)
     return LOG_OVERHEAD + _PREFIX.unpack(prefix)[1] if len(prefix) == LOG_OVERHEAD else 0
 

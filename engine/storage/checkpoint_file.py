@@ -1,6 +1,6 @@
 """An offset checkpoint file of a log dir: its states are made on the event loop and written in threads.
 
-The file goes by topic and partition, and a name may be given anew within a second. So two rules hold here: an older
+The file goes by topic and partition, and a name may be used again within a second. So two rules hold here: an older
 state never replaces a newer one, and whoever makes a log can tell whether the file may still name an earlier one.
 """
 

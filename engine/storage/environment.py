@@ -13,7 +13,7 @@ from engine.storage.disk_jobs import DirKeeper, DiskJob
 
 
 class LoadingStopped(KlammError):
-    """Logs were being recovered when the broker was to end. The next start recovers them anew."""
+    """Logs were being recovered when the broker was to end. The next start recovers them again."""
 
 
 class Flushable(Protocol):
@@ -38,7 +38,7 @@ class Flushable(Protocol):
     def last_flush_ms(self) -> int: ...
 
     def begin_flush(self, offset: int) -> DiskJob | None:
-        """Prepare to bring all before ``offset`` to the disk; None where it is there."""
+        """Prepare to bring all before ``offset`` to the disk; None if it is there."""
 
 
 class LogEnvironment(DirKeeper, Protocol):

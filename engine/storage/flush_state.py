@@ -109,10 +109,10 @@ class FlushState:
     # --- flushes
 
     def begin(self, target: int, *, is_closing: bool) -> FlushJob | None:
-        """Prepare to bring all before ``target`` to the disk; None where it is there. Raises OSError.
+        """Prepare to bring all before ``target`` to the disk; None if it is there. Raises OSError.
 
         The recovery point moves when the job is finished, unless the log was cut meanwhile. The active segment's
-        indexes are written but not synced before it is rolled or closed: after a crash they are built anew in any case.
+        indexes are written but not synced before it is rolled or closed: after a crash they are rebuilt in any case.
         """
         unflushed = self._segments.between(self.recovery_point, target)
         if self.is_end_unsynced and self._segments.last not in unflushed:
@@ -140,7 +140,7 @@ class FlushState:
         )
 
     def _unsynced_indexes(self, unflushed: list[LogSegment], target: int, *, is_closing: bool) -> list[LogSegment]:
-        """Return the segments before ``target`` whose indexes a crash would no longer have built anew."""
+        """Return the segments before ``target`` whose indexes a crash would no longer have rebuilt."""
         active = self._segments.last
         last = [active] if is_closing else []
         return [

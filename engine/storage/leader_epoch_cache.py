@@ -128,7 +128,7 @@ class LeaderEpochCache:
         return EpochEndOffset(floor_epoch, end_offset)
 
     def epoch_for_offset(self, offset: int) -> int | None:
-        """Return the epoch under which ``offset`` was written, or None where it is older than all entries."""
+        """Return the epoch under which ``offset`` was written, or None if it is older than all entries."""
         index = bisect_right(self._entries, offset, key=lambda entry: entry.start_offset)
         return self._entries[index - 1].leader_epoch if index else None
 

@@ -611,9 +611,9 @@ class Log:
         return self.flush_state.cuts
 
     def take_lowest_cut(self) -> int | None:
-        """Return the lowest offset the log was cut to since the last call, None where it was not cut.
+        """Return the lowest offset the log was cut to since the last call, None if it was not cut.
 
-        For whoever copies the log: its copy is good up to there. A log that began anew was cut to 0.
+        For whoever copies the log: its copy is good up to there. A log that started over was cut to 0.
         """
         lowest, self._lowest_cut = self._lowest_cut, None
         return lowest
@@ -658,7 +658,7 @@ class Log:
             KafkaError: KAFKA_STORAGE_ERROR when the disk fails.
         """
         self.folder.check_online()
-        with self.folder.reporting(f"starting anew at offset {offset}"):
+        with self.folder.reporting(f"starting again at offset {offset}"):
             self._note_cut(0)
             self._files.remove(self.segments)
             self._active.replace(self._files.add(offset))
@@ -710,7 +710,7 @@ class Log:
         return self.log_end_offset >= self.flush_state.due_at_offset
 
     def begin_flush(self, offset: int | None = None, *, is_closing: bool = False) -> FlushJob | None:
-        """Prepare to bring all before ``offset`` (the log's end by default) to the disk; None where it is there.
+        """Prepare to bring all before ``offset`` (the log's end by default) to the disk; None if it is there.
 
         A retired log has nothing left to flush.
 

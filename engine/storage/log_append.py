@@ -64,7 +64,7 @@ class AppendChecks:
         may_prepare: bool,
         prepared: Preparation | None,
     ) -> PlacedBatches | None:
-        """Check what was sent to a leader, and stamp it; return None where nothing was sent.
+        """Check what was sent to a leader, and stamp it; return None if nothing was sent.
 
         Raises what ``Log.append_as_leader`` raises, but for what concerns producers.
         """

@@ -1,6 +1,6 @@
 """What the offset checkpoints of all log dirs say: recovery points, log starts, high watermarks, where dirt begins.
 
-A log that is gone leaves them before anybody is told so, and a log is made only where none of them has its name.
+A log that is gone leaves them before anybody is told so, and a log is made only if none of them has its name.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _OFFSET_OF: Final[Mapping[str, Callable[[Log], int | None]]] = {
     HIGH_WATERMARK_CHECKPOINT: lambda log: log.high_watermark,
     CLEANER_OFFSET_CHECKPOINT: lambda log: log.cleaning.first_dirty_offset,
 }
-"""By file: what it says of a log, None where it says nothing."""
+"""By file: what it says of a log, None if it says nothing."""
 
 
 class LogCheckpoints:
@@ -78,7 +78,7 @@ class LogCheckpoints:
         return self._dirs[path].checkpoint_files[name]
 
     def _is_worth_a_file(self, path: Path, name: str) -> bool:
-        """Where no log was ever cleaned nobody needs a file that says so."""
+        """If no log was ever cleaned nobody needs a file that says so."""
         return name != CLEANER_OFFSET_CHECKPOINT or bool(self._file(path, name).names or self._offsets(path, name))
 
     def _offsets(self, path: Path, name: str) -> dict[TopicPartition, int]:

@@ -123,13 +123,13 @@ class LogDir:
             self._lock_fd = -1
 
     def renamed(self, renames: int) -> None:
-        """Take note that so many renamings are on the disk."""
+        """Take note that this many renamings are on the disk."""
         self.renames_synced = max(renames, self.renames_synced)
 
     # --- identity
 
     def read_meta_properties(self) -> MetaProperties | None:
-        """Return what ``meta.properties`` says, or None where there is none; CorruptFileError where it is damaged."""
+        """Return what ``meta.properties`` says, or None if there is none; CorruptFileError where it is damaged."""
         path = self.path / META_PROPERTIES_FILE
         try:
             text = path.read_text("iso-8859-1")

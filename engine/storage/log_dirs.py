@@ -20,7 +20,7 @@ class LogDirs:
     """The log dirs by path, in the order of ``log.dirs``."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
-        """Raises StorageError where a dir is named twice."""
+        """Raises StorageError if a dir is named twice."""
         if len({path.resolve() for path in paths}) < len(paths):
             raise StorageError(f"Duplicate log directory found: {', '.join(map(str, paths))}")
         self._dirs = {path.absolute(): LogDir(path.absolute()) for path in paths}
@@ -64,7 +64,7 @@ class LogDirs:
         self.check_any_is_live()
 
     def check_any_is_live(self) -> None:
-        """Raise StorageError where no dir can be used: the broker cannot do without."""
+        """Raise StorageError if no dir can be used: the broker cannot do without."""
         if not self.live:
             raise StorageError(f"None of the log dirs can be used: {', '.join(map(str, self._dirs))}")
 

@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 class LogFiles:
-    """The segments of one log as files of its folder. Methods raise OSError where the disk fails."""
+    """The segments of one log as files of its folder. Methods raise OSError if the disk fails."""
 
     __slots__ = ("_environment", "_folder", "_segments", "_snapshots", "config")
 
@@ -39,7 +39,7 @@ class LogFiles:
         self._snapshots = snapshots
         self._environment = environment
         self.config = config
-        """The topic's settings; whoever changes them sets it anew."""
+        """The topic's settings; whoever changes them replaces this value."""
 
     def add(self, base_offset: int) -> LogSegment:
         """Make an empty segment. Files of that name which are there already are deleted."""

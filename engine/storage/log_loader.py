@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Checkpoints:
-    """What a log dir's checkpoint files say about one log; 0 where they say nothing."""
+    """What a log dir's checkpoint files say about one log; 0 if they say nothing."""
 
     log_start_offset: int = 0
     recovery_point: int = 0
@@ -114,10 +114,10 @@ class _LogLoader:
                 self._split(overflow.segment)
 
     def _split(self, segment: LogSegment) -> None:
-        """Put several segments in the place of one, and look at the folder anew: they have no indexes yet."""
+        """Put several segments in the place of one, and look at the folder again: they have no indexes yet."""
         new = [self._open(one.base_offset, one.size_bytes, CLEANED_SUFFIX) for one in split_segment(segment)]
         logger.warning(
-            "A segment reaches too far for its indexes: it is split, and theirs are built anew path=%s into=%s",
+            "A segment reaches too far for its indexes: it is split, and theirs are rebuilt path=%s into=%s",
             segment.path,
             [one.base_offset for one in new],
         )
@@ -154,7 +154,7 @@ class _LogLoader:
 
     def _is_sound(self, segment: LogSegment) -> bool:
         if not self._files.has_offset_index(segment.base_offset):
-            logger.error("A segment has no offset index: its indexes are built anew path=%s", segment.path)
+            logger.error("A segment has no offset index: its indexes are rebuilt path=%s", segment.path)
             segment.create_indexes()
             return False
         if not self._files.has_time_index(segment.base_offset):
@@ -162,9 +162,7 @@ class _LogLoader:
         try:
             segment.transaction_index.check()
         except CorruptFileError as error:
-            logger.warning(
-                "A segment's indexes are built anew, one of them is damaged path=%s: %s", segment.path, error
-            )
+            logger.warning("A segment's indexes are rebuilt, one of them is damaged path=%s: %s", segment.path, error)
             return False
         return True
 

@@ -219,7 +219,7 @@ class LogManager:
     # --- logs
 
     def get(self, topic_partition: TopicPartition) -> Log | None:
-        """Return a partition's log, or None where there is none, or its dir is offline."""
+        """Return a partition's log, or None if there is none, or its dir is offline."""
         return self.logs.get(topic_partition)
 
     def get_or_create(
@@ -287,7 +287,7 @@ class LogManager:
         return self._checkpoints.jobs_without(path, [parse_log_dir_name(folder.name)[0] for folder in folders])
 
     def _open(self, folder: Path) -> Log:
-        """Open or make a partition's folder. Raises OSError where the disk fails, or a damaged one was left there."""
+        """Open or make a partition's folder. Raises OSError if the disk fails, or a damaged one was left there."""
         topic_partition, _ = parse_log_dir_name(folder.name)
         make_room_for_a_file()
         try:

@@ -86,7 +86,7 @@ class SegmentSearch:
     def read_part(
         self, segment: LogSegment, position: int, end: int, max_bytes: int, *, min_one_batch: bool
     ) -> LogRead:
-        """Read as far as ``max_bytes`` allows, the first batch whole if wanted; nothing where there is nothing."""
+        """Read as far as ``max_bytes`` allows, the first batch whole if wanted; nothing if there is nothing."""
         where = LogPosition(segment.base_offset, position)
         if position >= end:
             return LogRead(None, where)

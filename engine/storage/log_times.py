@@ -27,7 +27,7 @@ class BatchToSearch(NamedTuple):
     start_offset: int
 
     def first_record(self) -> OffsetAtTime | None:
-        """Return the first record at or after time and offset; None where the header promised too much.
+        """Return the first record at or after time and offset; None if the header promised too much.
 
         It decompresses, and walks through the records up to that one.
 
@@ -72,7 +72,7 @@ class SearchedLog(Protocol):
 
 
 def step_by_time(log: SearchedLog, timestamp_ms: int, from_offset: int) -> TimeStep | None:
-    """Look for the next batch that has a record of at least ``timestamp_ms``; None where there is none left.
+    """Look for the next batch that has a record of at least ``timestamp_ms``; None if there is none left.
 
     A search begins at offset 0 and ends with the first batch whose records keep what its header promises. The log
     may change between two steps. Segments without timestamps (messages of v0) count by when their file was last
@@ -94,7 +94,7 @@ def step_by_time(log: SearchedLog, timestamp_ms: int, from_offset: int) -> TimeS
 
 
 def newest_batch(log: SearchedLog) -> BatchToSearch | None:
-    """Return the first batch with the log's largest timestamp, or None where no record has one (KIP-734)."""
+    """Return the first batch with the log's largest timestamp, or None if no record has one (KIP-734)."""
     log.folder.check_online()
     with log.folder.reporting("searching the largest timestamp"):
         segment = max(log.segments, key=lambda one: one.load_max_timestamp().timestamp_ms)

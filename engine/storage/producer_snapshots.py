@@ -48,7 +48,7 @@ class PendingSnapshot:
                 self.is_settled = True
 
     def move_to(self, path: Path) -> None:
-        """Follow a rename that has happened. A thread must not write under a name that may be given anew."""
+        """Follow a rename that has happened. A thread must not write under a name that may be used again."""
         with self._lock:
             self.path = path
 
@@ -144,7 +144,7 @@ class ProducerSnapshots:
         self.path(offset).unlink(missing_ok=True)
 
     def mark_deleted(self, offset: int) -> Path | None:
-        """Rename a snapshot so that it can be removed later; return its new path, or None where there was none."""
+        """Rename a snapshot so that it can be removed later; return its new path, or None if there was none."""
         if offset not in self._offsets:
             return None
         self._forget(offset)

@@ -64,7 +64,7 @@ class LogPosition(NamedTuple):
 
 
 class LogRead:
-    """What a read found. ``records`` is None where there is nothing below the limit.
+    """What a read found. ``records`` is None if there is nothing below the limit.
 
     ``position`` is where the first batch begins. The bytes begin with the batch that holds the offset asked for, which
     may begin earlier, and may end within a batch.

@@ -1,4 +1,4 @@
-"""Makes a segment sound after a crash: cuts it at the first bad byte and builds its indexes anew."""
+"""Makes a segment sound after a crash: cuts it at the first bad byte and builds its indexes again."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ class TransactionIndex:
         self._entries = []
 
     def check(self) -> None:
-        """Raise CorruptFileError where the file cannot belong to this segment."""
+        """Raise CorruptFileError if the file cannot belong to this segment."""
         for transaction in self.entries():
             if transaction.last_offset < self._paths.base_offset:
                 raise CorruptFileError(

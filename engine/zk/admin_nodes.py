@@ -54,7 +54,7 @@ class AdminZnodes:
         raise_first(await write_guarded(self._client, deletes, epoch_zk_version), NoNode)
 
     async def get_reassignments(self) -> dict[TopicPartition, tuple[int, ...]] | None:
-        """Return what ``/admin/reassign_partitions`` asks for, None where it does not exist; arms its data callbacks.
+        """Return what ``/admin/reassign_partitions`` asks for, None if it does not exist; arms its data callbacks.
 
         Raises:
             ZnodeFormatError: it cannot be understood.
@@ -91,7 +91,7 @@ class AdminZnodes:
         raise_first(outcomes)
 
     async def get_preferred_election(self) -> tuple[TopicPartition, ...] | None:
-        """Return what ``/admin/preferred_replica_election`` asks for, None where it is not there; arms its callbacks.
+        """Return what ``/admin/preferred_replica_election`` asks for, None if it is not there; arms its callbacks.
 
         Raises:
             ZnodeFormatError: it cannot be understood.

@@ -167,7 +167,7 @@ class ZkClient:
 
     @property
     def silent_s(self) -> float:
-        """For how many seconds ZooKeeper has left all that was asked unanswered; 0 where nothing was."""
+        """For how many seconds ZooKeeper has left all that was asked unanswered; 0 if nothing was."""
         return self._keeper.silent_s
 
     def add_session_listener(self, listener: SessionListener) -> None:
@@ -200,7 +200,7 @@ class ZkClient:
                     raise
 
     async def exists(self, path: str) -> ZnodeStat | None:
-        """Return a znode's stat, or None where there is none; arms the path's data callbacks either way."""
+        """Return a znode's stat, or None if there is none; arms the path's data callbacks either way."""
         stat: ZnodeStat | None = await self._read(requests.exists(self._full(path), self._watches.wants_data(path)))
         return stat
 
@@ -443,7 +443,7 @@ class ZkClient:
 
     @contextmanager
     def _noting_lost(self, path: str) -> Iterator[None]:
-        """Note a write whose outcome stays unknown; ``path`` is empty where there are many."""
+        """Note a write whose outcome stays unknown; ``path`` is empty if there are many."""
         self.write_count += 1
         try:
             yield

@@ -54,7 +54,7 @@ class ClusterZnodes:
             await self._client.ensure_path(path, self._acl(path))
 
     async def get_cluster_id(self) -> str | None:
-        """Return the cluster id, or None where no broker has made one yet."""
+        """Return the cluster id, or None if no broker has made one yet."""
         return await read_znode(self._client, ClusterIdZNode.path, lambda data, _: ClusterIdZNode.decode(data))
 
     async def get_or_create_cluster_id(self, proposed: str) -> str:
@@ -73,7 +73,7 @@ class ClusterZnodes:
                 _log.debug("Another broker made the cluster id first.")
 
     async def get_features(self) -> FinalizedFeatures | None:
-        """Return the finalized features, or None where none were ever written."""
+        """Return the finalized features, or None if none were ever written."""
         return await read_znode(self._client, FeatureZNode.path, lambda data, _: FeatureZNode.decode(data))
 
     async def set_up_features(self, status: FeatureStatus, json_version: int) -> None:

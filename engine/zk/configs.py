@@ -34,7 +34,7 @@ class ConfigZnodes:
         self._acl = acl_policy.acl
 
     async def get_entity_configs(self, entity_path: str) -> dict[str, str]:
-        """Return an entity's settings; empty where it has none.
+        """Return an entity's settings; empty if it has none.
 
         Raises:
             ZnodeFormatError: they cannot be understood.

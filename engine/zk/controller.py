@@ -86,7 +86,7 @@ class ControllerZnodes:
         return await self._client.exists(ControllerZNode.path) is not None
 
     async def get_controller_registration(self) -> ControllerRegistration | None:
-        """Return what the controller wrote of itself, or None where there is none."""
+        """Return what the controller wrote of itself, or None if there is none."""
         return await read_znode(self._client, ControllerZNode.path, lambda data, _: ControllerZNode.decode(data))
 
     async def delete_controller(self, epoch_zk_version: int | None) -> None:

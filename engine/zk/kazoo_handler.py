@@ -23,7 +23,7 @@ from kazoo.handlers.utils import create_tcp_connection, create_tcp_socket
 _log = logging.getLogger("engine.zk")
 
 _ITEMS_PER_TURN = 64
-"""So many deliveries, about a millisecond, before other callbacks of the event loop have their turn."""
+"""This many deliveries, about a millisecond, before other callbacks of the event loop have their turn."""
 
 _RECEIVE_SIZE = 65_536
 _SEND_SIZE = 65_536

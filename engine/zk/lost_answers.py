@@ -39,7 +39,7 @@ class LostWrite:
         """Return the results if all looks as after the write, else None: then it is to be sent again.
 
         Args:
-            seen: what was found for each operation, None where there is no such znode (and for a Check).
+            seen: what was found for each operation, None if there is no such znode (and for a Check).
         """
         # A multi may make a znode and write it: then only the last data can be seen.
         final_data = {op.path: op.data or b"" for op in self.operations if isinstance(op, Create | SetData)}

@@ -35,7 +35,7 @@ class PartitionZnodes:
         return dict(zip(partitions, states, strict=True))
 
     async def get_partition_ids(self, topic: str) -> set[int]:
-        """Return which partitions of a topic have a znode of their own; none where the topic has no such folder."""
+        """Return which partitions of a topic have a znode of their own; none if the topic has no such folder."""
         names = await children_or_empty(self._client, TopicPartitionsZNode.path(topic))
         return {int(name) for name in names if name.isdecimal()}
 

@@ -15,11 +15,11 @@ from engine.zk.watches import WatchEvent
 T = TypeVar("T")
 
 Decode = Callable[[bytes, ZnodeStat], T]
-"""Turns a znode's data and stat into what they mean; raises ZnodeFormatError where it cannot."""
+"""Turns a znode's data and stat into what they mean; raises ZnodeFormatError if it cannot."""
 
 
 async def read_znode(client: ZkClient, path: str, decode: Decode[T]) -> T | None:
-    """Return what a znode says, or None where there is no such znode; arms the path's data callbacks either way.
+    """Return what a znode says, or None if there is no such znode; arms the path's data callbacks either way.
 
     Raises:
         ZnodeFormatError: it cannot be understood.
@@ -40,7 +40,7 @@ async def children_or_empty(client: ZkClient, path: str) -> list[str]:
 
 
 def decoded(outcome: ReadOutcome, decode: Decode[T]) -> T | CoordinationError | None:
-    """Return what one of many znodes says: None where there is none, an error where nobody can read or decode it."""
+    """Return what one of many znodes says: None if there is none, an error where nobody can read or decode it."""
     if isinstance(outcome, NoNode):
         return None
     if isinstance(outcome, ZooKeeperError):
@@ -59,7 +59,7 @@ def or_raise(read: T | CoordinationError) -> T:
 
 
 async def wait_until_gone(client: ZkClient, path: str, timeout_s: float) -> bool:
-    """Wait until a znode does not exist any more; return False where it still does when the time is over."""
+    """Wait until a znode does not exist any more; return False if it still does when the time is over."""
     changed = asyncio.Event()
 
     def on_change(_: WatchEvent) -> None:

@@ -11,7 +11,7 @@ from engine.common.model import LeaderAndIsr, LeaderIsrAndControllerEpoch, Topic
 T = TypeVar("T")
 
 PartitionStateRead = LeaderIsrAndControllerEpoch | CoordinationError | None
-"""A partition's state; None where it has none; an error where it cannot be read or understood."""
+"""A partition's state; None if it has none; an error where it cannot be read or understood."""
 
 
 @dataclass(slots=True)
@@ -23,7 +23,7 @@ class PartitionStateUpdates:
     failed: dict[TopicPartition, CoordinationError] = field(default_factory=dict)
     """Refused for another reason than the version, mostly NoNode."""
     to_retry: list[TopicPartition] = field(default_factory=list)
-    """Somebody else wrote first: read again and decide anew."""
+    """Somebody else wrote first: read again and decide again."""
 
 
 @dataclass(frozen=True, slots=True)

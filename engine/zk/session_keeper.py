@@ -78,16 +78,16 @@ class SessionKeeper:
 
     @property
     def session_id(self) -> int:
-        """Id of the open session; 0 where there is none."""
+        """Id of the open session; 0 if there is none."""
         return self._session.id if self._session is not None and self._is_open else 0
 
     @property
     def silent_s(self) -> float:
-        """For how many seconds the open session has left all questions unanswered; 0 where there are none."""
+        """For how many seconds the open session has left all questions unanswered; 0 if there are none."""
         return self._session.silent_s if self._session is not None and self._is_open else 0.0
 
     def current(self) -> Session:
-        """Return the open session; raises SessionLost where there is none now, AuthFailed where there never will be."""
+        """Return the open session; raises SessionLost if there is none now, AuthFailed if there never will be."""
         if self._session is not None and not self.is_closed and self._is_open:
             return self._session
         if self._session is not None and self._session.end_state is ConnectionState.AUTH_FAILED:

@@ -24,7 +24,7 @@ class PeerResult:
 
 
 class KafkaUtils:
-    """The planner of kafka-utils. ``reason`` says why it cannot run here, None where it can."""
+    """The planner of kafka-utils. ``reason`` says why it cannot run here, None if it can."""
 
     def __init__(self, folder: Path) -> None:
         self._python = folder / "peer" / "bin" / "python"

@@ -35,7 +35,7 @@ READERS = {
     "elect preferred --all-topic-partitions --dry-run": None,
     "replicas verify --topic both": 1,
 }
-"""Each reading command with its exit code; None where it depends on how much of the death is known already."""
+"""Each reading command with its exit code; None if it depends on how much of the death is known already."""
 
 OF_THE_CONTROLLER = ("reassign list",)
 """By the wire only the controller knows: while it is dead and no other is elected nobody can be asked."""

@@ -37,7 +37,7 @@ def ago(seconds: float) -> int:
 
 
 def history(topic: str, *ends: int, every_s: float = 60.0, last_s: float = 5.0) -> list[Made]:
-    """Return batches that took two seconds each, the last of which was finished so many seconds ago."""
+    """Return batches that took two seconds each, the last of which was finished this many seconds ago."""
     count = len(ends)
     return [
         one_source(

@@ -92,7 +92,7 @@ CHANGE_NOTHING_HERE = {
     "plan rollback",
     "plan verify",
 }
-"""Where nothing is leaderless, moves, is left over or out of its place, these only look."""
+"""If nothing is leaderless, moves, is left over or out of its place, these only look."""
 
 OWN = tuple(
     f"{run}-{side}{wait}" for wait in ("", "-wait") for side in ("wire", "znodes") for run in ("recorded", "frozen")

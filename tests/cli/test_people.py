@@ -229,7 +229,7 @@ def test_files_come_from_stdin_where_a_dash_stands(program: Program, topic_name:
 def test_bars_have_one_style() -> None:
     assert gauge(0.5, 8, has_blocks=False) == "[####----]"
     assert gauge(0.5, 8, has_blocks=True) == "[████    ]"
-    assert gauge(0.999, 8, has_blocks=True) == "[███████▉]", "full only where all is done"
+    assert gauge(0.999, 8, has_blocks=True) == "[███████▉]", "full only if all is done"
     assert progress_line("moved", "MB", 25, 100, 5.0) == "moved 25 of 100 MB [######------------------] 5/s, 15 s left"
 
 

@@ -91,7 +91,7 @@ async def end_lock_session(three_brokers: LocalCluster) -> None:
 
 
 def the_journal_tells_the_truth(path: Path, steps: Sequence[str]) -> None:
-    """What is told as done is in the journal; one more thing may stand there that was about to be told."""
+    """What is reported as done is in the journal; one more thing may stand there that was about to be told."""
     told = [event["event"] for event in read_journal(path).events]
     for event, step in (("begun", "saved"), ("wave", "wave_begun"), ("wave_done", "wave_done"), ("done", "ended")):
         assert told.count(event) == sum(line.startswith(f"{step} ") for line in steps), (event, steps)

@@ -6,4 +6,4 @@ from cli.reference import PAGE, page
 
 
 def test_the_page_is_true() -> None:
-    assert PAGE.read_text("utf-8") == page(), "make it anew: python -m cli.reference"
+    assert PAGE.read_text("utf-8") == page(), "make it again: python -m cli.reference"

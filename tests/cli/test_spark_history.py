@@ -105,7 +105,7 @@ def test_what_a_plot_draws() -> None:
         (["history", "absent"], "error: there is no lag history: absent"),
         (["history", "lag", "--since", "soon"], "error: --since: not a duration: 'soon'"),
         (["history", "lag", "--slo-time-lag", "0"], "error: --slo-time-lag must be a time above 0"),
-        (["history", "hdfs://h/x"], "error: hdfs:// is no place for this: give a path, s3://, gs:// or abfs://"),
+        (["history", "hdfs://h/x"], "error: klamm cannot read hdfs://: give a path, s3://, gs:// or abfs://"),
         (["lag"], "error: no place to write is given: give --out PATH"),
         (["lag", "--out", "x", "--interval", "0.5s"], "error: --interval must be at least a second"),
         (["lag", "--out", "x"], "error: no cluster is named"),

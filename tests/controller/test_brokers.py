@@ -26,7 +26,7 @@ def world_with_topic(brokers: int, partitions: dict[int, tuple[int, ...]], **opt
 
 
 def test_death_as_recorded_from_kafka() -> None:
-    """Scene main/15: led partitions are elected anew, the other ISRs shrink, the stored state is sent once more."""
+    """Scene main/15: led partitions are elected again, the other ISRs shrink, the stored state is sent once more."""
     world = world_with_topic(3, {0: (2, 0, 1), 1: (0, 1, 2)})
     world.kill(2)
     world.settle()

@@ -380,7 +380,7 @@ def test_the_znode_is_carried_out_and_emptied() -> None:
     assert world.zk.reassignments == {tp("t-1"): (0, 2)}
     before = world.state("t-1")
     world.settle()
-    assert world.state("t-1") == before, "the controller's own write of the znode must not start anything anew"
+    assert world.state("t-1") == before, "the controller's own write of the znode must not start anything again"
     world.catch_up(tp("t-1"), 1, 2, 0)
     world.run()
     assert world.zk.reassignments is None

@@ -241,7 +241,7 @@ def watch_a_spark_job(job: subprocess.Popen[str], sent: int) -> None:
 
 
 def wait_for_batches(job: subprocess.Popen[str], count: int) -> None:
-    """Wait until the query has done so many batches."""
+    """Wait until the query has done this many batches."""
     deadline = time.monotonic() + DEADLINE_S
     while not Path(JOB, "checkpoint", "commits", str(count - 1)).exists():
         if job.poll() is not None or time.monotonic() > deadline:

@@ -70,7 +70,7 @@ def read_back(bootstrap: str) -> tuple[int, str]:
 
 
 def read_as_group(bootstrap: str, group: str, count: int) -> None:
-    """Read at least so many records as the member of a group, commit that, and go: what a crashed consumer leaves."""
+    """Read at least this many records as the member of a group, commit that, and go: what a crashed consumer leaves."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,

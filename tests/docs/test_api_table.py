@@ -10,7 +10,7 @@ from engine.server.api_table import PAGE, page, summary
 
 
 def test_the_page_is_true() -> None:
-    assert PAGE.read_text("utf-8") == page(), "make it anew: python -m engine.server.api_table"
+    assert PAGE.read_text("utf-8") == page(), "make it again: python -m engine.server.api_table"
 
 
 def test_every_api_has_one_row() -> None:

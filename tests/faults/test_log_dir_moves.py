@@ -83,7 +83,7 @@ def begin_move(cluster: LocalCluster, broker_id: int, topic: str) -> Path:
 
 
 def lag(cluster: LocalCluster, broker_id: int) -> int | None:
-    """Return by how many records the broker's future replica is behind; None where there is none."""
+    """Return by how many records the broker's future replica is behind; None if there is none."""
     with WireClient(cluster.broker(broker_id).address) as client:
         results = client.ask(DescribeLogDirsRequest(topics=None), 4).results
     found = [p.offset_lag for r in results for t in r.topics for p in t.partitions if p.is_future_key]

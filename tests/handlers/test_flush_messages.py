@@ -216,7 +216,7 @@ def test_a_follower_whose_disk_fails_confirms_nothing(tmp_path: Path, monkeypatc
 
 
 def test_a_follower_confirms_only_what_is_flushed_after_a_new_leader_is_named_too(tmp_path: Path) -> None:
-    """Fetching begins anew at the log's end while the flush is under way."""
+    """Fetching starts over at the log's end while the flush is under way."""
 
     async def check() -> None:
         async with world(tmp_path, 1, 2, 3, log_config=EVERY_RECORD) as w:

@@ -46,7 +46,7 @@ def kafka(tmp_path: Path, zk_chroot: str) -> Iterator[ApacheKafkaBroker]:
 
 
 def start(kafka: ApacheKafkaBroker) -> str:
-    """Start the broker anew and return what its log says of it."""
+    """Start the broker again and return what its log says of it."""
     (kafka.folder / "server.log").unlink(missing_ok=True)
     kafka.start()
     return (kafka.folder / "server.log").read_text()

@@ -49,6 +49,7 @@ TESTED_BY = {
         "storage/test_append.py",
         "storage/test_producers.py",
         "storage/test_old_formats.py",
+        "handlers/test_long_preparation.py",
     ],
     "engine/storage/flush_state.py": [
         "storage/test_flush_state.py",
@@ -233,7 +234,7 @@ def main(arguments: list[str]) -> int:
     """Run the mutants; return 1 if one survives that nobody has explained."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     parser.add_argument("modules", nargs="*", metavar="MODULE", help="files of TESTED_BY; all by default")
-    parser.add_argument("--sample", type=int, metavar="N", help="so many mutants of each module, chosen by --seed")
+    parser.add_argument("--sample", type=int, metavar="N", help="this many mutants of each module, chosen by --seed")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=int, default=2)
     wanted = parser.parse_args(arguments)

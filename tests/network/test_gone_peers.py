@@ -155,7 +155,7 @@ def test_the_kernel_looks_after_connections_that_nothing_is_sent_over() -> None:
 
 
 def connected(host: str, port: int, requests: int) -> socket.socket:
-    """Connect, and ask so many times for what is never answered."""
+    """Connect, and ask this many times for what is never answered."""
     client = socket.create_connection((host, port), timeout=20)
     for number in range(requests):
         client.sendall(bytes(encode_request(FetchRequest(topics=[], max_wait_ms=2**31 - 1), 4, number, "c")))
@@ -164,7 +164,7 @@ def connected(host: str, port: int, requests: int) -> socket.socket:
 
 @pytest.mark.parametrize("requests", [1, PENDING_ANSWERS_MAX, 2 * PENDING_ANSWERS_MAX])
 def test_who_resets_a_connection_is_let_go_also_where_it_is_not_read(requests: int) -> None:
-    """With so many answers owed nothing is read of it, so the loop does not hear of the reset."""
+    """With this many answers owed nothing is read of it, so the loop does not hear of the reset."""
     abandoned: list[str] = []
 
     async def check() -> None:

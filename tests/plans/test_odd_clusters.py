@@ -29,7 +29,7 @@ LIMIT_S = 0.3
 
 
 def planned(odd: Odd) -> MadePlan | None:
-    """Return the plan, None where the planner says why there is none."""
+    """Return the plan, None if the planner says why there is none."""
     try:
         return make_plan(odd.snapshot, odd.strategy, replace(odd.options, time_limit_s=LIMIT_S))
     except PlanError as error:

@@ -99,7 +99,7 @@ def _edited(place: str, value: object) -> str:
         ("klamm/score/moves", "3", 'klamm.score.moves: wants a whole number, not "3"'),
         ("klamm/score/moves", True, "klamm.score.moves: wants a whole number, not true"),
         ("klamm/score/gap", float("inf"), "klamm.score.gap: wants a number, not Infinity"),
-        ("klamm/score/extra", 1, "klamm.score.extra: nobody knows this key"),
+        ("klamm/score/extra", 1, "klamm.score.extra: unknown key"),
         ("klamm/score/brokers/0/alive", 1, "klamm.score.brokers[0].alive: wants true or false, not 1"),
         ("klamm/rollback", [], "klamm.rollback: it does not have the partitions of the plan"),
         ("partitions", {}, "partitions: wants a list, not {}"),

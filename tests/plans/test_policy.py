@@ -1,4 +1,4 @@
-"""Policies: every rule is read, and whatever nobody understands is told with its line."""
+"""Policies: every rule is read, and whatever nobody understands is reported with its line."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def test_that_there_is_no_plan_is_told_with_a_tolerance_that_has_one() -> None:
 
 
 def test_which_partitions_may_move_is_counted_once() -> None:
-    """Counted anew for each partition, it took most of the time of a large plan."""
+    """Counted again for each partition, it took most of the time of a large plan."""
     problem = build_problem(cluster({1: None}, {"t": [(1,)]}), Strategy.REBALANCE, PlanOptions()).problem
     assert problem.movable is problem.movable
     assert problem.remaining is problem.remaining

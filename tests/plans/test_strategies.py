@@ -227,7 +227,7 @@ def test_a_capacity_file_is_read() -> None:
     ("text", "message"),
     [
         ("x", "not TOML"),
-        ("[disks]", "nobody knows 'disks'"),
+        ("[disks]", "unknown key 'disks'"),
         ('[brokers]\na = "1 GB"', "not a broker id"),
         ('[brokers]\n1 = "much"', r"\[brokers\] 1: not a size"),
         ('[log-dirs]\n"/data" = 1', "wants BROKER:DIRECTORY"),

@@ -1,4 +1,4 @@
-"""Makes ``fixtures/spark`` anew: real queries of Spark 3.5 and 4.x against a cluster of ours.
+"""Makes ``fixtures/spark`` again: real queries of Spark 3.5 and 4.x against a cluster of ours.
 
     .venv/bin/python tests/recording/record_spark.py [VERSION:SCENE …]
 

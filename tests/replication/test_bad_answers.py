@@ -127,7 +127,7 @@ def test_an_answer_to_a_question_that_is_no_more_asked_is_not_used(
                     seen.append(w.log(2).log_end_offset)
 
             tampered(w, change_meanwhile)
-            await w.until(lambda: len(seen) == 2, "it is asked anew")
+            await w.until(lambda: len(seen) == 2, "it is asked again")
             assert seen[0] == seen[1]
             assert not fetchers.failed
             await w.lead(1)

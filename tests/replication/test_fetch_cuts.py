@@ -79,7 +79,7 @@ class Following:
 
     @property
     def asks_next(self) -> int | None:
-        """The offset that the next Fetch request names; None where the partition is not in it."""
+        """The offset that the next Fetch request names; None if the partition is not in it."""
         plan = self.table.session.plan()
         return plan.partitions[TP].fetch_offset if TP in plan.partitions else None
 

@@ -136,7 +136,7 @@ def test_a_follower_that_has_other_records_is_told_where_to_cut_and_acknowledges
 
 
 def test_the_high_watermark_never_falls(tmp_path: Path) -> None:
-    """Not even where a new leader does not know yet what its followers have."""
+    """Not even if a new leader does not know yet what its followers have."""
 
     async def test(w: World, partition: Partition) -> None:
         await w.lead(2)

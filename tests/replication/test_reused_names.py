@@ -1,4 +1,4 @@
-"""A topic that is deleted and made anew within a moment: nothing of the first one, late as it may come, reaches the
+"""A topic that is deleted and created again within a moment: nothing of the first one, late as it may come, reaches the
 second.
 """
 
@@ -139,17 +139,17 @@ def test_what_was_fetched_of_the_deleted_topic_is_thrown_away(tmp_path: Path, to
                 w.produce(1, b"newer")
                 is_over.set()
 
-            anew: list[asyncio.Task[None]] = []
+            again: list[asyncio.Task[None]] = []
 
             async def hold(response: Any) -> None:
                 has_records = any(p.records for topic in response.responses for p in topic.partitions)
-                if has_records and not anew:
-                    anew.append(asyncio.ensure_future(make_another()))
+                if has_records and not again:
+                    again.append(asyncio.ensure_future(make_another()))
                     await is_over.wait()
 
             w.hold_answer = hold
             w.produce(1, b"old and late")
-            await w.until(is_over.is_set, "the topic is made anew under a fetch")
+            await w.until(is_over.is_set, "the topic is created again under a fetch")
             await w.until_equal(1, 2)
             assert w.partition(2).leader_epoch == 1
             assert values_of(w.log(2)) == [(0, b"new"), (1, b"newer")]

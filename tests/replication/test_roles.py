@@ -126,7 +126,7 @@ def test_a_new_leader_trusts_the_isr_for_as_long_as_a_follower_may_lag(tmp_path:
 
 
 def test_one_leader_is_followed_once_in_a_leader_epoch(tmp_path: Path) -> None:
-    """Fetching that began anew would cut the log once more, in vain or to the high watermark."""
+    """Fetching that started over would cut the log once more, in vain or to the high watermark."""
 
     async def test(w: World, partition: Partition) -> None:
         assert make_follower(partition, state(2, 3, 3, 1, 2), w.log(1))

@@ -1,4 +1,4 @@
-"""No comprehension makes a collection anew for each of its elements: thousands of topics would take seconds."""
+"""No comprehension makes a collection again for each of its elements: thousands of topics would take seconds."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ CONFIG = LogConfig(cleanup_policy=("compact",), retention_ms=-1, min_cleanable_d
 
 
 def log_of(folder: Path, *segments: int, config: LogConfig = CONFIG, replicated: bool = True) -> Log:
-    """Make a log of segments with so many records each, an hour apart, and an empty active one."""
+    """Make a log of segments with this many records each, an hour apart, and an empty active one."""
     log = open_log(folder, config, StandIn())
     for index, count in enumerate(segments):
         for number in range(count):
@@ -264,7 +264,7 @@ def test_a_swap_on_a_failing_disk_takes_the_dir_offline(tmp_path: Path, monkeypa
 
 
 def test_a_process_follows_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A topic that is deleted and made anew meanwhile: what is written belongs to the old one, wherever that is."""
+    """A topic that is deleted and created again meanwhile: what is written belongs to the old one, wherever that is."""
     log = log_of(tmp_path / "t-0", 10, 10)
     line = encode_plan(prepare(log).plan)
     monkeypatch.chdir(tmp_path)

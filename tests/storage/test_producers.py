@@ -112,7 +112,7 @@ def test_a_new_epoch_begins_with_sequence_zero_and_fences_the_old(tmp_path: Path
 
 @pytest.mark.parametrize("again", [as_it_is, reopened, crashed])
 def test_a_batch_of_a_new_epoch_is_never_taken_for_one_of_the_old(tmp_path: Path, again: Callable[[Log], Log]) -> None:
-    """Its sequences begin anew: what would pass for sent before would be lost."""
+    """Its sequences start over: what would pass for sent before would be lost."""
     now_ms = StandIn().clock.now_ms()
     log = open_log(tmp_path / "t-0")
     assert send(log, 1, 1, 0, 0, timestamp_ms=now_ms) == 0

@@ -67,7 +67,7 @@ def test_after_a_crash_a_finished_transaction_holds_nothing_back(tmp_path: Path)
 
 
 class Ending(StandIn):
-    """A broker that is to end when so many batches were recovered."""
+    """A broker that is to end when this many batches were recovered."""
 
     def __init__(self, batches: int) -> None:
         super().__init__()
@@ -304,7 +304,7 @@ def test_a_flush_brings_every_file_to_the_disk(tmp_path: Path, monkeypatch: pyte
 def test_indexes_reach_the_disk_when_their_segment_is_rolled_or_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Until then a crash has them built anew. All records may be on the disk by then."""
+    """Until then a crash has them rebuilt. All records may be on the disk by then."""
     synced: list[str] = []
     monkeypatch.setattr(os, "fsync", lambda fd: synced.append(Path(os.readlink(f"/proc/self/fd/{fd}")).name))
     log = open_log(tmp_path / "t-0", LogConfig(index_interval_bytes=0))

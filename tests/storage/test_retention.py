@@ -210,7 +210,7 @@ def test_truncating_below_the_start_takes_the_start_along(tmp_path: Path) -> Non
 
 
 def test_whoever_copies_a_log_hears_of_its_lowest_cut_once(tmp_path: Path) -> None:
-    """The copy is good up to there; of a log that began anew nothing is."""
+    """The copy is good up to there; of a log that started over nothing is."""
     log = filled(tmp_path / "t-0", StandIn(), LogConfig(segment_bytes=SEGMENT_BYTES))
     assert (log.take_lowest_cut(), log.truncation_count) == (None, 0)
     log.truncate_to(7)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def server_log(folder: Path) -> str:
-    """Return server.log with what was rolled off it, in order; empty where there is none yet."""
+    """Return server.log with what was rolled off it, in order; empty if there is none yet."""
     return whole_log(folder, "server.log")
 
 

@@ -55,7 +55,7 @@ def sent_under_later_epochs(batches: Sequence[BatchHeader]) -> set[int]:
     """Return the offsets of records whose idempotent producer had taken another epoch since it began.
 
     librdkafka takes one when a leader misses a sequence number, and sends all again that nobody has acknowledged; what
-    the old leader had stored then stands there twice. No broker can know such a copy: its sequence begins anew.
+    the old leader had stored then stands there twice. No broker can know such a copy: its sequence starts over.
     """
     first: dict[int, int] = {}
     return {

@@ -1,7 +1,7 @@
 """The lives of topics on three brokers: random histories of whole topics, and who remembers every record.
 
 Brokers die at a random change of their files, or a moment after something was asked; lines fall silent; a name is
-deleted and given anew. What is acknowledged by all in sync is remembered by ``topic_life``. Now and then everything is
+deleted and used again. What is acknowledged by all in sync is remembered by ``topic_life``. Now and then everything is
 mended, and every replica of every partition has to have exactly what its life says.
 """
 
@@ -225,7 +225,7 @@ class ClusterLives:
             self._delete(self.rng.choice(sorted(self.topics)))
 
     def delete_and_create(self, name: str | None = None) -> None:
-        """Delete a topic, create it anew as soon as that is possible, and write to it at once."""
+        """Delete a topic, create it again as soon as that is possible, and write to it at once."""
         if not self.topics:
             self.create()
             return
@@ -274,7 +274,7 @@ class ClusterLives:
                 return
 
     def _send(self, name: str, partition: int, life: Life, batch: bytes) -> int | None:
-        """Return where a batch stands; None where that is not known."""
+        """Return where a batch stands; None if that is not known."""
         with suppress(*NOT_NOW), self._leader(TopicPartition(name, partition), life.topic_id) as client:
             told = produce(client, name, batch, partition=partition, acks=-1, timeout_ms=int(ANSWER_S * 700))
             self._say(f"{name}-{partition} {ErrorCode(told.error_code).name} at {told.base_offset}")

@@ -37,7 +37,7 @@ class Operated:
         return ran.json
 
     def fill(self, topic: str, *counts: int) -> None:
-        """Make a topic on both brokers, whose partitions have so many records each."""
+        """Make a topic on both brokers, whose partitions have this many records each."""
         assignment = ",".join("0:1" if index % 2 == 0 else "1:0" for index in range(len(counts)))
         # The records are of 2023: without this, retention would take them in the middle of a test.
         kept = ("--config", "retention.ms=-1")

@@ -193,7 +193,7 @@ class SmallCluster:
         return read.leader_and_isr  # type: ignore[union-attr]
 
     async def catch_up(self, partition: TopicPartition, *isr: int) -> Any:
-        """Have the partition's leader ask for an ISR; return the answer. Where nobody leads, nobody asks."""
+        """Have the partition's leader ask for an ISR; return the answer. If nobody leads, nobody asks."""
         state = await self.state(partition)
         if state.leader < 0:
             return None

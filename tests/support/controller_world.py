@@ -108,7 +108,7 @@ class World:
     # Time goes on
 
     def step(self) -> bool:
-        """Carry out one instruction of the controller, or start its next event; False where there is nothing."""
+        """Carry out one instruction of the controller, or start its next event; False if there is nothing."""
         if self._steps is not None:
             self._advance()
             return True
@@ -118,7 +118,7 @@ class World:
         return False
 
     def deliver(self, broker_id: int) -> bool:
-        """Bring the next request to a broker and its answer to the queue; False where there is none."""
+        """Bring the next request to a broker and its answer to the queue; False if there is none."""
         wire = self.wires.get(broker_id)
         if not wire:
             return False

@@ -2,7 +2,7 @@
 
     python tests/support/dashboard_pictures.py
 
-writes them all anew. A test fails while one differs from what the dashboard draws.
+writes them all again. A test fails while one differs from what the dashboard draws.
 """
 
 from __future__ import annotations

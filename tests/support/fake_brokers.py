@@ -46,7 +46,7 @@ class FakeBroker:
     fails_to_delete: set[TopicPartition] = field(default_factory=set)
 
     def handle(self, request: BrokerRequest) -> events.ControllerEvent | None:
-        """Answer a request; None where the controller wants no answer."""
+        """Answer a request; None if the controller wants no answer."""
         error = self._whole_error(request)
         match request:
             case LeaderAndIsrToBroker():

@@ -33,7 +33,7 @@ class Injected:
 
 
 Fault = Callable[[FaultCluster, random.Random], Injected | None]
-"""Injects something; None where it cannot, such as a second fault for the only broker left."""
+"""Injects something; None if it cannot, such as a second fault for the only broker left."""
 
 
 def kill_broker(cluster: FaultCluster, rng: random.Random) -> Injected | None:
@@ -212,7 +212,7 @@ def _biggest_of_all(cluster: FaultCluster, broker_id: int, topic: str, producer:
 
 
 def _size_bytes(path: Path) -> int:
-    """Return a file's size; 0 where it is none, or gone: the broker goes on replacing its checkpoints."""
+    """Return a file's size; 0 if it is none, or gone: the broker goes on replacing its checkpoints."""
     try:
         return path.stat().st_size if path.is_file() else 0
     except FileNotFoundError:

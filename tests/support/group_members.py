@@ -22,7 +22,7 @@ def wait_for(condition: Callable[[], bool], what: str) -> None:
 
 
 def fill(servers: str, topic: str, partitions: int, each: int) -> None:
-    """Write so many records into each partition."""
+    """Write this many records into each partition."""
     producer = Producer({"bootstrap.servers": servers, "log_level": 2})
     for number in range(partitions * each):
         producer.produce(topic, b"v%d" % number, partition=number % partitions)

@@ -139,7 +139,7 @@ class World:
         self.carry_out()
 
     def stable(self, count: int = 2, **options: object) -> list[str]:
-        """Bring the group to a stable generation of so many members; return their ids, the leader first."""
+        """Bring the group to a stable generation of this many members; return their ids, the leader first."""
         joins = [self.join(**options) for _ in range(count)]
         self.wait(2 * INITIAL_DELAY_MS)
         ids = [answers[0].member_id for answers in joins]

@@ -25,7 +25,7 @@ from engine.protocol.frames import encode_request
 FOR_EVER_MS = 2**31 - 1
 MUCH = 2**31 - 1
 DEEP = 128
-"""So many requests are sent before an answer is read."""
+"""This many requests are sent before an answer is read."""
 
 _SO_ATTACH_FILTER = 26
 _DROP_EVERYTHING = struct.pack("HBBI", 0x06, 0, 0, 0)

@@ -22,7 +22,7 @@ _CHANGES = ("replace", "rename", "unlink", "mkdir", "rmdir", "truncate", "ftrunc
 
 
 class Order:
-    """What a test has ordered: nothing, or so many changes more."""
+    """What a test has ordered: nothing, or this many changes more."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -1,7 +1,7 @@
 """The lives of topics on one broker's disks: random histories, a crash within any call, and who remembers every record.
 
 The broker is a log manager over two log dirs on a disk that can stop and forget (``forgetful_disk``). Names are deleted
-and given anew; a record's value says of which life it is. After every crash each record has to be where it was
+and used again; a record's value says of which life it is. After every crash each record has to be where it was
 acknowledged, unless a rule has taken it: deletion, retention, compaction, or a power failure that came before a flush.
 """
 
@@ -49,7 +49,7 @@ KEYS = [b"k%d" % n for n in range(5)]
 
 
 class Lives:
-    """One history. ``step`` does one thing; with a crash in it the broker starts anew on what is left."""
+    """One history. ``step`` does one thing; with a crash in it the broker starts again on what is left."""
 
     def __init__(self, folder: Path, seed: int, crashes: tuple[str, ...] = CRASHES) -> None:
         self.folder = folder

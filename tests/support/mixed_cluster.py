@@ -132,7 +132,7 @@ class MixedCluster:
     # What it tells
 
     def told(self, topic: str) -> Told:
-        """What some running broker tells of a topic's partitions; nothing where it does not know it."""
+        """What some running broker tells of a topic's partitions; nothing if it does not know it."""
         with WireClient(self.address(next(iter(self._running)))) as client:
             answer = describe_topic(client, topic)
         if answer.error_code != ErrorCode.NONE:

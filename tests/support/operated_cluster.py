@@ -80,7 +80,7 @@ def plan_file(folder: Path, topic: str, *replicas: list[int]) -> Path:
 
 
 def filled(klamm: Klamm, topic: str, assignment: str, records: int = 3000) -> None:
-    """Create a topic and put so many records of a kilobyte into each of its partitions."""
+    """Create a topic and put this many records of a kilobyte into each of its partitions."""
     assert klamm("topics", "create", topic, "--replica-assignment", assignment).code == 0
     for partition in range(assignment.count(",") + 1):
         lines = ("x" * 999 + "\n") * records

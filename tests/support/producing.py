@@ -129,7 +129,7 @@ class Follower:
         self._thread.start()
 
     def stop_at(self, counts: list[int], timeout_s: float = 60.0) -> None:
-        """Wait until so many records of each partition have come, then read no more."""
+        """Wait until this many records of each partition have come, then read no more."""
         deadline = time.monotonic() + timeout_s
         while any(len(found) < count for found, count in zip(self.found, counts, strict=True)):
             assert time.monotonic() < deadline, f"{[len(found) for found in self.found]} read of {counts}"

@@ -94,7 +94,7 @@ def check_replicas(
 ) -> int:
     """Check what consumers see of a partition and what each replica has; remember it, and return how many records.
 
-    ``retained_bytes`` is how much of a topic stays that loses its oldest records; None where none are lost.
+    ``retained_bytes`` is how much of a topic stays that loses its oldest records; None if none are lost.
     """
     start, end, read = cluster.wait_for(
         f"{topic_partition} can be read", lambda: _read(topic_partition, life, connect), timeout_s=20.0

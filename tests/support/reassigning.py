@@ -37,7 +37,7 @@ def reassign(
 
 
 def _answer_of_controller(cluster: FaultCluster, request: AlterPartitionReassignmentsRequest) -> Any:
-    """Ask whom ZooKeeper names; None where that is nobody, or one that has not heard of it yet, or no more."""
+    """Ask whom ZooKeeper names; None if that is nobody, or one that has not heard of it yet, or no more."""
     controller = cluster.controller_id()
     if controller is None:
         return None

@@ -23,7 +23,7 @@ def record_bytes(folder: Path) -> Iterator[bytes]:
 
 
 def differences(folders: Iterable[Path]) -> str | None:
-    """Return how the replicas in these folders differ, or None where they are the same to the byte."""
+    """Return how the replicas in these folders differ, or None if they are the same to the byte."""
     first, *others = folders
     wanted = b"".join(record_bytes(first))
     for other in others:

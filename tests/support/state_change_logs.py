@@ -20,7 +20,7 @@ IN_UTC: dict[int | None, Zone] = {None: UTC}
 
 
 def start(ms: float) -> str:
-    """Return the time of a line, so many milliseconds after two in the night."""
+    """Return the time of a line, this many milliseconds after two in the night."""
     moment = BEGIN + timedelta(milliseconds=ms)
     return f"[{moment:%Y-%m-%d %H:%M:%S},{moment.microsecond // 1000:03d}]"
 

@@ -1,7 +1,7 @@
 """A consumer that reads along while faults happen: what it was once given must be what stands there in the end.
 
 Consumers see committed records only, so neither a change of leader nor a truncation may take back what was read, and
-the place in the log may never have to be looked for anew.
+the place in the log may never have to be looked for again.
 """
 
 from __future__ import annotations

@@ -19,6 +19,6 @@ def offset_for_timestamp(log: Log, timestamp_ms: int) -> OffsetAtTime | None:
 
 
 def offset_of_max_timestamp(log: Log) -> OffsetAtTime | None:
-    """Return the first record that has the log's largest timestamp, or None where none has one."""
+    """Return the first record that has the log's largest timestamp, or None if none has one."""
     batch = newest_batch(log)
     return None if batch is None else batch.first_record()

@@ -64,7 +64,7 @@ def check_records(name: object, seen: Seen, life: Life, later: Life | None = Non
 
     Args:
         later: the life as it is if the operation under way was done.
-        least: from here on, whatever was ever there may be back, or be missing; None where nothing may.
+        least: from here on, whatever was ever there may be back, or be missing; None if nothing may.
     """
     later = later or life
     now = seen.records

@@ -14,7 +14,7 @@ from cli.main import root_command
 
 
 def fault_of(words: Sequence[str], *, is_whole: bool = True) -> str | None:
-    """Return why ``klamm`` would not take these words; None where it would.
+    """Return why ``klamm`` would not take these words; None if it would.
 
     A command that is only named may lack its arguments, or be a group.
     """

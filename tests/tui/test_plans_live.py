@@ -115,7 +115,7 @@ async def watched_throttled_and_cancelled(driven: Driven, file: Path) -> None:
     assert state_of(driven) is RunState.STOPPED
     await driven.press("A")
     await driven.press("ctrl+g")
-    await driven.sees("this plan was begun already and is not done")
+    await driven.sees("this plan has already begun and is not done")
     await driven.press("escape")
 
 

@@ -399,7 +399,7 @@ def test_a_patient_client_goes_on_where_zookeeper_comes_back_in_time() -> None:
                 # The second is asked after the keeper has asked whether ZooKeeper answers again.
                 assert await client.exists("/") is not None
                 assert await client.exists("/") is not None
-                assert client._keeper._giving_up is None, "its patience begins anew"
+                assert client._keeper._giving_up is None, "its patience starts over"
             assert client.session_id == session
 
     with EmbeddedZooKeeper(host=own_loopback_address(), fsync=False) as server:

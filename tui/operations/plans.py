@@ -100,7 +100,7 @@ class CarryOutPlan:
             return Prepared("nothing to do: the plan is carried out already")
         if serious:
             more = counted(len(serious), "finding")
-            hint = "c shows all; plan again, or where it was begun already, resume it (R)"
+            hint = "c shows all; plan again, or resume this plan (R) if it has begun"
             raise BadRequest(f"the plan does not fit the cluster: {more}: {serious[0].message}", hint=hint)
         waves = await run.waves(cluster)
         if not waves:

@@ -1,4 +1,4 @@
-"""The seam to what is told of single brokers, and the one place that chooses who tells it."""
+"""The seam to facts about single brokers, and the one place that chooses who is asked."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 
 class BrokerReader(Protocol):
-    """Reads what is told of single brokers of one cluster."""
+    """Reads facts about single brokers of one cluster."""
 
     async def registrations(self) -> Mapping[int, Registered]:
         """Return when the live brokers registered; nothing where ZooKeeper is not asked."""
 
     async def own_words(self, brokers: Iterable[int]) -> Mapping[int, OwnWords]:
-        """Return what each of these live brokers tells of itself; nothing where none may be asked."""
+        """Return what each of these live brokers says about itself; nothing if none may be asked."""
 
     async def log_dirs(self, brokers: Sequence[int] | None, topics: Sequence[TopicSnapshot] | None) -> list[LogDir]:
         """Return the log dirs of brokers (None: of all) with the replicas of topics in them (None: of all topics)."""
 
     async def sizes(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Return the bytes of partitions; nothing where nobody tells them in good time. Never fails."""
+        """Return the bytes of partitions; nothing if no broker reports them in time. Never fails."""
 
     async def sizes_of_brokers(self, topics: Sequence[TopicSnapshot] | None) -> Mapping[int, int]:
         """Return the bytes that brokers hold of topics (None: of all); never fails.

@@ -1,4 +1,4 @@
-"""Brokers asked over the wire. What they tell of the whole cluster is read elsewhere."""
+"""Asks brokers over the wire. Other modules read what they say about the whole cluster."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from engine.common.model import TopicPartition
 from engine.common.snapshot import TopicSnapshot
 
 SIZES_WITHIN_S = 5.0
-"""What sizes are told beside is shown without them where they take longer."""
+"""If sizes take longer than this, the rest is shown without them."""
 
 ONE_WITHIN_S = 3.0
-"""So long one broker may take: the others' sizes are to be there in time."""
+"""One broker may take this long, so that the others' sizes arrive in time."""
 
 
 class WireBrokerReader:

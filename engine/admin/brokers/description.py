@@ -1,7 +1,7 @@
 """Everything about single brokers: who they are, what they lead and hold, which partitions lag because of them, disks.
 
 Assignments and settings come from where the cluster's state is read; what only a broker knows of itself (its APIs, its
-log dirs, its protocol version) is asked of it, and stays None where it does not answer or nobody may be asked.
+log dirs, its protocol version) is asked of it, and stays None if it does not answer or nobody may be asked.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot
 
 @dataclass(frozen=True, slots=True)
 class ListenerDescription:
-    """One endpoint. The listener is None where clients are told only an address."""
+    """One endpoint. The listener is None if clients get only an address."""
 
     listener: str | None
     security_protocol: str | None
@@ -41,7 +41,7 @@ class BrokerPartitions:
         held: replicas assigned to it.
         led: partitions that it leads; ``preferred`` those that it should lead, ``preferred_led`` those of them it does.
         out_of_sync: partitions that are under-replicated because its replica is not in sync.
-        leaderless: of its partitions those that nobody leads.
+        leaderless: those of its partitions that have no leader.
     """
 
     held: int = 0

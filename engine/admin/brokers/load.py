@@ -17,7 +17,7 @@ Replicas = Mapping[TopicPartition, Sequence[int]]
 
 @dataclass(frozen=True, slots=True)
 class BrokerLoad:
-    """What one broker carries. ``size_bytes`` is None where it did not tell."""
+    """What one broker carries. ``size_bytes`` is None if it did not tell."""
 
     broker: int
     rack: str | None
@@ -30,7 +30,7 @@ class BrokerLoad:
 
 @dataclass(frozen=True, slots=True)
 class PlannedLoad:
-    """One broker's part of a plan's partitions, before and after; bytes are None where sizes are not known."""
+    """One broker's part of a plan's partitions, before and after; bytes are None if sizes are not known."""
 
     broker: int
     replicas_before: int
@@ -72,7 +72,7 @@ def load_of_brokers(
 
 
 def sizes_of_brokers(topics: Iterable[TopicSnapshot]) -> dict[int, int]:
-    """Return the bytes of each broker as a snapshot has them; nothing where it was taken without sizes."""
+    """Return the bytes of each broker as a snapshot has them; nothing if it was taken without sizes."""
     sizes: Counter[int] = Counter()
     for topic in topics:
         for partition in topic.partitions:

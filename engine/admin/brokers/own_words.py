@@ -1,6 +1,6 @@
-"""What brokers tell of themselves: their APIs, from which the release is guessed, protocol version, log dirs.
+"""What brokers say about themselves: their APIs, from which the release is guessed, protocol version, log dirs.
 
-All are asked at the same time; one that hangs is told as such. ZooKeeper adds when they registered.
+It asks all of them at the same time, and reports one that hangs. ZooKeeper adds when they registered.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PROTOCOL_KEY = "inter.broker.protocol.version"
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """When a broker registered in ZooKeeper, and its JMX port; None where that is not told."""
+    """When a broker registered in ZooKeeper, and its JMX port; None if that is not told."""
 
     at_ms: int | None = None
     jmx_port: int | None = None
@@ -50,7 +50,7 @@ class OfferedApi:
 
 @dataclass(frozen=True, slots=True)
 class OwnWords:
-    """What a broker tells of itself; ``trouble`` where it does not."""
+    """What a broker says about itself; ``trouble`` if it says nothing."""
 
     release: str | None = None
     inter_broker_protocol: str | None = None
@@ -79,7 +79,7 @@ async def _ask(cluster: Cluster, broker: int) -> OwnWords:
     try:
         async with answer_limit(wire, broker):
             client = await wire.client_of(broker)
-            # Asked for once per connection, and a broken one is told in the words of this layer.
+            # Asked for once per connection; a broken connection becomes an error of this layer.
             await wire.version(client, ApiKey.API_VERSIONS)
             offered = await client.api_versions()
             return OwnWords(
@@ -93,7 +93,7 @@ async def _ask(cluster: Cluster, broker: int) -> OwnWords:
 
 
 async def _protocol_version(cluster: Cluster, broker: int) -> str | None:
-    """Return the broker's inter.broker.protocol.version; None where it does not tell."""
+    """Return the broker's inter.broker.protocol.version; None if it does not tell."""
     from engine.admin.cluster.errors import Refused
     from engine.protocol.apis.describe_configs import (
         DescribeConfigsRequest,

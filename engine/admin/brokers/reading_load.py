@@ -1,4 +1,4 @@
-"""Asks a cluster how much its brokers carry. Sizes are told by the brokers alone; who is silent is left out."""
+"""Asks a cluster how much its brokers carry. Only brokers report sizes; a silent broker is left out."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ async def read_broker_load(cluster: Cluster, selection: TopicSelection) -> list[
 async def read_load_of_plan(
     cluster: Cluster, before: Replicas, after: Replicas, brokers: Iterable[int] = ()
 ) -> LoadOfPlan:
-    """Return what a plan makes of the brokers that have a part in it, and of ``brokers``; bytes where they are told."""
+    """Return what a plan makes of its brokers and of ``brokers``; with bytes if they are known."""
     sizes = await read_sizes(cluster, after)
     return LoadOfPlan(load_of_plan(before, after, sizes, brokers), bytes_to_copy(before, after, sizes))
 
 
 async def read_sizes(cluster: Cluster, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
-    """Return the bytes of partitions; nothing where nobody tells them in good time. Never fails."""
+    """Return the bytes of partitions; nothing if no broker reports them in time. Never fails."""
     return await broker_reader(cluster).sizes(partitions)

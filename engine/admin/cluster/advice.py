@@ -58,7 +58,7 @@ _NOT_DYNAMIC = "Cannot update these configs dynamically"
 
 
 def advice_for(code: ErrorCode, message: str = "", where: str = "") -> Words | None:
-    """Return what to do next, or None where nothing better than the error's own text can be said.
+    """Return what to do next, or None if nothing better than the error's own text can be said.
 
     ``message`` is the error's text, ``where`` what it is about, such as ``topic orders``.
     """

@@ -22,22 +22,22 @@ FAILURES = (AdminError, RemoteProtocolError)
 """What one broker's answer may end with, without ending the whole."""
 
 PATIENCE_S = 5.0
-"""So long coordinators and leaders that are just moving are waited for; Kafka's tool gives them as long."""
+"""How long to wait for coordinators and leaders that are just moving; Kafka's tool waits as long."""
 
 ANSWER_LIMIT_S = 8.0
-"""So long a broker may take for one answer, though its connection is open: a frozen one never gives it."""
+"""How long a broker may take for one answer while its connection is open: a frozen broker never gives one."""
 
 SILENT_LIMIT_S = 1.0
-"""So long, if it has let that limit pass before: a command asks several questions, and its time is not to be used up by
-one broker."""
+"""The same for a broker that has let that limit pass before: a command asks several questions, and its time must not
+go to one broker."""
 
 _ANSWER_SHARE, _PATIENCE_SHARE = 0.4, 0.2
-"""Of the time that the operation has: the other brokers' answers are to be shown before it is over."""
+"""The share of the operation's time: the other brokers' answers must appear before it is over."""
 
 _BESIDE_LIMIT_S, _BESIDE_SHARE = 5.0, 0.2
 
 ONLY_ANSWER_SHARE = 0.8
-"""Of the operation's time, what may be waited for one answer that nothing else is told beside."""
+"""The share of the operation's time that one answer may take if nothing else is shown beside it."""
 
 WINDOW = 4
 """Requests under way at one broker at once: it works on one while the next is on its way."""
@@ -48,7 +48,7 @@ Part = Callable[[int, list[K]], Awaitable[Mapping[K, V | Unknown]]]
 """Asks one broker about some keys."""
 
 Homes = Callable[[list[K]], Awaitable[Mapping[K, int | Unknown]]]
-"""Says which broker is to be asked about which key."""
+"""Says which broker to ask about which key."""
 
 
 async def ask_all(
@@ -88,7 +88,7 @@ async def ask_all(
         parts = (_ask_broker(wire, b, k, ask, batch, is_change=is_change) for b, k in by_broker.items())
         for answers in await asyncio.gather(*parts):
             found.update(answers)
-        # Who stands still is not moving.
+        # A frozen coordinator is not moving.
         waiting = [
             key
             for key in waiting
@@ -104,7 +104,7 @@ async def ask_all(
 
 
 def beside_limit_s(wire: WireCluster) -> float:
-    """Return how long something may take that is told beside what was asked for, and can be left out."""
+    """Return how long something may take that is only shown beside what was asked for, and can be left out."""
     return min(_BESIDE_LIMIT_S, wire.operation_s * _BESIDE_SHARE)
 
 
@@ -166,7 +166,7 @@ async def answer_limit(wire: WireCluster, broker_id: int, limit_s: float | None 
         if not limit.expired():
             raise
         silence = f"no answer within {limit_s:g} s"
-        # The first time counts for what is told of it: later it was given less.
+        # The first time limit is reported, because later ones are shorter.
         wire.silent.setdefault(broker_id, silence)
         raise Unreachable(silence, where=f"broker {broker_id}") from error
 

@@ -56,7 +56,7 @@ class Cluster:
         """Make a cluster of which nothing is open yet.
 
         Args:
-            zookeeper_trouble: why its ZooKeeper is not asked, where the caller has just tried that in vain.
+            zookeeper_trouble: why its ZooKeeper is not asked, if the caller has just tried and failed.
         """
         self.target = target
         self.zookeeper_trouble = zookeeper_trouble
@@ -177,20 +177,20 @@ class Cluster:
 
     @property
     def unanswered(self) -> list[Operation]:
-        """What shows the outcome of changes that were sent and not answered; empty where everything was answered."""
+        """What shows the outcome of changes that were sent and not answered; empty if everything was answered."""
         found = [] if self._wire is None else [look for look, count in self._wire.unanswered.items() if count]
         if self._zk is not None:
             found += [_shown_by(path) for path in self._zk.unanswered]
         return list(dict.fromkeys(found))
 
     def awaited(self, least_s: float) -> dict[str, float]:
-        """Return who has been waited for, for at least so many seconds, and for how many."""
+        """Return for whom this has waited at least this many seconds, and how long."""
         zookeeper_s = 0.0 if self._zk is None else self._zk.silent_s
         silent = {self._zookeeper_name: zookeeper_s} if zookeeper_s >= least_s else {}
         return self.waits.silent(least_s) | silent
 
     def kept_waiting_longest(self) -> str | None:
-        """Return the broker that was waited for longest when the time ran out; None where no broker was."""
+        """Return the broker that was waited for longest when the time ran out; None if no broker was."""
         return self.waits.longest()
 
     @property

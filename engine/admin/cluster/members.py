@@ -55,7 +55,7 @@ async def read_members(cluster: Cluster) -> ClusterMembers:
 
 
 async def check_broker_lives(cluster: Cluster, broker_id: int) -> None:
-    """Raise NotFound where no live broker has this id."""
+    """Raise NotFound if no live broker has this id."""
     live = [broker.id for broker in (await read_members(cluster)).brokers]
     if broker_id not in live:
         known = ", ".join(map(str, live)) or "none"

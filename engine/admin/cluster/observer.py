@@ -1,4 +1,4 @@
-"""Who is told what is asked of whom (``--verbose``), and that a change was accepted."""
+"""Who learns which requests go to whom (``--verbose``), and that a change was accepted."""
 
 from __future__ import annotations
 

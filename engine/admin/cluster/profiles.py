@@ -36,7 +36,7 @@ _LIST_KEYS = ("checkpoints", "event_logs", "logs")
 
 
 class Colour(StrEnum):
-    """What a cluster is told from others by."""
+    """What distinguishes a cluster from others."""
 
     GREEN = "green"
     YELLOW = "yellow"

@@ -57,7 +57,7 @@ async def read_quorum(wire: WireCluster) -> Quorum:
     """Return the quorum of a cluster without ZooKeeper.
 
     Raises:
-        Unreachable: nobody knows the leader: without a majority of its controllers a quorum has none.
+        Unreachable: the leader is unknown: without a majority of its controllers a quorum has none.
     """
     asked = QuorumTopicAsked(topic_name=_TOPIC, partitions=[QuorumPartitionAsked(partition_index=0)])
     response: DescribeQuorumResponse = await wire.call_any(

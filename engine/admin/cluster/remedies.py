@@ -154,7 +154,7 @@ Part = str | Operation | Do | Parameter | Give | Phrase
 """What a phrase is made of; an operation alone is one without a value."""
 
 Words = str | Phrase
-"""What is told to a person: a text that needs no face, or a phrase."""
+"""What a person reads: a text that needs no face, or a phrase."""
 
 
 def words(part: Part) -> Words:

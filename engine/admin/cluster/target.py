@@ -39,7 +39,7 @@ class Side(StrEnum):
 
 
 class Source(StrEnum):
-    """Who tells how a cluster is: a file, its znodes, or its brokers."""
+    """Where facts about a cluster come from: a file, its znodes, or its brokers."""
 
     SNAPSHOT = "snapshot"
     ZOOKEEPER = "zookeeper"
@@ -111,12 +111,12 @@ class ClusterTarget:
 
     @property
     def may_ask_zookeeper(self) -> bool:
-        """ZooKeeper is named, and it was not said that only brokers are to be asked."""
+        """ZooKeeper is named, and nobody demanded brokers only."""
         return self.zookeeper is not None and self.via is not Side.WIRE
 
     @property
     def may_ask_brokers(self) -> bool:
-        """It was not said that only ZooKeeper is to be asked; brokers that are not named are found there."""
+        """Nobody demanded ZooKeeper only; it knows brokers that are not named."""
         return self.snapshot is None and self.via is not Side.ZOOKEEPER
 
     @property

@@ -1,4 +1,4 @@
-"""Why something could not be learnt of a cluster: a value that stands in the place of the answer, never a guess."""
+"""Why something about a cluster could not be read: a value that stands in the place of the answer, never a guess."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _PASSING = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Why something could not be learnt; ``code`` is Kafka's, or None where nobody gave a sensible answer."""
+    """Why something could not be read; ``code`` is Kafka's, or None if nobody gave a sensible answer."""
 
     message: str
     code: ErrorCode | None = None
     may_still_happen: bool = False
-    """It was a change, it was sent, and nobody knows what became of it."""
+    """A change was sent, and its outcome is unknown."""
 
     @staticmethod
     def of_code(number: int, message: str | None = None) -> Unknown:

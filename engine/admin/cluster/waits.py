@@ -1,4 +1,4 @@
-"""Whom a command waits for: what a person is told meanwhile, and when its time is over."""
+"""For whom a command waits: what a person reads meanwhile, and when its time is over."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Waits:
         self._cut_short.append((now, waited_s, address))
 
     def silent(self, least_s: float) -> dict[str, float]:
-        """Return the addresses that have been silent for at least so many seconds, and for how many."""
+        """Return the addresses that have been silent for at least this many seconds, and how long."""
         now = time.monotonic()
         found: dict[str, float] = {}
         for address, since in self._awaited.values():

@@ -91,8 +91,8 @@ class WireCluster:
 
         Args:
             find_more: is asked once, when no broker of ``bootstrap`` answers.
-            complain: is told which of ``bootstrap`` gave no answer.
-            waits: is told whom it waits for.
+            complain: called with those of ``bootstrap`` that gave no answer.
+            waits: learns whom it waits for.
         """
         self._bootstrap = tuple(bootstrap)
         self._find_more = find_more
@@ -108,9 +108,9 @@ class WireCluster:
         self._controller_id = NO_CONTROLLER
         self.cluster_id: str | None = None
         self.operation_s = math.inf if request_timeout_s is None else request_timeout_s
-        """How long the operation may take that the questions belong to."""
+        """How long the operation may take to which the questions belong."""
         self.silent: dict[int, str] = {}
-        """Brokers that have let a limit pass without an answer, and what is told of that: the next question gives them
+        """Brokers that gave no answer within a limit, and what is reported about that: the next question gives them
         less time, or none."""
         self.unanswered: Counter[Operation] = Counter()
         """What shows the outcome of changes that were sent and not answered, or not yet."""
@@ -118,7 +118,7 @@ class WireCluster:
         self.change_count = 0
         """How many changes were sent, answered or not."""
         self.keeps_settings = False
-        """Settings of topics have been waited for in vain: ZooKeeper, where brokers read them, is most likely down."""
+        """Settings of topics did not arrive in time: ZooKeeper, where brokers read them, is most likely down."""
 
     async def metadata(self, topics: Sequence[str] | None, *, broker_id: int | None = None) -> MetadataResponse:
         """Ask any broker, or a certain one, for these topics, none of them or (None) all. Never creates a topic.
@@ -153,7 +153,7 @@ class WireCluster:
             Unreachable: no broker answers.
         """
         client = await self._any_client()
-        # Asked for once per connection, and a broken one is told in the words of this layer.
+        # Asked for once per connection; a broken connection becomes an error of this layer.
         await self.version(client, ApiKey.METADATA)
         return _is_of_kraft(await client.api_versions())
 
@@ -202,7 +202,7 @@ class WireCluster:
     ) -> Any:
         """Ask the controller something that changes nothing. Where another takes over meanwhile, that one is asked.
 
-        A controller that stands still or has just died stays the controller until its session with ZooKeeper ends.
+        A controller that is frozen or has just died stays the controller until its session with ZooKeeper ends.
         Who is not patient does not wait for the next one where this one is gone.
 
         Raises:
@@ -232,7 +232,7 @@ class WireCluster:
             raise Unreachable(silence, where=where, hint=NO_CONTROLLER_HINT) from error
 
     async def _unless_replaced(self, controller_id: int, request: Request, *, is_patient: bool) -> Any:
-        """Return the controller's answer; None where it is gone, or another takes over before it answers."""
+        """Return the controller's answer; None if it is gone, or another takes over before it answers."""
         asking = asyncio.create_task(self.call_broker(controller_id, request), name=f"ask-controller-{controller_id}")
         try:
             while not (await asyncio.wait({asking}, timeout=GREETING_PATIENCE_S))[0]:
@@ -306,7 +306,7 @@ class WireCluster:
         return await self._client(node.host, node.port)
 
     def has_connection(self, broker_id: int) -> bool:
-        """Whether a connection to the broker is open: one that stands still has mostly none."""
+        """Whether a connection to the broker is open: a frozen broker usually has none."""
         node = self._nodes.get(broker_id)
         client = None if node is None else self._clients.get((node.host, node.port))
         return client is not None and client.is_connected
@@ -327,7 +327,7 @@ class WireCluster:
     async def _first_to_greet(self, addresses: Iterable[tuple[str, int]]) -> BrokerClient:
         """Return the first broker that says what it offers: the next is tried beside one that keeps silent.
 
-        A frozen broker's kernel still accepts connections, so an open one says nothing. Where none of the addresses
+        A frozen broker's kernel still accepts connections, so an open one says nothing. If none of the addresses
         answers, others are looked for.
         """
         waiting = list(addresses)
@@ -457,7 +457,7 @@ class WireCluster:
 
     @contextmanager
     def _noted_until_answered(self, look: Operation | None) -> Iterator[None]:
-        """Count a change as long as nobody knows what became of it, which may be for ever."""
+        """Count a change as long as its outcome is unknown, which may be for ever."""
         if look is None:
             yield
             return
@@ -505,7 +505,7 @@ def _outcome_unknown(error: NetworkError, look: Operation) -> OutcomeUnknown:
 
 
 def unreachable(error: NetworkError) -> Unreachable | Refused:
-    """Return how a failure of the network is told to a person."""
+    """Return how a person reads about a failure of the network."""
     message = str(error).removesuffix(f": {error.address}")
     if isinstance(error, NoCommonVersion):
         return Refused(ErrorCode.UNSUPPORTED_VERSION, message, where=error.address)
@@ -530,7 +530,7 @@ def answer_limit_ms(timeout_ms: int) -> int:
 
 
 def refuse(code: int, message: str | None, where: str) -> None:
-    """Raise what an error code in an answer means; do nothing where it is NONE."""
+    """Raise what an error code in an answer means; do nothing if it is NONE."""
     known = error_code(code)
     if known is ErrorCode.NONE:
         return

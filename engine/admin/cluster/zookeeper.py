@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 SESSION_TIMEOUT_MS = 10_000
 CONNECT_TIMEOUT_MAX_S = 10.0
 CONNECT_TIMEOUT_BESIDE_BROKERS_S = 4.0
-"""So long where brokers can be asked instead: long enough for ZooKeeper to elect a leader."""
+"""The limit if brokers can be asked instead: long enough for ZooKeeper to elect a leader."""
 LISTENING_PATIENCE_S = 2.0
 """After so long without a session it is looked whether anybody listens at all."""
 _LOOK_S = 1.0
@@ -35,7 +35,7 @@ async def open_zookeeper(
     """Open a session and return the client.
 
     Args:
-        has_brokers: the caller could ask brokers instead, and is told so.
+        has_brokers: the caller could ask brokers instead; the error says so.
         patience_s: so long after ZooKeeper falls silent calls end with SessionLost; None lets them wait for its return.
         session_timeout_ms: so long ZooKeeper keeps the session, and what is ephemeral in it, of a client that is gone.
 

@@ -133,7 +133,7 @@ async def read_overrides(
 ) -> dict[str, dict[str, str]]:
     """Return the overrides of topics; one that vanished meanwhile has none.
 
-    With ``on_unknown`` topics whose settings nobody tells soon are told to it, and left out; otherwise that raises.
+    ``on_unknown`` gets the topics whose settings no broker returns soon; they are left out. Without it, this raises.
     """
     found: dict[str, dict[str, str]] = {}
     for result in await _describe_topics(wire, topics, keys=None, on_unknown=on_unknown):
@@ -187,7 +187,7 @@ async def _describe_topics(
 async def _answers(
     wire: WireCluster, request: DescribeConfigsRequest, on_unknown: Complain | None
 ) -> list[DescribeConfigsResult]:
-    """Return what is told of topics; of those that have vanished, that."""
+    """Return the answers about topics; for a topic that has vanished, that it has."""
     limit_s = math.inf
     if on_unknown is not None:
         limit_s = min(SILENT_LIMIT_S if wire.keeps_settings else math.inf, beside_limit_s(wire))
@@ -238,9 +238,9 @@ def _entry(answer: DescribeConfigsResourceResult) -> ConfigEntry:
 _SET, _DELETE = 0, 1
 
 SETTLE_S = 2.0
-"""So long a broker may take to hear of its own settings, by a notification in ZooKeeper, before one counts as not set.
+"""How long a broker may take to read its own settings, after a notification in ZooKeeper, before one counts as not set.
 
-Topics' settings every broker reads in ZooKeeper when it is asked.
+A broker that is asked for a topic's settings reads them in ZooKeeper.
 """
 
 _PAUSE_S = 0.05

@@ -158,7 +158,7 @@ async def topic_configs_after(
 def changed_settings(
     present: Mapping[str, str], additions: Mapping[str, str], deletions: Sequence[str], where: str
 ) -> dict[str, str]:
-    """Return settings with the changes made; raises BadRequest where one to be deleted is not set."""
+    """Return settings with the changes made; raises BadRequest if one to be deleted is not set."""
     absent = [key for key in deletions if key not in present]
     if absent:
         raise BadRequest(f"invalid config(s): {', '.join(absent)} (not set)", where=where, hint=SEE_SETTINGS)
@@ -166,7 +166,7 @@ def changed_settings(
 
 
 def check_topic_configs(configs: Mapping[str, str]) -> None:
-    """Raise BadRequest where a topic cannot have these settings."""
+    """Raise BadRequest if a topic cannot have these settings."""
     # What a broker has in its file is not known here; Kafka's defaults stand in for it.
     anybody = BrokerConfig.from_properties({"zookeeper.connect": "unknown"})
     try:
@@ -177,7 +177,7 @@ def check_topic_configs(configs: Mapping[str, str]) -> None:
 
 
 def check_broker_configs(configs: Mapping[str, str], *, is_default: bool) -> None:
-    """Raise BadRequest where a broker, or all of them by default, cannot be given these settings at run time."""
+    """Raise BadRequest if a broker, or all of them by default, cannot be given these settings at run time."""
     secret = sorted(key for key in configs if is_password(key))
     if secret:
         hint = Phrase("brokers store it encrypted with a secret of theirs: ", USE_BROKERS)

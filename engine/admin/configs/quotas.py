@@ -46,7 +46,7 @@ def parts_of(entity: Entity) -> list[tuple[str, str | None]]:
 
 
 def entity_of(parts: Iterable[tuple[str, str | None]]) -> Entity | None:
-    """Return the entity of the wire's parts; None where it is of a kind not known here."""
+    """Return the entity of the wire's parts; None if it is of a kind not known here."""
     named = dict(parts)
     match sorted(named):
         case ["client-id", "user"]:
@@ -82,7 +82,7 @@ def parse_quotas(entity: Entity, additions: Mapping[str, str]) -> dict[str, floa
     """Return quotas as numbers.
 
     Raises:
-        BadRequest: a key is no quota of such an entity, or a value no number that it can have.
+        BadRequest: a key is not a quota of such an entity, or it cannot have this value.
     """
     _refuse_credentials(additions)
     known = _KEYS[entity.type]
@@ -94,7 +94,7 @@ def parse_quotas(entity: Entity, additions: Mapping[str, str]) -> dict[str, floa
 
 
 def check_dropped(entity: Entity, deletions: Sequence[str], present: Iterable[str]) -> None:
-    """Raise BadRequest where a quota that is to be dropped is not set, or is none."""
+    """Raise BadRequest if a quota to be dropped is not set, or is not a quota."""
     _refuse_credentials(deletions)
     there = set(present)
     absent = [key for key in deletions if key not in there]

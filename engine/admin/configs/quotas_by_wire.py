@@ -119,7 +119,7 @@ async def _quotas(wire: WireCluster, kind: EntityType, entity: Entity | None) ->
 
 
 async def _credentials(wire: WireCluster, entity: Entity | None) -> dict[Entity, dict[str, int | None]]:
-    """Return the iterations of users' credentials; none where the brokers are too old to have any."""
+    """Return the iterations of users' credentials; none if the brokers are too old to have any."""
     users = None if entity is None else [UserName(name=entity.name or "")]
     try:
         # The controller alone answers for credentials in some releases, and it can always.
@@ -135,7 +135,7 @@ async def _credentials(wire: WireCluster, entity: Entity | None) -> dict[Entity,
     refuse(response.error_code, response.error_message, "credentials of users")
     found: dict[Entity, dict[str, int | None]] = {}
     for result in response.results:
-        # A user without credentials is told as RESOURCE_NOT_FOUND.
+        # A user without credentials is reported as RESOURCE_NOT_FOUND.
         if result.error_code == ErrorCode.NONE:
             found[Entity(EntityType.USER, result.user)] = {
                 SCRAM_MECHANISMS.get(info.mechanism, f"mechanism {info.mechanism}"): info.iterations

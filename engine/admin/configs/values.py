@@ -53,7 +53,7 @@ class Entity:
     name: str | None
 
     def check(self) -> None:
-        """Raise BadRequest where the name can be none of such an entity."""
+        """Raise BadRequest if such an entity cannot have this name."""
         if self.type is EntityType.TOPIC and self.name is None:
             hint = Phrase("give ", Give(Parameter.TOPIC), "; brokers have defaults")
             raise BadRequest("topics have no default of their own", hint=hint)
@@ -111,7 +111,7 @@ class ConfigSynonym:
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """One setting; ``value`` is None where it is sensitive or not set."""
+    """One setting; ``value`` is None if it is sensitive or not set."""
 
     name: str
     value: str | None
@@ -219,7 +219,7 @@ def known_configs(topic: TopicSnapshot) -> Mapping[str, str]:
     """Return a topic's overrides.
 
     Raises:
-        Unreachable: nobody told them.
+        Unreachable: no broker returned them.
     """
     if topic.configs is None:
         raise Unreachable(f"the settings of topic {topic.name} are not known", hint=UNKNOWN_SETTINGS_HINT)

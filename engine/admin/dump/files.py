@@ -111,7 +111,7 @@ def kind_of_file(path: Path) -> FileKind | None:
 
 
 def decoder_for(path: Path, options: DumpOptions) -> PayloadDecoder:
-    """Return how the segment's records are to be read."""
+    """Return how to read the segment's records."""
     if options.decoder is not None:
         return options.decoder
     folder = path.absolute().parent.name

@@ -15,7 +15,7 @@ from engine.protocol.records.record import Record
 
 
 class PayloadDecoder(StrEnum):
-    """How keys and values are to be read."""
+    """How to read keys and values."""
 
     TEXT = "text"
     """UTF-8; bytes that are none become U+FFFD, as in Kafka's tool."""

@@ -15,7 +15,7 @@ class Elector(Protocol):
     """Has leaders elected in one cluster."""
 
     def check(self, election: ElectionType) -> None:
-        """Raise BadRequest where there is no such election this way."""
+        """Raise BadRequest if there is no such election this way."""
 
     async def find(self) -> None:
         """Find who carries it out, so that what is sent next is really sent.
@@ -30,7 +30,7 @@ class Elector(Protocol):
         """Ask for leaders, and wait until ``deadline`` (monotonic seconds) for the controller to have tried.
 
         Returns:
-            The error of each partition that is told of, None where there is none.
+            The error of each reported partition, or None.
 
         Raises:
             AdminError: the cluster as a whole does not want it.

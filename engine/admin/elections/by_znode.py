@@ -16,7 +16,7 @@ from engine.zk.reads import wait_until_gone
 from engine.zk.znodes.admin_znodes import PreferredReplicaElectionZNode
 
 ZNODE_BYTES_MAX = 900_000
-"""So much at a time goes into the znode: ZooKeeper takes requests of 1 MB at most, with all that is in them."""
+"""How much goes into the znode at a time: ZooKeeper takes requests of 1 MB at most, with all that is in them."""
 
 
 class ElectionInProgress(AdminError):

@@ -1,6 +1,6 @@
 """Elections of a cluster: what one would do, and carrying it out. ``access`` chooses who is asked to elect.
 
-Each partition is looked at again afterwards, until it is led as expected or the time is over.
+It reads each partition again afterwards, until the expected leader leads or the time is over.
 """
 
 from __future__ import annotations

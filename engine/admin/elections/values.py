@@ -2,7 +2,7 @@
 
 Pure; ``running`` asks the cluster. The rules are those of Kafka's controller: the preferred leader is the first
 replica, and is elected only if it is alive and in sync; an unclean election takes the first live replica of a
-partition that nobody leads (KIP-460).
+partition without a leader (KIP-460).
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class ElectionPreview:
         return self.obstacle is not None or self.before != self.after
 
     def as_result(self) -> PartitionElection:
-        """Return what a dry run tells of it."""
+        """Return what a dry run shows of it."""
         result = ElectionResult.WOULD_BE_ELECTED if self.is_needed else ElectionResult.NOT_NEEDED
         if self.obstacle is not None:
             result = ElectionResult.WOULD_FAIL

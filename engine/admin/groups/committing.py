@@ -60,8 +60,8 @@ async def execute_reset(
 ) -> tuple[list[PartitionReset], list[AdminError]]:
     """Save the offsets as they are, then set the new ones; return what became of each partition, and the failures.
 
-    Args: rollback_file: where the rollback is written; it must not be there yet. Where nothing was committed so far
-    there is none. with_group: the file names the group of each offset. goes_on: what ``cluster.accepted`` is told right
+    Args: rollback_file: where the rollback is written; it must not be there yet. If nothing was committed so far
+    there is none. with_group: the file names the group of each offset. goes_on: what ``cluster.accepted`` gets right
     before the first change. on_saved: called once the file is on the disk, while nothing has changed.
 
     Raises:

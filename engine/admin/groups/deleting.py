@@ -123,7 +123,7 @@ def failed_or_under_way(why: AdminError | Unknown) -> DeletionResult:
 
 
 async def _delete_at_brokers(cluster: Cluster, wanted: GroupsToDelete) -> Mapping[str, Unknown | None]:
-    """Return why a group stayed; None where it went."""
+    """Return why a group stayed; None if it went."""
     wire = await cluster.wire()
 
     async def ask(broker_id: int, groups: list[str]) -> Mapping[str, Unknown | None]:

@@ -32,7 +32,7 @@ _Outcomes = Mapping[TopicPartition, Unknown | None]
 
 @dataclass(frozen=True, slots=True)
 class DeletedOffset:
-    """One partition's offset; ``offset`` is what was committed, None where nothing was."""
+    """One partition's offset; ``offset`` is what was committed, None if nothing was."""
 
     group: str
     topic: str

@@ -34,7 +34,7 @@ class Wanted(Enum):
 
 @dataclass(frozen=True, slots=True)
 class GroupsDescribed:
-    """The groups by name, and what could not be learnt of those that were meant."""
+    """The groups by name, and what could not be read about the groups that were meant."""
 
     groups: tuple[DescribedGroup, ...]
     failures: tuple[AdminError, ...] = ()
@@ -43,7 +43,7 @@ class GroupsDescribed:
 async def describe(cluster: Cluster, scope: GroupScope, wanted: Wanted = Wanted.OFFSETS) -> GroupsDescribed:
     """Describe the groups that a scope means, at coordinators and in ZooKeeper.
 
-    What could not be learnt is among the failures; a group that was listed is there all the same, its state unknown.
+    What could not be read is among the failures; a group that was listed is there all the same, its state unknown.
     """
     found = await find_groups(cluster, scope)
     at_brokers, old = await _at_brokers(cluster, found, wanted), await _in_zookeeper(cluster, found, wanted)
@@ -60,7 +60,7 @@ async def describe_readers(
 ) -> GroupsDescribed:
     """Describe those of the groups that have committed, or own, partitions of topics; with these partitions only.
 
-    A group that nothing could be learnt of is there all the same.
+    A group about which nothing could be read is there all the same.
     """
     progress = await describe(cluster, scope)
     readers = [one for one in (_of_topics(group, topics) for group in progress.groups) if one is not None]

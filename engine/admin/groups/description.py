@@ -30,7 +30,7 @@ UNKNOWN_TOPIC = "UNKNOWN_TOPIC_OR_PARTITION"
 class PartitionProgress:
     """How far a group has read one partition. What is not known is None, and ``error`` says why.
 
-    ``lag`` is the end less the current offset; below zero where the log was cut behind the group's back.
+    ``lag`` is the end less the current offset; below zero if the log was cut behind the group's back.
     """
 
     topic: str
@@ -75,7 +75,7 @@ class DescribedMember:
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorAddress:
-    """The broker that coordinates a group; host and port are None where it is not alive."""
+    """The broker that coordinates a group; host and port are None if it is not alive."""
 
     id: int
     host: str | None
@@ -87,7 +87,7 @@ class CoordinatorAddress:
 
 @dataclass(frozen=True, slots=True)
 class DescribedGroup:
-    """One group. ``members`` and ``partitions`` are empty where they were not asked for; ``state`` None is unknown."""
+    """One group. ``members`` and ``partitions`` are empty if they were not asked for; ``state`` None is unknown."""
 
     group: str
     type: GroupType
@@ -104,7 +104,7 @@ Ends = Mapping[TopicPartition, int | Unknown]
 
 
 def partitions_of(members: Iterable[GroupMember], offsets: GroupOffsets | Unknown) -> set[TopicPartition]:
-    """Return the partitions that a description tells of."""
+    """Return the partitions that a description names."""
     named = set() if isinstance(offsets, Unknown) else set(offsets)
     return named.union(*(member.assignment or () for member in members))
 

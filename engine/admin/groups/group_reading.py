@@ -51,7 +51,7 @@ async def list_groups(wire: WireCluster, *, patience_s: float = PATIENCE_S) -> G
     """List the groups of all live brokers, sorted by name; each is listed by its coordinator.
 
     A broker that is just loading groups is asked again for ``patience_s``; then what it has is taken, and the failure
-    beside it. Raises Unreachable where no broker answers at all.
+    beside it. Raises Unreachable if no broker answers at all.
     """
     brokers = sorted(await wire.nodes())
 
@@ -71,7 +71,7 @@ async def list_groups(wire: WireCluster, *, patience_s: float = PATIENCE_S) -> G
 
     answers = await ask_all(wire, brokers, of_brokers, ask, batch=1, patience_s=patience_s)
     failures = {
-        # Whoever tells of it names the broker.
+        # The caller's message names the broker.
         broker_id: replace(answer, message=answer.message.removesuffix(f": broker {broker_id}"))
         for broker_id, answer in answers.items()
         if isinstance(answer, Unknown)
@@ -200,7 +200,7 @@ async def _leaderless(wire: WireCluster) -> tuple[int, ...]:
 
 async def _connect(wire: WireCluster, brokers: Iterable[int]) -> None:
     async def one(broker_id: int) -> None:
-        # What fails here is told with each group that this broker coordinates.
+        # What fails here is reported with each group that this broker coordinates.
         with suppress(*FAILURES):
             async with answer_limit(wire, broker_id):
                 await wire.client_of(broker_id)

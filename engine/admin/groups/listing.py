@@ -30,7 +30,7 @@ class GroupFilter:
 
 @dataclass(frozen=True, slots=True)
 class GroupsListed:
-    """The groups, names of other protocols that groups were left out for, and what could not be learnt."""
+    """The groups, names of other protocols that groups were left out for, and what could not be read."""
 
     groups: tuple[ListedGroup, ...]
     other_protocols: tuple[str, ...] = ()

@@ -71,7 +71,7 @@ class Membership:
         observe: Observer = tell_nobody,
         complain: Observer = tell_nobody,
     ) -> None:
-        """Make a member that is not in the group yet; ``complain`` is told why it is not taken for long."""
+        """Make a member that is not in the group yet; ``complain`` gets the reason if the group refuses it for long."""
         self._wire = wire
         self.group = group
         self._topics = frozenset(topics)
@@ -106,7 +106,7 @@ class Membership:
         return self._is_in(await self._code_of(request))
 
     async def commit(self, offsets: Mapping[TopicPartition, int]) -> bool:
-        """Commit the next offset of each partition; return False where this member must join again first."""
+        """Commit the next offset of each partition; return False if this member must join again first."""
         by_topic: dict[str, list[OffsetCommitRequestPartition]] = {}
         for (topic, partition), offset in sorted(offsets.items()):
             one = OffsetCommitRequestPartition(partition_index=partition, committed_offset=offset)
@@ -130,7 +130,7 @@ class Membership:
         """Leave, so that the others need not wait for the session to end.
 
         Raises:
-            Refused, Unreachable: the coordinator did not hear of it.
+            Refused, Unreachable: the request did not reach the coordinator.
         """
         if not self._member_id:
             return
@@ -207,7 +207,7 @@ class Membership:
             self._member_id = joined.member_id
             return None
         if code is not ErrorCode.NONE:
-            # Also a new member that is told to begin anew, or to look for another coordinator.
+            # Also a new member that is told to start over, or to look for another coordinator.
             self._is_in(code)
             return None
         self._member_id, self._generation = joined.member_id, joined.generation_id

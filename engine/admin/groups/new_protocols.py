@@ -30,7 +30,7 @@ async def describe_new_groups(
 ) -> dict[str, GroupDescription | Unknown]:
     """Ask a coordinator about groups that are not classic ones; those that do not exist are left out."""
     client = await wire.client_of(broker_id)
-    # Asked for once per connection, and a broken one is told in the words of this layer.
+    # Asked for once per connection; a broken connection becomes an error of this layer.
     await wire.version(client, ApiKey.API_VERSIONS)
     if not names or ApiKey.CONSUMER_GROUP_DESCRIBE not in await client.api_versions():
         return {}

@@ -55,7 +55,7 @@ class OldGroup:
         return self.members or tuple(owner for owner in owners if owner is not None)
 
     def owner(self, partition: TopicPartition) -> GroupMember | None:
-        """Return the stream that reads a partition, as a member with the stream's name; None where nobody does."""
+        """Return the stream that reads a partition, as a member with the stream's name; None if nobody does."""
         stream = self.owners.get(partition)
         if stream is None:
             return None

@@ -28,7 +28,7 @@ class ResetResult(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PartitionReset:
-    """One partition of one group. ``current_offset`` is None where nothing was committed."""
+    """One partition of one group. ``current_offset`` is None if nothing was committed."""
 
     group: str
     topic: str
@@ -45,7 +45,7 @@ class PartitionReset:
 
 @dataclass(frozen=True, slots=True)
 class GroupReset:
-    """One group's plan. With a ``refusal`` nothing of it is to be done; ``coordinator`` -1 is ZooKeeper, or unknown."""
+    """One group's plan. With a ``refusal`` nothing of it is done; ``coordinator`` -1 is ZooKeeper, or unknown."""
 
     group: str
     type: GroupType
@@ -68,7 +68,7 @@ class LogFacts:
 
 @dataclass(frozen=True, slots=True)
 class NewOffsets:
-    """The new offset of each partition that has one, why the others have none, and what to tell of the first."""
+    """The new offset of each partition that has one, why the others have none, and what to say about the first."""
 
     offsets: dict[TopicPartition, int]
     problems: dict[TopicPartition, Unknown]

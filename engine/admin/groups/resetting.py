@@ -1,4 +1,4 @@
-"""Offsets of groups to be set anew: planned from what the cluster says. ``committing`` then carries a plan out.
+"""Plans resets of group offsets from what the cluster says. ``committing`` then carries a plan out.
 
 A group is planned and refused as a whole; a refused group does not hold up the others.
 """
@@ -46,7 +46,7 @@ _MEMBERS_NAMED = 5
 
 @dataclass(frozen=True, slots=True)
 class PlannedReset:
-    """The plans by group, refused ones among them, and what could not be learnt of groups that were meant."""
+    """The plans by group, refused ones among them, and what could not be read about groups that were meant."""
 
     groups: tuple[GroupReset, ...]
     failures: tuple[AdminError, ...] = ()
@@ -222,7 +222,7 @@ def _meant(one: _Standing, named: list[TopicPartition] | None, spec: ResetSpec) 
 async def _facts(
     cluster: Cluster, spec: ResetSpec, meant: Sequence[tuple[_Standing, Sequence[TopicPartition]]]
 ) -> LogFacts:
-    """Ask the leaders what the scenario needs; nothing where it needs nothing."""
+    """Ask the leaders what the scenario needs; nothing if it needs nothing."""
     partitions = sorted({partition for _, some in meant for partition in some})
     uncommitted = sorted({p for one, some in meant for p in some if p not in one.committed})
     wants_ends = partitions if spec.to is ResetTo.LATEST or needs_range(spec) else []
@@ -278,7 +278,7 @@ def _current(committed: CommittedOffset | Unknown | None) -> int | None:
 
 
 def _problem(group: str, problems: Mapping[TopicPartition, Unknown]) -> AdminError:
-    """Return one failure that tells of all partitions that have no new offset; nothing of the group is done."""
+    """Return one failure for all partitions that have no new offset; nothing of the group is done."""
     first = next(iter(problems.values()))
     where = partitions_text(group, (partition for partition, why in problems.items() if why == first))
     if first.code is ErrorCode.NONE:

@@ -39,7 +39,7 @@ class GroupScope:
 
 @dataclass(frozen=True, slots=True)
 class FoundGroups:
-    """Where the groups are. ``coordinators`` is what the listing told; ``failures`` what could not be learnt."""
+    """Where the groups are. ``coordinators`` is what the listing said; ``failures`` what could not be read."""
 
     brokers: tuple[str, ...]
     zookeeper: tuple[str, ...]
@@ -78,10 +78,10 @@ def asks_zookeeper(cluster: Cluster) -> bool:
 
 
 async def list_everywhere(cluster: Cluster) -> tuple[list[ListedGroup], list[AdminError]]:
-    """List all groups of both kinds by name, and say what could not be learnt; states of old brokers are asked for.
+    """List all groups of both kinds by name, and say what could not be read; states of old brokers are asked for.
 
     Raises:
-        AdminError: nothing at all could be learnt.
+        AdminError: nothing at all could be read.
     """
     found: list[ListedGroup] = []
     failures: list[AdminError] = []

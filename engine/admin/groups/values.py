@@ -1,4 +1,4 @@
-"""Consumer groups as values. What could not be learnt is an ``Unknown`` in the place of the value, never a guess."""
+"""Consumer groups as values. What could not be read is an ``Unknown`` in the place of the value, never a guess."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class GroupState(StrEnum):
     ASSIGNING = "Assigning"
     RECONCILING = "Reconciling"
     NOT_READY = "NotReady"
-    """Of streams: internal topics are missing, or not all is known yet."""
+    """Streams groups: internal topics are missing, or not everything is known yet."""
     ACTIVE = "Active"
 
     @property
@@ -54,7 +54,7 @@ class GroupState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ListedGroup:
-    """A group as its coordinator lists it. State is None where the broker is too old to tell (before 2.6)."""
+    """A group as its coordinator lists it. State is None if the broker is too old to tell (before 2.6)."""
 
     group: str
     type: GroupType
@@ -68,7 +68,7 @@ class ListedGroup:
 class GroupListing:
     """All groups that answered, by name, and why some brokers did not, by broker id.
 
-    ``leaderless`` are partitions of the offsets topic that nobody leads: their groups have no coordinator.
+    ``leaderless`` are partitions of the offsets topic without a leader: their groups have no coordinator.
     """
 
     groups: tuple[ListedGroup, ...]

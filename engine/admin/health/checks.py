@@ -32,7 +32,7 @@ _OF_TOPICS = (
 
 @dataclass(frozen=True, slots=True)
 class _Setting:
-    """What the findings of every topic depend on. ``racks`` is empty where a live broker has none."""
+    """What the findings of every topic depend on. ``racks`` is empty if a live broker has none."""
 
     live: frozenset[int]
     racks: Mapping[int, str]
@@ -48,7 +48,7 @@ class _Setting:
 
 @dataclass(slots=True)
 class _TopicFindings:
-    """What is to be said of one topic, or of all of them added up."""
+    """The findings about one topic, or the sums over all of them."""
 
     found: dict[Check, list[str]] = field(default_factory=dict)
     missing: Counter[int] = field(default_factory=Counter)
@@ -89,7 +89,7 @@ class TopicMemory:
         self._all: tuple[tuple[TopicSnapshot, ...], Mapping[str, int], _TopicFindings] | None = None
 
     def of(self, facts: HealthFacts) -> _TopicFindings:
-        """Return what is to be said of all topics together."""
+        """Return the findings about all topics together."""
         setting = _Setting.of(facts)
         if setting != self._setting:
             self._setting, self._all = setting, None
@@ -121,7 +121,7 @@ def assess(
     """Return what is wrong with a cluster.
 
     Args:
-        examples_max: so many cases of each reason are named; None: all.
+        examples_max: this many cases of each reason are named; None: all.
         memory: topics that it knows are not looked into again.
     """
     topics = (memory or TopicMemory()).of(facts)
@@ -178,7 +178,7 @@ def _silent_brokers(facts: HealthFacts) -> list[str]:
 
 
 def _topic(topic: TopicSnapshot, setting: _Setting, min_isr: int) -> _TopicFindings:
-    """Return what is to be said of one topic; of one that is being deleted, only that its settings are not known."""
+    """Return the findings about one topic; for one that is being deleted, only that its settings are unknown."""
     told = _TopicFindings()
     if topic.configs is None:
         told.found[Check.UNKNOWN_SETTINGS] = [f"topic {topic.name}"]

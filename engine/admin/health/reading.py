@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 PROBE_S = 5.0
 """A broker that has not answered by then counts as silent."""
 _PROBE_SHARE = 0.4
-"""Of the time of the whole command: the rest has to be read as well."""
+"""The share of the whole command's time: the rest has to be read as well."""
 _PINGS = 5
 _FETCH_OF_3_7 = 16
 """The version of Fetch that came with Kafka 3.7."""

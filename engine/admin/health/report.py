@@ -28,7 +28,7 @@ class HealthStatus(StrEnum):
 
 
 class Check(StrEnum):
-    """What is looked at."""
+    """What is checked."""
 
     NO_CONTROLLER = "no_controller"
     SEVERAL_CONTROLLERS = "several_controllers"
@@ -132,7 +132,7 @@ class HealthReport:
 
 @dataclass(frozen=True, slots=True)
 class HealthFacts:
-    """What the checks look at; what nobody told is empty or None.
+    """What the checks look at; unknown facts are empty or None.
 
     Attributes:
         min_isr: by topic.

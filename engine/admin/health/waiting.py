@@ -1,4 +1,4 @@
-"""A cluster's health looked at once, or again and again until it is good enough."""
+"""Checks a cluster's health once, or again and again until it is good enough."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ async def read_health(
 
     Args:
         until_better_than: look again while it is as bad as that, for the cluster's time-out at most.
-        examples_max: so many cases of each reason are named; None: all.
-        on_wait: is told at each look that was in vain.
+        examples_max: this many cases of each reason are named; None: all.
+        on_wait: called after each look in vain.
 
     Raises:
-        Unreachable, TimeoutError: it could not be looked at.
+        Unreachable, TimeoutError: the cluster could not be read.
     """
     started = time.monotonic()
     deadline = started + cluster.timeout_s

@@ -1,6 +1,6 @@
 """Reads checkpoints of Structured Streaming, and finds them below a folder. Everything here blocks.
 
-A query may write while it is looked at: files come, and old ones go, and the newest may be half-written. A version that
+A query may write while klamm reads: files come, old ones go, and the newest may be half-written. A version that
 is not known is an error.
 """
 
@@ -26,7 +26,7 @@ from engine.formats.spark_checkpoints import (
 )
 
 BATCHES_MAX: Final = POINTS_MAX + 1
-"""So many of the latest batches are read."""
+"""This many of the latest batches are read."""
 
 _DEPTH_MAX: Final = 12
 _GONE = (FileNotFoundError, NotADirectoryError)

@@ -39,7 +39,7 @@ Commits = dict[Reader, list[Commit]]
 _WINDOW_MS: Final = 3_600_000
 _READERS_MAX: Final = 1_000
 _RECORDS_MAX: Final = 200_000
-"""So many records are looked through at most, which takes about a second."""
+"""At most this many records are read, which takes about a second."""
 
 _ANSWER_BYTES: Final = 1024 * 1024
 
@@ -51,7 +51,7 @@ async def readers_within_pace(
 ) -> frozenset[Reader]:
     """Return those of the readers, which seem to stand still where they have committed, whose next commit is not late.
 
-    It is told beside what was asked for: where it cannot be learnt in time, of nobody. Of very many readers only some
+    The result is an extra: if the commits cannot be read in time, it is empty. Of very many readers only some
     are looked at.
     """
     some = dict(list(committed.items())[:_READERS_MAX])
@@ -77,7 +77,7 @@ async def readers_within_pace(
 
 
 async def _read_commits(wire: WireCluster, readers: Collection[Reader], now_ms: int, patience_s: float) -> Commits:
-    """Return what readers have committed in the last hour, in order, as far as it can be learnt."""
+    """Return what readers have committed in the last hour, in order, as far as it can be read."""
     keys = await _keys(wire, readers)
     begins = await offsets_at(wire, dict.fromkeys(keys, now_ms - _WINDOW_MS), patience_s=patience_s)
     ends = await end_offsets(wire, keys, patience_s=patience_s)

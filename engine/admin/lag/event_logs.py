@@ -1,7 +1,7 @@
 """Reads where queries are out of Spark's event logs and of the files of klamm's listener. Everything here blocks.
 
-A log has one application, with any number of queries; a query that was started anew is in several. Both kinds of files
-have the same lines. They tell of finished batches only: what runs just now is not in them.
+A log has one application, with any number of queries; a query that was restarted is in several. Both kinds of files
+have the same lines. They contain finished batches only, not the one that runs now.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def read_event_logs(logs: Iterable[Location]) -> tuple[list[Query], list[AdminEr
 
 
 def _as_file(place: Location) -> Location | None:
-    """Object stores tell of a file only when it is read."""
+    """Object stores report a missing file only when it is read."""
     try:
         place.read()
     except OSError:
@@ -184,7 +184,7 @@ def _take_progress(story: _Story, event: QueryProgress) -> None:
 
 
 def _joined(one: _Story, other: _Story) -> _Story:
-    """Return what two logs tell of a query."""
+    """Return what two logs say about a query."""
     older, newer = sorted((one, other), key=lambda story: story.time_ms)
     begins = newer.batches[0].batch_id if newer.batches else None
     kept = [batch for batch in older.batches if begins is None or batch.batch_id < begins]

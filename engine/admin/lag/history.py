@@ -29,7 +29,7 @@ from engine.admin.lag.sampling import Sample
 from engine.common.model import TopicPartition
 
 POINTS_MAX = 10
-"""So many of the latest points are judged, as many as Burrow keeps by default."""
+"""This many of the latest points are judged, as many as Burrow keeps by default."""
 KEPT_MS = 24 * 3600 * 1000
 FILE_BYTES = 64 * 1024 * 1024
 

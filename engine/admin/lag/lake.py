@@ -2,7 +2,7 @@
 
     <root>/klamm.json                                          {"format": 1, "chunks": 2}
     <root>/day=2026-11-22/<time>-<sample>-<chunk>.parquet      one file for each sample and chunk
-    <root>/day=2026-11-21/all-<chunk>-<number>.parquet         many such as one; of several the greatest number counts
+    <root>/day=2026-11-21/all-<chunk>-<number>.parquet         compacted; of several the greatest number counts
 
 A group is always in the same chunk. A file has the same name however often its sample is taken again after a kill, and
 is there as a whole or not at all: so no sample is there twice. ``COLUMNS`` is the schema. Needs pyarrow.
@@ -49,7 +49,7 @@ _FILE = re.compile(r"(\d{13})-(\d{10})-(\d{3})\.parquet")
 _MANY = re.compile(r"all-(\d{3})-(\d{6})\.parquet")
 _SAMPLES: Final = b"klamm.samples"
 _FILES_PER_GROUP: Final = 100
-"""So many samples are read and written at a time."""
+"""This many samples are read and written at a time."""
 
 Rows = dict[str, list[Any]]
 """Columns by name, all equally long."""
@@ -92,7 +92,7 @@ class Lake:
     """One such folder: on this machine, or in an object store that pyarrow knows."""
 
     def __init__(self, text: str) -> None:
-        """Open the place; nothing is looked at yet.
+        """Open the place; nothing is read yet.
 
         Raises:
             BadRequest: pyarrow is missing.
@@ -170,7 +170,7 @@ class Lake:
         return DayFiles(folder, tuple(kept), tuple(fresh), newest, tuple(useless))
 
     def _kept(self, path: str, chunk: int) -> list[SampleFile] | None:
-        """Return the samples in a file of many; None where it was not written to its end, or is gone again."""
+        """Return the samples in a file of many; None if it was not written to its end, or is gone again."""
         from pyarrow import ArrowInvalid, parquet
 
         if path not in self._known_many:

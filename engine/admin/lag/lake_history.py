@@ -17,7 +17,7 @@ _COLUMNS: Final = (
 )  # fmt: skip
 _KEY: Final = ("cluster", "kind", "group", "source", "path")
 _GAP_FACTOR: Final = 2
-"""A sample stands for the time until the next one, but not for longer than so many intervals: nobody looked then."""
+"""A sample stands for the time until the next one, but for at most this many intervals: nobody looked later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Objective:
     time_lag_ms: int | None = None
 
     def is_met(self, moment: Moment) -> bool | None:
-        """Whether it is met; None where that is not known."""
+        """Whether it is met; None if that is not known."""
         if self.lag is None and self.time_lag_ms is None:
             return None if moment.status is LagStatus.UNKNOWN else not moment.status.is_bad
         known = [
@@ -47,7 +47,7 @@ class Objective:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """One reader in one sample: its lag over all partitions, None where no partition's is known."""
+    """One reader in one sample: its lag over all partitions, None if no partition's is known."""
 
     time_ms: int
     status: LagStatus

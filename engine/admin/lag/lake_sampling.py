@@ -40,7 +40,7 @@ class Part:
 
     watched: Watched
     groups: FoundGroups | None
-    """None where the cluster could not be asked."""
+    """None if the cluster could not be asked."""
     failure: str = ""
 
 

@@ -34,7 +34,7 @@ OnLook = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class LagOptions:
-    """How to measure. There are as many looks as the rules need, at most ``looks_max``; or just so many."""
+    """How to measure. There are as many looks as the rules need, at most ``looks_max``; or exactly this many."""
 
     interval_s: float = 5.0
     looks_max: int = 3
@@ -76,7 +76,7 @@ class LagMeter:
             found: the groups to look at, where somebody has found them already.
 
         Raises:
-            AdminError: nothing at all could be learnt.
+            AdminError: nothing at all could be read.
         """
         queries, failures = await self._queries()
         if self._scope is None:

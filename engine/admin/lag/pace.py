@@ -1,8 +1,8 @@
 """How long a reader takes from having something to read to its next commit. Pure.
 
-A reader that commits once a minute stands still for most of the time, and is all right. So whoever seems to stand still
-is measured by its own last commits: the longest time that records waited for one of them. Until twice that time is over
-nothing can be said; then it stands still.
+A reader that commits once a minute does not move for most of the time, and is all right. So a reader that seems to
+stand still is measured by its own last commits: the longest time that records waited for one of them. klamm judges it
+only after twice that time; then it stands still.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from engine.admin.lag.rules import TELLING_SPAN_MS, LagStatus, Reason, Verdict
 
 COMMITS_MAX: Final = 10
-"""So many of the latest steps forward are judged: what was an hour ago says little."""
+"""This many of the latest steps forward are judged: what happened an hour ago says little."""
 
 _STEPS_MIN: Final = 2
 """One step forward is no pace."""
@@ -47,7 +47,7 @@ def between_commits(verdict: Verdict) -> Verdict:
 
 
 def steps_of(commits: Sequence[Commit], committed: int) -> list[Step]:
-    """Return the latest steps forward of a reader that has ``committed`` now; none where they say nothing of its pace.
+    """Return the latest steps forward of a reader that has ``committed`` now; none if they say nothing of its pace.
 
     They do not if the log tells another offset than the coordinator; if it has gone back since; or if it commits again
     and again where it stands: then it is not between two commits.
@@ -82,7 +82,7 @@ def is_within_pace(steps: Sequence[Step], came_ms: Mapping[int, int], now_ms: in
 
 
 def is_batch_late(commits: Sequence[Commit], committed: int, came_ms: Mapping[int, int], now_ms: int) -> bool | None:
-    """Whether the next batch of a query, none of which runs, should have come; None where that cannot be said.
+    """Whether the next batch of a query, none of which runs, should have come; None if that cannot be said.
 
     By how long records have waited for its last commits; where too few of those are known, as Burrow does: nothing was
     committed for longer than its commits that are known go back.

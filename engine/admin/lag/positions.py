@@ -1,4 +1,4 @@
-"""Where Spark's queries are, whichever way that was learnt. Values only; see ``checkpoints`` and ``event_logs``.
+"""Where Spark's queries are, however klamm found it. Values only; see ``checkpoints`` and ``event_logs``.
 
 Spark never commits to Kafka. A query's checkpoint, Spark's event log and klamm's listener tell where it is; all three
 become a ``Query``, and that is the same as a list of ``Position``s.
@@ -17,7 +17,7 @@ from engine.formats.spark_checkpoints import Offsets
 
 
 class ReaderKind(StrEnum):
-    """Who reads, and where that was learnt."""
+    """Who reads, and which file says so."""
 
     GROUP = "group"
     CHECKPOINT = "checkpoint"
@@ -50,7 +50,7 @@ class Position(NamedTuple):
 class Batch:
     """One batch: where it ends in each of Kafka's sources. ``committed_ms`` is None for one that is not finished.
 
-    ``latest`` is where the logs ended when it was planned, where that is told.
+    ``latest`` is where the logs ended when it was planned, if the query says so.
     """
 
     batch_id: int

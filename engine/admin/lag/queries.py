@@ -1,6 +1,6 @@
 """Measures how far behind queries of Spark are: their own history beside what the cluster says. One look is enough.
 
-Where the log ended when a batch was planned is told by the query, or asked of the brokers by time; so a query is judged
+The query says where the log ended when a batch was planned, or the brokers are asked by time; so a query is judged
 by what it has done lately, and not by what it does while somebody looks.
 """
 
@@ -34,7 +34,7 @@ from engine.common.model import IsolationLevel, TopicPartition
 
 _PATIENCE_S = 2.0
 _PARTITIONS_MAX = 1_000
-"""Of so many lagging partitions the past is looked up; of others only what the query tells itself."""
+"""The past is looked up for this many lagging partitions; for others, only what the query itself reports."""
 
 _Key = tuple[int, TopicPartition]
 """A source of a query, by its place in the list, and a partition."""

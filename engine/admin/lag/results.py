@@ -44,7 +44,7 @@ class PartitionLag:
     log_end_offset: int | None
     lag: int | None
     lost_records: int | None
-    """So many offsets between the committed one and the first that is still there; None where none were lost."""
+    """How many offsets lie between the committed one and the first that still exists; None if none were lost."""
     time_lag_ms: int | None
     span_ms: int | None
     unread_since: datetime | None
@@ -113,7 +113,7 @@ class QueryLag(GroupLag):
 
 @dataclass(frozen=True, slots=True)
 class LagAnswer:
-    """All groups, the worst first, and what could not be learnt."""
+    """All groups, the worst first, and what could not be read."""
 
     time: datetime
     groups: tuple[GroupLag, ...]
@@ -179,7 +179,7 @@ def group_lag(
 
 
 def place_of_unread(name: TopicPartition, sample: PartitionSample) -> Place | None:
-    """Return where the first unread record is, or None where there is none or that is not known."""
+    """Return where the first unread record is, or None if there is none or that is not known."""
     if sample.committed is None or sample.end is None or sample.committed >= sample.end:
         return None
     return Place(name, max(sample.committed, sample.start or 0))
@@ -264,7 +264,7 @@ def _span(unread_ms: int | None, newest: UnreadRecord | Unknown | None) -> int |
 
 
 def _clear_in(partitions: Sequence[PartitionLag]) -> int | None:
-    """A group is through when its last partition is; None where that is not known of one."""
+    """A group is through when its last partition is; None if that is not known of one."""
     lagging = [one.clear_in_ms for one in partitions if one.lag != 0 and one.reason is not Reason.NOTHING_COMMITTED]
     if any(time is None for time in lagging):
         return None

@@ -3,7 +3,7 @@
 The rules are Burrow's (2025), carried over from commits, which it watches, to samples of what is committed. In order:
 
 1.  What is not known stays unknown: nothing committed, no leader, no such partition.
-2.  Committed beyond the end: REWIND. The log was cut or made anew, and the reader will begin somewhere else.
+2.  Committed beyond the end: REWIND. The log was cut or recreated, and the reader will begin somewhere else.
 3.  Nothing to read: OK, whatever was before.
 4.  An offset lower than the one before it, and not reached again since: REWIND.
 5.  With too few samples (see ``is_telling``) nothing more can be said: unknown.
@@ -22,7 +22,7 @@ Queries of Spark keep their own history of batches, which has their rhythm (``Rh
     with records before it all the time: STALL;
 8.  is BEHIND where a group would be WARN. A batch that runs, and nothing worse: RUNNING.
 
-Records that were deleted before they were read make a group WARN at least. Where it turns out that what is unread has
+Records that were deleted before they were read make a group WARN at least. If it turns out that what is unread has
 no records in it, only markers of transactions or holes, everything has been read (``without_records``): librdkafka, for
 one, never commits a marker's offset.
 """
@@ -140,7 +140,7 @@ class Rhythm(NamedTuple):
     """How a query of Spark goes about its batches.
 
     ``in_flight_ms`` is for how long a batch has been running, None if none is; ``batch_ms`` how long they take, None if
-    no batch was finished yet; ``is_late`` whether the next one should have come, None where that is not known.
+    no batch was finished yet; ``is_late`` whether the next one should have come, None if that is not known.
     """
 
     in_flight_ms: int | None = None
@@ -173,7 +173,7 @@ def judge(
 
     Args:
         points: samples in the order of time; the last one is now.
-        is_owned: whether somebody reads the partition now; None where that is not known.
+        is_owned: whether somebody reads the partition now; None if that is not known.
         start: the first offset that is still in the log.
         why_unknown: why the last point has something unknown.
         rhythm: that of a query of Spark, whose points before the last one are of its batches; None for a group.
@@ -200,7 +200,7 @@ def without_records(verdict: Verdict) -> Verdict:
 
 
 def known_points(points: Sequence[Point]) -> list[KnownPoint]:
-    """Return the points of which both offsets are known, since the log was last cut or made anew."""
+    """Return the points whose offsets are both known, since the log was last cut or recreated."""
     known = [KnownPoint(p.time_ms, p.committed, p.end) for p in points if p.committed is not None and p.end is not None]
     for index in range(len(known) - 1, 0, -1):
         if known[index].end < known[index - 1].end:

@@ -113,7 +113,7 @@ class ArrowStore:
 
 
 def locate(text: str, others: OtherStore | None = None) -> Location:
-    """Return the place that a path or URI means; nothing is looked at yet.
+    """Return the place that a path or URI means; nothing is read yet.
 
     Raises:
         BadRequest: no file system is known for it.
@@ -181,7 +181,7 @@ def arrow_place(text: str) -> tuple[Any, str]:
     if match is None or scheme in _LOCAL:
         return fs.LocalFileSystem(), str(Path(text if match is None else "/" + match[2].lstrip("/")).absolute())
     if scheme not in _ARROW:
-        raise BadRequest(f"{scheme}:// is no place for this: give a path, s3://, gs:// or abfs://", where=text)
+        raise BadRequest(f"klamm cannot read {scheme}://: give a path, s3://, gs:// or abfs://", where=text)
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
     try:
         if _ARROW[scheme] == "s3" and endpoint:

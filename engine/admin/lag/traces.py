@@ -1,6 +1,6 @@
 """Reads all traces of Spark's queries that a user names: checkpoints and event logs. Everything here blocks.
 
-What cannot be read is told, and holds up nothing else.
+Whatever cannot be read is reported, and delays nothing else.
 """
 
 from __future__ import annotations

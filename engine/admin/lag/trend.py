@@ -9,7 +9,7 @@ from engine.admin.lag.rules import KnownPoint, went_back
 
 
 class Trend(NamedTuple):
-    """Records a second, coming and read, over the samples; None where that is not known."""
+    """Records a second, coming and read, over the samples; None if that is not known."""
 
     in_per_sec: float | None
     out_per_sec: float | None
@@ -40,7 +40,7 @@ def trend_of(points: Sequence[KnownPoint]) -> Trend:
 
 
 def sum_of_trends(trends: Iterable[Trend]) -> Trend:
-    """Return the sums of the rates that are known; None where none is."""
+    """Return the sums of the rates that are known; None if none is."""
     known = list(trends)
     return Trend(_sum(one.in_per_sec for one in known), _sum(one.out_per_sec for one in known))
 

@@ -28,7 +28,7 @@ _MANY = 20
 _PARTITION_BYTES_OF_MANY = 512 * 1024
 _ANSWER_BYTES = 4 * 1024 * 1024
 _STEPS_MAX = 200
-"""So many answers without a record, and a place is given up: there can be long stretches of markers."""
+"""After this many answers without a record, this place is given up: there can be long stretches of markers."""
 
 
 class Place(NamedTuple):
@@ -125,7 +125,7 @@ async def _step(wire: WireCluster, broker_id: int, searches: list[_Search], foun
 
 
 def _look(search: _Search, data: PartitionData | Unknown, found: Times, *, is_first: bool) -> None:
-    """Take what an answer tells of one partition: records, that there are none, an error, or to go on behind it."""
+    """Take an answer about one partition: records, that there are none, an error, or to go on behind it."""
     if isinstance(data, Unknown):
         search.settle(found, data)
         return

@@ -1,4 +1,4 @@
-"""Lag measured again and again, for as long as somebody wants to hear of it."""
+"""Measures lag again and again, for as long as somebody wants to see it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ async def watch_lag(meter: LagMeter, interval_s: float) -> AsyncGenerator[Told, 
     """Yield an answer every interval, without end, or why there is none this time.
 
     Raises:
-        AdminError: nothing could be learnt, and that the first time. A cluster that was there may come back.
+        AdminError: nothing could be read, and nothing was ever read. A cluster that was there may come back.
     """
     loop = asyncio.get_running_loop()
     has_answer = False

@@ -1,6 +1,6 @@
 """Log dirs of brokers, with every replica in them: where, how large, how far behind (DescribeLogDirs).
 
-All brokers are asked at the same time, so that one that hangs holds nobody up; it is told as such. Moving replicas
+It asks all brokers at the same time, so one that hangs delays nobody, and reports that one. Moving replicas
 between log dirs stands in ``reassignment.log_dirs``.
 """
 
@@ -31,7 +31,7 @@ _UNKNOWN_LAG = -1
 
 @dataclass(frozen=True, slots=True)
 class DirReplica:
-    """One replica in a log dir. ``offset_lag`` is None where the broker does not know it.
+    """One replica in a log dir. ``offset_lag`` is None if the broker does not know it.
 
     The lag counts records: of a replica behind the high watermark, of a future one behind the current replica.
     """
@@ -69,7 +69,7 @@ async def read_log_dirs(
 ) -> list[LogDir]:
     """Return the log dirs of brokers (None: of all that live) with these partitions in them (None: all of them).
 
-    A broker that does not answer within ``limit_s`` (None: as long as any broker may take) is told as silent.
+    A broker that does not answer within ``limit_s`` (None: as long as any broker may take) is reported as silent.
 
     Raises:
         NotFound: a broker that was named is not alive.
@@ -93,7 +93,7 @@ async def read_log_dirs(
 async def read_all_log_dirs(cluster: Cluster, topics: Sequence[TopicSnapshot] | None = None) -> list[LogDir]:
     """Return the log dirs of all brokers with the replicas of these topics in them (None: of all topics).
 
-    A broker that partitions of them are assigned to and that is not alive is told with that as its error.
+    If partitions are assigned to a dead broker, the broker is listed, with that as its error.
 
     Raises:
         Unreachable: no broker answers at all.

@@ -26,15 +26,15 @@ Offsets = dict[TopicPartition, int | Unknown]
 _PARTITIONS_PER_REQUEST = 2_000
 
 NO_LEADER_TEXT = "no leader"
-"""The message of what is not known because nobody leads the partition."""
+"""The message for facts that are unknown because the partition has no leader."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionOffset:
     """What was found in one partition. ``leader`` -1 is none.
 
-    ``offset`` is None where there is no record at or after the time, and with an ``error``. ``timestamp`` is that of
-    the record, None where the offset was not found by time.
+    ``offset`` is None if there is no record at or after the time, and with an ``error``. ``timestamp`` is that of
+    the record, None if the offset was not found by time.
     """
 
     topic: str
@@ -56,7 +56,7 @@ async def end_offsets(
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
     patience_s: float = PATIENCE_S,
 ) -> Offsets:
-    """Return the offset after the last record that a reader may see; an Unknown where no leader tells it."""
+    """Return the offset after the last record that a reader may see; an Unknown if no leader tells it."""
     return await offsets_at(
         wire, dict.fromkeys(partitions, LATEST_TIMESTAMP), isolation=isolation, patience_s=patience_s
     )

@@ -55,7 +55,7 @@ class PartitionSelection:
 
     @property
     def topics(self) -> list[str] | None:
-        """The topics that must be looked at; None for all, where that cannot be told before."""
+        """The topics that must be read; None for all, if that is not known before."""
         if not self.rules or any(rule.topics.pattern is not None for rule in self.rules):
             return None
         return sorted({rule.topics.text for rule in self.rules})

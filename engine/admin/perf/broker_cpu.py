@@ -1,4 +1,4 @@
-"""How much CPU brokers use whose processes run on this machine, and may be looked at: by their listening sockets."""
+"""How much CPU brokers on this machine use. Finds their processes by their listening sockets, if it may read them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PROC = Path("/proc")
 
 
 def find_processes(addresses: Iterable[tuple[str, int]]) -> list[int] | None:
-    """Return the processes that listen at these addresses; None unless all of them are here and may be looked at."""
+    """Return the processes that listen at these addresses; None unless all of them are here and readable."""
     wanted = [(host, port) for host, port in addresses]
     if not wanted or not all(_is_here(host) for host, _ in wanted):
         return None

@@ -154,7 +154,7 @@ class PerfConsumer:
         self._window = (now, self._records, self._bytes, self._setup_s)
 
     def _figures(self, kind: Span, since: float, now: float, gained: tuple[int, int, float]) -> ConsumeFigures:
-        """Return the figures of a span in which so many records, bytes and seconds of preparation were added."""
+        """Return the figures of a span in which this many records, bytes and seconds of preparation were added."""
         records, size, setup_s = gained
         elapsed_s = max(now - since, 1e-6)
         fetching_s = max(elapsed_s - setup_s, 1e-6)

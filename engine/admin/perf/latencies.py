@@ -1,4 +1,4 @@
-"""Latencies of very many records in little room, and what is told of them. Pure.
+"""Latencies of very many records in little memory, and their summary. Pure.
 
 Counted in steps of a tenth of a millisecond; average and maximum are exact.
 """
@@ -12,7 +12,7 @@ _STEPS_PER_MS = 10
 
 @dataclass(frozen=True, slots=True)
 class LatencySummary:
-    """Latencies in milliseconds; None where nothing was measured."""
+    """Latencies in milliseconds; None if nothing was measured."""
 
     avg_ms: float | None
     max_ms: float | None
@@ -34,7 +34,7 @@ class LatencyTally:
         self.max_ms = 0.0
 
     def add(self, latency_ms: float, count: int = 1) -> None:
-        """Count so many records of the same latency."""
+        """Count this many records of the same latency."""
         step = int(latency_ms * _STEPS_PER_MS)
         self._steps[step] = self._steps.get(step, 0) + count
         self._total_ms += latency_ms * count
@@ -65,7 +65,7 @@ class LatencyTally:
         return None
 
     def summary(self) -> LatencySummary:
-        """Return what is told of them."""
+        """Return their summary."""
         return LatencySummary(
             self.avg_ms,
             self.max_ms if self.count else None,

@@ -50,7 +50,7 @@ OnProgress = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What to send: to these topics, or only these partitions of theirs; at most so many records a second."""
+    """What to send: to these topics, or only these partitions of theirs; at most this many records a second."""
 
     topics: tuple[str, ...]
     record_count: int
@@ -314,7 +314,7 @@ class PerfProducer:
         self._try_again(flights)
 
     def _try_again(self, flights: Iterable[Flight]) -> None:
-        """Keep batches for another try, after a pause and in their order; the leaders are looked for anew."""
+        """Keep batches for another try, after a pause and in their order; the leaders are looked for again."""
         now = asyncio.get_running_loop().time()
         for flight in flights:
             self._to_repeat += 1

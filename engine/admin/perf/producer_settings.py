@@ -1,6 +1,6 @@
 """What a producer's settings mean to the performance test: options, and properties of Kafka's clients. Pure.
 
-Named as Kafka names them. One that would need the Java client is refused; one that changes nothing here is told.
+Named as Kafka names them. One that needs the Java client is refused; one that changes nothing here is reported.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ Setter = Callable[[ProducerSettings, str], ProducerSettings]
 
 
 def _level(codec: Codec, least: int, most: int) -> Setter:
-    """The level of one codec, in Kafka's bounds (KIP-390); it counts only where that codec is used."""
+    """The level of one codec, in Kafka's bounds (KIP-390); it counts only if that codec is used."""
 
     def apply(settings: ProducerSettings, text: str) -> ProducerSettings:
         level = _number(least, most)(text)

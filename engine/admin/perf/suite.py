@@ -69,7 +69,7 @@ class CaseResult:
 
 
 def experiments(broker_count: int, *, is_quick: bool = False, names: Sequence[str] = ()) -> list[Experiment]:
-    """Return the experiments for a cluster of so many brokers, or the named ones of them.
+    """Return the experiments for a cluster of this many brokers, or those that are named.
 
     Raises:
         BadRequest: there is none of a name.

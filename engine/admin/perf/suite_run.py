@@ -60,9 +60,9 @@ class SuiteOptions:
     free_share_min: float = 0.1
     """It stops when less of a broker's disk is free."""
     deadline_s: float | None = None
-    """No case begins that would not end within so many seconds of the start."""
+    """No case begins if it would end later than this many seconds after the start."""
     lead_s: float = 1.0
-    """So long processes have to start."""
+    """How long processes have to start."""
 
 
 class DiskFull(Exception):
@@ -87,7 +87,7 @@ class Suite:
         """Topics that could not be taken away."""
 
     async def run(self, experiments: Sequence[Experiment], on_case: Callable[[Case, int, int], None]) -> None:
-        """Carry the experiments out; ``on_case`` is told each case as it begins, its number, and how many there are.
+        """Carry the experiments out; ``on_case`` gets each case as it begins, its number, and how many there are.
 
         Raises:
             AdminError: the cluster could not be asked at all.
@@ -180,7 +180,7 @@ class Suite:
         raise AssertionError("unreachable")
 
     async def _guard_disks(self) -> None:
-        """Raise DiskFull where a disk has too little left. What nobody tells is not guarded."""
+        """Raise DiskFull if a disk has too little left. A disk of unknown size is not guarded."""
         try:
             dirs = await read_log_dirs(self._cluster, None, ())
         except AdminError:

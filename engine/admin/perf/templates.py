@@ -1,7 +1,7 @@
 """Batches made in advance, to be sent again and again with new times and sequence numbers. Pure.
 
 Encoding a record in Python costs more than a broker needs to store it. So some batches are encoded once, and each time
-only the header is written anew and the checksum computed. All records of a batch have the same timestamp.
+only the header is written again and the checksum computed. All records of a batch have the same timestamp.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class BatchTemplate:
         return len(self._section_ends)
 
     def payload_bytes(self, count: int) -> int:
-        """Return how many bytes the values of the first so many records have."""
+        """Return how many bytes the values of the first this many records have."""
         return self._payload_ends[count - 1]
 
     def stamped(

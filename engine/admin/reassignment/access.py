@@ -52,7 +52,7 @@ class ReassignmentChanger(Protocol):
         """Raise where the cluster cannot start or cancel reassignments this way; changes nothing.
 
         Raises:
-            BadRequest: ZooKeeper alone cannot cancel, or not take so many.
+            BadRequest: ZooKeeper alone cannot cancel, or cannot take this many.
             Refused: the cluster is older than the wire's reassignments.
         """
 

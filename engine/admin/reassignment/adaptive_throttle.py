@@ -9,10 +9,10 @@ from engine.admin.cluster.remedies import Give, Parameter
 from engine.admin.reassignment.throttle_settings import RATE_MIN
 
 STEPS = 8
-"""From nothing to the ceiling in so many steps. Each rate leaves a mark in topics' settings, so they are few."""
+"""From nothing to the ceiling in this many steps. Each rate leaves a mark in topics' settings, so they are few."""
 
 CALM_LOOKS = 3
-"""After so many looks without trouble the rate is raised."""
+"""After this many looks without trouble the rate is raised."""
 
 _FLOOR_SHARE = 4
 

@@ -19,7 +19,7 @@ from engine.protocol.apis.alter_partition_reassignments import (
 class WireReassignments:
     """Asks the controller."""
 
-    # The controller tells what is under way, any broker what there is: one may have heard of it and not the other.
+    # The controller knows what is under way, any broker what exists; one may know of a topic before the other.
     may_be_late = True
     is_live = True
     is_znode = False

@@ -73,7 +73,7 @@ class ZnodeReassignments:
 
 
 def check_znode(targets: Targets) -> None:
-    """Raise BadRequest where the znode cannot hold what is wanted."""
+    """Raise BadRequest if the znode cannot hold what is wanted."""
     if any(replicas is None for replicas in targets.values()):
         raise BadRequest("a reassignment cannot be cancelled through ZooKeeper", hint=FIND_BROKERS)
     size = len(ReassignPartitionsZNode.encode({n: r for n, r in targets.items() if r is not None}))

@@ -55,8 +55,8 @@ class PreparedCancellation:
     """What a cancellation is about, checked against the cluster as it is.
 
     Attributes:
-        plan: the file's partitions; empty where all that is under way is meant.
-        names: the partitions to tell of, moving or not.
+        plan: the file's partitions; empty if all that is under way is meant.
+        names: the partitions to report, moving or not.
         running: those of them that are under way.
     """
 
@@ -107,7 +107,7 @@ async def cancel_reassignments(
     """Cancel what was prepared, stop the moves between log dirs, then take klamm's throttles off.
 
     Args:
-        goes_on: what ``cluster.accepted`` is told when cancelling begins.
+        goes_on: what ``cluster.accepted`` gets when cancelling begins.
 
     Raises:
         Refused: nothing was cancelled.
@@ -143,7 +143,9 @@ async def _check(cluster: Cluster, running: Mapping[TopicPartition, PartitionSna
     if stranded and not is_forced:
         shown = ", ".join(map(str, stranded[:5])) + (", …" if len(stranded) > 5 else "")
         hint = Phrase("bring the old replicas back first, or let it finish; ", Parameter.FORCE, " cancels all the same")
-        raise BadRequest("no old replica is alive and in sync, so nobody could lead afterwards", where=shown, hint=hint)
+        raise BadRequest(
+            "no old replica is alive and in sync, so no replica could lead afterwards", where=shown, hint=hint
+        )
 
 
 async def _cancel(

@@ -99,7 +99,7 @@ def _last(replicas: Sequence[int], first: int, brokers: frozenset[int]) -> tuple
 
 
 async def check_restores(cluster: Cluster, plan: Sequence[PartitionMove], where: str) -> None:
-    """Raise BadRequest where a file does more than change the order of replicas, which is all a demotion does."""
+    """Raise BadRequest if a file does more than change the order of replicas, which is all a demotion does."""
     found = partitions_of((await read_topics(cluster, {move.name.topic for move in plan})).values())
     require_partitions([move.name for move in plan], found)
     for move in plan:

@@ -48,7 +48,7 @@ _UNCLEAR_CODES = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN_SERVE
 
 @dataclass(frozen=True, slots=True)
 class PlannedDir:
-    """A replica that goes into another log dir of its broker; ``before`` is None where it is new or nobody told."""
+    """A replica that goes into another log dir of its broker; ``before`` is None if it is new or unknown."""
 
     broker: int
     before: str | None
@@ -100,7 +100,7 @@ class PreparedReassignment:
         changing: those whose replicas are to change, and are not on their way there already.
         origins: where all of them are now; a reassignment under way leaves its additions out.
         flows: who will copy from whom, running reassignments included.
-        throttle: what is to be written for it; None where nothing is.
+        throttle: what to write for it; None if nothing.
         moving_already: what was under way before.
         rates: the throttle's settings of brokers, by which they are known as its own.
         places: in which log dirs replicas lie, of partitions for which the plan names any.
@@ -317,7 +317,7 @@ async def _start(cluster: Cluster, prepared: PreparedReassignment) -> list[Refus
 
 
 def says_that_nothing_began(error: AdminError) -> bool:
-    """Whether a failed start is a refusal; else nobody knows what came of it."""
+    """Whether a failed start is a refusal; otherwise its outcome is unknown."""
     if isinstance(error, Refused):
         return error.code not in _UNCLEAR_CODES
     return not isinstance(error, AnswerLost)

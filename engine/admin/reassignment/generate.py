@@ -1,4 +1,4 @@
-"""The plan of ``kafka-reassign-partitions --generate``: each topic assigned anew to a list of brokers.
+"""The plan of ``kafka-reassign-partitions --generate``: each topic is assigned from scratch to a list of brokers.
 
 It spreads evenly and looks at nothing that is there: nearly everything moves. ``klamm plan`` moves as little as it can.
 """

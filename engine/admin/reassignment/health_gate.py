@@ -29,7 +29,7 @@ async def read_health(cluster: Cluster) -> ClusterHealth:
     """Look at all partitions.
 
     Raises:
-        Unreachable: nobody tells.
+        Unreachable: nobody answers.
     """
     reader = await topic_reader(cluster, on_unreadable=cluster.observe, on_unknown_settings=cluster.observe)
     topics = await reader.topics([entry.topic for entry in await reader.names()])

@@ -24,7 +24,7 @@ SAMPLES_MIN = 100
 _SAMPLES_MAX = 300
 _PACE_S = 0.05
 _RATE_MAX = 200.0
-"""So many questions a second go to all brokers together."""
+"""This many questions a second go to all brokers together."""
 
 _PATIENCE_S = 2.0
 """A broker that takes longer is asked again the next time."""
@@ -67,12 +67,12 @@ class LatencyProbe:
         await asyncio.sleep(max(0.0, ends_at - time.monotonic()))
 
     def slowest(self) -> tuple[int, float] | None:
-        """Return the broker with the largest p99, and that p99; None where none is known yet."""
+        """Return the broker with the largest p99, and that p99; None if none is known yet."""
         known = [(p99_s, broker) for broker, one in self._latencies.items() if (p99_s := one.p99_s) is not None]
         return None if not known else (max(known)[1], max(known)[0])
 
     def forget(self) -> None:
-        """Begin anew: what was seen belongs to another throttle."""
+        """Start over: what was seen belongs to another throttle."""
         self._latencies.clear()
 
     async def close(self) -> None:

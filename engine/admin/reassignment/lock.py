@@ -5,7 +5,7 @@ who knows only brokers exclude each other:
 
 * an ephemeral znode, where ZooKeeper is named;
 * the membership of the consumer group ``klamm-plan-lock``: the group's first member is its leader for as long as it
-  lives, and the coordinator ends the membership of a member that is not heard of. It needs nothing but the wire.
+  lives, and the coordinator ends the membership of a silent member. It needs nothing but the wire.
 
 Both end by themselves, a session time-out after their holder was killed.
 """
@@ -24,7 +24,7 @@ from engine.admin.reassignment.lock_holder import Holder, LockHeld
 from engine.common.errors import KlammError
 
 SESSION_TIMEOUT_S = 10.0
-"""So long the lock outlives a holder that was killed."""
+"""How long the lock outlives a holder that was killed."""
 
 _RETRY_PAUSE_S = 0.25
 _PATIENCE_SHARE = 1.5

@@ -126,7 +126,7 @@ class GroupLock:
         return answer
 
     async def _settle(self, joined: JoinGroupResponse) -> bool:
-        """Become the holder; return False where the generation is over already.
+        """Become the holder; return False if the generation is over already.
 
         Raises:
             LockHeld: somebody else leads.

@@ -82,7 +82,7 @@ async def read_log_dirs(
 
 
 def check_log_dirs(plan: Sequence[PartitionMove], found: LogDirs) -> None:
-    """Raise NotFound where a plan names a log dir that its broker does not have or cannot use."""
+    """Raise NotFound if a plan names a log dir that its broker does not have or cannot use."""
     for move in plan:
         for broker, path in move.wanted_dirs.items():
             if path not in found.dirs.get(broker, frozenset()):
@@ -92,7 +92,7 @@ def check_log_dirs(plan: Sequence[PartitionMove], found: LogDirs) -> None:
 
 
 async def check_can_move(wire: WireCluster, plan: Sequence[PartitionMove]) -> None:
-    """Raise Refused where a broker cannot move replicas between its log dirs."""
+    """Raise Refused if a broker cannot move replicas between its log dirs."""
     for broker in sorted({broker for move in plan for broker in move.wanted_dirs}):
         await wire.version(await wire.client_of(broker), ApiKey.ALTER_REPLICA_LOG_DIRS)
 

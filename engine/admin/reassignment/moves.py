@@ -28,7 +28,7 @@ class PartitionStatus:
     """One partition of a plan; ``reason`` says what is wrong.
 
     ``replicas`` are those it has now, the ones that come and go included. Of the ``total_bytes`` that its move copies,
-    ``remaining_bytes`` are left; both are None where nobody told the sizes.
+    ``remaining_bytes`` are left; both are None if the sizes are unknown.
     """
 
     topic: str

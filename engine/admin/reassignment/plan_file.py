@@ -54,7 +54,7 @@ def parse_plan(text: str, where: str) -> tuple[PartitionMove, ...]:
 
 
 def planned_cluster_id(text: str) -> str | None:
-    """Return the id of the cluster that a reassignment file was written for; None where it does not say."""
+    """Return the id of the cluster that a reassignment file was written for; None if it does not say."""
     try:
         envelope = json.loads(text).get("klamm")
     except (ValueError, AttributeError):

@@ -150,13 +150,13 @@ class PlanRun:
         return f"{told}, {done} of {done + len(moves)} done already" if done else told
 
     def refuse_begun(self) -> None:
-        """Raise BadRequest where the journal says that the plan was begun and not ended well: that is to be resumed."""
+        """Raise BadRequest if the journal says that the plan began and did not end well: it must be resumed."""
         if self.verb is not Verb.APPLY or not self.journal_file.exists():
             return
         record = read_journal(self.journal_file)
         if record.events and record.events[0]["plan"] == self.digest and record.is_under_way:
             hint = Phrase("go on with: ", Do(Operation.RESUME_PLAN, str(self.path)))
-            raise BadRequest("this plan was begun already and is not done", where=str(self.journal_file), hint=hint)
+            raise BadRequest("this plan has already begun and is not done", where=str(self.journal_file), hint=hint)
 
     async def carry_out(
         self,

@@ -18,7 +18,7 @@ from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
 
 
 async def read_topics(cluster: Cluster, names: Iterable[str]) -> dict[str, TopicSnapshot]:
-    """Return those of the topics that exist, by name; without their settings where nobody tells these soon."""
+    """Return those of the topics that exist, by name; without their settings if no broker returns these soon."""
     reader = await topic_reader(cluster, on_unknown_settings=cluster.observe)
     return {topic.name: topic for topic in await reader.topics(sorted(set(names)))}
 
@@ -48,7 +48,7 @@ async def running_moves(cluster: Cluster) -> list[PartitionMove]:
 
 
 async def check_planned_for(cluster: Cluster, cluster_id: str | None, where: str) -> None:
-    """Raise BadRequest where a file was written for another cluster; one that names none fits all."""
+    """Raise BadRequest if a file was written for another cluster; one that names none fits all."""
     if cluster_id is None:
         return
     own = (await read_members(cluster)).cluster_id
@@ -58,7 +58,7 @@ async def check_planned_for(cluster: Cluster, cluster_id: str | None, where: str
 
 
 def require_partitions(names: Sequence[TopicPartition], found: Mapping[TopicPartition, object]) -> None:
-    """Raise BadRequest where a partition that was named does not exist."""
+    """Raise BadRequest if a partition that was named does not exist."""
     missing = [name for name in names if name not in found]
     if missing:
         listed = ", ".join(map(str, missing[:5])) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")

@@ -3,7 +3,7 @@
 A throttle is a rate on brokers and lists of replicas on topics (KIP-73). klamm's part of a list begins with an entry
 that no broker can match: ``<rate>:2147483647`` (for moves between log dirs: ``<rate>:2147483646``). What stands before
 it was there before and stays; what follows is klamm's. The mark carries the rate, so that a rate that somebody changed
-afterwards is not mistaken for ours. Every Kafka since 0.10.1 takes such an entry and passes over it.
+afterwards is not mistaken for ours. Every Kafka since 0.10.1 accepts and ignores such an entry.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Throttle:
         return self.replication_rate is not None or self.log_dirs_rate is not None
 
     def check(self) -> None:
-        """Raise BadRequest where a rate is senseless."""
+        """Raise BadRequest if a rate is senseless."""
         for throttle, rate in (
             (Parameter.THROTTLE, self.replication_rate),
             (Parameter.LOG_DIRS_THROTTLE, self.log_dirs_rate),
@@ -196,6 +196,6 @@ def _is_of(mark: str, rates: Mapping[str, Set[str]]) -> bool:
 
 
 def _rate_key_of(entry: str) -> tuple[str, ...]:
-    """Return the rate settings that a mark speaks of; none where the entry is an ordinary one."""
+    """Return the rate settings that a mark speaks of; none if the entry is an ordinary one."""
     rate, _, broker = entry.partition(":")
     return _MARKS.get(broker, ()) if rate.isdigit() else ()

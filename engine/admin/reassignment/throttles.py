@@ -40,7 +40,7 @@ from engine.common.model import TopicPartition
 from engine.common.snapshot import TopicSnapshot
 
 HEARD_S_MAX = 5.0
-"""So long brokers may take to hear of their throttle before the moves begin without them."""
+"""How long brokers may take to read their throttle before the moves begin without them."""
 
 _PAUSE_S = 0.05
 
@@ -230,10 +230,10 @@ async def _broker_settings(
 
 
 async def _marked_topics(cluster: Cluster, topics_of_plan: Sequence[str] | None) -> list[TopicSnapshot]:
-    """Return the topics that are marked; none where none of the plan's is.
+    """Return the topics that are marked; none if none of the plan's is.
 
     Raises:
-        Unreachable: nobody tells.
+        Unreachable: nobody answers.
     """
     if topics_of_plan is not None:
         of_plan = await read_topics(cluster, topics_of_plan)
@@ -249,14 +249,14 @@ async def _wait_until_told(cluster: Cluster, wanted: Mapping[int, Mapping[str, s
 
     A broker hears of its own settings by a notification in ZooKeeper, mostly within a tenth of a second. Before that
     it copies at full speed, and tells of no rate: whoever took the throttle off would leave the rate behind.
-    ZooKeeper has the rate at once, so brokers themselves are asked; only where none is named does it have to do.
+    ZooKeeper has the rate at once, so brokers themselves are asked; only if none is named does it have to do.
     """
     deadline = time.monotonic() + HEARD_S_MAX
     for broker, rates in wanted.items():
         while not await _tells(cluster, broker, rates, deadline - time.monotonic()):
             if time.monotonic() >= deadline:
                 cluster.complain(
-                    f"broker {broker} does not tell of the throttle it was given: until it hears of its settings it "
+                    f"broker {broker} does not report the throttle that klamm has set: until it reads its settings, it "
                     "copies at full speed, and the rate cannot be taken off by the wire"
                 )
                 return
@@ -264,7 +264,7 @@ async def _wait_until_told(cluster: Cluster, wanted: Mapping[int, Mapping[str, s
 
 
 async def _tells(cluster: Cluster, broker: int, rates: Mapping[str, str], limit_s: float) -> bool:
-    """Whether a broker tells these rates; one that has died or stands still since does not."""
+    """Whether a broker reports these rates; one that has died or is frozen does not."""
     with suppress(Unreachable, TimeoutError):
         async with asyncio.timeout(limit_s):
             return rates.items() <= (await _broker_rates(cluster, broker, wants_broker=True)).items()

@@ -1,4 +1,4 @@
-"""How far a plan is, in states and bytes: looked at once or followed to the end, and its throttles taken off then."""
+"""Reads how far a plan is, in states and bytes, once or until the end, and then takes its throttles off."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from engine.common.snapshot import PartitionSnapshot
 POLL_MIN_S = 0.2
 POLL_MAX_S = 2.0
 DEAD_LIMIT_S = 300.0
-"""So long brokers that have died are waited for, where nothing else moves."""
+"""How long to wait for brokers that have died, if nothing else moves."""
 
 HELD_UP = "waits for dead"
 
 SETTLE_S = 1.0
-"""So long brokers may take to hear of a change before it counts as not made."""
+"""How long brokers may take to read a change before it counts as not made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ async def verify_reassignment(
 async def read_statuses(cluster: Cluster, plan: Sequence[PartitionMove]) -> list[PartitionStatus]:
     """Return how far each partition of a plan is, by name. Changes nothing.
 
-    Bytes are those that brokers still have to copy, as their log dirs tell; None where a broker does not answer. Where
+    Bytes are those that brokers still have to copy, as their log dirs tell; None if a broker does not answer. Where
     who is asked may not have heard of the plan yet, what looks failed is looked at again for a moment.
     """
     may_be_late = (await reassignment_reader(cluster)).may_be_late
@@ -258,7 +258,7 @@ def _measured(
 
 
 def _full_size(name: TopicPartition, partition: PartitionSnapshot, dirs: LogDirs) -> int:
-    """Return how large the largest of the replicas is that were there before; 0 where none is known."""
+    """Return how large the largest of the replicas is that were there before; 0 if none is known."""
     known = (dirs.places.get((name, broker)) for broker in partition.assignment.origin_replicas)
     return max((place.size_bytes for place in known if place is not None), default=0)
 
@@ -266,7 +266,7 @@ def _full_size(name: TopicPartition, partition: PartitionSnapshot, dirs: LogDirs
 def remaining_bytes(name: TopicPartition, partition: PartitionSnapshot, dirs: LogDirs) -> int | None:
     """Return how many bytes the replicas that come still have to copy.
 
-    None where no present replica told its size, or the broker of one that comes did not answer.
+    None if no present replica told its size, or the broker of one that comes did not answer.
     """
     assignment = partition.assignment
     sizes = [

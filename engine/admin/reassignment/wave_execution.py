@@ -1,6 +1,6 @@
 """A plan carried out in waves: locked, journalled, throttled, watched, and every throttle taken off again.
 
-Nothing but the cluster tells how far it is: each run looks where the partitions are, adopts what moves already and
+Only the cluster knows how far it is: each run looks where the partitions are, adopts what moves already and
 starts what waits. So whoever has the plan goes on with it, from any machine, after any crash.
 """
 
@@ -55,16 +55,16 @@ from engine.common.model import TopicPartition
 POLL_MIN_S = 0.2
 POLL_MAX_S = 2.0
 LOOK_AROUND_S = 5.0
-"""So often the ISRs are looked at while a wave moves, and the throttle is adapted."""
+"""How often the ISRs are read and the throttle is adapted while a wave moves."""
 
 GATE_PATIENCE_S = 15.0
-"""So long the gate waits for a cluster to get well again before it stops the plan."""
+"""How long the gate waits for a cluster to recover before it stops the plan."""
 
 START_TRIES = 5
-"""So often partitions are started whose start nobody has confirmed."""
+"""How many times partitions are started if nobody confirms their start."""
 
 LEAVING_LIMIT_S = 20.0
-"""So long the way out may take."""
+"""How long the way out may take."""
 
 
 class _Stop(Exception):
@@ -228,7 +228,7 @@ class _Execution:
                 raise _Stop(f"somebody has cancelled {named(back)}")
             if tries == START_TRIES:
                 names = named([move.name for move in waiting + moving])
-                raise _Stop(f"nobody moves {names}, however often it is asked")
+                raise _Stop(f"{names}: the cluster does not begin to move, although klamm has asked several times")
             refusals = await self._start_moves(waiting, moving)
             await self._follow(wave)
             if refusals:
@@ -315,7 +315,7 @@ class _Execution:
         """Look until nothing of the wave moves, and adapt the throttle meanwhile.
 
         Raises:
-            _Stop: the copy has stalled, the deadline has passed, or nobody tells any more.
+            _Stop: the copy has stalled, the deadline has passed, or nothing shows the progress any more.
         """
         pause, last_news, looked_around = POLL_MIN_S, time.monotonic(), time.monotonic()
         least: dict[TopicPartition, tuple[int, int | None]] = {}
@@ -340,9 +340,9 @@ class _Execution:
                 # A controller that has died is replaced; the copy goes on without it.
                 if not is_silent:
                     patience = f"at most {self.settings.stall_s:g} s without news"
-                    self.watcher.says(f"nobody tells how far wave {self.wave} is: {error}; klamm waits {patience}")
+                    self.watcher.says(f"nothing shows how far wave {self.wave} is: {error}; klamm waits {patience}")
                 is_silent = True
-                told = f"nobody tells how far it is: {error}"
+                told = f"nothing shows how far it is: {error}"
             if self._deadline is not None and now >= self._deadline:
                 raise _Stop("the deadline has passed", Outcome.DEADLINE)
             if now - last_news >= self.settings.stall_s:
@@ -382,7 +382,7 @@ class _Execution:
         return [move for move in wave if move.name not in self.done]
 
     async def _elect(self) -> None:
-        """Let the replicas lead that the plan has put first. Those that may not yet are told, and stop nothing."""
+        """Let the replicas lead that the plan has put first. Those that may not yet are reported, and stop nothing."""
         names = [(move.name.topic, move.name.partition) for move in self.moves if move.changes_leader]
         wanted = [name for name in names if TopicPartition(*name) in self.done]
         if not wanted or not self.settings.elects:
@@ -400,7 +400,7 @@ class _Execution:
         self.watcher.step(Step.ELECTED, self.wave)
 
     async def _leave(self) -> tuple[str, ...]:
-        """Take throttles off on the way out; what cannot be done then is told, and done by the next command."""
+        """Take throttles off on the way out. What cannot be done then is reported, and the next command does it."""
         try:
             async with asyncio.timeout(LEAVING_LIMIT_S):
                 return await self._throttle.take_off()

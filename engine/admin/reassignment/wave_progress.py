@@ -9,21 +9,21 @@ from dataclasses import dataclass
 from engine.common.model import TopicPartition
 
 WINDOW_S = 60.0
-"""The time left is told from the slowest and the fastest stretch of the last minute."""
+"""The time left is estimated from the slowest and the fastest stretch of the last minute."""
 
 STRETCH_S = 20.0
 """Under a throttle brokers copy in bursts with pauses of some seconds between them: a stretch is longer than both."""
 
 RATE_S = 30.0
-"""The rate is the mean of at least so many seconds, once so many were seen."""
+"""The rate is the mean of at least this many seconds, once this many were seen."""
 
 TELLING_SHARE = 0.01
-"""The time left is told once such a share of what was left at first has moved: less says nothing of the rest."""
+"""The time left is shown once this share of the bytes has moved: less says nothing about the rest."""
 
 
 @dataclass(frozen=True, slots=True)
 class WaveProgress:
-    """All waves at one moment. Bytes and times are None where sizes are unknown, or nothing has moved yet.
+    """All waves at one moment. Bytes and times are None if sizes are unknown, or nothing has moved yet.
 
     ``left_s_min`` and ``left_s_max``: the seconds that the rest takes at the fastest and at the slowest rate of late.
     ``p99_s`` is that of the slowest broker, where answers are measured.

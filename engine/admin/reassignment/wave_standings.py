@@ -14,7 +14,7 @@ from engine.admin.reassignment.waves import Standing, WaveMove, standing_of
 from engine.common.model import TopicPartition
 
 DRIFT_LOOKS = 5
-"""So often a partition that is neither where it was nor where it shall be is looked at again."""
+"""How many times to look again at a partition that is neither at its old place nor at its new one."""
 
 PAUSE_S = 0.2
 

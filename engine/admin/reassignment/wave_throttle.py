@@ -37,7 +37,7 @@ class WaveThrottle:
         say: Callable[[str], None],
     ) -> None:
         self.rate: int | None = None
-        """Bytes a second that hold now; None where klamm has set none."""
+        """Bytes a second that hold now; None if klamm has set none."""
         self._cluster = cluster
         self._moves = moves
         self._adaptive = None if limits is None else AdaptiveThrottle(limits)
@@ -60,7 +60,7 @@ class WaveThrottle:
 
     @property
     def p99_s(self) -> float | None:
-        """The largest p99 of the brokers that a wave involves, None where it is not measured or not known yet."""
+        """The largest p99 of the brokers that a wave involves, None if it is not measured or not known yet."""
         slowest = None if self._probe is None else self._probe.slowest()
         return None if slowest is None else slowest[1]
 

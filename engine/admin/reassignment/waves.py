@@ -19,7 +19,7 @@ from engine.common.snapshot import PartitionSnapshot
 class WaveMove:
     """One partition of a plan: where its replicas are before, and where they shall be.
 
-    ``size_bytes`` is that of its largest replica, None where no broker told it. ``dirs_before`` is empty, or names a
+    ``size_bytes`` is that of its largest replica, None if no broker told it. ``dirs_before`` is empty, or names a
     log dir or "any" for each replica of ``before``.
     """
 
@@ -57,7 +57,7 @@ class WaveMove:
 
     @property
     def copied_bytes(self) -> int | None:
-        """What all its new replicas have to copy; None where the size is unknown."""
+        """What all its new replicas have to copy; None if the size is unknown."""
         copies = len(self.adding) + len(self.changing_dirs)
         return None if self.size_bytes is None else self.size_bytes * copies
 
@@ -198,7 +198,7 @@ class _Packing:
         return load is not None and self.caps.replicas is not None and load.replicas >= self.caps.replicas
 
     def _size(self, move: WaveMove) -> int:
-        """A size that nobody knows fills a wave, for it may be anything."""
+        """An unknown size fills a wave, because it may be anything."""
         return (self.caps.size_bytes or 0) if move.size_bytes is None else move.size_bytes
 
 

@@ -34,7 +34,7 @@ _ANSWER_BYTES_MAX = 16 * 1024 * 1024
 _MAX_WAIT_MS = 500
 _QUEUE_MAX = 4
 _FETCH_LIMIT_S = 30.0
-"""A leader that has not answered by then is looked for anew, over a new connection."""
+"""A leader that has not answered by then is looked for again, over a new connection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class ConsumeOptions:
     offset: int = LATEST_TIMESTAMP
     """An offset, EARLIEST_TIMESTAMP or LATEST_TIMESTAMP."""
     tail: int | None = None
-    """So many offsets before each partition's end."""
+    """This many offsets before each partition's end."""
     start_time_ms: int | None = None
     """The first record of this time or later."""
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
@@ -66,7 +66,7 @@ class ConsumeOptions:
     only: frozenset[TopicPartition] | None = None
     """Just these of the topics' partitions."""
     starts: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """Where to start in these partitions, whatever else is said."""
+    """Where to start in these partitions, whatever the other options say."""
 
 
 class _Event(Enum):
@@ -395,7 +395,7 @@ class Consumer:
             async with asyncio.timeout(ANSWER_LIMIT_S):
                 found = await ask_offsets(self._wire, leader_id, wanted, self._options.isolation)
         except (Unreachable, NotFound, TimeoutError) as error:
-            self._observe(f"broker {leader_id} does not tell offsets ({error or 'no answer'}), looking for the leaders")
+            self._observe(f"broker {leader_id} returns no offsets ({error or 'no answer'}), looking for the leaders")
             return list(positions)
         left = []
         for position in positions:

@@ -59,7 +59,7 @@ class RecordsDeletion:
         start_offset, end_offset: of the log as it was, the end being the high watermark.
         before_offset: records before it go, or have gone.
         records: how many offsets that is; a compacted log has fewer records.
-        estimated_bytes: of one replica, at the log's average; None where nobody told its size.
+        estimated_bytes: of one replica, at the log's average; None if its size is unknown.
         low_watermark: the least start of all live replicas' logs afterwards.
     """
 
@@ -237,7 +237,7 @@ async def _leaders(cluster: Cluster, names: Sequence[TopicPartition]) -> dict[To
         raise NotFound(f"no such partition: {listed}", hint=Phrase("see them with: ", Operation.DESCRIBE_TOPIC))
     leaderless = [name for name in names if known[name] == NO_LEADER]
     if leaderless:
-        raise Refused(ErrorCode.LEADER_NOT_AVAILABLE, "nobody leads it", where=", ".join(map(str, leaderless)))
+        raise Refused(ErrorCode.LEADER_NOT_AVAILABLE, "it has no leader", where=", ".join(map(str, leaderless)))
     return {name: known[name] for name in names}
 
 

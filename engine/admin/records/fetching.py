@@ -34,7 +34,7 @@ async def fetch(
     replica_id: int = CONSUMER_REPLICA_ID,
     timeout_ms: int | None = None,
 ) -> dict[TopicPartition, PartitionData | Unknown]:
-    """Return what one broker tells of each partition: data without an error, or why there is none.
+    """Return one broker's answer for each partition: data without an error, or why there is none.
 
     Args:
         max_bytes: the limit of the whole answer.

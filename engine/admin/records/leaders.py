@@ -41,7 +41,7 @@ def check_partitions(topic: str, wanted: Iterable[int], known: Collection[int]) 
 
 
 def partition_not_found(topic: str, partition: int, count: int) -> NotFound:
-    """Return the error for a partition that a topic of so many partitions does not have."""
+    """Return the error for a partition that a topic of this many partitions does not have."""
     return NotFound(f"topic {topic!r} has no partition {partition}", hint=f"it has the partitions 0 to {count - 1}")
 
 
@@ -58,9 +58,9 @@ class LeaderReaders:
 
     Args:
         name: of the tasks.
-        read: reads what one broker leads, and returns when it leads nothing any more that is to be read.
+        read: reads what one broker leads, and returns when it leads no wanted partition any more.
         lose: forgets what this broker leads, for it cannot be reached: the caller has to look for leaders again.
-        fail: is told of every other failure, which ends that reader.
+        fail: called with every other failure, which ends that reader.
     """
 
     def __init__(

@@ -51,7 +51,7 @@ class ProducerOptions:
 
 @dataclass(slots=True)
 class PartitionResult:
-    """What went to one partition; offsets are None where the cluster did not tell them (acks 0)."""
+    """What went to one partition; offsets are None if the cluster did not tell them (acks 0)."""
 
     topic: str
     partition: int
@@ -227,7 +227,7 @@ class Producer:
             self._last_error = ErrorCode.NETWORK_EXCEPTION
 
     async def _send(self, leader_id: int, lanes: list[_Lane]) -> bool:
-        """Send one request; return False where something has to be tried again."""
+        """Send one request; return False if something has to be tried again."""
         try:
             client = await self._wire.client_of(leader_id)
             version = await self._wire.version(client, ApiKey.PRODUCE)

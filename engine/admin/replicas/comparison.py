@@ -1,6 +1,6 @@
 """Are all replicas of a partition the same? Their batches compared over one range of offsets. Pure.
 
-Batches are compared by offsets, leader epoch and checksum; each checksum is also computed anew, so that bytes that
+Batches are compared by offsets, leader epoch and checksum; each checksum is also computed again, so that bytes that
 went bad on one disk are found. A compacted log is cleaned by each broker at its own time: there the records that two
 replicas both have must be equal, and any may be missing. What is compared with is the leader's log.
 """
@@ -87,7 +87,7 @@ class Difference:
 
 
 def units(buffer: bytes, start: int, stop: int, *, is_compacted: bool) -> Iterator[Unit]:
-    """Yield what is to be compared of the complete batches in ``buffer``, within offsets ``start`` to ``stop`` - 1.
+    """Yield what to compare of the complete batches in ``buffer``, within offsets ``start`` to ``stop`` - 1.
 
     A batch that begins before ``start`` (a log start within it) is taken record by record.
 

@@ -61,7 +61,7 @@ class ReplicaVerdict:
 
 @dataclass(frozen=True, slots=True)
 class PartitionVerification:
-    """One partition. Offsets ``from_offset`` to ``to_offset`` - 1 were compared; None where nobody leads."""
+    """One partition. Offsets ``from_offset`` to ``to_offset`` - 1 were compared; None if there is no leader."""
 
     topic: str
     partition: int
@@ -101,7 +101,7 @@ async def verify_topics(
 ) -> list[PartitionVerification]:
     """Compare the replicas of the chosen topics' partitions; return the verdicts by name.
 
-    ``on_total`` is told before that how many offsets there are to compare, about: where leaders tell it.
+    Before that, ``on_total`` gets the approximate number of offsets to compare, if the leaders report it.
 
     Raises:
         NotFound: a topic that was named does not exist.
@@ -113,7 +113,7 @@ async def verify_topics(
 
 
 async def _offsets_in(cluster: Cluster, partitions: Iterable[TopicPartition]) -> int:
-    """Return how many offsets there are between the starts and ends of these partitions, as far as that is told."""
+    """Return how many offsets there are between the starts and ends of these partitions, as far as known."""
     names = list(partitions)
     try:
         wire = await cluster.wire()
@@ -191,7 +191,7 @@ class PartitionVerifier:
         leader = self._replicas.get(self._leader_id)
         if leader is None:
             for replica in self._replicas.values():
-                replica.error = replica.error or "nobody leads the partition"
+                replica.error = replica.error or "the partition has no leader"
             return self._verification(None, None)
         try:
             await self._find_range(leader)
@@ -281,7 +281,7 @@ class PartitionVerifier:
         self._next = reached
 
     def _equal_until(self, active: Sequence[_Replica]) -> int | None:
-        """Return the offset after the batches that are the same sound bytes everywhere; None where there are none."""
+        """Return the offset after the batches that are the same sound bytes everywhere; None if there are none."""
         shortest = min(active, key=lambda replica: len(replica.chunk))
         if not shortest.chunk or not all(replica.chunk.startswith(shortest.chunk) for replica in active):
             return None

@@ -26,7 +26,7 @@ async def with_shapes(cluster: Cluster, reader: TopicReader, topics: Sequence[To
 
 
 async def _sizes(cluster: Cluster, topics: Sequence[TopicName]) -> Mapping[str, int]:
-    """Return the bytes of each topic, over all its replicas; nothing where a log dir is not told."""
+    """Return the bytes of each topic, over all its replicas; nothing if a log dir is not told."""
     from engine.admin.log_dirs.describing import read_log_dirs
     from engine.admin.log_dirs.totals import totals_by_topic
 

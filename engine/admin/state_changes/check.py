@@ -64,7 +64,7 @@ _REFUSALS = {
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """What the logs tell as a whole. Times are starts of lines in UTC, None where there was no line."""
+    """What the logs tell as a whole. Times are starts of lines in UTC, None if there was no line."""
 
     findings: tuple[Finding, ...]
     first_start: bytes | None

@@ -51,7 +51,7 @@ def compare_partition(
 
 
 def _age(state: PrintedState, present: PartitionSnapshot) -> int:
-    """Return above 0 where the cluster's state is newer, below where it is older, 0 where it is the same one."""
+    """Return above 0 if the cluster's state is newer, below 0 if it is older, 0 if it is the same one."""
     leader_epoch = -1 if present.leader_epoch is None else present.leader_epoch
     if present.zk_version is not None and state.partition_epoch is not None:
         return present.zk_version - state.partition_epoch or leader_epoch - state.leader_epoch

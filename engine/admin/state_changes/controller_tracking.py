@@ -9,7 +9,7 @@ from engine.admin.state_changes.zones import shifted
 from engine.formats.state_change_events import OldController
 
 _HANDOVER = timedelta(seconds=1)
-"""So long lines of the old controller may follow those of the new one: threads end, and clocks differ a little."""
+"""How long lines of the old controller may follow those of the new one: threads end, and clocks differ a little."""
 
 
 class ControllerTracking:

@@ -38,14 +38,14 @@ TagOf = Callable[[LogFile, int | None], Tag]
 _BLOCK_BYTES = 200_000
 """A block is complete once its entries come from so much of the log."""
 _CHUNKS_PER_BLOCK_MAX = 128
-"""So many are read in which nothing is wanted before the caller can say how far it is."""
+"""After this many records without a match, the caller can say how far it is."""
 _BURST = re.compile(
     rb"(\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\]).*"
     # A line of the same time that has a level, or one without a time.
     rb"(?:\n(?:\1 [A-Z]{4,5} |(?!\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\])).*)*"
 )
 _LINES_PER_BURST_MIN = 2
-"""Where there are fewer on average, line by line is faster."""
+"""If there are fewer on average, line by line is faster."""
 _ENTRY_BYTES_MAX = 8 << 20
 """A longer run of lines without a time is cut; what comes after the cut stands right behind it."""
 
@@ -109,7 +109,7 @@ class EntryReader(Generic[Tag]):
 
     @property
     def consumed_bytes(self) -> int:
-        """So much of the file was read."""
+        """How many bytes of the file were read."""
         return self._input.consumed_bytes
 
     def close(self) -> None:
@@ -140,7 +140,7 @@ class EntryReader(Generic[Tag]):
         return block
 
     def _next_text(self) -> bytes | None:
-        """Return whole entries without the last line feed; None where the next entry is not whole yet."""
+        """Return whole entries without the last line feed; None if the next entry is not whole yet."""
         chunk = self._next_chunk()
         if not chunk:
             self._is_at_end = True

@@ -37,7 +37,7 @@ class LogFile:
     is_merged: bool = False
     """It comes out of a merge: whose a line is stands before its time."""
     opened: LogInput | None = None
-    """A pipe, which can be read only once: open, with what was looked at given back."""
+    """A pipe, which can be read only once: open, with the bytes that were peeked at put back."""
 
     @property
     def source(self) -> str:
@@ -45,7 +45,7 @@ class LogFile:
 
     @property
     def broker_id(self) -> int | None:
-        """The broker whose log it is; None where that is nobody or several."""
+        """The broker whose log it is; None if that is nobody or several."""
         return next(iter(self.broker_ids)) if len(self.broker_ids) == 1 else None
 
 
@@ -80,7 +80,7 @@ def look_at_logs(paths: Iterable[Path]) -> FoundLogs:
 
 
 def look_at(path: Path) -> LogFile | LogProblem | None:
-    """Return the log, or why it is none; nothing where it is empty."""
+    """Return the log, or why it is none; nothing if it is empty."""
     if path.is_dir():
         return LogProblem(source_name(path), ProblemKind.UNREADABLE, "no state-change log in the folder")
     try:
@@ -165,7 +165,7 @@ def _named_broker(path: Path) -> frozenset[int]:
 
 
 def _last_start(path: Path) -> bytes | None:
-    """Return the time of the last entry; None where the last bytes have none."""
+    """Return the time of the last entry; None if the last bytes have none."""
     with path.open("rb") as file:
         size = file.seek(0, 2)
         file.seek(max(0, size - _LOOK_BYTES))

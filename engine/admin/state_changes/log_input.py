@@ -19,7 +19,7 @@ class DamagedLog(Exception):
 class LogInput:
     """Reads a log in chunks, decompressed. Its end closes it.
 
-    Raises OSError where it cannot be opened. ``consumed_bytes`` counts what was read of the file itself. With ``begin``
+    Raises OSError if it cannot be opened. ``consumed_bytes`` counts what was read of the file itself. With ``begin``
     and ``end`` only that part of a plain file is read.
     """
 

@@ -53,7 +53,7 @@ class MergePlan:
 
     @property
     def size_bytes(self) -> int:
-        """So much will be read; pipes are not counted."""
+        """How many bytes will be read; pipes are not counted."""
         return sum(file.size_bytes for file in self.files)
 
     @property
@@ -80,11 +80,11 @@ class MergePlan:
         return Merge([self._source(number, tag_of, in_bursts=in_bursts) for number in range(len(self.files))])
 
     def utc_clock(self) -> UtcClock | None:
-        """Return what turns the merge's times into UTC; None where they are in UTC."""
+        """Return what turns the merge's times into UTC; None if they are in UTC."""
         return None if self.is_utc else UtcClock(self.zones[None] if not self.files else self._zone(self.files[0]))
 
     def clock_of(self, file: LogFile) -> UtcClock | None:
-        """Return what turns a log's times into those that are compared; None where they compare as they stand."""
+        """Return what turns a log's times into those that are compared; None if they compare as they stand."""
         return UtcClock(self._zone(file)) if self.is_utc else None
 
     @property
@@ -132,7 +132,7 @@ class MergePlan:
 
 
 def plan_merge(found: FoundLogs, wish: MergeWish, *, now: datetime | None = None) -> MergePlan:
-    """Decide what is to be merged.
+    """Decide what to merge.
 
     Raises:
         BadRequest: something that was asked for makes no sense.

@@ -10,7 +10,7 @@ from engine.admin.state_changes.merge import MergePlan
 from engine.admin.state_changes.merging import Batch
 
 _ENTRIES_PER_CHUNK = 250
-"""So few that a chunk is small enough to be made in memory that is warm."""
+"""Few enough that a chunk is made in warm memory."""
 
 
 def text_tags(plan: MergePlan) -> TagOf[bytes]:

@@ -65,7 +65,7 @@ class Merge(Generic[Tag]):
 
     @property
     def consumed_bytes(self) -> int:
-        """So much of the files was read so far."""
+        """How many bytes of the files were read so far."""
         return self._closed_bytes + sum(log.reader.consumed_bytes for log in self._open)
 
     def __iter__(self) -> Iterator[Batch[Tag]]:

@@ -1,4 +1,4 @@
-"""What brokers' state-change logs tell of one partition, in the last day that they cover. Everything here blocks."""
+"""What brokers' state-change logs say about one partition, in the last day that they cover. Everything here blocks."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class PartitionLog:
 
 
 def read_partition_log(paths: Sequence[Path], name: TopicPartition, *, zone: Zone = None) -> PartitionLog:
-    """Read what files and folders tell of a partition. ``zone`` is that of the logs' times; None is this machine's.
+    """Read what files and folders say about a partition. ``zone`` is that of the logs' times; None is this machine's.
 
     Raises:
         NotFound: no path exists, or no folder has a state-change log in it.

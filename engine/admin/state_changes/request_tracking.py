@@ -97,7 +97,7 @@ class RequestTracking:
         """A broker names a partition of a request."""
         key = (event.request, broker_id, event.partition)
         if event.request is RequestKind.LEADER_AND_ISR:
-            # Whoever hosts a partition again was not stopped in vain.
+            # A broker that hosts the partition again was rightly stopped.
             self._partitions.pop((RequestKind.STOP_REPLICA, broker_id, event.partition), None)
         sent = self._partitions.get(key)
         if sent is None:

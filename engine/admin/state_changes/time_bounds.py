@@ -40,7 +40,7 @@ def parse_duration(text: str) -> timedelta | None:
 
 
 def parse_bound(text: str, *, now: datetime, is_end: bool) -> Bound | None:
-    """Return what ``--start`` or ``--end`` means; None where it is the beginning of all time, as in Kafka's tool.
+    """Return what ``--start`` or ``--end`` means; None if it is the beginning of all time, as in Kafka's tool.
 
     Durations are counted back from ``now``. An end that is less exact than a millisecond includes all of its second,
     minute or day.

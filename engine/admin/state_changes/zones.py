@@ -1,6 +1,6 @@
 """Times of log lines, which carry no zone: somebody has to say in which one a broker's clock was.
 
-A line's time is kept as the bytes that begin it, ``[2015-03-01 10:00:00,123]``, which sort as they are. Where all logs
+A line's time is kept as the bytes that begin it, ``[2015-03-01 10:00:00,123]``, which sort as they are. If all logs
 are of one zone that is their order; where zones differ, or clocks were put back meanwhile, the same form in UTC is.
 """
 
@@ -18,7 +18,7 @@ Zone = tzinfo | None
 _OFFSET = re.compile(r"([+-])(\d{2}):?(\d{2})")
 _JUMP_BACK_MIN = timedelta(minutes=10)
 _MINUTE_BYTES = 17
-"""So much of a start is the same for a whole minute."""
+"""This much of a start is the same for a whole minute."""
 _MINUTES_KEPT = 100_000
 
 
@@ -49,7 +49,7 @@ def start_of(moment: datetime) -> bytes:
 
 
 def moment_of(start: bytes) -> datetime | None:
-    """Return a line's time, without a zone; None where there is no such time, as on the 30th of February."""
+    """Return a line's time, without a zone; None if there is no such time, as on the 30th of February."""
     try:
         return datetime.strptime(start[1:-1].decode("ascii"), "%Y-%m-%d %H:%M:%S,%f")
     except ValueError:

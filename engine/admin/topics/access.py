@@ -41,7 +41,7 @@ class TopicChanger(Protocol):
     """Changes topics of one cluster and waits, within the operation's time, until the change is done."""
 
     async def exists(self, name: str, *, if_exists: bool) -> bool:
-        """Whether the topic is there; raises NotFound where it is not, unless ``if_exists``."""
+        """Whether the topic is there; raises NotFound if it is not, unless ``if_exists``."""
 
     async def create(self, topic: NewTopic, *, if_not_exists: bool = False, validate_only: bool = False) -> TopicChange:
         """Create a topic, or only check that it could be."""

@@ -44,7 +44,7 @@ class WireTopicReader:
     def __init__(
         self, wire: WireCluster, *, observe: Observer = tell_nobody, on_unknown: Complain | None = None
     ) -> None:
-        """With ``on_unknown`` settings that nobody tells soon are told as unknown; otherwise reading them raises."""
+        """With ``on_unknown``, settings that no broker returns soon are reported as unknown; else reading raises."""
         self._wire = wire
         self._observe = observe
         self._on_unknown = on_unknown
@@ -97,7 +97,7 @@ class WireTopicReader:
 async def read_reassignments(
     wire: WireCluster, *, limit_s: float | None = None, is_patient: bool = True
 ) -> dict[TopicPartition, ReplicaAssignment]:
-    """Return the partitions that are being reassigned; none where the cluster is too old to tell.
+    """Return the partitions that are being reassigned; none if the cluster is too old to tell.
 
     Raises:
         Unreachable: no controller tells within ``limit_s`` (None: most of the operation's time), or (not
@@ -156,7 +156,7 @@ def _partition(
 
 
 HEARSAY_SHARE = 0.1
-"""Share of the time for a change that is spent on waiting until the last broker has heard of it."""
+"""The share of a change's time for waiting until the last broker knows of it."""
 
 
 MARK_SHARE = 0.2
@@ -279,9 +279,9 @@ class WireTopicChanger:
         return len(topics[0].partitions) if topics else None
 
     async def _wait_until_known(self, names: Sequence[str], is_known: Callable[[int | None], bool]) -> None:
-        """Wait until every broker has heard of a change, so that the next command sees it whomever it asks.
+        """Wait until every broker knows of a change, so that the next command sees it whichever broker it asks.
 
-        The controller tells them one after the other, and answers when the first has heard of it. A broker that is
+        The controller tells them one after the other, and answers when the first of them knows. A broker that is
         slow or cannot be reached is not waited for long: the change is done.
         """
         try:
@@ -290,7 +290,7 @@ class WireTopicChanger:
                     for name in names:
                         await self._wait_for_broker(broker_id, name, is_known)
         except (TimeoutError, Unreachable, NotFound) as error:
-            self._cluster.observe(f"not every broker knows it yet ({str(error) or 'a broker is slow to hear of it'})")
+            self._cluster.observe(f"not every broker knows of it yet ({str(error) or 'a broker is slow'})")
 
     async def _wait_for_broker(self, broker_id: int, name: str, is_known: Callable[[int | None], bool]) -> None:
         while True:

@@ -49,14 +49,14 @@ from engine.zk.znodes.config_znodes import DEFAULT_ENTITY, ConfigType
 from engine.zk.znodes.topic_znodes import TopicIdReplicaAssignment, TopicsZNode
 
 _TOPICS_AT_ONCE = 500
-"""So many topics' znodes are read before the next ones are asked for: bounds memory, not the requests in flight."""
+"""This many topics' znodes are read before the next ones are asked for: bounds memory, not the requests in flight."""
 
 
 class ZkTopicReader:
     """Reads topics from znodes.
 
     Args:
-        on_unreadable: is told of topics whose znodes nobody understands, which are left out then. Without it, reading
+        on_unreadable: called with topics whose znodes are unreadable; they are then left out. Without it, reading
             one raises ZnodeFormatError.
     """
 
@@ -208,7 +208,7 @@ class ZkTopicChanger:
         if validate_only:
             return change
         has_controller = await self._kafka.controller.controller_exists()
-        # Said before the write: what is written stays written, also when we never hear of it.
+        # Said before the write: a write stays written even if its answer never arrives.
         look = Do(Operation.DESCRIBE_TOPIC, topic.name)
         self._cluster.accepted(Phrase("the controller creates the topic: ", look))
         await self._kafka.configs.set_entity_configs(

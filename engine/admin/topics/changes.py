@@ -41,7 +41,7 @@ class TopicOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TopicChange:
-    """The result for one topic; numbers are None where the cluster did not tell them."""
+    """The result for one topic; numbers are None if the cluster did not tell them."""
 
     topic: str
     result: TopicOutcome
@@ -87,7 +87,7 @@ class TopicAlteration:
         return () if self.partition_count is None else (MORE_PARTITIONS_WARNING,)
 
     def check(self) -> None:
-        """Raise BadRequest where nothing is asked for, or what is asked for contradicts itself."""
+        """Raise BadRequest if nothing is asked for, or what is asked for contradicts itself."""
         check_counts(self.partition_count, None)
         if self.partition_count is None and not self.changes_configs:
             hint = Phrase("give ", Parameter.PARTITIONS, ", ", Parameter.CONFIG, " or ", Parameter.DELETE_CONFIG)
@@ -124,7 +124,7 @@ def check_new_topic(topic: NewTopic) -> None:
 
 
 def check_counts(partition_count: int | None, replication_factor: int | None) -> None:
-    """Raise BadRequest where a count is out of its range."""
+    """Raise BadRequest if a count is out of its range."""
     if partition_count is not None and partition_count < 1:
         raise BadRequest(
             "the partitions must be greater than 0", where=Give(Parameter.PARTITIONS, str(partition_count))
@@ -135,7 +135,7 @@ def check_counts(partition_count: int | None, replication_factor: int | None) ->
 
 
 def check_brokers(assignment: ReplicaLists, live: Collection[int]) -> None:
-    """Raise NotFound where an assignment by hand names a broker that is not there.
+    """Raise NotFound if an assignment by hand names a broker that is not there.
 
     Kafka's controller takes such a topic and leaves the replica offline until a broker comes with that id.
     """

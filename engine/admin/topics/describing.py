@@ -1,4 +1,4 @@
-"""Topics looked at: listing and describing, with the filters of kafka-topics. Changes are in ``changes``."""
+"""Reads topics: lists and describes them, with the filters of kafka-topics. Changes are in ``changes``."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class PartitionDescription:
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """One topic as the tools show it; ``configs`` are its overrides, None where nobody told them."""
+    """One topic as the tools show it; ``configs`` are its overrides, None if they are unknown."""
 
     topic: str
     topic_id: str | None

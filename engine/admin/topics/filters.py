@@ -30,7 +30,7 @@ def is_unavailable(partition: PartitionSnapshot, live_brokers: Set[int]) -> bool
 
 
 def is_under_min_isr(partition: PartitionSnapshot, min_isr: int, live_brokers: Set[int]) -> bool:
-    """A producer with acks=all is refused: nobody leads, or too few replicas are in sync."""
+    """A producer with acks=all is refused: there is no leader, or too few replicas are in sync."""
     return is_unavailable(partition, live_brokers) or len(partition.isr) < min_isr
 
 

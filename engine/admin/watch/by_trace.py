@@ -18,7 +18,7 @@ from engine.admin.watch.frame import WatchedQuery
 from engine.common.model import IsolationLevel
 
 READ_LIMIT_S = 20.0
-"""A store that has not answered by then is said to hang. Its answer still counts when it comes."""
+"""A store that has not answered by then is reported as hanging. Its answer still counts when it comes."""
 
 _Found = tuple[list[Query], list[AdminError]]
 

@@ -34,13 +34,13 @@ METADATA_LIMIT_S = 5.0
 """A broker that has not answered by then is left, and the next one asked."""
 
 GROUPS_PER_READING = 50
-"""So many groups are measured at once; where there are more, in turn."""
+"""This many groups are measured at once. If there are more, they take turns."""
 
 _PARTITIONS_PER_REQUEST = 2_000
 
 
 async def read_metadata(wire: WireCluster) -> MetadataResponse:
-    """Return what any broker tells of all brokers and topics.
+    """Return what one broker, whichever it is, says about all brokers and topics.
 
     Raises:
         Unreachable: nobody answers in time.
@@ -155,7 +155,7 @@ class GroupReader:
         return ReadGroups(tuple(self._known[name] for name in sorted(self._known)), tuple(missing), requests)
 
     def _next(self, listed: Mapping[str, ListedGroup]) -> list[str]:
-        """Return whose turn it is to be measured: those that never were, then those that waited longest."""
+        """Return who is measured next: those that never were, then those that waited longest."""
         there = [name for name in self._turn if name in listed]
         known = set(there)
         ordered = [name for name in listed if name not in known] + there

@@ -47,7 +47,7 @@ from engine.zk.znodes.topic_znodes import TopicsZNode, TopicZNode
 
 CONNECT_S = 10.0
 LOOK_EVERY_S = 2.0
-"""So often ZooKeeper's speed is looked at, which also shows whether it still answers."""
+"""How often ZooKeeper's speed is measured, which also shows whether it still answers."""
 LOOK_LIMIT_S = 4.0
 _SLICE = 500
 _MANY = 100
@@ -61,7 +61,7 @@ class ZooKeeperSide:
     """Keeps a session open, and what is known up to date with it.
 
     Args:
-        on_news: called after something was learnt; with True where it is to be shown at once.
+        on_news: called after something was read; with True if it should be shown at once.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class ZooKeeperSide:
         on_news: Callable[[bool], None],
     ) -> None:
         self.requests = 0
-        """So many requests were sent to ZooKeeper: pings, and watches armed again after an event, are not counted."""
+        """This many requests were sent to ZooKeeper: pings, and watches armed again after an event, are not counted."""
         self._connect = connect
         self._knowledge = knowledge
         self._board = board
@@ -205,7 +205,7 @@ class ZooKeeperSide:
 
     def _on_watch(self, event: WatchEvent) -> None:
         if event.path.startswith(_TOPICS_PREFIX):
-            # One topic: what is to be read is kept by its path.
+            # One topic: the reads that are due are kept by its path.
             self._dirty[event.path] = None
             if event.kind is WatchEventKind.DELETED:
                 self._dirty[TopicsZNode.path] = None
@@ -214,7 +214,7 @@ class ZooKeeperSide:
         self._wake.set()
 
     def _everything(self) -> Sequence[str]:
-        """What is to be read anew: members first, for they are what a person wants to know first."""
+        """What to read again: members first, because a person wants to know those first."""
         topics = (TopicZNode.path(name) for name in sorted(self._watched))
         rest = (DeleteTopicsZNode.path, ReassignPartitionsZNode.path, IsrChangeNotificationZNode.path, _ALL_SETTINGS)
         return (BrokerIdsZNode.path, TopicsZNode.path, *topics, *rest)
@@ -437,7 +437,7 @@ class ZooKeeperSide:
             async with asyncio.timeout(LOOK_LIMIT_S):
                 await kafka.controller.controller_exists()
         except TimeoutError:
-            # It stands still. The next look shows whether it goes on; else the session ends by itself.
+            # It is frozen. The next look shows whether it goes on; else the session ends by itself.
             self._lose(Failure(f"no answer within {LOOK_LIMIT_S:g} s"))
             return
         self._knowledge.zookeeper_ms = (asyncio.get_running_loop().time() - started) * 1000
@@ -461,7 +461,7 @@ class ZooKeeperSide:
 
 
 def _registration(broker_id: int, outcome: ReadOutcome) -> tuple[BrokerInfo, BrokerRegistration] | None:
-    """Return what a broker registered, with both clocks; None where it is gone or nobody understands it."""
+    """Return what a broker registered, with both clocks; None if it is gone or nobody understands it."""
     if isinstance(outcome, SessionLost):
         raise outcome
     if isinstance(outcome, ZooKeeperError):

@@ -14,7 +14,7 @@ from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, TopicSnap
 
 _MEMBERS_NAMED = 6
 WATCHED_WITHIN_MS = 100
-"""ZooKeeper tells of a change that is watched within so long."""
+"""ZooKeeper reports a watched change within this time."""
 
 
 class _MakeEvent(Protocol):

@@ -56,7 +56,7 @@ class Event:
         within_ms: it happened at most so long before that; what came and went between two looks is not seen at all.
             None: not known, as after a lost connection.
         subject: what it happened to, for a person: ``orders-3``, ``broker 2``, ``group billing``.
-        before, after: the old and the new value as text; empty where there is none.
+        before, after: the old and the new value as text; empty if there is none.
         broker: the broker it is about, or None.
         topic, partition: the topic and partition it is about; ``partition`` is None for a whole topic.
         reason: why, where that follows from what is known (``broker 2 is down``); else empty.

@@ -1,7 +1,7 @@
 """A cluster that is made up: the same calls always give the same frames. For tests, pictures and trying out.
 
 It has no protocol and no timing of its own: a call changes it, ``advance`` moves its time on with traffic, catching up
-and copying, and ``frame`` tells how it is. ``fake_feed`` plays it.
+and copying, and ``frame`` shows its state. ``fake_feed`` plays it.
 """
 
 from __future__ import annotations
@@ -228,7 +228,7 @@ class FakeCluster:
         self._change(partition, lambda p: self._next(replace(p, leader=broker)))
 
     def reassign(self, partition: TopicPartition, replicas: Sequence[int], *, is_stalled: bool = False) -> None:
-        """Begin to move a partition; ``advance`` copies unless the copy stands still."""
+        """Begin to move a partition; ``advance`` copies unless the copy is stuck."""
         self._touched = True
 
         def begun(p: PartitionSnapshot) -> PartitionSnapshot:
@@ -546,7 +546,7 @@ def small_cluster(now_ms: int = START_MS) -> FakeCluster:
 def big_cluster(
     brokers: int = 12, topics: int = 1_000, partitions: int = 50_000, *, now_ms: int = START_MS, rate: int = 100
 ) -> FakeCluster:
-    """Return a cluster with so many brokers, topics and partitions in all."""
+    """Return a cluster with this many brokers, topics and partitions in all."""
     each, more = divmod(partitions, topics)
     names = {f"topic-{number:04}": each + (number < more) for number in range(topics)}
     return FakeCluster(brokers, names, now_ms=now_ms, rate=rate, partition_bytes=200_000_000)

@@ -188,7 +188,7 @@ def _empty() -> FakeCluster:
 
 
 def _reassigning() -> FakeCluster:
-    """One partition copies, one stands still; after a restart broker 3 leads nothing."""
+    """One partition copies, one is stuck; after a restart broker 3 leads nothing."""
     cluster = FakeCluster(5, {"clicks": 6, "orders": 12})
     _after_some_time(cluster)
     cluster.reassign(TopicPartition("orders", 0), (4, 5, 1))

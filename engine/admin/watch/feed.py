@@ -13,7 +13,7 @@ INTERVAL_MIN_S = 0.5
 INTERVAL_MAX_S = 10.0
 
 WAITING_EVENTS_MAX = 20_000
-"""So many events wait for a reader that takes no frames; the oldest go first."""
+"""This many events wait for a reader that takes no frames; the oldest go first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +61,13 @@ class Playback(Protocol):
 
     @property
     def cut_short(self) -> str:
-        """Why the recording ends before its end; empty where it is whole."""
+        """Why the recording ends before its end; empty if it is whole."""
 
     def set_speed(self, speed: float) -> None:
         """Play faster or slower. Raises ValueError for a speed that is not above 0."""
 
     def step(self, count: int) -> None:
-        """Go on, or back, by so many frames; the ends are the limits. Pauses."""
+        """Go on, or back, by this many frames; the ends are the limits. Pauses."""
 
     def seek(self, position: int) -> None:
         """Go to a frame; the ends are the limits."""

@@ -1,7 +1,7 @@
 """One frame: all that is known of a cluster at one tick, as a frozen value. Pure.
 
 Each part is as old as the stage says that read it: a part that could not be read again keeps its last good value, and
-its stage carries the error. What was never learnt is None (or missing from its mapping), never a guess.
+its stage carries the error. A fact that was never read is None (or missing from its mapping), never a guess.
 
 Frames share what did not change. A ``TopicSnapshot`` or ``PartitionSnapshot`` that is as it was is the same object as
 in the frame before, so ``is`` tells quickly what changed. The mappings of a frame are never changed after it was made.
@@ -55,7 +55,7 @@ class LinkState(StrEnum):
     """It was never reached, and is being tried."""
     CONNECTED = "connected"
     LOST = "lost"
-    """It was there, or has been tried in vain, and does not answer now."""
+    """It was there, or a first try failed, and it does not answer now."""
     DENIED = "denied"
     """It answers, and refuses us: wrong credentials, or a right is missing."""
 
@@ -67,7 +67,7 @@ class Link:
     Attributes:
         address: where, as it was named.
         since_ms: since when it is in this state.
-        cause: why it is not connected; empty where it is.
+        cause: why it is not connected; empty if it is.
         last_answer_ms: when it last answered anything; None: never.
         next_try_ms: when it is tried again; None: it needs no trying, or is being tried right now.
     """
@@ -84,7 +84,7 @@ class StageSource(StrEnum):
     """How a stage gets to know."""
 
     WATCH = "watch"
-    """ZooKeeper tells of each change within milliseconds."""
+    """ZooKeeper reports each change within milliseconds."""
     POLL = "poll"
     """The brokers are asked again and again; what comes and goes between two polls is not seen."""
     ROTATION = "rotation"
@@ -104,7 +104,7 @@ class StageStatus:
         requests: how many requests the last reading took.
         interval_ms: how often it is read, as the load allows: a stage that takes long is read less often.
         next_at_ms: when it is read next; None: at once, when something changes, or never.
-        error: why the last reading failed; empty where it did not.
+        error: why the last reading failed; empty if it did not.
         is_denied: the cluster refused it: a right is missing.
         missing: what was left out of a reading that is good otherwise, such as one silent broker: a line for each.
     """
@@ -131,10 +131,10 @@ class PartitionOffsets(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BrokerRegistration:
-    """What ZooKeeper tells of a live broker beside ``BrokerInfo``.
+    """What ZooKeeper knows about a live broker beside ``BrokerInfo``.
 
     ``written_ms`` is by the broker's own clock, ``created_ms`` by ZooKeeper's: they lie milliseconds apart where both
-    clocks are right. None where it is not told.
+    clocks are right. None if it is not told.
     """
 
     created_ms: int | None = None
@@ -148,7 +148,7 @@ class BrokerWords:
 
     Attributes:
         controller_id: whom it takes for the controller; None: for nobody, or it did not say.
-        trouble: what it did instead of answering; empty where it answered.
+        trouble: what it did instead of answering; empty if it answered.
     """
 
     controller_id: int | None = None
@@ -182,7 +182,7 @@ class WatchedGroup:
 
 @dataclass(frozen=True, slots=True)
 class WatchedQuery:
-    """One query of Spark: as ``klamm spark jobs`` lists it, and as ``klamm lag`` tells of each of its sources.
+    """One query of Spark: as ``klamm spark jobs`` lists it, and as ``klamm lag`` shows each of its sources.
 
     ``lags`` is empty while no broker says where the logs end.
     """

@@ -26,7 +26,7 @@ class HealthMemory:
 
 
 def facts_of(frame: Frame) -> HealthFacts:
-    """Return what the checks look at. What a feed has not read yet is left out, as where nobody tells it."""
+    """Return what the checks look at. Facts that nobody has read yet, or nobody reports, are left out."""
     assert frame.cluster is not None
     words = frame.words
     return HealthFacts(

@@ -69,7 +69,7 @@ class Knowledge:
         self.topics: dict[str, TopicSnapshot] = {}
         self.registrations: Mapping[int, BrokerRegistration] = {}
         self.assignments: dict[str, Assignments] = {}
-        """Of the topics whose znodes are watched."""
+        """The topics whose znodes are watched."""
         self.read_at_ms: dict[TopicPartition, int] = {}
         self.min_isr: Mapping[str, int] = {}
         self.broker_configs: Mapping[int | None, Mapping[str, str]] = {}
@@ -106,7 +106,7 @@ class Knowledge:
         controller_epoch: int | None,
         cluster_id: str | None,
     ) -> None:
-        """Take what ZooKeeper tells of brokers and controller."""
+        """Take what ZooKeeper says about brokers and controller."""
         self._set_brokers(tuple(sorted(brokers, key=lambda one: one.id)))
         self.registrations = registrations
         self._set_controller(controller_id, controller_epoch)
@@ -114,9 +114,9 @@ class Knowledge:
         self._snapshot = None
 
     def take_metadata(self, answer: MetadataResponse) -> bool:
-        """Take what any broker tells of all topics; return whether anything changed.
+        """Take what a broker says about all topics; return whether anything changed.
 
-        A topic that another broker has not heard of yet is not there for it: the next answer tells.
+        A broker that does not know a topic yet leaves it out; the next answer has it.
         """
         if not self.members_by_znode:
             self._take_nodes(answer)
@@ -298,7 +298,7 @@ class Knowledge:
 
     def _set_controller(self, controller_id: int, controller_epoch: int | None) -> None:
         if controller_id != self._controller_id:
-            # What brokers said before they heard of the new one says nothing.
+            # What brokers said before they knew of the new one means nothing.
             self.words = {broker: replace(said, controller_id=None) for broker, said in self.words.items()}
         self._controller_id, self._controller_epoch = controller_id, controller_epoch
 

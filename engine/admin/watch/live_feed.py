@@ -1,6 +1,6 @@
 """The feed of a living cluster: watches and polls run side by side, and a frame is made of it all at each tick.
 
-ZooKeeper tells of brokers, controller, topics and reassignments as they change; brokers are polled, each stage as often
+ZooKeeper reports brokers, controller, topics and reassignments as they change; brokers are polled, each stage as often
 as its share of the time allows. A side that is gone is tried again by itself; its stages keep their last good data and
 say why they are not younger. A change of members makes a frame at once and has the metadata read at once.
 """
@@ -52,7 +52,7 @@ OPERATION_S = 10.0
 """What one reading may take at most."""
 
 _LOOKS_AFTER_S = (0.15, 0.3, 0.6)
-"""So long after brokers came or went metadata is read again, beside the usual readings."""
+"""This long after brokers came or went, metadata is read again, beside the usual readings."""
 
 _REASSIGNMENTS_LIMIT_S = 3.0
 _NO_BROKERS = "no broker is registered in ZooKeeper"
@@ -70,7 +70,7 @@ class _PolledStage:
     interval_ms: int | None
     """None is the feed's tick."""
     share: float
-    """Of the time, how much reading it may take."""
+    """The share of the time that reading it may take."""
 
 
 _WIRE_STAGES = (
@@ -444,14 +444,14 @@ class LiveFeed:
         self._tasks.append(asyncio.create_task(self._kept_going(name, work), name=f"watch-{name}"))
 
     async def _kept_going(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
-        """Run one part of the feed; whatever it runs into, the others go on, and it begins anew."""
+        """Run one part of the feed. If it fails, it starts over, and the others go on."""
         while True:
             try:
                 await work()
             except asyncio.CancelledError:
                 raise
             except Exception as error:
-                _log.exception("A part of the feed failed and begins anew. part=%s", name)
+                _log.exception("A part of the feed failed and starts over. part=%s", name)
                 if name in self._schedules:
                     self._fail(Stage(name), self._schedules[Stage(name)], Failure(f"{type(error).__name__}: {error}"))
                 await asyncio.sleep(1.0)

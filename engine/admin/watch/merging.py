@@ -38,7 +38,7 @@ def topic_of_metadata(known: TopicSnapshot | None, answer: MetadataResponseTopic
 def with_partitions(
     known: TopicSnapshot, partitions: list[PartitionSnapshot], topic_id: bytes | None = None
 ) -> TopicSnapshot:
-    """Return the topic with these partitions, and with this id where one is told; itself where nothing is new."""
+    """Return the topic with these partitions, and with this id if there is one; itself if nothing is new."""
     topic_id = topic_id or known.topic_id
     is_same = len(partitions) == len(known.partitions) and topic_id == known.topic_id
     if is_same and all(map(is_, partitions, known.partitions)):
@@ -115,7 +115,7 @@ def with_reassignments(
 
 
 def assignment_of(replicas: Iterable[int], moving: ReplicaAssignment | None) -> ReplicaAssignment:
-    """Return the assignment of a partition with these replicas, of which ``moving`` is told elsewhere."""
+    """Return a partition's assignment: ``moving`` if that has the same replicas, else these replicas alone."""
     plain = tuple(replicas)
     return ReplicaAssignment(plain) if moving is None or set(moving.replicas) != set(plain) else moving
 
@@ -127,7 +127,7 @@ def _partition_of_metadata(
     if known is not None and moving is None and _is_same(known, answer, leader_epoch):
         return known
     if known is not None and leader_epoch is not None and leader_epoch < (known.leader_epoch or 0):
-        # A broker that has not heard of the latest election yet.
+        # A broker that does not know of the latest election yet.
         return known
     assignment = assignment_of(answer.replica_nodes, moving)
     if known is None:

@@ -14,7 +14,7 @@ from engine.admin.watch.shared_cluster import SharedCluster
 from engine.admin.watch.unmeasured import unmeasured
 
 OLD_GROUPS_PER_READING = 5
-"""Each costs ZooKeeper two reads for each of its partitions, and ZooKeeper has more to do than to be looked at."""
+"""Each costs ZooKeeper two reads for each of its partitions, and ZooKeeper has other work to do."""
 
 
 class OldGroupReader:

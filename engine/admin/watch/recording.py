@@ -30,10 +30,10 @@ from engine.common.version import VERSION
 
 FORMAT_VERSION = 1
 KEY_EVERY = 60
-"""At least so many records lie between two whole frames."""
+"""At least this many records lie between two whole frames."""
 
 KEY_SHARE = 4
-"""And so many times as many bytes as the whole frame before took: on a large cluster one takes a second to write."""
+"""And this many times as many bytes as the whole frame before took: on a large cluster one takes a second to write."""
 
 RECORD_BYTES_MAX = 256 * 1024 * 1024
 _HEAD_BYTES_MAX = 4096
@@ -123,7 +123,7 @@ class Recording:
         except OSError as error:
             raise BadRequest(f"cannot be read: {error.strerror or error}", where=str(path)) from error
         self.cut_short = ""
-        """Why it ends before its end; empty where it is whole."""
+        """Why it ends before its end; empty if it is whole."""
         try:
             self.cluster = self._read_head()
             self._places = self._read_places()

@@ -16,13 +16,13 @@ from engine.admin.watch.recording import Recording
 
 SPEED_MAX = 1_000.0
 _GAP_MAX_S = 5.0
-"""Where nothing was recorded for longer, nobody waits for longer either."""
+"""If nothing was recorded for longer, nobody waits for longer either."""
 _EVENTS_ON_THE_WAY = 600
 """A jump over more frames than that does not tell what happened in all of them."""
 
 
 class ReplayFeed:
-    """Plays a recording. Its frames are numbered anew: a later one replaces an earlier one, wherever it was recorded.
+    """Plays a recording. Its frames are renumbered: a later one replaces an earlier one, wherever it was recorded.
 
     After a jump back, the frame's time is earlier than that of the frame before.
 
@@ -78,7 +78,7 @@ class ReplayFeed:
         self._go.set()
 
     def refresh(self, stages: Collection[Stage] = ()) -> None:
-        """There is nothing to read anew."""
+        """There is nothing to read again."""
 
     def set_interval(self, interval_s: float) -> None:
         """The recording has its own; ``set_speed`` changes how fast it is played."""

@@ -13,10 +13,10 @@ from heapq import heappop, heappush
 from engine.common.model import TopicPartition
 
 READS_PER_S = 8
-"""So many states are read in a second while nothing happens. Together with the watches that is below ten requests."""
+"""This many states are read in a second while nothing happens. Together with the watches that is below ten requests."""
 
 SUSPECTS_PER_S = 2_000
-"""So many states are read in a second while there are partitions that something speaks against."""
+"""This many states are read in a second while there are suspect partitions."""
 
 
 class Rotation:

@@ -74,7 +74,7 @@ def decode_znode(path: str, data: bytes, stat: ZnodeStat) -> DecodedZnode:
 
 
 def raw_text(data: bytes) -> str | None:
-    """Return a znode's data as text: UTF-8, or hex with a prefix; None where there is none."""
+    """Return a znode's data as text: UTF-8, or hex with a prefix; None if there is none."""
     if not data:
         return None
     try:

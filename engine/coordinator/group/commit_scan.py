@@ -26,7 +26,7 @@ OffsetName = tuple[str, TopicPartition]
 """A group, and a partition that it has committed an offset for."""
 
 _HEAD = struct.Struct(">qi4xB4xhi30xi")
-"""Of a batch's header: base offset, length, magic, attributes, last offset delta, number of records."""
+"""Fields of a batch's header: base offset, length, magic, attributes, last offset delta, number of records."""
 
 _TAIL = struct.Struct(">qihq")
 """What follows the version in a value without a text: offset, leader epoch, length of the text, timestamp."""

@@ -48,7 +48,7 @@ class Group:
         self.has_new_member = False
         """Somebody joined during the initial delay, so that it may be prolonged."""
         self.subscribed_topics: frozenset[str] | None = None
-        """What the members read; None where that cannot be told."""
+        """What the members read; None if that cannot be told."""
         self.offsets = GroupOffsets()
         self._supported: Counter[str] = Counter()
         self._awaiting_join = 0

@@ -28,7 +28,7 @@ from engine.protocol.records.record import Record
 logger = logging.getLogger("kafka.coordinator.group.GroupMetadataManager")
 
 _RECORDS_AT_ONCE: Final = 256
-"""So many plain commits are taken, and so many offsets made, before the caller may do something else."""
+"""This many plain commits are taken, and this many offsets made, before the caller may do something else."""
 
 
 class _Removed(NamedTuple):

@@ -38,7 +38,7 @@ class GroupMachine:
     # -- requests
 
     def join(self, group: Group, joining: Joining, reply: JoinReply) -> None:
-        """JoinGroup: answered at once only where it is refused or brings no news."""
+        """JoinGroup: answered at once only if it is refused or brings no news."""
         join(self._rebalance, group, joining, reply)
 
     def is_session_timeout_valid(self, session_timeout_ms: int) -> bool:

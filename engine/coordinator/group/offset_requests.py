@@ -22,13 +22,13 @@ from engine.coordinator.group.values import CommittedOffset, Committer, Offsets
 from engine.coordinator.group.writer import OffsetsTopicWriter
 
 _GROUPS_AT_ONCE: Final = 100
-"""So many groups are looked through before the event loop does something else."""
+"""This many groups are looked through before the event loop does something else."""
 
 _TOMBSTONES_PER_BATCH: Final = 1_000
 """The names of group and topic take up to half a kilobyte in each, and a log takes batches of one megabyte."""
 
 FetchedOffset = CommittedOffset | ErrorCode | None
-"""What a partition's read gives: the offset, None where there is none, or UNSTABLE_OFFSET_COMMIT."""
+"""What a partition's read gives: the offset, None if there is none, or UNSTABLE_OFFSET_COMMIT."""
 
 
 class OffsetRequests:

@@ -29,7 +29,7 @@ SLICE_MS: Final = 5
 """Loading holds the event loop no longer at a time."""
 
 _GROUPS_AT_ONCE: Final = 100
-"""So many groups are told of at a time once they are loaded."""
+"""This many loaded groups are reported at a time."""
 
 
 class OwnedPartition:

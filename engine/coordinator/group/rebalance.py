@@ -39,7 +39,7 @@ class Rebalance:
     # -- timers
 
     def restart_session(self, group: Group, member: Member, timeout_ms: int | None = None) -> None:
-        """The member has shown up: its session begins anew."""
+        """The member has shown up: its session starts over."""
         key = TimerKey(TimerKind.SESSION, group.group_id, member.member_id)
         self.outbox.start_timer(key, member.session_timeout_ms if timeout_ms is None else timeout_ms)
 
@@ -210,7 +210,7 @@ class Rebalance:
             self.outbox.reply(reply, result)
 
     def answer_sync(self, group: Group, member: Member, result: SyncResult) -> None:
-        """Answer the member's SyncGroup if it waits for that; its session begins anew."""
+        """Answer the member's SyncGroup if it waits for that; its session starts over."""
         reply = member.sync_reply
         if reply is not None:
             member.sync_reply = None

@@ -68,7 +68,7 @@ class JoinResult:
 
 @dataclass(frozen=True, slots=True)
 class Syncing:
-    """A SyncGroup request. Protocol type and name are None where the version does not carry them."""
+    """A SyncGroup request. Protocol type and name are None if the version does not carry them."""
 
     member_id: str
     generation_id: int

@@ -19,7 +19,7 @@ class ListTransactionsRequest(Request, key=ApiKey.LIST_TRANSACTIONS):
     producer_id_filters: list[int] = field(Array(INT64))
     """Empty: all."""
     duration_filter: int = field(INT64, since=1, default=-1, ignorable=False)
-    """Only those that run longer than so many milliseconds; negative: all."""
+    """Only those that run longer than this many milliseconds; negative: all."""
 
 
 class TransactionState(Struct):

@@ -15,7 +15,7 @@ _PRODUCER = "producer"
 _SHOWN_MAX = 3
 
 REFUSED_MAX = 1000
-"""So many refused records of a batch are looked for and named: a small batch may unpack to millions."""
+"""This many refused records of a batch are looked for and named: a small batch may unpack to millions."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 Offsets never change: a batch keeps its base offset and last offset delta. Records that stay are copied as the bytes
 they were, for their timestamps count from a base that stays too. Only where a batch gets its delete horizon, which
-takes the base timestamp's place (KIP-534), are they written anew. Source: Cleaner.cleanInto and MemoryRecords.filterTo
+takes the base timestamp's place (KIP-534), are they written again. Source: Cleaner.cleanInto and MemoryRecords.filterTo
 of Kafka 3.9.
 """
 
@@ -36,7 +36,7 @@ class BatchCleaner:
         self._horizon_ms = plan.now_ms + plan.limits.delete_retention_ms
 
     def clean(self, data: bytes, position: int, header: BatchHeader, *, keeps_legacy_deletes: bool) -> bytes:
-        """Return what stays of the batch at ``position``; nothing where all of it goes.
+        """Return what stays of the batch at ``position``; nothing if all of it goes.
 
         ``keeps_legacy_deletes`` decides over tombstones of the old formats, which have no delete horizon.
 

@@ -100,7 +100,7 @@ class CleaningJob:
         )
 
     def end(self, end_offset: int | None) -> None:
-        """Note that the log is clean up to ``end_offset``; None where the cleaning came to nothing."""
+        """Note that the log is clean up to ``end_offset``; None if the cleaning came to nothing."""
         state = self.log.cleaning
         state.is_in_progress = False
         if end_offset is not None and self.is_valid:

@@ -32,7 +32,7 @@ def index_records(data: bytes, position: int, end: int, count: int, base_offset:
     """Put key and offset of ``count`` records between ``position`` and ``end`` into the map; return the null keys.
 
     Raises:
-        KafkaError: CORRUPT_MESSAGE where the bytes are not exactly so many records.
+        KafkaError: CORRUPT_MESSAGE where the bytes are not exactly this many records.
     """
     null_keys = 0
     try:
@@ -97,7 +97,7 @@ def find_survivors(
     """Return the records that are at or beyond their key's offset in the map, or whose key is not in it.
 
     Raises:
-        KafkaError: CORRUPT_MESSAGE where the bytes are not exactly so many records.
+        KafkaError: CORRUPT_MESSAGE where the bytes are not exactly this many records.
     """
     bounds: list[int] = []
     null_keys = 0
@@ -156,7 +156,7 @@ def find_survivors(
 def find_live(
     data: bytes, position: int, end: int, base_offset: int, live_offsets: list[int], *, keeps_tombstones: bool
 ) -> Survivors | None:
-    """Return the records with these offsets, which ascend; None where they are not found in this order.
+    """Return the records with these offsets, which ascend; None if they are not found in this order.
 
     For batches that ``index_records`` has been through: nothing is asked of keys, and nothing is read after the last
     one. That halves the time of ``find_survivors``.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class CleaningState:
-    """``first_dirty_offset`` is what stands in ``cleaner-offset-checkpoint``; None where the log was never cleaned."""
+    """``first_dirty_offset`` is what stands in ``cleaner-offset-checkpoint``; None if the log was never cleaned."""
 
     __slots__ = ("crashes", "first_dirty_offset", "is_in_progress", "is_uncleanable")
 

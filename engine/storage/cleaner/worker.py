@@ -46,7 +46,7 @@ def _serve(line: bytes, reports: BinaryIO) -> None:
 
     try:
         plan = decode_plan(line)
-        # The folder itself, whatever its name becomes: another of the same name may be a topic that was made anew.
+        # The folder itself, whatever its name becomes: another of the same name may be a topic that was created again.
         os.chdir(plan.folder)
         clean(replace(plan, folder="."), report)
     except OSError as error:

@@ -35,7 +35,7 @@ _Decode = Callable[[re.Match[str], bytes, ZnodeStat], object]
 
 @dataclass(frozen=True, slots=True)
 class KnownZnode:
-    """A znode of Kafka's: the class that reads it, and how; ``decode`` raises ZnodeFormatError where it cannot."""
+    """A znode of Kafka's: the class that reads it, and how; ``decode`` raises ZnodeFormatError if it cannot."""
 
     znode_class: type
     decode: Callable[[bytes, ZnodeStat], object]

@@ -30,9 +30,9 @@ class TopicsZNode:
 
 @dataclass(frozen=True, slots=True)
 class TopicIdReplicaAssignment:
-    """A topic's id (None where it has none yet) and its partitions' replicas, ordered by partition.
+    """A topic's id (None if it has none yet) and its partitions' replicas, ordered by partition.
 
-    ``zk_version`` is the version of the znode that it was read from; None where it was not read.
+    ``zk_version`` is the version of the znode that it was read from; None if it was not read.
     """
 
     topic: str

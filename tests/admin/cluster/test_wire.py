@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import socket
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from scripted_brokers import HANG_UP, SILENCE, ScriptedCluster, scripted_cluster
+from scripted_brokers import HANG_UP, SILENCE, ScriptedCluster
+from wire_scenes import created, play
 
 from engine.admin.cluster.client_properties import ClientProperties, load_client_properties
 from engine.admin.cluster.errors import (
@@ -26,58 +25,17 @@ from engine.admin.cluster.remedies import GIVE_TIME, Operation
 from engine.admin.cluster.wire import WireCluster
 from engine.admin.configs.quotas_by_wire import describe_clients
 from engine.admin.configs.values import EntityType
-from engine.admin.topics.by_wire import WireTopicReader, read_reassignments
 from engine.admin.topics.changes import NewTopic, TopicOutcome
 from engine.admin.topics.requests import create_topic, delete_topics
 from engine.common.errors import ErrorCode
 from engine.network.client import BrokerClient
 from engine.network.errors import ConnectFailed
 from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from engine.protocol.apis.create_topics import CreateTopicsRequest
 from engine.protocol.apis.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 from engine.protocol.apis.describe_client_quotas import DescribeClientQuotasResponse
-from engine.protocol.apis.describe_configs import DescribeConfigsResponse
 from engine.protocol.apis.list_offsets import ListOffsetsRequest
-from engine.protocol.apis.list_partition_reassignments import (
-    ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsResponse,
-)
 from engine.protocol.apis.metadata import MetadataRequest
-
-Scene = Callable[[ScriptedCluster, WireCluster], Awaitable[None]]
-
-
-def play(scene: Scene, **options: Any) -> None:
-    async def playing() -> None:
-        async with asyncio.timeout(60), scripted_cluster(2, **options) as cluster:
-            wire = WireCluster(cluster.bootstrap, properties=ClientProperties(request_timeout_ms=2000))
-            try:
-                await scene(cluster, wire)
-            finally:
-                await wire.close()
-
-    asyncio.run(playing())
-
-
-def created(code: int = 0, message: str | None = None) -> Callable[[Any], CreateTopicsResponse]:
-    return lambda request: CreateTopicsResponse(
-        topics=[CreatableTopicResult(name=request.topics[0].name, error_code=code, error_message=message)]
-    )
-
-
-def test_a_controller_that_has_moved_is_found_again() -> None:
-    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
-        def moved(request: CreateTopicsRequest) -> CreateTopicsResponse:
-            cluster.controller_id = 1
-            return created(ErrorCode.NOT_CONTROLLER)(request)
-
-        cluster.brokers[0].answers[ApiKey.CREATE_TOPICS] = moved
-        cluster.brokers[1].answers[ApiKey.CREATE_TOPICS] = created()
-        change = await create_topic(wire, NewTopic("t", 3, 2), timeout_ms=1000)
-        assert (change.result, change.partition_count, change.replication_factor) == (TopicOutcome.CREATED, 3, 2)
-        assert len(cluster.brokers[0].requests(CreateTopicsRequest)) == 1
-
-    play(scene)
 
 
 @pytest.mark.parametrize("answer", [SILENCE, HANG_UP], ids=["silence", "hang up"])
@@ -185,104 +143,6 @@ def test_a_name_that_nobody_knows_is_told(monkeypatch: pytest.MonkeyPatch) -> No
     play(scene)
 
 
-@pytest.mark.parametrize("is_frozen", [True, False], ids=["stands still", "dead"])
-def test_what_changes_nothing_is_asked_of_the_next_controller(is_frozen: bool) -> None:
-    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
-        first, second = cluster.brokers
-        second.answers[ApiKey.LIST_PARTITION_REASSIGNMENTS] = lambda _: ListPartitionReassignmentsResponse()
-        tell = second.answers[ApiKey.METADATA]
-
-        def replaced(request: Any) -> Any:
-            """Answer as before, and let the other one be the controller from then on."""
-            answer = SILENCE if isinstance(request, ListPartitionReassignmentsRequest) else tell(request)
-            cluster.controller_id = 1
-            return answer
-
-        first.answers[ApiKey.LIST_PARTITION_REASSIGNMENTS] = replaced
-        await wire.nodes()
-        if not is_frozen:
-            await first.stop()
-            second.answers[ApiKey.METADATA] = replaced
-        assert await read_reassignments(wire, limit_s=50) == {}
-        assert len(second.requests(ListPartitionReassignmentsRequest)) == 1
-
-    play(scene)
-
-
-def test_a_change_waits_for_the_controller_after_one_that_has_died() -> None:
-    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
-        first, second = cluster.brokers
-        for broker in cluster.brokers:
-            broker.answers[ApiKey.CREATE_TOPICS] = created()
-        await wire.nodes()
-        await first.stop()
-        while wire.has_connection(0):
-            await asyncio.sleep(0.01)
-        wire.operation_s = 0.2
-        with pytest.raises(Unreachable, match=r"cannot connect") as told:
-            await create_topic(wire, NewTopic("t", 1, 1), timeout_ms=1000)
-        assert (told.value.where, "another is elected" in str(told.value.hint)) == ("broker 0, the controller", True)
-        tell = second.answers[ApiKey.METADATA]
-
-        def replaced(request: Any) -> Any:
-            answer = tell(request)
-            cluster.controller_id = 1
-            return answer
-
-        second.answers[ApiKey.METADATA] = replaced
-        wire.operation_s = 60
-        change = await create_topic(wire, NewTopic("t", 1, 1), timeout_ms=1000)
-        assert (change.result, len(second.requests(CreateTopicsRequest))) == (TopicOutcome.CREATED, 1)
-
-    play(scene)
-
-
-def test_a_controller_that_stands_still_holds_up_nobody_for_long() -> None:
-    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
-        cluster.brokers[0].answers[ApiKey.LIST_PARTITION_REASSIGNMENTS] = lambda _: SILENCE
-        with pytest.raises(Unreachable, match=r"no answer within 0.3 s") as told:
-            await read_reassignments(wire, limit_s=0.3)
-        assert (told.value.where, wire.silent) == ("broker 0, the controller", {0: "no answer within 0.3 s"})
-        cluster.leaders = {"t": [1]}
-        cluster.brokers[0].answers[ApiKey.DESCRIBE_CONFIGS] = lambda _: DescribeConfigsResponse()
-        wire.operation_s = 1.0
-        complaints: list[str] = []
-        (topic,) = await WireTopicReader(wire, on_unknown=complaints.append).topics(["t"])
-        assert (topic.partitions[0].leader, complaints) == (
-            1, ["reassignments are not known: no answer within 0.2 s: broker 0, the controller"],
-        )  # fmt: skip
-
-    play(scene)
-
-
-def test_an_error_that_comes_when_the_controller_is_given_up_makes_no_noise(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.admin.cluster.wire.GREETING_PATIENCE_S", 0.01)
-    noise: list[str] = []
-
-    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: noise.append(context["message"]))
-        await wire.controller_id()
-        is_over = asyncio.Event()
-
-        async def lose_the_answer(*_: object, **__: object) -> None:
-            await is_over.wait()
-            raise AnswerLost("closed by this side")
-
-        async def give_up(*_: object) -> None:
-            is_over.set()
-            await asyncio.sleep(0.05)
-            raise Unreachable("nobody answers")
-
-        monkeypatch.setattr(wire, "call_broker", lose_the_answer)
-        monkeypatch.setattr(wire, "metadata", give_up)
-        with pytest.raises(Unreachable, match="nobody answers"):
-            await wire._unless_replaced(0, ListPartitionReassignmentsRequest(), is_patient=False)
-        gc.collect()
-
-    play(scene)
-    assert not [one for one in noise if "never retrieved" in one]
-
-
 def test_credentials_are_not_waited_for_without_a_word() -> None:
     async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
         answers = cluster.brokers[0].answers
@@ -292,32 +152,6 @@ def test_credentials_are_not_waited_for_without_a_word() -> None:
         with pytest.raises(Unreachable, match=r"no answer within 0.4 s") as told:
             await describe_clients(wire, EntityType.USER, None)
         assert told.value.where == "broker 0, the controller"
-
-    play(scene)
-
-
-def test_a_controller_that_is_gone_keeps_no_topic_from_being_described() -> None:
-    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
-        cluster.leaders = {"t": [0]}
-        cluster.controller_id = 1
-        cluster.brokers[0].answers[ApiKey.DESCRIBE_CONFIGS] = lambda _: DescribeConfigsResponse()
-        await wire.nodes()
-        await cluster.brokers[1].stop()
-        complaints: list[str] = []
-        (topic,) = await WireTopicReader(wire, on_unknown=complaints.append).topics(["t"])
-        assert (topic.partitions[0].leader, complaints[0][:28]) == (0, "reassignments are not known:")
-
-    play(scene)
-
-
-def test_without_a_controller_the_tools_wait_for_one() -> None:
-    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
-        cluster.controller_id = -1
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.5):
-                await wire.controller_id()
-        cluster.controller_id = 1
-        assert await wire.controller_id() == 1
 
     play(scene)
 
@@ -511,42 +345,3 @@ def test_how_long_one_answer_is_waited_for(
         patch.setattr("engine.admin.cluster.wire.BrokerClient", Client)
         asyncio.run(ask())
     assert set(seen) == {limit_ms}
-
-
-def test_on_kraft_a_slow_broker_that_passes_a_change_on_is_not_asked_twice() -> None:
-    """There every answer names some broker the controller: that it is another one now does not mean a new one."""
-
-    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
-        named = iter(range(1, 1_000_000))
-        for broker in cluster.brokers:
-            broker.answers[ApiKey.DESCRIBE_QUORUM] = pytest.fail
-            broker.answers[ApiKey.LIST_PARTITION_REASSIGNMENTS] = lambda _: SILENCE
-            tell = broker.answers[ApiKey.METADATA]
-
-            def name_another(request: MetadataRequest, tell: Callable[[Any], Any] = tell) -> Any:
-                cluster.controller_id = next(named) % 2
-                return tell(request)
-
-            broker.answers[ApiKey.METADATA] = name_another
-        first = await wire.controller_id()
-        with pytest.raises(Unreachable, match="no answer within"):
-            await wire.ask_controller(ListPartitionReassignmentsRequest(), lambda _: [], limit_s=1.8)
-        asked = [broker.id for broker in cluster.brokers for _ in broker.requests(ListPartitionReassignmentsRequest)]
-        assert asked == [first]
-        assert next(named) > 2, "another one was named meanwhile"
-
-    play(scene)
-
-
-@pytest.mark.parametrize("is_kraft", [True, False])
-def test_whoever_is_named_once_stays_the_controller_on_kraft(is_kraft: bool) -> None:
-    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
-        for broker in cluster.brokers:
-            if is_kraft:
-                broker.answers[ApiKey.DESCRIBE_QUORUM] = pytest.fail
-        assert (await wire.metadata([])).controller_id == 0
-        cluster.controller_id = 1
-        assert (await wire.metadata([])).controller_id == (0 if is_kraft else 1)
-        assert await wire.is_kraft() == is_kraft
-
-    play(scene)

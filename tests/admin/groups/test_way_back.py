@@ -1,4 +1,4 @@
-"""The offsets as they are lie in a file before the first one is set anew."""
+"""The offsets as they are lie in a file before the first one is set again."""
 
 from __future__ import annotations
 

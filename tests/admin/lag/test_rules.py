@@ -58,7 +58,7 @@ def series(*pairs: tuple[int | None, int | None], step_ms: int = 5_000) -> list[
         # It moved for 5 s, then stood for 10 s: not more than twice as long.
         ([(5, 90), (6, 90), (6, 90), (6, 90)], OK, Reason.LAG_FELL),
         ([(5, 90), (6, 90), (6, 90), (6, 90), (6, 90)], STALL, Reason.STANDS_STILL),
-        # The log was made anew: what was before does not count.
+        # The log was created again: what was before does not count.
         ([(50, 90), (60, 95), (1, 3), (2, 4)], UNKNOWN, Reason.TOO_FEW_SAMPLES),
         ([(50, 90), (60, 95), (1, 30), (2, 40), (3, 50)], WARN, Reason.LAG_NEVER_FELL),
         # What is unknown in between is left out.

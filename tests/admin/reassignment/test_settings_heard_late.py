@@ -233,7 +233,7 @@ def test_a_broker_that_never_hears_is_named(monkeypatch: pytest.MonkeyPatch, is_
     monkeypatch.setattr("engine.admin.reassignment.throttles.HEARD_S_MAX", 0.1)
     complaints: list[str] = []
     play(scene, complaints.append)
-    assert [complaint[:32] for complaint in complaints] == ["broker 0 does not tell of the th"]
+    assert [complaint[:32] for complaint in complaints] == ["broker 0 does not report the thr"]
 
 
 def test_a_brokers_setting_is_deleted_right_after_it_was_made() -> None:

@@ -398,7 +398,7 @@ def test_a_cluster_that_falls_silent_in_a_wave_is_told_once_and_waited_for(
         monkeypatch.setattr(wave_execution, "read_statuses", silent_at_first)
         assert (await stage.execute(stall_s=30)).outcome is Outcome.DONE
         assert stage.watcher.said == [
-            "nobody tells how far wave 1 is: ZooKeeper does not answer; klamm waits at most 30 s without news"
+            "nothing shows how far wave 1 is: ZooKeeper does not answer; klamm waits at most 30 s without news"
         ]
 
     play(scene)

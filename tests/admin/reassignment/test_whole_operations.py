@@ -514,7 +514,7 @@ def test_no_partition_is_cancelled_that_nobody_could_lead(play: Callable[[Scene]
         await stage.execute(waits=False)
         stage.moves.log.clear()
         stage.moves.lose_in_sync(T0, (2,))
-        with pytest.raises(BadRequest, match="nobody could lead afterwards"):
+        with pytest.raises(BadRequest, match="no replica could lead afterwards"):
             await prepare_cancellation(stage.cluster, PLAN)
         assert (await prepare_cancellation(stage.cluster, PLAN, is_forced=True)).running
         assert stage.moves.log == []

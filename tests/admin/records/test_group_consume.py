@@ -1,4 +1,4 @@
-"""Members of a group that share their partitions anew: nothing that one of them has dealt with is read again."""
+"""Members of a group that share their partitions again: nothing that one of them has dealt with is read again."""
 
 from __future__ import annotations
 

@@ -190,7 +190,7 @@ def test_each_strategy_has_a_form_that_makes_its_wish(tmp_path: Path) -> None:
         (Strategy.REBALANCE, {"time_limit": "soon"}, "time limit: "),
         (Strategy.REBALANCE, {"dead": "move"}, "dead brokers takes keep, or nothing"),
         (Strategy.REBALANCE, {"capacity": "absent.toml"}, "the capacities cannot be read"),
-        (Strategy.REBALANCE, {"capacity": "bad.toml"}, "nobody knows 'disks'"),
+        (Strategy.REBALANCE, {"capacity": "bad.toml"}, "unknown key 'disks'"),
     ],
 )
 def test_a_bad_value_is_told_in_the_form(strategy: Strategy, given: dict[str, str], told: str, tmp_path: Path) -> None:
