@@ -302,10 +302,14 @@ class LocalCluster:
         Args:
             overrides: settings for this start alone.
         """
-        broker = self.broker(broker_id)
-        if not broker.is_alive:
-            self._launch_brokers([broker_id], overrides or {})
-            self.wait_until_serving([broker_id])
+        self.start_brokers([broker_id], overrides)
+
+    def start_brokers(self, broker_ids: Iterable[int], overrides: Mapping[str, str] | None = None) -> None:
+        """Start those brokers that do not run, all at once, and wait until they serve."""
+        stopped = [broker_id for broker_id in broker_ids if not self.broker(broker_id).is_alive]
+        if stopped:
+            self._launch_brokers(stopped, overrides or {})
+            self.wait_until_serving(stopped)
 
     def stop_broker(self, broker_id: int, timeout_s: float = 30.0) -> bool:
         """End a broker by a controlled shutdown; False when it had to be killed."""

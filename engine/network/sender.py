@@ -64,6 +64,10 @@ class _Range:
         self.remaining = source.size_bytes
 
 
+def _call_nobody(*_: object) -> None:
+    """Stands for the callbacks of a closed sender."""
+
+
 class Sender:
     """The outgoing side of one connection."""
 
@@ -135,8 +139,10 @@ class Sender:
             self._pump()
 
     def close(self) -> None:
-        """Drop what is queued and let go of the duplicate descriptor."""
+        """Drop what is queued and let go of the duplicate descriptor; nobody is called back any more."""
         self._wait_no_more()
+        # Its owner holds this object: a cycle, of which only the collector would free a connection.
+        self._on_drained = self._on_error = _call_nobody
         self._cold = None
         self._queue.clear()
         self.queued_bytes = 0
@@ -192,8 +198,9 @@ class Sender:
                 if was_held_up:
                     self.last_progress_ms = self._now_ms()
         except OSError as error:
+            on_error = self._on_error
             self.close()
-            self._on_error(error)
+            on_error(error)
             return
         if self._cold is not None:
             self._wait_no_more()

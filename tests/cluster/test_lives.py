@@ -22,7 +22,7 @@ from soak import rounds
 
 SECONDS = rounds("KLAMM_CLUSTER_LIVES_S", 20)
 SEED = int(os.environ.get("KLAMM_FAULT_SEED", "11"))
-STEPS_PER_ROUND = 14
+STEPS_PER_ROUND = 10
 TURNED_RULES = os.environ.get("KLAMM_TURNED_RULES", "").split()
 
 pytestmark = pytest.mark.timeout(180 + 3 * SECONDS)

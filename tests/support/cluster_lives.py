@@ -175,13 +175,14 @@ class ClusterLives:
     def _dead(self) -> list[int]:
         return [b.id for b in self.cluster.local.brokers.values() if not b.is_alive]
 
-    def _start(self, broker_id: int) -> None:
-        self.kills += 1
-        self._order_file(broker_id).unlink(missing_ok=True)
+    def _start(self, *broker_ids: int) -> None:
+        self.kills += len(broker_ids)
+        for broker_id in broker_ids:
+            self._order_file(broker_id).unlink(missing_ok=True)
         # Who comes back has started when all others know it.
         self._mend()
-        self._say(f"start {broker_id}")
-        self.cluster.local.start_broker(broker_id)
+        self._say(f"start {broker_ids}")
+        self.cluster.local.start_brokers(broker_ids)
 
     # --- what happens to topics
 
@@ -440,7 +441,7 @@ class ClusterLives:
         # Who has read its order a moment ago may still die of it.
         time.sleep(0.1)
         while dead := self._dead():
-            self._start(self.rng.choice(dead))
+            self._start(*dead)
         self.cluster.wait_for("no deletion is under way", lambda: not self.cluster.leftovers())
         self._look_who_lives()
         wait_until_quiet(self.cluster, list(self.topics))
