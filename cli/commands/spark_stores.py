@@ -22,8 +22,10 @@ def other_stores(invocation: Invocation) -> Iterator[OtherStore]:
 
         def store_of(uri: str) -> tuple[Store, str]:
             from cli.commands.spark_group import open_spark
-            from engine.pipeline.hadoop_store import HadoopStore
+            from engine.pipeline.hadoop_store import HadoopStore, service_of
 
+            # Hadoop tries for many minutes: the time of the command is up long before.
+            invocation.waited_for = service_of(uri)
             with lock:
                 if not opened:
                     invocation.talk.detail(f"{uri}: read through Spark's file systems")
@@ -32,3 +34,4 @@ def other_stores(invocation: Invocation) -> Iterator[OtherStore]:
             return opened[0], uri
 
         yield store_of
+        invocation.waited_for = None

@@ -81,7 +81,7 @@ class Invocation:
     is_terminated: bool = False
     """TERM has asked it to end."""
     waited_for: str | None = None
-    """The broker that had been silent for longest when the command's time was over."""
+    """The broker that had been silent for longest when the command's time was over, or the file system."""
     has_sent_changes: bool = False
     """Something was sent that may change the cluster."""
     left_running: list[str] = field(default_factory=list)

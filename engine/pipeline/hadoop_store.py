@@ -6,9 +6,12 @@ Settings are Spark's own: ``HADOOP_CONF_DIR``, ``spark.hadoop.*``.
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import urlsplit
 
-from engine.admin.cluster.errors import BadRequest
+from engine.admin.cluster.errors import BadRequest, Unreachable
 from engine.admin.lag.stores import Entry
+
+_UNREACHABLE = ("ConnectException", "ConnectTimeoutException", "NoRouteToHostException", "UnknownHostException")
 
 
 class HadoopStore:
@@ -50,8 +53,15 @@ class HadoopStore:
         return self._jvm.org.apache.hadoop.fs.Path(path)
 
 
-def _told(error: Exception, path: str) -> OSError | BadRequest:
-    java: Any = getattr(error, "java_exception", None)
+def service_of(uri: str) -> str:
+    """Return how to name the service behind a URI to a person: ``HDFS at namenode:8020``."""
+    parts = urlsplit(uri)
+    return f"{parts.scheme.upper()} at {parts.netloc}" if parts.netloc else parts.scheme.upper()
+
+
+def _told(error: Exception, path: str) -> OSError | BadRequest | Unreachable:
+    # PySpark has exceptions of its own for some of the JVM's.
+    java: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     kind = "" if java is None else java.getClass().getSimpleName()
     if kind == "FileNotFoundException":
         return FileNotFoundError(path)
@@ -60,5 +70,13 @@ def _told(error: Exception, path: str) -> OSError | BadRequest:
     if kind == "UnsupportedFileSystemException":
         hint = "name its jar in spark.jars or spark.jars.packages of Spark's own settings"
         return BadRequest(f"Spark has no file system for this: {java.getMessage()}", where=path, hint=hint)
+    if kind == "IllegalArgumentException" and java.getCause() is not None:
+        # So Hadoop says it of a host without an address.
+        java = java.getCause()
+        kind = java.getClass().getSimpleName()
+    if kind in _UNREACHABLE:
+        reason = java.getMessage().partition("; ")[0].rpartition("Exception: ")[2]
+        hint = "is that its name and port? HADOOP_CONF_DIR names the folder of the cluster's settings"
+        return Unreachable(f"{service_of(path)} cannot be reached: {reason}", where=path, hint=hint)
     text = str(error) if java is None else f"{kind}: {java.getMessage()}"
     return OSError(text.splitlines()[0])

@@ -6,6 +6,7 @@ too far out of order for pieces, or clocks were changed, one task merges all of 
 
 from __future__ import annotations
 
+import math
 import shutil
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
 PIECE_BYTES_MAX = 128 * 1024 * 1024
 PIECE_BYTES_MIN = 8 * 1024 * 1024
-_PIECES_PER_CORE = 3
+_PIECES_PER_CORE_MIN = 3
 _CHUNK_BYTES = 1 << 16
 """As the local merge has it: larger pieces of memory cost more than reading does."""
 _COPY_BYTES = 1 << 20
@@ -234,8 +235,10 @@ def _within(selection: Selection, piece: Piece) -> Selection:
 
 
 def _piece_bytes(spark: SparkSession, plan: MergePlan) -> int:
-    wanted = plan.size_bytes // (spark.sparkContext.defaultParallelism * _PIECES_PER_CORE)
-    return min(max(wanted, PIECE_BYTES_MIN), PIECE_BYTES_MAX)
+    """Return how large pieces must be for all cores to have as many of them, so that they end together."""
+    cores = spark.sparkContext.defaultParallelism
+    pieces_per_core = max(_PIECES_PER_CORE_MIN, math.ceil(plan.size_bytes / (cores * PIECE_BYTES_MAX)))
+    return max(math.ceil(plan.size_bytes / (cores * pieces_per_core)), PIECE_BYTES_MIN)
 
 
 def _remove(path: Path) -> None:

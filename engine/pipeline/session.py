@@ -34,7 +34,8 @@ DEFAULT_MASTER = "local[*]"
 LOG_NAME = "spark.log"
 
 _QUIET = {"spark.log.level": "ERROR", "spark.ui.showConsoleProgress": "false", "spark.sql.session.timeZone": "UTC"}
-_LOCAL = {"spark.ui.enabled": "false"}
+_LOCAL = {"spark.ui.enabled": "false", "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
+"""The work is done in Python beside the JVM: its second compiler would only take the workers' time."""
 _STOP_PATIENCE_S = 10.0
 _LOOK_EVERY_S = 0.25
 

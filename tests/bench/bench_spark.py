@@ -157,6 +157,7 @@ def merges() -> None:
     with tempfile.TemporaryDirectory() as folder:
         logs = make_logs(Path(folder) / "logs", line_of_3_9)
         size_mb = sum(path.stat().st_size for path in logs) / 1e6
+        os.sync()
         begin = time.perf_counter()
         with open(Path(folder) / "local", "wb") as out:
             subprocess.run([KLAMM, "state-changes", "merge", str(Path(folder) / "logs")], check=True, stdout=out)
@@ -171,12 +172,13 @@ def merges() -> None:
             print(f"{'start of Spark':44} {time.perf_counter() - begin:8.2f} s")
             for number in range(ROUNDS + 1):
                 plan = plan_merge(look_at_logs(find_logs([Path(folder) / "logs"])), MergeWish())
+                # Where too much is not on the disk yet, the system lets writers wait for it.
+                os.sync()
                 begin = time.perf_counter()
                 merge_logs(spark, plan, Path(folder) / f"out-{number}")
                 wall_s = time.perf_counter() - begin
                 name = f"spark merge, {'warm' if number else 'first'}"
                 print(f"{name:44} {wall_s:8.2f} s {size_mb / wall_s:8.0f} MB/s", flush=True)
-                # What is not on the disk yet would slow the next round down.
                 shutil.rmtree(Path(folder) / f"out-{number}")
 
 

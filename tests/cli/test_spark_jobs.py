@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,8 +16,10 @@ from json_schemas import check_json
 from klamm_program import Ran, in_process
 from spark_traces import RECORDED, Made, event_lines, one_source, restore, write_checkpoint
 
+from engine.admin.lag.stores import Entry
 from engine.common.model import TopicPartition
 from engine.local.cluster import LocalCluster
+from engine.pipeline.hadoop_store import HadoopStore
 
 Program = Callable[..., Ran]
 
@@ -56,6 +60,29 @@ def test_recorded_queries_are_listed_without_a_cluster(alone: Program, tmp_path:
     shown = alone("spark", "jobs", "all", "-o", "table").out
     assert "killed" in shown
     assert "STUCK" in shown
+
+
+def test_a_file_system_that_does_not_answer_is_named(alone: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Hadoop does it: a call waits until the JVM has ended."""
+    ended = threading.Event()
+
+    @contextmanager
+    def open_spark(*words: object, **named: object) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            ended.set()
+
+    def silent(store: HadoopStore, path: str) -> list[Entry]:
+        assert ended.wait(60)
+        raise OSError("the JVM has ended")
+
+    monkeypatch.setattr("cli.commands.spark_group.open_spark", open_spark)
+    monkeypatch.setattr(HadoopStore, "__init__", lambda store, spark: None)
+    monkeypatch.setattr(HadoopStore, "list", silent)
+    ran = alone("spark", "jobs", "hdfs://namenode:8020/checkpoints", "--timeout", "1")
+    assert (ran.code, ran.out) == (3, "")
+    assert "no answer within 1 s: HDFS at namenode:8020" in ran.err
 
 
 def test_the_status_is_that_of_lag_where_a_cluster_is_named(program: Program, topic_name: str, tmp_path: Path) -> None:

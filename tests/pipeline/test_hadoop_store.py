@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from spark_traces import RECORDED, restore
 
-from engine.admin.cluster.errors import BadRequest, NotFound
+from engine.admin.cluster.errors import BadRequest, NotFound, Unreachable
 from engine.admin.lag.stores import Store
 from engine.admin.lag.traces import QueryTraces
 from engine.pipeline.hadoop_store import HadoopStore
@@ -35,3 +36,15 @@ def test_traces_on_a_hadoop_file_system(spark: Any, tmp_path: Path) -> None:
     _, failures = QueryTraces(("viewfs://lake/absent", "alluxio://h/x"), ("viewfs://lake/absent",), others).read()
     assert [type(one) for one in failures] == [NotFound, BadRequest, NotFound]
     assert "Spark has no file system for this" in str(failures[1])
+
+
+@pytest.mark.parametrize(
+    ("host", "reason"), [("127.0.93.1:9", "Connection refused"), ("namenode.invalid:8020", "namenode.invalid$")]
+)
+def test_an_hdfs_that_is_not_there_is_named(spark: Any, host: str, reason: str) -> None:
+    spark._jsc.hadoopConfiguration().set("ipc.client.connect.max.retries", "0")
+    store = HadoopStore(spark)
+    for ask in (store.list, store.read):
+        with pytest.raises(Unreachable, match=f"HDFS at {host} cannot be reached: {reason}") as caught:
+            ask(f"hdfs://{host}/checkpoints")
+        assert caught.value.where == f"hdfs://{host}/checkpoints"

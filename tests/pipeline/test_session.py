@@ -37,7 +37,12 @@ def test_what_is_given_wins() -> None:
     assert settings["spark.log.level"] == "INFO"
     assert settings["spark.jars.packages"] == "a:b:1,c:d:2,e:f:3"
     assert settings["spark.ui.enabled"] == "false"
-    assert "spark.ui.enabled" not in session._settings(SparkOptions("yarn")), "a cluster's pages are its own"
+    assert "TieredStopAtLevel=1" in settings["spark.driver.extraJavaOptions"], "workers need the cores"
+    own_java = SparkOptions("local[2]", (("spark.driver.extraJavaOptions", "-Xint"),))
+    assert session._settings(own_java)["spark.driver.extraJavaOptions"] == "-Xint"
+    on_cluster = session._settings(SparkOptions("yarn"))
+    assert "spark.ui.enabled" not in on_cluster, "a cluster's pages are its own"
+    assert "spark.driver.extraJavaOptions" not in on_cluster
     assert session._settings(SparkOptions(None, (("spark.master", "yarn"),)))["spark.master"] == "yarn"
 
 
