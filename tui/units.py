@@ -24,8 +24,8 @@ def count(value: float | None) -> str:
 
 
 def counted(value: int, noun: str) -> str:
-    """Return a number of things: ``1 topic``, ``12 topics``; ``noun`` stands for several."""
-    return f"{count(value)} {noun.removesuffix('s') if value == 1 else noun}"
+    """Return a number of things with its thousands apart: ``1 topic``, ``12 345 topics``."""
+    return f"{count(value)} {noun}{'' if value == 1 else 's'}"
 
 
 def short_count(value: float | None) -> str:

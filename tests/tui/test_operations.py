@@ -22,7 +22,8 @@ from engine.admin.cluster.target import ClusterTarget, Origin, parse_addresses
 from engine.admin.configs.values import Entity, EntityType
 from engine.admin.elections.values import ElectionScope, ElectionType
 from engine.admin.watch.live_feed import LiveFeed
-from engine.common.model import TopicPartition
+from engine.common.model import NO_LEADER, TopicPartition
+from engine.common.snapshot import PartitionSnapshot
 from engine.local.cluster import LocalCluster
 from tui.app import Dashboard
 from tui.cells import Tone
@@ -153,6 +154,42 @@ def test_a_killed_broker_is_seen_and_its_leaders_are_elected_back_by_keys(
 
     driven_live(target_of(three_brokers, has_zookeeper=True), scene)
     assert by_wire.leaders(topic)[0] == victim
+
+
+def test_a_replica_out_of_sync_leads_by_keys_where_nobody_does(three_brokers: LocalCluster, by_wire: Klamm) -> None:
+    name = f"u-{uuid4().hex[:8]}"
+    assert by_wire("topics", "create", name, "--replica-assignment", "1:2", "--yes").code == 0
+
+    def partition(driven: Driven) -> PartitionSnapshot:
+        return next(topic for topic in driven.app.board.topics if topic.name == name).partitions[0]
+
+    async def scene(driven: Driven) -> None:
+        await asyncio.to_thread(three_brokers.kill_broker, 2)
+        await driven.until(lambda: partition(driven).isr == (1,))
+        await asyncio.to_thread(three_brokers.kill_broker, 1)
+        await driven.until(lambda: driven.app.board.live == {0})
+        await asyncio.to_thread(three_brokers.start_broker, 2)
+        await driven.until(lambda: driven.app.board.live == {0, 2} and partition(driven).leader == NO_LEADER)
+        await driven.press("3")
+        await driven.until(lambda: driven.main.model.put_cursor_on(name))
+        await driven.press("U")
+        await driven.sees("Elect unclean leader")
+        assert f"klamm elect unclean --topic {name}" in driven.text
+        await driven.press("y", "enter")
+        assert "Elect unclean leaders: done" not in driven.text, "records may be lost: its name has to be typed"
+        await driven.press("ctrl+u")
+        await driven.type(f"{name}-0")
+        await driven.press("enter")
+        await driven.sees("Elect unclean leaders: done")
+        await driven.press("escape")
+        await driven.until(lambda: partition(driven).leader == 2)
+
+    try:
+        driven_live(target_of(three_brokers, has_zookeeper=True), scene)
+    finally:
+        three_brokers.start_broker(1)
+        three_brokers.wait_until_serving()
+    assert by_wire.leaders(name) == [2]
 
 
 def test_what_the_cluster_refuses_stays_on_the_screen_until_it_was_read(

@@ -89,4 +89,4 @@ def test_a_line_that_is_too_long_is_folded_at_blanks_and_loses_nothing() -> None
 
 @pytest.mark.parametrize(("number", "told"), [(0, "0 topics"), (1, "1 topic"), (12_345, "12 345 topics")])
 def test_one_thing_is_not_called_several(number: int, told: str) -> None:
-    assert units.counted(number, "topics") == told
+    assert units.counted(number, "topic") == told

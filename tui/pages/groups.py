@@ -136,7 +136,7 @@ def _summary(view: View, width: int) -> list[Line]:
     bad = sum(group.lag.status.is_bad for group in frame.groups)
     lag = view.board.lag
     words = [
-        line(f"{counted(len(frame.groups), 'groups')}, {count(lag)} records behind"),
+        line(f"{counted(len(frame.groups), 'group')}, {count(lag)} records behind"),
         line((f"{count(bad)} in trouble", Tone.BAD if bad else Tone.QUIET)),
     ]
     if frame.link(Side.WIRE).state is LinkState.UNUSED:

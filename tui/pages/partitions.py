@@ -153,7 +153,7 @@ def _summary(view: View, width: int) -> list[Line]:
                 f" holds {count(board.replicas[broker])} replicas, is missed by {count(total.missing[broker])}",
             )
         ]
-    return [line((f"{counted(total.partitions, 'partitions')}   * not led by the preferred replica", Tone.QUIET))]
+    return [line((f"{counted(total.partitions, 'partition')}   * not led by the preferred replica", Tone.QUIET))]
 
 
 def _topic_summary(board: Board, name: str) -> list[Line]:

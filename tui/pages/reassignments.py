@@ -150,7 +150,7 @@ def _summary(view: View, width: int) -> list[Line]:
     if not moves.partitions:
         return []
     share = moves.copied_bytes / moves.total_bytes if moves.total_bytes else None
-    moving = f"{counted(moves.partitions, 'partitions')} moving   "
+    moving = f"{counted(moves.partitions, 'partition')} moving   "
     told = f"{NOTHING if share is None else percent(share)}  {size(moves.copied_bytes)} of {size(moves.total_bytes)}"
     told += f"   {byte_rate(moves.rate)}   {span(moves.left_s)} left"
     # How long it still takes matters more than the bar.

@@ -71,7 +71,7 @@ def _rows(view: View) -> Rows:
 
 
 def _summary(view: View, width: int) -> list[Line]:
-    text = f"{counted(len(view.board.events), 'events')}   what came and went between two looks is not seen"
+    text = f"{counted(len(view.board.events), 'event')}   what came and went between two looks is not seen"
     return [line((text, Tone.QUIET)), *_absent(view)]
 
 

@@ -81,7 +81,7 @@ def _summary(view: View, width: int) -> list[Line]:
     total = board.total
     margin = f"min ISR: {count(total.below_min)} below, {count(total.at_min)} at it, {count(total.one_above)} above"
     words = (
-        (f"{counted(len(board.topics), 'topics')}, {counted(total.partitions, 'partitions')}", Tone.PLAIN),
+        (f"{counted(len(board.topics), 'topic')}, {counted(total.partitions, 'partition')}", Tone.PLAIN),
         (f"{count(total.under_replicated)} under-replicated", _bad(total.under_replicated)),
         (f"{count(total.leaderless)} offline", _bad(total.leaderless)),
         (margin, _bad(total.below_min)),
