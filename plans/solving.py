@@ -168,7 +168,7 @@ class _Solver:
         model = model_of(problem, replica_levels, leader_levels, self.limits.rows(problem))
         work = Work.within(self.time_limit_s, len(problem.movable))
         best = _Candidate(solution, is_level, costs)
-        outcome = Search(model, solution, is_level, work, self.progress, share=3 if is_small(problem) else 1).run()
+        outcome = Search(model, solution, is_level, work, self.progress, share=10 if is_small(problem) else 1).run()
         best = self._better(best, outcome.solution, replica_levels, leader_levels)
         proven = _Proven(outcome.bound, outcome.leader_bound, EXACT)
         if self.is_rough or best.is_proven(problem, proven) or not is_small(problem) or work.is_over:
