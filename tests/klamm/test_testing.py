@@ -271,7 +271,8 @@ def test_a_start_that_takes_long_can_be_interrupted() -> None:
         cluster.start()
     pressing.join()
     assert len(processes) == 3
-    assert _all_gone(processes, timeout_s=0)
+    # Killed they are by now; the system may take some milliseconds more to end a process.
+    assert _all_gone(processes, timeout_s=5)
 
 
 def test_nothing_outlives_a_killed_holder() -> None:
