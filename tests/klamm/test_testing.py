@@ -271,7 +271,7 @@ def test_a_start_that_takes_long_can_be_interrupted() -> None:
         cluster.start()
     pressing.join()
     assert len(processes) == 3
-    # Killed they are by now; the system may take some milliseconds more to end a process.
+    # All have been killed by now, but the system may take some milliseconds to end a process.
     assert _all_gone(processes, timeout_s=5)
 
 
