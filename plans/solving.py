@@ -23,6 +23,9 @@ EXACT_CELLS_MAX = 600_000
 CELLS_A_SECOND = 20_000
 """With a time limit, the solver gets only problems of this many cells a second: work is limited, not time."""
 
+_COLUMNS_SHARE = 10
+"""The program over columns may take one part in so many of the work where that over every choice follows."""
+
 HEURISTIC, EXACT = "heuristic", "highs"
 Progress = Callable[[str], None]
 
@@ -168,10 +171,11 @@ class _Solver:
         model = model_of(problem, replica_levels, leader_levels, self.limits.rows(problem))
         work = Work.within(self.time_limit_s, len(problem.movable))
         best = _Candidate(solution, is_level, costs)
-        outcome = Search(model, solution, is_level, work, self.progress, share=10 if is_small(problem) else 1).run()
+        is_last = self.is_rough or not is_small(problem)
+        outcome = Search(model, solution, is_level, work, self.progress, 1 if is_last else _COLUMNS_SHARE).run()
         best = self._better(best, outcome.solution, replica_levels, leader_levels)
         proven = _Proven(outcome.bound, outcome.leader_bound, EXACT)
-        if self.is_rough or best.is_proven(problem, proven) or not is_small(problem) or work.is_over:
+        if is_last or best.is_proven(problem, proven) or work.is_over:
             return best.solution, proven
         self.progress("one program over every choice")
         outcome = WholeProgram(model, best.solution, best.is_good, work).run()
