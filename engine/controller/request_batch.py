@@ -127,9 +127,12 @@ class RequestBatch:
         """Queue everything collected for brokers that are registered; the batch is of no use afterwards."""
         requests: list[BrokerRequest] = []
         named = 0
-        for request in chain(
-            self._leader_and_isr_requests(), self._update_metadata_requests(), self._stop_replica_requests()
-        ):
+        kinds: tuple[Iterable[BrokerRequest], ...] = (
+            self._leader_and_isr_requests(),
+            self._update_metadata_requests(),
+            self._stop_replica_requests(),
+        )
+        for request in chain.from_iterable(kinds):
             requests.append(request)
             named += len(request.partitions)
             if named > SCAN_SIZE:
