@@ -12,7 +12,16 @@ from collections.abc import Iterable, Mapping
 from engine.common.errors import CoordinationError
 from engine.common.model import LeaderAndIsr, LeaderIsrAndControllerEpoch, TopicPartition
 from engine.controller.context import ControllerContext
-from engine.controller.instructions import ReadPartitionStates, Steps, UpdateLeaderAndIsr, carry_out
+from engine.controller.instructions import (
+    SCAN_SIZE,
+    GiveWay,
+    ReadPartitionStates,
+    Steps,
+    UpdateLeaderAndIsr,
+    carry_out,
+    each,
+    slices,
+)
 from engine.controller.options import ControllerOptions
 from engine.zk.results import PartitionStateRead, PartitionStateUpdates
 
@@ -28,11 +37,15 @@ class Leadership:
         self, partitions: Iterable[TopicPartition], *, fresh: bool = False
     ) -> Steps[dict[TopicPartition, PartitionStateRead]]:
         """Return the state of each partition; ``fresh`` asks ZooKeeper for all of them."""
-        wanted = list(partitions)
         known = {} if fresh or not self._trusts_memory else self._context.leadership
-        unknown = tuple(p for p in wanted if p not in known)
-        read = (yield from carry_out(ReadPartitionStates(unknown))) if unknown else {}
-        return {p: known[p] if p in known else read.get(p) for p in wanted}
+        states: dict[TopicPartition, PartitionStateRead] = {}
+        for number, wanted in enumerate(slices(partitions, SCAN_SIZE)):
+            if number:
+                yield from carry_out(GiveWay())
+            unknown = tuple(p for p in wanted if p not in known)
+            read = (yield from carry_out(ReadPartitionStates(unknown))) if unknown else {}
+            states.update((p, known[p] if p in known else read.get(p)) for p in wanted)
+        return states
 
     def read_again(self, partitions: Iterable[TopicPartition]) -> Steps[dict[TopicPartition, PartitionStateRead]]:
         """Ask ZooKeeper for partitions of which memory was asked before; return nothing if it was not.
@@ -48,8 +61,7 @@ class Leadership:
         if not states:
             return PartitionStateUpdates()
         updates = yield from carry_out(UpdateLeaderAndIsr(dict(states)))
-        for partition, state in updates.updated.items():
-            self.remember(partition, state)
+        yield from each(updates.updated.items(), lambda updated: self.remember(*updated))
         return updates
 
     def remember(self, partition: TopicPartition, state: LeaderAndIsr) -> LeaderIsrAndControllerEpoch:
@@ -61,9 +73,13 @@ class Leadership:
     def refresh(self, partitions: Iterable[TopicPartition]) -> Steps[None]:
         """Read states again and remember what is found; what cannot be read stays as it was."""
         states = yield from self.read(partitions, fresh=True)
-        for partition, state in states.items():
+
+        def note(partition: TopicPartition) -> None:
+            state = states[partition]
             if state is not None and not isinstance(state, CoordinationError):
                 self._context.leadership[partition] = state
+
+        yield from each(states, note)
 
     def is_newer_than_ours(self, state: LeaderIsrAndControllerEpoch) -> bool:
         """Return whether a later controller wrote the state: this one is a zombie."""

@@ -6,6 +6,7 @@ Pure. A batch is filled, sent once and thrown away; LeaderAndIsr goes before Upd
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain
 
 from engine.common.model import (
     LEADER_DURING_DELETE,
@@ -25,7 +26,7 @@ from engine.controller.broker_requests import (
     UpdateMetadataToBroker,
 )
 from engine.controller.context import ControllerContext
-from engine.controller.instructions import GiveWay, SendRequests, Steps, carry_out, slices
+from engine.controller.instructions import SCAN_SIZE, GiveWay, SendRequests, Steps, carry_out, slices
 from engine.controller.logs import PrefixedLogger, request_batch_log, scala, state_change_log
 
 
@@ -124,11 +125,19 @@ class RequestBatch:
 
     def send(self) -> Steps[None]:
         """Queue everything collected for brokers that are registered; the batch is of no use afterwards."""
-        requests: list[BrokerRequest] = [
-            *self._leader_and_isr_requests(),
-            *self._update_metadata_requests(),
-            *self._stop_replica_requests(),
-        ]
+        requests: list[BrokerRequest] = []
+        named = 0
+        kinds: tuple[Iterable[BrokerRequest], ...] = (
+            self._leader_and_isr_requests(),
+            self._update_metadata_requests(),
+            self._stop_replica_requests(),
+        )
+        for request in chain.from_iterable(kinds):
+            requests.append(request)
+            named += len(request.partitions)
+            if named > SCAN_SIZE:
+                named = 0
+                yield from carry_out(GiveWay())
         if requests:
             yield from carry_out(SendRequests(tuple(requests)))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from engine.common.errors import ErrorCode
@@ -32,6 +32,20 @@ from engine.controller.replica_state_machine import ReplicaStateMachine
 from engine.controller.states import PartitionAndReplica, PartitionState, ReplicaState
 from engine.controller.topic_deletion import TopicDeletion
 from engine.zk.znodes.topic_znodes import TopicIdReplicaAssignment
+
+
+def _pieces(assignments: dict[str, TopicIdReplicaAssignment]) -> Iterator[dict[str, TopicIdReplicaAssignment]]:
+    """Cut topics into pieces of at most ``SCAN_SIZE`` partitions, or of one topic that has more."""
+    piece: dict[str, TopicIdReplicaAssignment] = {}
+    partitions = 0
+    for topic, assignment in assignments.items():
+        if piece and partitions + len(assignment.assignment) > SCAN_SIZE:
+            yield piece
+            piece, partitions = {}, 0
+        piece[topic] = assignment
+        partitions += len(assignment.assignment)
+    if piece:
+        yield piece
 
 
 class TopicChanges:
@@ -67,9 +81,17 @@ class TopicChanges:
             self._context.remove_topic(topic)
         if gone:
             yield from carry_out(UnwatchTopics(gone))
-        partitions = yield from self.take(added)
-        self._log_change(new, gone, added)
-        yield from self.create_partitions(partitions)
+        pieces = list(_pieces(added))
+        if len(pieces) <= 1:
+            self._log_change(new, gone, added)
+        elif gone:
+            self._log_change((), gone, {})
+        # One after the other is taken in and brought online: all at once, 2,000 topics held everybody for 0.8 s.
+        for piece in pieces:
+            if len(pieces) > 1:
+                yield from carry_out(GiveWay())
+                self._log_change(tuple(piece), (), piece)
+            yield from self.create_partitions((yield from self.take(piece)))
 
     def read_assignments(self, topics: tuple[str, ...]) -> Steps[dict[str, TopicIdReplicaAssignment]]:
         """Read topic znodes; topics without an id are given one (IBP 2.8 and later)."""

@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 from controller_world import World
+from event_loop import in_event_loop
 
 from engine.common.model import TopicPartition
 from engine.controller.broker_requests import UpdateMetadataPartition
 from engine.controller.context import ControllerContext
-from engine.controller.instructions import SLICE_SIZE, slices
+from engine.controller.instructions import SLICE_SIZE, GiveWay, Steps, carry_out, slices
+from engine.controller.loop import TURNS_BETWEEN_FREEZES, Controller
 from engine.controller.request_batch import RequestBatch
 from engine.controller.wire_requests import SharedStates
 
@@ -161,3 +163,56 @@ def test_looking_through_all_partitions_gives_way(monkeypatch: pytest.MonkeyPatc
                 break
             longest, total = max(longest, looks), total + looks
         assert longest <= LOOKS_MAX < total
+
+
+def test_many_topics_of_one_event_are_brought_online_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    """2,000 topics that came at once, 200,000 partitions, were logged, written and sent in steps of 0.8 s."""
+    size = 4 * SLICE_SIZE
+    for module in ("instructions", "topic_changes", "request_batch", "leadership"):
+        monkeypatch.setattr(f"engine.controller.{module}.SCAN_SIZE", size)
+    world = World(3)
+    world.elect()
+    world.settle()
+    for number in range(20):
+        world.zk.create_topic(f"t{number}", {p: tuple((p + i) % 3 for i in range(3)) for p in range(size // 2)})
+    world.settle(100_000)
+    assert len(world.zk.states) == 10 * size
+    assert max(len(request.partitions) for request in world.sent) <= size
+    world.elect()
+    reads: list[int] = []
+    read = type(world.zk)._ReadPartitionStates
+
+    def counted(self: Any, core: Any, instruction: Any) -> Any:
+        reads.append(len(instruction.partitions))
+        return read(self, core, instruction)
+
+    monkeypatch.setattr(type(world.zk), "_ReadPartitionStates", counted)
+    world.settle(100_000)
+    assert sum(reads) >= 10 * size and max(reads) <= size
+
+
+@in_event_loop
+async def test_what_a_long_event_makes_is_left_to_itself_and_what_a_short_one_makes_is_not() -> None:
+    """The collector looked through what is known of 200,000 partitions for 400 ms."""
+    freezes = 0
+
+    def note() -> None:
+        nonlocal freezes
+        freezes += 1
+
+    def steps(turns: int) -> Steps[None]:
+        for _ in range(turns):
+            yield from carry_out(GiveWay())
+
+    controller: Any = Controller.__new__(Controller)
+    controller._on_instruction = None
+    controller._channels = controller._instructions = object()
+    controller._held_since_s = 0.0
+    with pytest.MonkeyPatch.context() as patches:
+        patches.setattr("engine.controller.loop.leave_uncollected", note)
+        patches.setattr("engine.controller.loop.HOLD_MS_MAX", 0)
+        await controller._drive(steps(TURNS_BETWEEN_FREEZES - 1), None)
+        assert freezes == 0
+        # Each time so many turns were given, and at the end.
+        await controller._drive(steps(2 * TURNS_BETWEEN_FREEZES + 1), None)
+        assert freezes == 3
