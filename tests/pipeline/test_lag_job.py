@@ -109,11 +109,13 @@ def test_no_gap_and_no_duplicate_after_ten_deaths(
     monkeypatch.setattr(lag_job, "run_in_workers", deadly)
     told: list[SampleTold] = []
     job = LagJob([watched], str(out), 1.0, 3, samples=3)
-    while deaths.total() < 10 or len(told) < 12:
+    while deaths.total() < 10:
         try:
             run_lag_job(spark, job, told.append, threading.Event())
         except Exception as error:
             assert "killed" in str(error)
+    run_lag_job(spark, job, told.append, threading.Event())
+    assert len(told) >= 3, "at least those of the last run"
     assert set(deaths) == {"before", "midst", "after"}
     check_whole(rows_of(out), f"{topic_name}-g")
 
