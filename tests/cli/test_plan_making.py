@@ -110,3 +110,19 @@ def test_a_scenario_from_its_snapshot(klamm: Klamm, tmp_path: Path) -> None:
     path.write_text(snapshot_to_json(scenario("s4_remove1")), encoding="utf-8")
     ran = klamm("plan", "decommission", "1012", "--snapshot", str(path), "-o", "json")
     assert ran.json["klamm"]["score"]["moves"] == 96
+
+
+def test_progress_is_shown_while_the_solver_works(
+    klamm: Klamm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Without a pace every step is shown, also on a quick machine.
+    monkeypatch.setattr("cli.framework.progress._LOG_PACE_S", 0.0)
+    path = tmp_path / "s4.json"
+    path.write_text(snapshot_to_json(scenario("s4_add3")), encoding="utf-8")
+    words = ("plan", "rebalance", "--aim", "replicas,leaders", "--minimise", "moves", "--snapshot", str(path))
+    ran = klamm(*words, "-o", "plain")
+    assert ran.code == 0, ran.err
+    told = [line for line in ran.err.splitlines() if line.startswith("planning: ")]
+    assert told and all(line.endswith(" s") for line in told), ran.err
+    quiet = klamm(*words, "-o", "plain", "--quiet")
+    assert (quiet.code, quiet.err) == (0, "")
