@@ -10,7 +10,7 @@ from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.cluster.remedies import Operation, Phrase
 from engine.admin.log_dirs.describing import DirReplica, LogDir, log_dir_with
 from engine.common.model import TopicPartition
-from engine.common.snapshot import ClusterSnapshot, TopicSnapshot
+from engine.common.snapshot import ClusterSnapshot, LogDirSnapshot, TopicSnapshot
 
 
 class SnapshotBrokerReader:
@@ -32,6 +32,9 @@ class SnapshotBrokerReader:
         wanted = frozenset(partitions)
         sizes = sizes_of_partitions(self._snapshot.topics)
         return {name: size for name, size in sizes.items() if name in wanted}
+
+    async def volumes(self) -> Sequence[LogDirSnapshot]:
+        return self._snapshot.log_dirs
 
     async def sizes_of_brokers(self, topics: Sequence[TopicSnapshot] | None) -> Mapping[int, int]:
         sizes = sizes_of_brokers(self._snapshot.topics if topics is None else topics)
