@@ -45,6 +45,8 @@ async def health(
     under-replicated, failed log dirs. Warnings: running reassignments, leaked throttles, leaders that are not the
     preferred ones, replicas that share a rack without need, min.insync.replicas above the number of replicas, deletions
     that are stuck, a slow ZooKeeper.
+
+    A snapshot does not tell whether brokers answer, and only one taken with --sizes tells of failed log dirs.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.health import WaitingTold, health_report

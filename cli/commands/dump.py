@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer._click.exceptions import UsageError
@@ -12,6 +14,9 @@ from cli.exit_codes import ExitCode
 from cli.framework.command import single_command
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
+
+if TYPE_CHECKING:
+    from engine.admin.cluster.errors import AdminError
 
 
 @single_command(
@@ -53,7 +58,8 @@ def command(
     """Decode segments, indexes, producer snapshots, checkpoints and the small files of a log dir.
 
     The lines are those of kafka-dump-log 3.9; -o jsonl has a row per line. Records of __consumer_offsets and
-    __transaction_state are decoded by the name of their folder. Exits with 1 when a file is damaged.
+    __transaction_state are decoded by the name of their folder. Exits with 1 when a file is damaged. If a
+    file is missing or is none of Kafka's, it dumps the others, names that file and exits with 2.
     """
     from cli.views.dump import DumpPrinter
     from engine.admin.dump.files import DumpOptions, decoder_for, dump_file, files_to_dump
@@ -69,8 +75,22 @@ def command(
         decoder = PayloadDecoder.TRANSACTIONS
     options = DumpOptions(deep_iteration, print_data_log, decoder, verify_index_only, index_sanity_check, max_bytes)
     printer = DumpPrinter(invocation.output, invocation.talk)
+    failures: list[AdminError] = []
     for path in wanted:
-        for file in files_to_dump(path):
-            printer.print_file(file, decoder_for(file, options), dump_file(file, options))
+        with _noted(failures):
+            for file in files_to_dump(path):
+                with _noted(failures):
+                    printer.print_file(file, decoder_for(file, options), dump_file(file, options))
     printer.end()
-    return ExitCode.BAD_ANSWER if printer.is_damaged else ExitCode.DONE
+    return invocation.tell_failures(failures, ExitCode.BAD_ANSWER if printer.is_damaged else ExitCode.DONE)
+
+
+@contextmanager
+def _noted(failures: list[AdminError]) -> Iterator[None]:
+    """Note that a file cannot be dumped, so that the others still are."""
+    from engine.admin.cluster.errors import AdminError
+
+    try:
+        yield
+    except AdminError as error:
+        failures.append(error)

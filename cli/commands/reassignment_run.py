@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -30,6 +30,7 @@ from cli.output.report import Report, Section
 if TYPE_CHECKING:
     from engine.admin.cluster.connection import Cluster
     from engine.admin.reassignment.execute import PreparedReassignment
+    from engine.common.model import TopicPartition
 
 AnyPlanFile = Annotated[Path | None, typer.Option(metavar="FILE", help="The file that was given to execute.")]
 BrokerRate = Annotated[
@@ -82,7 +83,8 @@ async def execute(
 ) -> Report:
     """Move partitions as a file describes.
 
-    It first checks everything, and writes a rollback file before it changes anything. It marks its throttles, so that
+    It first checks everything, warns if brokers have too little room for what they copy, and writes a rollback file
+    before it changes anything. It marks its throttles, so that
     --wait, or a later verify or cancel on any machine, removes them. Without --wait or --started-is-done it ends with 5
     while partitions are still moving.
     """
@@ -115,10 +117,12 @@ async def execute(
             async with asyncio.timeout(invocation.timeout_s):
                 report = statuses_report(await read_statuses(cluster, plan.moves))
             return _ended(report, started_is_done=started_is_done)
+        async with asyncio.timeout(invocation.timeout_s):
+            sizes = await _sizes_with_warnings(invocation, cluster, prepared)
         details = () if invocation.is_dry_run else _details(prepared)
         if not invocation.confirm(_summary(prepared, cluster.target.title), details):
             async with asyncio.timeout(invocation.timeout_s):
-                return await _planned(invocation, cluster, prepared, plot=plot)
+                return await _planned(invocation, cluster, prepared, sizes, plot=plot)
         view = ExecutionView(invocation, prepared)
         executed = await execute_reassignment(
             cluster,
@@ -230,13 +234,33 @@ def _plan_or_all(path: Path | None, *, is_all: bool) -> ReadPlan | None:
     return None if path is None else read_plan(path)
 
 
-async def _planned(invocation: Invocation, cluster: Cluster, prepared: PreparedReassignment, *, plot: bool) -> Report:
+async def _sizes_with_warnings(
+    invocation: Invocation, cluster: Cluster, prepared: PreparedReassignment
+) -> Mapping[TopicPartition, int]:
+    """Return the sizes of what moves, as far as they are known; warn of brokers that have too little room for it."""
+    from cli.views.reassignment import shortage_told
+    from engine.admin.brokers.reading_load import read_sizes, read_volumes
+    from engine.admin.reassignment.room import room_shortages
+
+    planned = prepared.planned
+    sizes = await read_sizes(cluster, [move.name for move in planned])
+    for shortage in room_shortages(planned, sizes, await read_volumes(cluster)):
+        invocation.talk.warn(shortage_told(shortage))
+    return sizes
+
+
+async def _planned(
+    invocation: Invocation,
+    cluster: Cluster,
+    prepared: PreparedReassignment,
+    sizes: Mapping[TopicPartition, int],
+    *,
+    plot: bool,
+) -> Report:
     """Return what would be moved, with sizes."""
     from cli.views.reassignment import planned_report
-    from engine.admin.brokers.reading_load import read_sizes
 
     heat = await _heat(invocation, cluster, prepared) if plot else None
-    sizes = await read_sizes(cluster, [move.name for move in prepared.planned])
     return planned_report(prepared.planned_with(sizes), heat)
 
 

@@ -12,6 +12,7 @@ from engine.admin.reassignment.execute import PlannedMove
 from engine.admin.reassignment.generate import GeneratedPlan
 from engine.admin.reassignment.moves import PartitionStatus, ReassignmentState
 from engine.admin.reassignment.plan_file import plan_document, plan_text
+from engine.admin.reassignment.room import RoomShortage
 from engine.admin.reassignment.throttles import ClearedThrottles
 from engine.admin.reassignment.values import RunningReassignment
 from engine.admin.reassignment.verify import HELD_UP
@@ -67,6 +68,13 @@ _CANCELLED = (
 )
 _ALWAYS = 4
 """People see this many leading columns even if they are empty."""
+
+
+def shortage_told(shortage: RoomShortage) -> str:
+    """Say that there is less room than will be copied."""
+    where = shortage.log_dir or "its log dirs"
+    copied, free = human_bytes(shortage.bytes_to_copy), human_bytes(shortage.usable_bytes)
+    return f"broker {shortage.broker} has to copy {copied}, but has only {free} free in {where}"
 
 
 def generated_report(plan: GeneratedPlan) -> Report:

@@ -35,7 +35,7 @@ _SHOWN = (
 
 
 def jobs_report(jobs: Sequence[Job], *, exit_code: ExitCode) -> Report:
-    """A row per query, in order of their places."""
+    """A row per query, in order of their places. Where reading them failed, nothing says that there are none."""
     ordered = sorted(jobs, key=lambda one: (one.path, one.name or "", one.query_id))
     rows = [
         (
@@ -65,7 +65,8 @@ def jobs_report(jobs: Sequence[Job], *, exit_code: ExitCode) -> Report:
     ]
     note = "no Spark queries" if not jobs else "1 Spark query" if len(jobs) == 1 else f"{len(jobs)} Spark queries"
     sections = [Section(body=Table(_SHOWN, shown))] if jobs else [Section()]
-    return Report(ordered, Table(_COLUMNS, rows), sections, (note,), exit_code=exit_code)
+    notes = (note,) if jobs or exit_code is ExitCode.DONE else ()
+    return Report(ordered, Table(_COLUMNS, rows), sections, notes, exit_code=exit_code)
 
 
 def commit_report(rows: Sequence[PartitionReset], *, exit_code: ExitCode) -> Report:

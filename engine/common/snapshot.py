@@ -53,6 +53,15 @@ class LogDirSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
+class FailedLogDir:
+    """A log dir that its broker cannot use. ``log_dir`` is None if the broker told none of its log dirs."""
+
+    broker: int
+    log_dir: str | None
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionSnapshot:
     """One partition. A partition whose state is not known (its state znode is missing) has no leader and no ISR."""
 
@@ -110,7 +119,7 @@ class ClusterSnapshot:
     """A cluster at one moment. Brokers are ordered by id, topics by name, partitions by number.
 
     ``broker_configs`` are the dynamic ones: by broker id, the cluster-wide defaults under None. ``log_dirs`` are there
-    where sizes were asked for, ordered by broker and path.
+    where sizes were asked for, ordered by broker and path. ``failed_log_dirs`` is None where nobody asked for them.
     """
 
     brokers: tuple[BrokerInfo, ...]
@@ -122,6 +131,7 @@ class ClusterSnapshot:
     controller_epoch: int | None = None
     broker_configs: Mapping[int | None, Mapping[str, str]] = field(default_factory=dict)
     log_dirs: tuple[LogDirSnapshot, ...] = ()
+    failed_log_dirs: tuple[FailedLogDir, ...] | None = None
 
     @property
     def live_broker_ids(self) -> frozenset[int]:

@@ -6,12 +6,13 @@ Keys that a reader does not know are ignored, so that a file of a newer klamm of
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from engine.common.model import BrokerInfo, Endpoint, LeaderRecoveryState, ReplicaAssignment, SecurityProtocol
 from engine.common.snapshot import (
     ClusterSnapshot,
+    FailedLogDir,
     LogDirSnapshot,
     PartitionSnapshot,
     ReplicaLog,
@@ -38,6 +39,7 @@ def snapshot_to_json(snapshot: ClusterSnapshot) -> str:
             for broker_id, configs in sorted(snapshot.broker_configs.items(), key=_default_first)
         ],
         **({"log_dirs": [_log_dir(one) for one in snapshot.log_dirs]} if snapshot.log_dirs else {}),
+        **_failed_log_dirs(snapshot),
         "topics": [_topic(topic) for topic in snapshot.topics],
     }
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
@@ -76,6 +78,7 @@ def _snapshot(document: Mapping[str, Any]) -> ClusterSnapshot:
         controller_epoch=document["controller_epoch"],
         broker_configs={entry["broker"]: dict(entry["configs"]) for entry in document["broker_configs"]},
         log_dirs=tuple(_read_log_dir(entry) for entry in document.get("log_dirs", ())),
+        failed_log_dirs=_read_failed_log_dirs(document.get("failed_log_dirs")),
     )
 
 
@@ -105,6 +108,20 @@ def _log_dir(log_dir: LogDirSnapshot) -> dict[str, Any]:
 
 def _read_log_dir(entry: Mapping[str, Any]) -> LogDirSnapshot:
     return LogDirSnapshot(int(entry["broker"]), entry["log_dir"], entry["total_bytes"], entry["usable_bytes"])
+
+
+def _failed_log_dirs(snapshot: ClusterSnapshot) -> dict[str, Any]:
+    """Return the key with its value; no key means that nobody asked, as in files of older versions."""
+    if snapshot.failed_log_dirs is None:
+        return {}
+    failed = [{"broker": d.broker, "log_dir": d.log_dir, "error": d.error} for d in snapshot.failed_log_dirs]
+    return {"failed_log_dirs": failed}
+
+
+def _read_failed_log_dirs(entries: Sequence[Mapping[str, Any]] | None) -> tuple[FailedLogDir, ...] | None:
+    if entries is None:
+        return None
+    return tuple(FailedLogDir(int(entry["broker"]), entry["log_dir"], entry["error"]) for entry in entries)
 
 
 def _topic(topic: TopicSnapshot) -> dict[str, Any]:

@@ -85,3 +85,24 @@ def test_a_folder_of_other_things_is_said_to_be_one(capsys: Capture, tmp_path: P
     ran = dump(capsys, tmp_path)
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.startswith(f"error: no file of Kafka's log dirs in the folder: {tmp_path}")
+
+
+def test_a_missing_file_is_named_and_the_others_are_dumped(capsys: Capture, tmp_path: Path) -> None:
+    alone = dump(capsys, SEGMENT)
+    absent, too_long = tmp_path / "absent.log", tmp_path / ("x" * 300)
+    some = dump(capsys, "--files", f"{absent},{too_long},{__file__},{SEGMENT}")
+    assert some.code == 2
+    assert alone.out in some.out
+    assert f"no such file or folder: {absent}" in some.err
+    assert f"cannot be read: File name too long: {too_long}" in some.err
+    assert f"not a file of Kafka's log dirs: {__file__}" in some.err
+    (document,) = dump(capsys, absent, SEGMENT, "-o", "json").json
+    assert document["file"] == str(SEGMENT)
+
+
+def test_a_missing_file_beside_a_damaged_one_is_code_2(capsys: Capture, tmp_path: Path) -> None:
+    torn = tmp_path / SEGMENT.name
+    torn.write_bytes(SEGMENT.read_bytes()[:-5])
+    ran = dump(capsys, torn, tmp_path / "absent.log")
+    assert ran.code == 2
+    assert "invalid bytes at the end" in ran.out

@@ -62,6 +62,17 @@ def test_recorded_queries_are_listed_without_a_cluster(alone: Program, tmp_path:
     assert "STUCK" in shown
 
 
+def test_a_place_that_cannot_be_read_is_not_told_to_be_empty(alone: Program, tmp_path: Path) -> None:
+    absent = alone("spark", "jobs", "absent")
+    assert absent.code == 2
+    assert "absent" in absent.err
+    assert "no Spark queries" not in absent.err
+    restore(RECORDED / "4.0.0" / "killed" / "killed", tmp_path / "killed")
+    both = alone("spark", "jobs", "absent", "killed")
+    assert both.code == 2
+    assert "1 Spark query" in both.err
+
+
 def test_a_file_system_that_does_not_answer_is_named(alone: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     """As Hadoop does it: a call waits until the JVM has ended."""
     ended = threading.Event()

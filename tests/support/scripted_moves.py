@@ -67,6 +67,8 @@ class ScriptedMoves:
         """Brokers that do not answer questions about settings."""
         self.without_dirs: set[int] = set()
         """Brokers that hang up when they are asked for their log dirs."""
+        self.usable_bytes = -1
+        """What is free in each log dir; brokers before Kafka 3.3 do not tell it."""
         self.futures: dict[tuple[TopicPartition, int], str] = {}
         """Replicas on their way to another log dir."""
         self.dirs: dict[tuple[TopicPartition, int], str] = {}
@@ -198,7 +200,10 @@ class ScriptedMoves:
                 one = DescribeLogDirsPartition(partition_index=partition, partition_size=0, is_future_key=True)
                 dirs[path].append(DescribeLogDirsTopic(name=topic, partitions=[one]))
         return DescribeLogDirsResponse(
-            results=[DescribeLogDirsResult(log_dir=path, topics=topics) for path, topics in dirs.items()]
+            results=[
+                DescribeLogDirsResult(log_dir=path, topics=topics, usable_bytes=self.usable_bytes)
+                for path, topics in dirs.items()
+            ]
         )
 
     def _move_dirs(self, broker: ScriptedBroker, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:

@@ -11,7 +11,7 @@ from engine.admin.topics.access import topic_reader
 from engine.admin.topics.describing import read_selected
 from engine.admin.topics.selection import TopicSelection
 from engine.common.model import TopicPartition
-from engine.common.snapshot import TopicSnapshot
+from engine.common.snapshot import LogDirSnapshot, TopicSnapshot
 
 if TYPE_CHECKING:
     from engine.admin.brokers.own_words import OwnWords, Registered
@@ -32,6 +32,9 @@ class BrokerReader(Protocol):
 
     async def sizes(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
         """Return the bytes of partitions; nothing if no broker reports them in time. Never fails."""
+
+    async def volumes(self) -> Sequence[LogDirSnapshot]:
+        """Return the log dirs that work, with what is free there; nothing of who does not tell in time. Never fails."""
 
     async def sizes_of_brokers(self, topics: Sequence[TopicSnapshot] | None) -> Mapping[int, int]:
         """Return the bytes that brokers hold of topics (None: of all); never fails.

@@ -10,7 +10,7 @@ from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.cluster.remedies import Operation, Phrase
 from engine.admin.log_dirs.describing import DirReplica, LogDir, log_dir_with
 from engine.common.model import TopicPartition
-from engine.common.snapshot import ClusterSnapshot, TopicSnapshot
+from engine.common.snapshot import ClusterSnapshot, LogDirSnapshot, TopicSnapshot
 
 
 class SnapshotBrokerReader:
@@ -33,14 +33,20 @@ class SnapshotBrokerReader:
         sizes = sizes_of_partitions(self._snapshot.topics)
         return {name: size for name, size in sizes.items() if name in wanted}
 
+    async def volumes(self) -> Sequence[LogDirSnapshot]:
+        return self._snapshot.log_dirs
+
     async def sizes_of_brokers(self, topics: Sequence[TopicSnapshot] | None) -> Mapping[int, int]:
-        return sizes_of_brokers(self._snapshot.topics if topics is None else topics)
+        sizes = sizes_of_brokers(self._snapshot.topics if topics is None else topics)
+        unknown = {one.broker for one in self._snapshot.failed_log_dirs or ()}
+        return {broker: size for broker, size in sizes.items() if broker not in unknown}
 
 
 def log_dirs_of(
     snapshot: ClusterSnapshot, brokers: Sequence[int] | None = None, topics: Iterable[str] | None = None
 ) -> list[LogDir]:
-    """Return the log dirs as a snapshot has them: those with replicas, without the size of the volumes.
+    """Return the log dirs as a snapshot has them: those with replicas, without the size of the volumes, and those
+    that had failed.
 
     Raises:
         BadRequest: the snapshot was taken without sizes.
@@ -55,14 +61,13 @@ def log_dirs_of(
                 if chosen is None or topic.name in chosen:
                     lag = None if log.offset_lag < 0 else log.offset_lag
                     replicas.append(DirReplica(topic.name, partition.partition, log.size_bytes, lag, log.is_future))
-    if not found and any(topic.partitions for topic in snapshot.topics):
+    if not found and not snapshot.failed_log_dirs and any(topic.partitions for topic in snapshot.topics):
         hint = Phrase("take one that has: ", Operation.TAKE_SNAPSHOT_WITH_SIZES)
         raise BadRequest("this snapshot has no log dirs", hint=hint)
     absent = set(brokers or ()) - {broker for broker, _ in found} - snapshot.live_broker_ids
     if absent:
         raise NotFound(f"the snapshot has no such brokers: {', '.join(map(str, sorted(absent)))}")
-    return [
-        log_dir_with(broker, path, replicas)
-        for (broker, path), replicas in sorted(found.items())
-        if brokers is None or broker in brokers
-    ]
+    dirs = [log_dir_with(broker, path, replicas) for (broker, path), replicas in found.items()]
+    dirs += [LogDir(f.broker, f.log_dir, f.error, 0, 0, None, None) for f in snapshot.failed_log_dirs or ()]
+    chosen_dirs = [one for one in dirs if brokers is None or one.broker in brokers]
+    return sorted(chosen_dirs, key=lambda one: (one.broker, one.log_dir or ""))

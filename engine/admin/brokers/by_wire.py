@@ -10,7 +10,7 @@ from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError
 from engine.admin.log_dirs.describing import LogDir, read_all_log_dirs, read_log_dirs
 from engine.common.model import TopicPartition
-from engine.common.snapshot import TopicSnapshot
+from engine.common.snapshot import LogDirSnapshot, TopicSnapshot
 
 SIZES_WITHIN_S = 5.0
 """If sizes take longer than this, the rest is shown without them."""
@@ -43,6 +43,13 @@ class WireBrokerReader:
                 name = TopicPartition(replica.topic, replica.partition)
                 found[name] = max(found.get(name, 0), replica.size_bytes)
         return found
+
+    async def volumes(self) -> Sequence[LogDirSnapshot]:
+        return [
+            LogDirSnapshot(one.broker, one.log_dir, one.total_bytes, one.usable_bytes)
+            for one in await self._log_dirs_in_time(())
+            if one.log_dir is not None and one.error is None
+        ]
 
     async def sizes_of_brokers(self, topics: Sequence[TopicSnapshot] | None) -> Mapping[int, int]:
         sizes: dict[int, int] = {}

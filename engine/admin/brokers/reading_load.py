@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from engine.admin.brokers.access import broker_reader
 from engine.admin.brokers.load import BrokerLoad, LoadOfPlan, Replicas, bytes_to_copy, load_of_brokers, load_of_plan
@@ -12,6 +12,7 @@ from engine.admin.topics.access import topic_reader
 from engine.admin.topics.describing import read_selected
 from engine.admin.topics.selection import TopicSelection
 from engine.common.model import TopicPartition
+from engine.common.snapshot import LogDirSnapshot
 
 
 async def read_broker_load(cluster: Cluster, selection: TopicSelection) -> list[BrokerLoad]:
@@ -38,3 +39,8 @@ async def read_load_of_plan(
 async def read_sizes(cluster: Cluster, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
     """Return the bytes of partitions; nothing if no broker reports them in time. Never fails."""
     return await broker_reader(cluster).sizes(partitions)
+
+
+async def read_volumes(cluster: Cluster) -> Sequence[LogDirSnapshot]:
+    """Return the log dirs that work, with what is free there; nothing of brokers that do not tell it. Never fails."""
+    return await broker_reader(cluster).volumes()

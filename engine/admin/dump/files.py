@@ -122,8 +122,15 @@ def files_to_dump(path: Path) -> list[Path]:
     """Return the path itself, or for a folder the files in it that can be dumped, by name.
 
     Raises:
-        NotFound: there is no such path.
+        NotFound: there is no such path. BadRequest: it cannot be read.
     """
+    try:
+        return _files_to_dump(path)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _files_to_dump(path: Path) -> list[Path]:
     if not path.exists():
         raise NotFound("no such file or folder", where=str(path))
     if path.is_dir():
@@ -154,7 +161,11 @@ def dump_file(path: Path, options: DumpOptions | None = None) -> Iterator[Row]:
     try:
         yield from _rows(kind, path, DumpOptions() if options is None else options)
     except OSError as error:
-        raise BadRequest(f"cannot be read: {error.strerror}", where=str(path)) from error
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: OSError) -> BadRequest:
+    return BadRequest(f"cannot be read: {error.strerror}", where=str(path))
 
 
 def _rows(kind: FileKind, path: Path, options: DumpOptions) -> Iterator[Row]:

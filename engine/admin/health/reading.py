@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from engine.admin.cluster.client_properties import ClientProperties
 from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.observer import Complain
 from engine.admin.cluster.target import Source
 from engine.admin.cluster.waits import Waits
 from engine.admin.health.report import HealthFacts
@@ -56,6 +57,7 @@ async def read_health_facts(cluster: Cluster, clock: Clock | None = None) -> Hea
     facts = HealthFacts(snapshot, unreadable_topics=tuple(unreadable), zookeeper_trouble=cluster.zookeeper_trouble)
     match cluster.source:
         case Source.SNAPSHOT:
+            facts = replace(facts, offline_log_dirs=_offline_log_dirs(snapshot, cluster.complain))
             return await _with_min_isr(facts, SnapshotTopicReader(snapshot))
         case Source.ZOOKEEPER:
             facts = await _with_min_isr(facts, SnapshotTopicReader(snapshot))
@@ -64,6 +66,19 @@ async def read_health_facts(cluster: Cluster, clock: Clock | None = None) -> Hea
         case Source.WIRE:
             facts = await _with_min_isr(facts, await topic_reader(cluster, on_unknown_settings=cluster.complain))
             return await _with_probes(facts, cluster, (await cluster.wire()).silent)
+
+
+def _offline_log_dirs(snapshot: ClusterSnapshot, complain: Complain) -> dict[int, tuple[str, ...]]:
+    """Return the failed log dirs that a snapshot names; what it does not know goes to ``complain``."""
+    if snapshot.failed_log_dirs is None:
+        complain("this snapshot does not tell whether log dirs have failed; one that is taken with sizes does")
+    found: dict[int, tuple[str, ...]] = {}
+    for one in snapshot.failed_log_dirs or ():
+        if one.log_dir is None:
+            complain(f"this snapshot does not tell whether log dirs of broker {one.broker} have failed: {one.error}")
+        else:
+            found[one.broker] = (*found.get(one.broker, ()), one.log_dir)
+    return found
 
 
 async def _with_min_isr(facts: HealthFacts, reader: TopicReader) -> HealthFacts:

@@ -15,7 +15,7 @@ from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import NotFound
 from engine.common.errors import ErrorCode, error_code
 from engine.common.model import TopicPartition
-from engine.common.snapshot import ClusterSnapshot, LogDirSnapshot, ReplicaLog, TopicSnapshot
+from engine.common.snapshot import ClusterSnapshot, FailedLogDir, LogDirSnapshot, ReplicaLog, TopicSnapshot
 from engine.protocol.apis.describe_log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
@@ -185,4 +185,5 @@ def with_sizes(snapshot: ClusterSnapshot, dirs: Sequence[LogDir]) -> ClusterSnap
         for one in dirs
         if one.log_dir is not None and one.error is None
     )
-    return replace(snapshot, topics=tuple(topics), log_dirs=told)
+    failed = tuple(FailedLogDir(one.broker, one.log_dir, one.error) for one in dirs if one.error is not None)
+    return replace(snapshot, topics=tuple(topics), log_dirs=told, failed_log_dirs=failed)

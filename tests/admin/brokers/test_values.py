@@ -76,10 +76,11 @@ def test_sizes_go_into_a_snapshot_and_come_out_of_it() -> None:
     sized = with_sizes(SNAPSHOT, DIRS)
     found = log_dirs_of(sized)
     assert [(one.broker, one.log_dir, one.size_bytes, one.total_bytes) for one in found] == [
-        (0, "/x", 30, None), (0, "/y", 4, None),
+        (0, "/x", 30, None), (0, "/y", 4, None), (1, "/x", 0, None), (2, None, 0, None),
     ]  # fmt: skip
+    assert [one.error for one in found] == [None, None, "KAFKA_STORAGE_ERROR", "silent"]
     assert [one.replica_count for one in log_dirs_of(sized, [0], ["b"])] == [1, 0]
-    assert log_dirs_of(sized, [1]) == []
+    assert [one.error for one in log_dirs_of(sized, [1])] == ["KAFKA_STORAGE_ERROR"]
     with pytest.raises(NotFound, match="no such brokers: 7"):
         log_dirs_of(sized, [0, 7])
     with pytest.raises(BadRequest, match="no log dirs"):

@@ -16,7 +16,7 @@ from engine.admin.health.reading import read_health_facts
 from engine.admin.health.report import HealthFacts
 from engine.common.clock import ManualClock
 from engine.common.model import ReplicaAssignment, TopicPartition
-from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, SnapshotSource, TopicSnapshot
+from engine.common.snapshot import ClusterSnapshot, FailedLogDir, PartitionSnapshot, SnapshotSource, TopicSnapshot
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse, DescribeConfigsResult
 from engine.protocol.apis.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
@@ -46,6 +46,41 @@ def test_of_a_snapshot_is_told_what_it_has(tmp_path: Path) -> None:
             return await read_health_facts(cluster)
 
     assert asyncio.run(run()) == HealthFacts(snapshot, {"t": 2})
+
+
+@pytest.mark.parametrize(
+    ("failed", "offline", "complaints"),
+    [
+        (None, {}, ["this snapshot does not tell whether log dirs have failed; one that is taken with sizes does"]),
+        ((), {}, []),
+        (
+            (FailedLogDir(1, "/d1", "KAFKA_STORAGE_ERROR"), FailedLogDir(1, "/d2", "KAFKA_STORAGE_ERROR")),
+            {1: ("/d1", "/d2")},
+            [],
+        ),
+        (
+            (FailedLogDir(2, None, _LATE),),
+            {},
+            [f"this snapshot does not tell whether log dirs of broker 2 have failed: {_LATE}"],
+        ),
+    ],
+)
+def test_log_dirs_that_had_failed_when_a_snapshot_was_taken(
+    tmp_path: Path,
+    failed: tuple[FailedLogDir, ...] | None,
+    offline: dict[int, tuple[str, ...]],
+    complaints: list[str],
+) -> None:
+    save_snapshot(ClusterSnapshot((), (), SnapshotSource.WIRE, 0, failed_log_dirs=failed), tmp_path / "s.json")
+    heard: list[str] = []
+
+    async def run() -> HealthFacts:
+        target = ClusterTarget("s", Origin.SNAPSHOT, snapshot=tmp_path / "s.json")
+        async with Cluster(target, complain=heard.append) as cluster:
+            return await read_health_facts(cluster)
+
+    assert asyncio.run(run()).offline_log_dirs == offline
+    assert heard == complaints
 
 
 def test_brokers_that_are_known_to_be_silent_are_not_asked_again() -> None:

@@ -25,7 +25,14 @@ from engine.common.model import (
     SecurityProtocol,
     TopicPartition,
 )
-from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, ReplicaLog, SnapshotSource, TopicSnapshot
+from engine.common.snapshot import (
+    ClusterSnapshot,
+    FailedLogDir,
+    PartitionSnapshot,
+    ReplicaLog,
+    SnapshotSource,
+    TopicSnapshot,
+)
 from engine.common.snapshot_json import snapshot_from_json, snapshot_to_json
 
 ids = st.integers(0, 9)
@@ -72,6 +79,7 @@ snapshots = st.builds(
     controller_id=st.integers(-1, 9),
     controller_epoch=maybe,
     broker_configs=st.dictionaries(ids | st.none(), settings, max_size=2),
+    failed_log_dirs=st.none() | st.lists(st.builds(FailedLogDir, ids, texts | st.none(), texts), max_size=2).map(tuple),
 )
 
 
@@ -86,6 +94,7 @@ def test_unknown_keys_are_ignored_and_other_versions_refused() -> None:
     document = json.loads(snapshot_to_json(ClusterSnapshot((), (), SnapshotSource.WIRE, 0)))
     document["later"] = 1
     assert snapshot_from_json(json.dumps(document)).taken_at_ms == 0
+    assert snapshot_from_json(json.dumps(document)).failed_log_dirs is None
     document["version"] = 99
     with pytest.raises(ValueError, match="version 99"):
         snapshot_from_json(json.dumps(document))

@@ -1,0 +1,61 @@
+"""Whether what a reassignment copies fits into the log dirs that it goes to. Pure.
+
+Only known figures count. What is written or deleted while it runs is not in them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from engine.admin.reassignment.execute import PlannedMove
+from engine.common.model import TopicPartition
+from engine.common.snapshot import LogDirSnapshot
+
+
+@dataclass(frozen=True, slots=True)
+class RoomShortage:
+    """More bytes are to be copied than are free: into one log dir, or (None) into all those of a broker together."""
+
+    broker: int
+    log_dir: str | None
+    bytes_to_copy: int
+    usable_bytes: int
+
+
+def room_shortages(
+    moves: Iterable[PlannedMove], sizes: Mapping[TopicPartition, int], volumes: Sequence[LogDirSnapshot]
+) -> list[RoomShortage]:
+    """Return where there is too little room, by broker, a broker as a whole before its log dirs.
+
+    Partitions whose sizes are not known count as empty. A broker of which any volume is not known is left out.
+    """
+    by_broker: Counter[int] = Counter()
+    by_dir: Counter[tuple[int, str]] = Counter()
+    for move in moves:
+        size = sizes.get(move.name, 0)
+        for broker in {*move.adding, *(one.broker for one in move.log_dirs)}:
+            by_broker[broker] += size
+        for one in move.log_dirs:
+            by_dir[one.broker, one.after] += size
+    free_of_broker = {broker: _free(volumes, broker) for broker in by_broker}
+    free_of_dir = {(one.broker, one.log_dir): one.usable_bytes for one in volumes}
+    found = [
+        RoomShortage(broker, None, size, free)
+        for broker, size in by_broker.items()
+        if (free := free_of_broker[broker]) is not None and size > free
+    ]
+    found += [
+        RoomShortage(*place, size, free)
+        for place, size in by_dir.items()
+        if (free := free_of_dir.get(place)) is not None and size > free
+    ]
+    return sorted(found, key=lambda one: (one.broker, one.log_dir or ""))
+
+
+def _free(volumes: Sequence[LogDirSnapshot], broker: int) -> int | None:
+    """Return the free bytes of a broker; log dirs that tell the same figures lie on one volume, which counts once."""
+    told = {(one.total_bytes, one.usable_bytes) for one in volumes if one.broker == broker}
+    known = [usable for _, usable in told if usable is not None]
+    return sum(known) if known and len(known) == len(told) else None
