@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,13 +48,16 @@ async def status(invocation: Invocation, file: PlanArgument, journal: JournalOpt
 async def verify(invocation: Invocation, file: PlanArgument) -> Report:
     """Say whether every partition is where the plan wants it, and remove throttles that klamm has left.
 
-    Ends with 0 when all are there, 1 when one is not and nothing moves it, 5 while any is still under way.
+    Ends with 0 when all are there, 1 when one is not and nothing moves it, 5 while any is still under way. A plan that
+    has not begun is told as such, and ends with 1.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.reassignment import statuses_report, throttle_notes
+    from engine.admin.reassignment.moves import ReassignmentState
     from engine.admin.reassignment.throttles import ClearedThrottles
     from engine.admin.reassignment.verify import read_statuses
     from engine.admin.reassignment.wave_execution import clear_leftovers
+    from engine.admin.reassignment.wave_standings import seen_as_not_begun
 
     loaded = load_plan(file)
     async with open_cluster(invocation) as cluster:
@@ -61,7 +65,13 @@ async def verify(invocation: Invocation, file: PlanArgument) -> Report:
         cleared = ClearedThrottles()
         if cluster.target.may_be_changed and not invocation.is_dry_run:
             cleared = await clear_leftovers(cluster)
-    return statuses_report(statuses, throttle_notes(cleared))
+    notes = throttle_notes(cleared)
+    if str(file) == "-" or not loaded.beside(".journal").exists():
+        statuses = seen_as_not_begun(statuses, loaded.moves)
+    if any(status.state is ReassignmentState.NOT_BEGUN for status in statuses):
+        name = "FILE" if str(file) == "-" else str(file)
+        notes.append(f"the plan has not begun; to begin it: {shlex.join(['klamm', 'plan', 'apply', name])}")
+    return statuses_report(statuses, notes)
 
 
 def _journal_of(path: Path) -> JournalRecord | None:

@@ -22,6 +22,7 @@ _STATE_TONES = {
     ReassignmentState.IN_PROGRESS: Tone.WARNING,
     ReassignmentState.FAILED: Tone.BAD,
     ReassignmentState.NOT_FOUND: Tone.BAD,
+    ReassignmentState.NOT_BEGUN: Tone.WARNING,
 }
 _RESULT_TONES = {
     CancelResult.CANCELLED: Tone.GOOD,

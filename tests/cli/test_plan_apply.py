@@ -37,6 +37,10 @@ def test_a_plan_is_applied_in_waves_and_rolled_back(
 ) -> None:
     filled(by_wire, topic_name, "0:1,1:0,0:1")
     plan = made_plan(by_wire, tmp_path, topic_name, [0, 2], [2, 0], [1, 0])
+    unbegun = by_wire("plan", "verify", plan, "-o", "json")
+    assert (unbegun.code, [one["state"] for one in unbegun.json]) == (1, ["not_begun"] * 3)
+    assert "3 partitions: 3 not begun" in unbegun.err
+    assert f"the plan has not begun; to begin it: klamm plan apply {plan}" in unbegun.err
     would = by_wire("plan", "apply", plan, "--wave-replicas", "1", "--dry-run", "-o", "json")
     assert (would.code, [(one["wave"], one["partition"]) for one in would.json]) == (0, [(1, 0), (2, 1), (3, 2)])
     assert not list(tmp_path.glob("plan.json.*"))
@@ -61,7 +65,8 @@ def test_a_plan_is_applied_in_waves_and_rolled_back(
     assert undone.code == 0, undone.err
     assert by_znodes.replicas(topic_name) == [[0, 1], [1, 0], [0, 1]]
     assert by_znodes.leaders(topic_name) == [0, 1, 0]
-    assert by_wire("plan", "verify", plan).code == 1
+    led_back = by_wire("plan", "verify", plan, "-o", "json")
+    assert (led_back.code, [one["state"] for one in led_back.json]) == (1, ["failed"] * 3), "its journal tells of a run"
     nothing_is_left(by_znodes, topic_name)
 
 

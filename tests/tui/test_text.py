@@ -7,6 +7,7 @@ import pytest
 from tui import units
 from tui.cells import Tone
 from tui.lines import fitted, folded, line, width_of, wrapped
+from tui.pages.groups import groups_told
 from tui.plain_text import ascii_text
 from tui.sparkline import ceiling_of, spark_lines
 
@@ -90,3 +91,10 @@ def test_a_line_that_is_too_long_is_folded_at_blanks_and_loses_nothing() -> None
 @pytest.mark.parametrize(("number", "told"), [(0, "0 topics"), (1, "1 topic"), (12_345, "12 345 topics")])
 def test_one_thing_is_not_called_several(number: int, told: str) -> None:
     assert units.counted(number, "topic") == told
+
+
+def test_groups_and_how_far_they_are_behind_are_told_in_words() -> None:
+    assert groups_told(0, None) == "no groups"
+    assert groups_told(1, 1) == "1 group, 1 record behind"
+    assert groups_told(2, 1200) == "2 groups, 1 200 records behind"
+    assert groups_told(2, None) == "2 groups, lag not known"

@@ -129,6 +129,14 @@ def _why_empty(view: View) -> str:
     return "no consumer group"
 
 
+def groups_told(number: int, lag: int | None) -> str:
+    """Return how many groups there are, and how far behind they are as a whole."""
+    if not number:
+        return "no groups"
+    told = "lag not known" if lag is None else f"{counted(lag, 'record')} behind"
+    return f"{counted(number, 'group')}, {told}"
+
+
 def _summary(view: View, width: int) -> list[Line]:
     frame = view.board.frame
     if frame is None or frame.stage(Stage.GROUPS).read_at_ms is None:
@@ -136,7 +144,7 @@ def _summary(view: View, width: int) -> list[Line]:
     bad = sum(group.lag.status.is_bad for group in frame.groups)
     lag = view.board.lag
     words = [
-        line(f"{counted(len(frame.groups), 'group')}, {count(lag)} records behind"),
+        line(groups_told(len(frame.groups), lag)),
         line((f"{count(bad)} in trouble", Tone.BAD if bad else Tone.QUIET)),
     ]
     if frame.link(Side.WIRE).state is LinkState.UNUSED:

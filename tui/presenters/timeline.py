@@ -12,7 +12,7 @@ from engine.admin.watch.events import Event, EventKind
 from engine.common.model import TopicPartition
 
 _ISR_KINDS = (EventKind.ISR_SHRANK, EventKind.ISR_GREW, EventKind.ISR_CHANGED)
-_LEADER_KINDS = (EventKind.LEADER_CHANGED, EventKind.PARTITION_OFFLINE)
+_LEADER_KINDS = (EventKind.FIRST_LEADER, EventKind.LEADER_CHANGED, EventKind.PARTITION_OFFLINE)
 
 
 @dataclass(frozen=True, slots=True)

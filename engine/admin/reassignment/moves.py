@@ -21,6 +21,8 @@ class ReassignmentState(StrEnum):
     IN_PROGRESS = "in_progress"
     FAILED = "failed"
     NOT_FOUND = "not_found"
+    NOT_BEGUN = "not_begun"
+    """It is where it was before a plan of which nothing was carried out."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.reassignment.access import reassignment_reader
-from engine.admin.reassignment.moves import ReassignmentState
+from engine.admin.reassignment.moves import PartitionStatus, ReassignmentState
 from engine.admin.reassignment.running import read_partitions
 from engine.admin.reassignment.verify import read_statuses
 from engine.admin.reassignment.waves import Standing, WaveMove, standing_of
@@ -33,6 +34,18 @@ async def read_standings(cluster: Cluster, moves: Sequence[WaveMove]) -> dict[To
         await asyncio.sleep(PAUSE_S)
         standings |= await _look(cluster, drifted)
     return standings
+
+
+def seen_as_not_begun(statuses: Sequence[PartitionStatus], moves: Sequence[WaveMove]) -> list[PartitionStatus]:
+    """Return the statuses of a plan without a journal: with every partition at its old place, none has failed."""
+    is_begun = any(
+        status.state is not ReassignmentState.FAILED or status.replicas != move.before
+        for status, move in zip(statuses, moves, strict=True)
+    )
+    if is_begun:
+        return list(statuses)
+    reason = "where it was before the plan"
+    return [replace(status, state=ReassignmentState.NOT_BEGUN, reason=reason) for status in statuses]
 
 
 async def _look(cluster: Cluster, moves: Sequence[WaveMove]) -> dict[TopicPartition, Standing]:

@@ -156,6 +156,12 @@ def _partition(
     def event(kind: EventKind, old: str, new: str, broker: int | None = None, reason: str = "") -> Event:
         return Event(after.at_ms, kind, str(name), old, new, within_ms, broker, name.topic, name.partition, reason)
 
+    if was.leader == NO_LEADER and not was.isr:
+        # It had no state so far. Its first leader and ISR are one thing that happens: nobody came back.
+        if now.leader != NO_LEADER:
+            yield event(EventKind.FIRST_LEADER, "", _leader(now), now.leader, f"created with ISR {_ids(now.isr)}")
+        yield from _reassignment(event, was, now)
+        return
     if was.leader != now.leader:
         reason = f"broker {was.leader} is down" if was.leader != NO_LEADER and was.leader not in live else ""
         if now.leader == NO_LEADER:
@@ -174,7 +180,8 @@ def _isr_event(event: _MakeEvent, was: PartitionSnapshot, now: PartitionSnapshot
     came = [broker for broker in now.isr if broker not in was.isr]
     kind = EventKind.ISR_CHANGED if left and came else EventKind.ISR_SHRANK if left else EventKind.ISR_GREW
     told = [f"{broker} left, down" if broker not in live else f"{broker} left" for broker in left]
-    told += [f"{broker} came back" for broker in came]
+    had = was.assignment.origin_replicas
+    told += [f"{broker} came back" if broker in had else f"{broker} joined" for broker in came]
     who = (left or came)[0] if len(left) + len(came) == 1 else None
     return event(kind, _ids(was.isr), _ids(now.isr), who, ", ".join(told))
 

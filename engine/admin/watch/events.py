@@ -16,6 +16,8 @@ class EventKind(StrEnum):
     BROKER_RESTARTED = "broker_restarted"
     """It is registered again, and no frame saw it missing."""
     CONTROLLER_MOVED = "controller_moved"
+    FIRST_LEADER = "first_leader"
+    """A new partition has got its first leader, and the ISR that comes with it."""
     LEADER_CHANGED = "leader_changed"
     PARTITION_OFFLINE = "partition_offline"
     """Its leader is gone, and no other was elected."""

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.admin.reassignment.moves import ReassignmentState, status_of
 from engine.admin.reassignment.plan_file import PartitionMove
+from engine.admin.reassignment.wave_standings import seen_as_not_begun
 from engine.admin.reassignment.waves import Standing, WaveCaps, WaveMove, standing_of, turned_round, waves_of
 from engine.common.model import ReplicaAssignment, TopicPartition
 from engine.common.snapshot import PartitionSnapshot
@@ -132,3 +134,16 @@ def test_where_a_partition_stands(
 ) -> None:
     found = None if assignment is None else PartitionSnapshot(0, assignment)
     assert standing_of(MOVE, found, listed) is standing
+
+
+def test_a_plan_has_not_begun_where_every_partition_is_at_its_old_place() -> None:
+    first, second = (WaveMove(PartitionMove(TopicPartition("t", index), (2, 3)), (1, 2)) for index in range(2))
+
+    def states(*replicas: tuple[int, ...]) -> list[ReassignmentState]:
+        found = [PartitionSnapshot(index, ReplicaAssignment(one)) for index, one in enumerate(replicas)]
+        statuses = [status_of(move.move, one) for move, one in zip((first, second), found, strict=True)]
+        return [status.state for status in seen_as_not_begun(statuses, (first, second))]
+
+    assert states((1, 2), (1, 2)) == [ReassignmentState.NOT_BEGUN] * 2
+    assert states((1, 2), (2, 3)) == [ReassignmentState.FAILED, ReassignmentState.COMPLETE], "some of it is done"
+    assert states((1, 2), (1, 4)) == [ReassignmentState.FAILED] * 2, "one is at neither place"

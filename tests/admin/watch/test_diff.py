@@ -10,9 +10,10 @@ from engine.admin.cluster.target import Side
 from engine.admin.watch.diff import WATCHED_WITHIN_MS, diff
 from engine.admin.watch.events import Event, EventKind
 from engine.admin.watch.fake_cluster import FakeCluster, small_cluster
-from engine.admin.watch.frame import LinkState, Stage, StageSource
-from engine.common.model import NO_CONTROLLER, TopicPartition
+from engine.admin.watch.frame import Frame, LinkState, Stage, StageSource
+from engine.common.model import NO_CONTROLLER, NO_LEADER, ReplicaAssignment, TopicPartition
 from engine.common.snapshot import TopicSnapshot
+from tui.presenters.timeline import timelines
 
 ORDERS = TopicPartition("orders", 0)
 
@@ -96,6 +97,41 @@ def test_an_isr_in_another_order_is_no_event_and_one_that_swapped_is_one(cluster
     small, other = (replace(before, cluster=replace(before.cluster, topics=with_isr(*isr))) for isr in ((1, 2), (1, 3)))
     (event,) = diff(small, other)
     assert (event.kind, event.reason, event.broker) == (EventKind.ISR_CHANGED, "2 left, 3 came back", None)
+
+
+def test_a_new_partition_gets_its_first_leader_and_nobody_comes_back(cluster: FakeCluster) -> None:
+    led = cluster.frame()
+    assert led.cluster is not None
+    (topic,) = led.cluster.topics
+
+    def with_partition(**state: object) -> Frame:
+        partition = replace(topic.partitions[0], **state)  # type: ignore[arg-type]
+        return replace(led, cluster=replace(led.cluster, topics=(replace(topic, partitions=(partition,)),)))  # type: ignore[type-var]
+
+    new = with_partition(leader=NO_LEADER, isr=())
+    (first,) = diff(new, led)
+    assert (first.kind, first.before, first.after, first.broker) == (EventKind.FIRST_LEADER, "", "1", 1)
+    assert (first.reason, first.topic_partition) == ("created with ISR 1,2,3", ORDERS)
+    (row,) = timelines([first])
+    assert (row.absences, [(one.before, one.after) for one in row.leaders]) == ((), [(None, 1)])
+    assert diff(new, with_partition(leader=NO_LEADER, isr=())) == ()
+    offline = with_partition(leader=NO_LEADER, isr=(1,))
+    assert [one.kind for one in diff(offline, led)] == [EventKind.LEADER_CHANGED, EventKind.ISR_GREW], "it had a state"
+
+
+def test_a_replica_that_a_reassignment_adds_joins(cluster: FakeCluster) -> None:
+    after = cluster.frame()
+    assert after.cluster is not None
+    (topic,) = after.cluster.topics
+    moving = ReplicaAssignment((1, 2, 3), adding_replicas=(3,))
+    partition = replace(topic.partitions[0], assignment=moving, isr=(1, 2))
+    grown = replace(partition, isr=(1, 2, 3))
+    before, after = (
+        replace(after, cluster=replace(after.cluster, topics=(replace(topic, partitions=(one,)),)))
+        for one in (partition, grown)
+    )
+    (grew,) = diff(before, after)
+    assert (grew.kind, grew.reason) == (EventKind.ISR_GREW, "3 joined")
 
 
 def test_topics_come_grow_change_and_go(cluster: FakeCluster) -> None:
