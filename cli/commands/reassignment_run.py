@@ -84,9 +84,8 @@ async def execute(
     """Move partitions as a file describes.
 
     It first checks everything, warns if brokers have too little room for what they copy, and writes a rollback file
-    before it changes anything. It marks its throttles, so that
-    --wait, or a later verify or cancel on any machine, removes them. Without --wait or --started-is-done it ends with 5
-    while partitions are still moving.
+    before it changes anything. It marks its throttles, so that --wait, or a later verify or cancel on any machine,
+    removes them. Without --wait or --started-is-done it ends with 5 while partitions are still moving.
     """
     import asyncio
 
@@ -238,13 +237,16 @@ async def _sizes_with_warnings(
     invocation: Invocation, cluster: Cluster, prepared: PreparedReassignment
 ) -> Mapping[TopicPartition, int]:
     """Return the sizes of what moves, as far as they are known; warn of brokers that have too little room for it."""
+    import asyncio
+
     from cli.views.reassignment import shortage_told
     from engine.admin.brokers.reading_load import read_sizes, read_volumes
     from engine.admin.reassignment.room import room_shortages
 
     planned = prepared.planned
-    sizes = await read_sizes(cluster, [move.name for move in planned])
-    for shortage in room_shortages(planned, sizes, await read_volumes(cluster)):
+    # A broker that does not answer may take either to its limit: they run side by side.
+    sizes, volumes = await asyncio.gather(read_sizes(cluster, [move.name for move in planned]), read_volumes(cluster))
+    for shortage in room_shortages(planned, sizes, volumes):
         invocation.talk.warn(shortage_told(shortage))
     return sizes
 
