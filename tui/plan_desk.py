@@ -35,6 +35,7 @@ from tui.location import Location
 from tui.offers import Ask, FieldNeeded, PlanWish
 from tui.operations.operation import EXPECTED, Outcome, command_text, failure_text
 from tui.operations.plan_commands import making_words, running_words
+from tui.operations.plans import GOES_ON
 from tui.plan_offers import STRATEGIES, ask_for_plan, path_named
 from tui.presenters.plan_card import detail_lines
 from tui.saving import write_new
@@ -294,12 +295,17 @@ class PlanDesk:
         except Exception:
             log.exception("the run of the plan could not be shown")
 
+    def note_cancelled(self, plan: OpenedPlan, text: str) -> None:
+        """Say what became of a plan's moves beside the run, if that run is of this plan."""
+        if self.run is not None and self.run.run.digest == plan.digest:
+            self.run.says(text)
+
     def set_throttle(self, limits: ThrottleRange) -> None:
         """Let the run go on at another rate."""
         self._control.set_throttle(limits)
 
     async def stop(self) -> None:
-        """End the run; what moves goes on in the cluster, and what is left of its throttles is taken off."""
+        """End the run, and take off what is left of its throttles; what moves is left to the caller."""
         execution, self._execution = self._execution, None
         if execution is not None:
             execution.cancel()
@@ -315,6 +321,8 @@ class PlanDesk:
 
     async def _stop_told(self) -> None:
         await self.stop()
+        if self.run is not None:
+            self.run.says(GOES_ON)
         self._screen.tell("stopped: what was moving goes on in the cluster; R goes on with the plan, B leads it back")
         self._changed()
 

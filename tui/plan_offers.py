@@ -204,7 +204,8 @@ def plan_offer(action_id: str, desk: PlanDesk, view: View, items: Sequence[Any])
     if desk.plan is None or desk.plan.error:
         return NotNow("no plan is open: N makes one, o opens a file")
     if action_id == "plan.cancel":
-        return CancelPlan(desk.plan, desk.stop, desk.run is not None and desk.run.is_under_way)
+        tells = partial(desk.note_cancelled, desk.plan)
+        return CancelPlan(desk.plan, desk.stop, tells, desk.run is not None and desk.run.is_under_way)
     if action_id == "plan.throttle":
         return _throttle(desk)
     if desk.plan.file is None:
