@@ -25,6 +25,7 @@ from tui.operations.operation import Outcome, Prepared, command_text, shortened
 from tui.operations.plan_commands import running_words
 from tui.operations.reassignments import CancelReassignments
 from tui.operations.topics import whole_number
+from tui.plan_words import planner_words
 from tui.presenters.plan_runs import NO_END, past_runs
 from tui.state.opened_plan import OpenedPlan
 from tui.units import byte_rate, ids, size
@@ -106,7 +107,7 @@ class CarryOutPlan:
             more = counted(len(serious), "finding")
             hint = "c shows all; plan again, or resume this plan (R) if it has begun"
             raise BadRequest(
-                f"the plan does not fit the cluster: {more}: {serious[0].message}", hint=hint
+                f"the plan does not fit the cluster: {more}: {planner_words(serious[0].message)}", hint=hint
             )
         waves = await run.waves(cluster)
         if not waves:
@@ -120,7 +121,7 @@ class CarryOutPlan:
         return Prepared(
             f"{told[0].upper()}{told[1:]}?",
             shortened([_wave_line(number, wave) for number, wave in enumerate(waves, 1)]),
-            tuple(one.message for one in findings) if is_fresh else (),
+            tuple(planner_words(one.message) for one in findings) if is_fresh else (),
             command_text(running_words(run), cluster.target),
             begins=begin,
         )
@@ -228,7 +229,7 @@ class CheckPlan:
                 (
                     Cell(str(one.line)),
                     Cell(one.check.value),
-                    Cell(one.message, Tone.BAD if one.is_error else Tone.WARN),
+                    Cell(planner_words(one.message), Tone.BAD if one.is_error else Tone.WARN),
                 )
                 for one in findings
             )
