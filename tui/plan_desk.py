@@ -35,7 +35,6 @@ from tui.location import Location
 from tui.offers import Ask, FieldNeeded, PlanWish
 from tui.operations.operation import EXPECTED, Outcome, command_text, failure_text
 from tui.operations.plan_commands import making_words, running_words
-from tui.operations.plans import GOES_ON
 from tui.plan_offers import STRATEGIES, ask_for_plan, path_named
 from tui.presenters.plan_card import detail_lines
 from tui.saving import write_new
@@ -322,7 +321,7 @@ class PlanDesk:
     async def _stop_told(self) -> None:
         await self.stop()
         if self.run is not None:
-            self.run.says(GOES_ON)
+            self.run.says("what was moving goes on in the cluster")
         self._screen.tell("stopped: what was moving goes on in the cluster; R goes on with the plan, B leads it back")
         self._changed()
 

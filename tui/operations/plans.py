@@ -30,9 +30,6 @@ from tui.presenters.plan_runs import NO_END, past_runs
 from tui.state.opened_plan import OpenedPlan
 from tui.units import byte_rate, ids, size
 
-GOES_ON = "what was moving goes on in the cluster"
-"""What is said beside a run that was stopped, unless what it moves is cancelled."""
-
 _TITLES = {Verb.APPLY: "Apply the plan", Verb.RESUME: "Resume the plan", Verb.ROLLBACK: "Roll the plan back"}
 
 
@@ -159,7 +156,7 @@ class CancelPlan:
         async def run(cluster: Cluster) -> Outcome:
             if self.is_running:
                 await self.stops()
-            told = GOES_ON
+            told = "what was moving may go on in the cluster"
             try:
                 outcome = await self._cancelled(cluster)
                 results = Counter(row[1].text for row in outcome.rows)

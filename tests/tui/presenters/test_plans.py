@@ -31,7 +31,7 @@ from tui.lines import Line
 from tui.offers import Ask, PlanWish
 from tui.operations import plans as plan_operations
 from tui.operations.plan_commands import making_words, running_words
-from tui.operations.plans import GOES_ON, CancelPlan, history_outcome, read_journals, run_asked_for
+from tui.operations.plans import CancelPlan, history_outcome, read_journals, run_asked_for
 from tui.plan_desk import run_outcome, with_logs
 from tui.plan_offers import ask_for_plan
 from tui.presenters.plan_card import Load, card_lines, detail_lines, heat_lines, proof, shade
@@ -266,7 +266,7 @@ def test_a_run_whose_plan_is_cancelled_is_not_told_to_go_on(plan: OpenedPlan, mo
         monkeypatch.setattr(plan_operations, "list_running", unreachable)
         with pytest.raises(OSError, match="gone"):
             await prepared.run(cluster)  # type: ignore[arg-type]
-        assert run.last_words == GOES_ON
+        assert run.last_words == "what was moving may go on in the cluster", "nobody knows what was done"
 
     asyncio.run(cancelled())
 
