@@ -294,12 +294,17 @@ class PlanDesk:
         except Exception:
             log.exception("the run of the plan could not be shown")
 
+    def note_cancelled(self, plan: OpenedPlan, text: str) -> None:
+        """Say what became of a plan's moves beside the run, if that run is of this plan."""
+        if self.run is not None and self.run.run.digest == plan.digest:
+            self.run.says(text)
+
     def set_throttle(self, limits: ThrottleRange) -> None:
         """Let the run go on at another rate."""
         self._control.set_throttle(limits)
 
     async def stop(self) -> None:
-        """End the run; what moves goes on in the cluster, and what is left of its throttles is taken off."""
+        """End the run, and take off what is left of its throttles; what moves is left to the caller."""
         execution, self._execution = self._execution, None
         if execution is not None:
             execution.cancel()
@@ -315,6 +320,8 @@ class PlanDesk:
 
     async def _stop_told(self) -> None:
         await self.stop()
+        if self.run is not None:
+            self.run.says("what was moving goes on in the cluster")
         self._screen.tell("stopped: what was moving goes on in the cluster; R goes on with the plan, B leads it back")
         self._changed()
 

@@ -22,6 +22,7 @@ from tui.offers import Ask, FieldNeeded, NotNow, Offer, PlanWish, offer_for, top
 from tui.operations.plans import CancelPlan, CarryOutPlan, CheckPlan, PlanHistory, ThrottlePlan, run_asked_for, size_of
 from tui.operations.topics import whole_number
 from tui.pages.page import View
+from tui.plan_words import planner_words
 
 if TYPE_CHECKING:
     from tui.plan_desk import PlanDesk
@@ -131,7 +132,7 @@ def _wish(strategy: Strategy, folder: Path, values: Mapping[str, str]) -> PlanWi
             path_named(folder, capacity) if capacity else None,
         )
     except BadOption as error:
-        raise BadRequest(str(error), hint=error.hint) from error
+        raise BadRequest(planner_words(str(error)), hint=planner_words(error.hint or "") or None) from error
 
 
 def _tolerance(text: str) -> float:
@@ -204,11 +205,12 @@ def plan_offer(action_id: str, desk: PlanDesk, view: View, items: Sequence[Any])
     if desk.plan is None or desk.plan.error:
         return NotNow("no plan is open: N makes one, o opens a file")
     if action_id == "plan.cancel":
-        return CancelPlan(desk.plan, desk.stop, desk.run is not None and desk.run.is_under_way)
+        tells = partial(desk.note_cancelled, desk.plan)
+        return CancelPlan(desk.plan, desk.stop, tells, desk.run is not None and desk.run.is_under_way)
     if action_id == "plan.throttle":
         return _throttle(desk)
     if desk.plan.file is None:
-        return NotNow("this file has Kafka's form: klamm reassign execute takes it, a plan of klamm is needed here")
+        return NotNow("this file has Kafka's form, and only a plan of klamm is carried out here: N makes one")
     return CheckPlan(desk.plan) if action_id == "plan.check" else _carry_out(_VERBS[action_id], desk)
 
 

@@ -113,6 +113,8 @@ async def watched_throttled_and_cancelled(driven: Driven, file: Path) -> None:
     await driven.sees("Cancel reassignments: done")
     await driven.press("escape")
     assert state_of(driven) is RunState.STOPPED
+    assert driven.lines_with("what was moving: 1 cancelled")
+    assert not driven.lines_with("goes on in the cluster")
     await driven.press("A")
     await driven.press("ctrl+g")
     await driven.sees("this plan has already begun and is not done")
@@ -279,7 +281,7 @@ def test_the_lock_of_another_operator_and_a_drift_are_told(
             run = run_asked_for(Verb.APPLY, plan, wrong, FORM)
             with pytest.raises(BadRequest, match="does not fit the cluster"):
                 await CarryOutPlan(plan, run, lambda _: None, lambda *_: None).prepare(cluster)
-            nothing = await CancelPlan(plan, lambda: asyncio.sleep(0), is_running=False).prepare(cluster)
+            nothing = await CancelPlan(plan, lambda: asyncio.sleep(0), print, is_running=False).prepare(cluster)
             assert (nothing.question, nothing.run) == ("nothing of this plan is under way", None)
 
     asyncio.run(drifted())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,7 @@ from tui.operations.operation import Outcome, Prepared, command_text, shortened
 from tui.operations.plan_commands import running_words
 from tui.operations.reassignments import CancelReassignments
 from tui.operations.topics import whole_number
+from tui.plan_words import planner_words
 from tui.presenters.plan_runs import NO_END, past_runs
 from tui.state.opened_plan import OpenedPlan
 from tui.units import byte_rate, ids, size
@@ -101,7 +103,9 @@ class CarryOutPlan:
         if serious:
             more = counted(len(serious), "finding")
             hint = "c shows all; plan again, or resume this plan (R) if it has begun"
-            raise BadRequest(f"the plan does not fit the cluster: {more}: {serious[0].message}", hint=hint)
+            raise BadRequest(
+                f"the plan does not fit the cluster: {more}: {planner_words(serious[0].message)}", hint=hint
+            )
         waves = await run.waves(cluster)
         if not waves:
             return Prepared("nothing to move: the plan is empty")
@@ -114,7 +118,7 @@ class CarryOutPlan:
         return Prepared(
             f"{told[0].upper()}{told[1:]}?",
             shortened([_wave_line(number, wave) for number, wave in enumerate(waves, 1)]),
-            tuple(one.message for one in findings) if is_fresh else (),
+            tuple(planner_words(one.message) for one in findings) if is_fresh else (),
             command_text(running_words(run), cluster.target),
             begins=begin,
         )
@@ -129,10 +133,14 @@ def _wave_line(number: int, wave: Wave) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CancelPlan:
-    """The run of this dashboard ended, and what is under way of the plan sent back to the replicas it had."""
+    """The run of this dashboard ended, and what is under way of the plan sent back to the replicas it had.
+
+    ``tells`` is told beside the run what became of what moved.
+    """
 
     plan: OpenedPlan
     stops: Callable[[], Awaitable[None]]
+    tells: Callable[[str], None]
     is_running: bool
     title: str = "Cancel the plan"
     asks: bool = True
@@ -148,12 +156,15 @@ class CancelPlan:
         async def run(cluster: Cluster) -> Outcome:
             if self.is_running:
                 await self.stops()
-            # What began or ended since the question was asked is looked at again.
-            now = [TopicPartition(one.topic, one.partition) for one in await list_running(cluster)]
-            left = await CancelReassignments(tuple(name for name in now if name in names)).prepare(cluster)
-            if left.run is None or not set(now) & names:
-                return Outcome(self.title, (), (), (), ("the plan is stopped; nothing of it is under way",))
-            return await left.run(cluster)
+            told = "what was moving may go on in the cluster"
+            try:
+                outcome = await self._cancelled(cluster)
+                results = Counter(row[1].text for row in outcome.rows)
+                told = ", ".join(f"{number} {word}" for word, number in results.items())
+                told = f"what was moving: {told or 'nothing is under way any more'}"
+            finally:
+                self.tells(told)
+            return outcome
 
         lines = () if inner is None else inner.lines
         return Prepared(
@@ -163,6 +174,16 @@ class CancelPlan:
             "" if inner is None else inner.command,
             run=run,
         )
+
+    async def _cancelled(self, cluster: Cluster) -> Outcome:
+        """Cancel what is under way now: some may have begun or ended since the question was asked."""
+        names = {move.name for move in self.plan.targets}
+        now = [TopicPartition(one.topic, one.partition) for one in await list_running(cluster)]
+        mine = tuple(name for name in now if name in names)
+        left = await CancelReassignments(mine).prepare(cluster) if mine else None
+        if left is None or left.run is None:
+            return Outcome(self.title, (), (), (), ("the plan is stopped; nothing of it is under way",))
+        return await left.run(cluster)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +223,11 @@ class CheckPlan:
         async def run(cluster: Cluster) -> Outcome:
             findings = check_plan(file, await read_snapshot(cluster), None, plan_lines(self.plan.text))
             rows = tuple(
-                (Cell(str(one.line)), Cell(one.check.value), Cell(one.message, Tone.BAD if one.is_error else Tone.WARN))
+                (
+                    Cell(str(one.line)),
+                    Cell(one.check.value),
+                    Cell(planner_words(one.message), Tone.BAD if one.is_error else Tone.WARN),
+                )
                 for one in findings
             )
             verdict = counted(len(rows), "finding") if rows else "it fits the cluster"

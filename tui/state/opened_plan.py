@@ -17,6 +17,7 @@ from plans.explaining import explanations, told_by_file
 from plans.made import MadePlan
 from plans.plan_file import PlanFile, decode_plan, encode_plan
 from plans.telling import PlannedMove, moves_of
+from tui.plan_words import planner_words
 
 NO_ENVELOPE = "klamm: missing"
 """How the planner's reader begins its complaint about a plain reassignment file of Kafka."""
@@ -92,7 +93,7 @@ def read_plan_file(path: Path) -> OpenedPlan:
             return _opened(path, text, decode_plan(text), {}, None)
         except BadPlanFile as error:
             if not str(error).startswith(NO_ENVELOPE):
-                return OpenedPlan(path, error=f"{error} — {error.hint}" if error.hint else str(error))
+                return OpenedPlan(path, error=planner_words(f"{error} — {error.hint}" if error.hint else str(error)))
             return OpenedPlan(path, text, parse_plan(text, str(path)))
     except (OSError, UnicodeDecodeError, AdminError) as error:
         return OpenedPlan(path, error=str(error))

@@ -111,9 +111,9 @@ class PlanRunState:
         self._say(error)
 
     def stopped(self) -> None:
-        """A person has stopped it; what moves goes on in the cluster."""
+        """A person has stopped it. Who did says what becomes of that which moves."""
         self.was_stopped = True
-        self._say("stopped: what was moving goes on in the cluster")
+        self._say("stopped")
 
     def _say(self, text: str) -> None:
         self.said.append((self._clock(), text))

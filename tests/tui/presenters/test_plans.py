@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from plan_files import NOT_MEASURED
@@ -27,8 +29,9 @@ from plans.planning import make_plan
 from plans.score import Bounds, Score
 from tui.lines import Line
 from tui.offers import Ask, PlanWish
+from tui.operations import plans as plan_operations
 from tui.operations.plan_commands import making_words, running_words
-from tui.operations.plans import history_outcome, read_journals, run_asked_for
+from tui.operations.plans import CancelPlan, history_outcome, read_journals, run_asked_for
 from tui.plan_desk import run_outcome, with_logs
 from tui.plan_offers import ask_for_plan
 from tui.presenters.plan_card import Load, card_lines, detail_lines, heat_lines, proof, shade
@@ -239,6 +242,33 @@ def test_a_run_tells_where_it_is_how_it_goes_and_what_was_said() -> None:
     assert "━━━━━━━━╌╌╌╌╌╌╌╌ 50 %  2.0 KiB of 4.0 KiB   1.0 KiB/s   1s to 1m 59s left" in told
     assert "the ISR has shrunk of orders-0" in told
     assert [text for _, text in run.said][:2] == ["the plan lock is taken", "wave 2 of 3 begins"]
+
+
+def test_a_run_whose_plan_is_cancelled_is_not_told_to_go_on(plan: OpenedPlan, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = state()
+    cluster = SimpleNamespace(target=SimpleNamespace(name="prod"))
+
+    async def stops() -> None:
+        run.stopped()
+
+    async def nothing(_: object) -> list[object]:
+        return []
+
+    async def unreachable(_: object) -> list[object]:
+        raise OSError("gone")
+
+    async def cancelled() -> None:
+        monkeypatch.setattr(plan_operations, "list_running", nothing)
+        prepared = await CancelPlan(plan, stops, run.says, is_running=True).prepare(cluster)  # type: ignore[arg-type]
+        assert prepared.run is not None
+        await prepared.run(cluster)  # type: ignore[arg-type]
+        assert [text for _, text in run.said] == ["stopped", "what was moving: nothing is under way any more"]
+        monkeypatch.setattr(plan_operations, "list_running", unreachable)
+        with pytest.raises(OSError, match="gone"):
+            await prepared.run(cluster)  # type: ignore[arg-type]
+        assert run.last_words == "what was moving may go on in the cluster", "nobody knows what was done"
+
+    asyncio.run(cancelled())
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,39 @@
+"""How the dashboard spells what the planner advises: options are fields of the plan's form, commands are keys. Pure.
+
+The planner knows no face, and its texts hold the words of the command line.
+"""
+
+from __future__ import annotations
+
+import re
+
+_SPELLED = tuple(
+    (re.compile(pattern), words)
+    for pattern, words in (
+        (r", or from a snapshot taken with --sizes", ""),
+        (r"klamm topics list", "screen Topics (3)"),
+        (r"klamm reassign list", "screen Reassignments (6)"),
+        (r"write klamm plan factor 3", "write 3 in Replicas"),
+        (r"write it with klamm plan … --out FILE", "make it with N and save it with w"),
+        (r"klamm reassign execute takes it", "N makes a plan of klamm"),
+        (r"rebalance --aim …", "a rebalance plan with Level what"),
+        (r"with --keep-dead", "with keep in Dead brokers"),
+        (r"take --pin away", "take them out of Stay as they are"),
+        (r"the file of --capacity", "the file in Capacities"),
+        (r"take --aim (\w+) away", r"take \1 out of Level what"),
+        (r"--aim (\w+)", r"\1 in Level what"),
+        (r"--minimise (\w+)", r"\1 in Fewest"),
+        (r"with --tolerance (\d[\w.]*)", r"with \1 in Tolerance"),
+        (r"--tolerance", "Tolerance"),
+        (r"--max-bytes", "Bytes at most"),
+        (r"--capacity", "Capacities"),
+        (r"--throttle", "Throttle"),
+    )
+)
+
+
+def planner_words(text: str) -> str:
+    """Return what the planner tells, in the words of the dashboard's forms and keys."""
+    for pattern, words in _SPELLED:
+        text = pattern.sub(words, text)
+    return text
