@@ -15,7 +15,6 @@ from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError
 from engine.admin.cluster.target import ClusterTarget, Origin
 from engine.common.errors import KlammError, OperationError
-from plans.errors import PlanError
 from tui.cells import Cell, Tone
 from tui.plan_words import planner_words
 from tui.remedies import spelled
@@ -123,6 +122,9 @@ def failures_told(errors: Sequence[AdminError]) -> tuple[str, ...]:
 
 def failure_text(error: BaseException) -> str:
     """Return an error as a person reads it."""
+    # The first picture does without the planner.
+    from plans.errors import PlanError
+
     if isinstance(error, PlanError):
         return planner_words(f"{error} — {error.hint}" if error.hint else str(error))
     if isinstance(error, OperationError) and error.hint:
