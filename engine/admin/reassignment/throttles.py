@@ -87,7 +87,12 @@ async def set_throttle(cluster: Cluster, settings: ThrottleSettings) -> None:
     await _mark_topics(cluster, settings)
     for broker, additions in settings.brokers.items():
         await alter_entity(cluster, Entity(EntityType.BROKER, str(broker)), additions, ())
-    await _wait_until_told(cluster, settings.brokers)
+    late = await _late_broker(cluster, settings.brokers)
+    if late is not None:
+        cluster.complain(
+            f"broker {late} does not report the throttle that klamm has set: until it reads its settings, it copies at "
+            "full speed, and the rate cannot be taken off by the wire"
+        )
     cluster.observe(f"throttled {len(settings.topics)} topics and {len(settings.brokers)} brokers")
 
 
@@ -244,30 +249,29 @@ async def _marked_topics(cluster: Cluster, topics_of_plan: Sequence[str] | None)
     return [topic for topic in topics if is_marked(known_configs(topic))]
 
 
-async def _wait_until_told(cluster: Cluster, wanted: Mapping[int, Mapping[str, str]]) -> None:
-    """Wait until brokers tell the rates that they were given, and so keep to them.
+async def _late_broker(cluster: Cluster, wanted: Mapping[int, Mapping[str, str | None]]) -> int | None:
+    """Wait until brokers report the rates that they were given or (None) have lost; return one that does not.
 
-    A broker hears of its own settings by a notification in ZooKeeper, mostly within a tenth of a second. Before that
-    it copies at full speed, and tells of no rate: whoever took the throttle off would leave the rate behind.
-    ZooKeeper has the rate at once, so brokers themselves are asked; only if none is named does it have to do.
+    A broker hears of its own settings by a notification in ZooKeeper, mostly within a tenth of a second. Until then it
+    copies at the old speed. Who took off a new throttle meanwhile would leave the rate behind, for the broker tells of
+    none; and a rate that is told after it was taken off looks like somebody else's, for its mark is gone. ZooKeeper has
+    the rate at once, so brokers themselves are asked; only if none is named does it have to do.
     """
     deadline = time.monotonic() + HEARD_S_MAX
     for broker, rates in wanted.items():
         while not await _tells(cluster, broker, rates, deadline - time.monotonic()):
             if time.monotonic() >= deadline:
-                cluster.complain(
-                    f"broker {broker} does not report the throttle that klamm has set: until it reads its settings, it "
-                    "copies at full speed, and the rate cannot be taken off by the wire"
-                )
-                return
+                return broker
             await asyncio.sleep(_PAUSE_S)
+    return None
 
 
-async def _tells(cluster: Cluster, broker: int, rates: Mapping[str, str], limit_s: float) -> bool:
+async def _tells(cluster: Cluster, broker: int, rates: Mapping[str, str | None], limit_s: float) -> bool:
     """Whether a broker reports these rates; one that has died or is frozen does not."""
     with suppress(Unreachable, TimeoutError):
         async with asyncio.timeout(limit_s):
-            return rates.items() <= (await _broker_rates(cluster, broker, wants_broker=True)).items()
+            told = await _broker_rates(cluster, broker, wants_broker=True)
+            return all(told.get(key) == rate for key, rate in rates.items())
     return False
 
 
@@ -311,7 +315,8 @@ async def _clear_brokers(cluster: Cluster, ours: Mapping[str, Set[str]], given: 
     live = await (await topic_reader(cluster)).live_brokers()
     asked = await _brokers_with_settings(cluster)
     unknown = set() if (await reassignment_changer(cluster)).is_znode else given - asked
-    cleared, foreign = [], []
+    cleared: dict[int, dict[str, None]] = {}
+    foreign = []
     failed = [f"broker {broker}: its rate cannot be taken off while it is not alive" for broker in sorted(unknown)]
     for broker, present in (await _rates_of_brokers(cluster, asked)).items():
         if isinstance(present, str):
@@ -327,7 +332,13 @@ async def _clear_brokers(cluster: Cluster, ours: Mapping[str, Set[str]], given: 
             continue
         try:
             await delete_broker_settings(cluster, broker, deletions, is_alive=broker in live)
-            cleared.append(broker)
+            cleared[broker] = dict.fromkeys(deletions)
         except FAILURES as error:
             failed.append(f"broker {broker}: {', '.join(deletions)} cannot be taken off now: {error}")
+    late = await _late_broker(cluster, {broker: gone for broker, gone in cleared.items() if broker in live})
+    if late is not None:
+        cluster.complain(
+            f"broker {late} still reports the throttle that klamm has taken off: it copies no faster until it reads "
+            "its settings"
+        )
     return _ClearedBrokers(tuple(cleared), (*foreign, *failed), bool(failed))

@@ -138,6 +138,7 @@ def test_a_throttle_taken_off_at_once_leaves_no_rate_behind() -> None:
         cleared = await clear_throttles(cluster, frozenset(), ["t"])
         assert (cleared.topics, cleared.brokers, cleared.left) == (("t",), (0,), ())
         assert settings.stored == {(TOPIC, "t"): {}, (BROKER, "0"): {}}
+        assert settings.told(BROKER, "0") == {}, "who looks next finds no rate that no mark explains"
 
     play(scene)
 
@@ -234,6 +235,22 @@ def test_a_broker_that_never_hears_is_named(monkeypatch: pytest.MonkeyPatch, is_
     complaints: list[str] = []
     play(scene, complaints.append)
     assert [complaint[:32] for complaint in complaints] == ["broker 0 does not report the thr"]
+
+
+def test_a_broker_that_never_hears_that_its_throttle_is_off_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene(cluster: Cluster, settings: LateSettings) -> None:
+        settings.deaf_for = 0
+        settings.stored = {(TOPIC, "t"): MARKED, (BROKER, "0"): RATES}
+        assert (await throttles._rates_of_brokers(cluster, [0]))[0] == RATES
+        settings.deaf_for = 10**9
+        cleared = await clear_throttles(cluster, frozenset(), ["t"])
+        assert (cleared.topics, cleared.brokers, cleared.left) == (("t",), (0,), ())
+        assert settings.stored == {(TOPIC, "t"): {}, (BROKER, "0"): {}}
+
+    monkeypatch.setattr("engine.admin.reassignment.throttles.HEARD_S_MAX", 0.1)
+    complaints: list[str] = []
+    play(scene, complaints.append)
+    assert [complaint[:46] for complaint in complaints] == ["broker 0 still reports the throttle that klamm"]
 
 
 def test_a_brokers_setting_is_deleted_right_after_it_was_made() -> None:

@@ -120,6 +120,7 @@ def test_a_dead_broker_with_a_rate_keeps_the_marks_that_tell_of_it(
         ("_marked_topics", [marked]),
         ("_brokers_with_settings", {1, 2}),
         ("_rates_of_brokers", {1: {LEADER_RATE: "50"}, 2: {}}),
+        ("_broker_rates", {}),
         ("topic_reader", side),
         ("reassignment_changer", side),
         ("delete_broker_settings", None),
