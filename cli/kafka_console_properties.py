@@ -1,7 +1,7 @@
 """What ``--property`` of Kafka's console tools is here: a ``--format`` of the formatter's, options of the reader's.
 
 Kafka's formatter puts time, partition, offset, headers, key and value in this order, whatever order they are asked in.
-Its time stands behind the kind of timestamp; here always behind ``CreateTime:``, which it nearly always is.
+Its time comes after the kind of timestamp; here always after ``CreateTime:``, which is nearly always the kind.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ _QUOTED = re.compile("'([^']+)'")
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the program with ``arguments`` and return its exit code. Errors are told on stderr."""
+    """Run the program with ``arguments`` and return its exit code. It prints errors on stderr."""
     talk = Talk(is_json=wants_json(arguments))
     try:
         result = root_command().main(list(arguments), prog_name="klamm", standalone_mode=False)

@@ -1,6 +1,6 @@
 """The reference page of all commands, made from the commands themselves: ``python -m cli.reference`` writes it.
 
-Beside it stands the schema of plan files. A test compares both with what this makes, so they are always true.
+The schema of plan files is beside it. A test compares both with what this makes, so they are always true.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def _formats() -> Iterator[str]:
     yield "Commands that measure take `prometheus` too, as their own page says."
     yield "Keys are snake_case, times ISO 8601 in UTC with milliseconds, durations end in `_ms`, sizes in `_bytes`."
     yield "With `json` and `jsonl` an error is an object on stderr: "
-    yield '`{"error": {"code", "kind", "message", "hint"}}`, and `kafka_error` where the cluster named one.\n'
+    yield '`{"error": {"code", "kind", "message", "hint"}}`, and `kafka_error` if the cluster named one.\n'
 
 
 def _shared_options() -> Iterator[str]:

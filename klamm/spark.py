@@ -6,7 +6,7 @@
     spark.read.format("klamm-kafka").option("kafka.bootstrap.servers", "localhost:9092") \\
         .option("subscribe", "orders").load()
 
-    spark.readStream.format(klamm_kafka(spark))     # the connector where its jar is there, else klamm's
+    spark.readStream.format(klamm_kafka(spark))     # the connector if its jar is there, else klamm's
 
 It wants PySpark 4.0 or newer, with pyarrow and numpy beside it. Your own process imports nothing of klamm's inside: the
 work is done in Spark's Python workers, and executors get the code from ``register``.
@@ -103,7 +103,7 @@ def register(spark: SparkSession) -> None:
 
 
 def klamm_kafka(spark: SparkSession) -> str:
-    """Return the format to use: ``kafka`` where the connector's jar is on the class path, else ``klamm-kafka``."""
+    """Return the format to use: ``kafka`` if the connector's jar is on the class path, else ``klamm-kafka``."""
     try:
         spark.read.format("kafka").load()
     except Exception as error:
@@ -286,7 +286,7 @@ def _call(module: str, name: str, *arguments: Any, **named: Any) -> Any:
 
 
 def _told(function: Any, *arguments: Any, **named: Any) -> Any:
-    """Call ``function``; what it raises is worded for a person, whom Spark shows the text alone."""
+    """Call ``function``; what it raises is worded for a person, because Spark shows only the text."""
     from engine.common.errors import KlammError
     from engine.pipeline.kafka_options import told
 

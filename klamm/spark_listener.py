@@ -1,4 +1,4 @@
-"""A listener for PySpark that tells any lag tool where a query is.
+"""A listener for PySpark that shows any lag tool where a query is.
 
     from klamm.spark_listener import LagListener
 
@@ -37,7 +37,7 @@ log = logging.getLogger("klamm.spark")
 
 
 class LagListener(StreamingQueryListener):
-    """Writes lines, and mirrors commits where a group is named.
+    """Writes lines, and mirrors commits if a group is named.
 
     Args:
         folder: a folder of the driver's machine, made if it is missing. A file per query, of at most twice 16 MB.

@@ -116,7 +116,7 @@ class LocalCluster:
                 raise
 
     def stop(self) -> None:
-        """End all of it; a temporary folder goes too, a named one stays. Nothing happens where nothing runs."""
+        """End all of it; a temporary folder goes too, a named one stays. Nothing happens if nothing runs."""
         if self._holder is not None:
             self._holder.close()
             self._holder = None
@@ -294,7 +294,7 @@ class LocalZooKeeper:
         return bool(self._cluster._refresh()["zookeeper_alive"])
 
     def start(self) -> None:
-        """Start it on the same data and port, and wait until it serves; nothing happens where it runs."""
+        """Start it on the same data and port, and wait until it serves; nothing happens if it runs."""
         self._cluster._change("start", "zookeeper")
 
     def stop(self, timeout_s: float = 10.0) -> bool:
@@ -302,7 +302,7 @@ class LocalZooKeeper:
         return self._cluster._change("stop", "zookeeper", "--timeout", str(timeout_s)) == 0
 
     def kill(self) -> None:
-        """End it as a crash does (SIGKILL); nothing happens where it does not run."""
+        """End it as a crash does (SIGKILL); nothing happens if it does not run."""
         if self.is_running:
             self._cluster._change("kill", "zookeeper")
 
@@ -321,7 +321,7 @@ class LocalZooKeeper:
 
 
 class _Holder:
-    """The process that holds a cluster. Its standard input tells it what to do, and by its end that nobody is left."""
+    """The process that holds a cluster. Its standard input says what to do; when that ends, the caller is gone."""
 
     def __init__(self, words: Sequence[str]) -> None:
         self._asking = threading.Lock()
@@ -367,7 +367,7 @@ class _Holder:
         # A line that could not be written any more is of no use to anybody.
         with suppress(BrokenPipeError):
             self._process.stdin.close()
-        # While the cluster starts nobody reads the input.
+        # While the cluster starts, the process does not read the input.
         self._process.terminate()
         self._process.wait()
         self._process.stdout.close()
@@ -389,7 +389,7 @@ class _Holder:
 
 
 def _error(told: str) -> OperationError:
-    """Return the error that a command told on stderr: its last line, a JSON object."""
+    """Return the error that a command printed on stderr: its last line, a JSON object."""
     last = told.strip().rpartition("\n")[2]
     try:
         error = json.loads(last)["error"]

@@ -78,7 +78,7 @@ def _cheapest_surplus(problem: Problem, levels: Levels, counts: list[int]) -> in
 def _above(problem: Problem, most_bytes: dict[int, int]) -> int:
     """Return by how much brokers exceed what they may hold; every such byte is copied elsewhere.
 
-    That holds where no partition loses replicas, for those leave without a copy.
+    That holds if no partition loses replicas, for those leave without a copy.
     """
     parts = problem.partitions
     if any(one.factor < len(one.current) for one in parts):

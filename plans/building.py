@@ -230,14 +230,14 @@ class _Builder:
         is_touched = kept != held or factor != len(current) or len(current) - self._rack_count(held) > shared
         may_lead = may_hold & ~self.masks["dead"] or may_hold
         if Aim.LEADERS not in aim or must_hold.bit_count() == factor:
-            # Where all replicas stay on dead brokers, nobody else can come first.
+            # If all replicas stay on dead brokers, no other can come first.
             may_lead = may_hold
         return ProblemPartition(
             name, topic, current, factor, size, bool(aim) or is_touched, may_hold, must_hold, may_lead, shared
         )
 
     def _more_targets_hint(self, held: int) -> str:
-        """Say what to do where a partition that lies on ``held`` has too few brokers to go to."""
+        """Say what to do if a partition that lies on ``held`` has too few brokers to go to."""
         if self.strategy in _EMPTIES_DEAD and (dead := held & self.masks["leaving"]):
             names = ", ".join(str(self.brokers[index].id) for index in bits(dead))
             if dead.bit_count() == 1:
@@ -246,7 +246,7 @@ class _Builder:
         return "add a broker, or allow more targets"
 
     def _forced_shared(self, kept: int, factor: int, may_hold: int) -> int:
-        """Return how often racks are shared where all that may stay does stay, and the rest goes where it is best."""
+        """Return how often racks are shared if all that may stay does stay, and the rest goes where it is best."""
         count, racks = kept.bit_count(), self._rack_count(kept)
         if count >= factor:
             return factor - min(factor, racks)

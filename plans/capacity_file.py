@@ -15,7 +15,7 @@ def parse_capacities(text: str, where: str) -> tuple[tuple[BrokerCapacity, ...],
     """Return the capacities of a file, in order.
 
     Raises:
-        BadOption: it is not TOML, or has a key or a size that nobody understands.
+        BadOption: it is not TOML, or has an unknown key or size.
     """
     try:
         document = tomllib.loads(text)

@@ -34,7 +34,7 @@ def within_caps(
         return solved.after
     current = tuple(one.current for one in problem.partitions)
     found = [current, _part_of(problem, solved.after, solved.replica_levels)]
-    # Who succeeds whom is known to the whole plan alone.
+    # Only the whole plan knows which replica succeeds which.
     if may_use_solver(problem, time_limit_s) and not problem.replacements:
         best = _of_every_choice(problem, solved, limits, time_limit_s)
         found += [best] if best is not None and _is_within(problem, best) else []
@@ -44,7 +44,7 @@ def within_caps(
 def _of_every_choice(
     problem: Problem, solved: Solved, limits: ByteLimits, time_limit_s: float | None
 ) -> tuple[tuple[int, ...], ...] | None:
-    """Return the solver's plan; None without the solver, on a large cluster, or where the work does not suffice."""
+    """Return the solver's plan; None without the solver, on a large cluster, or if the work does not suffice."""
     try:
         from plans.capped_program import CappedProgram
         from plans.whole_program import variables_of
@@ -136,7 +136,7 @@ def _urgency(problem: Problem, index: int, lists: tuple[int, ...]) -> int:
 
 
 def _gain(problem: Problem, index: int, lists: tuple[int, ...], counts: Sequence[int], levels: Levels | None) -> bool:
-    """Whether the partition's move takes anything off where it should not be."""
+    """Whether the partition's move takes anything away from a place where it should not be."""
     if levels is None or _urgency(problem, index, lists) < 2:
         return True
     leaves = set(problem.partitions[index].current) - set(lists)

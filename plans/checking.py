@@ -89,7 +89,7 @@ def check_plan(
 def check_drift(plan: PlanFile, snapshot: ClusterSnapshot, lines: PlanLines | None = None) -> list[Finding]:
     """Return how the cluster differs from the one that the plan was made for.
 
-    A change that touches no partition of the plan and no broker that these are on, is told and is no error.
+    A change that touches no partition of the plan and no broker of theirs is reported, but not as an error.
     """
     lines = lines or PlanLines()
     if plan.klamm.cluster_id != snapshot.cluster_id:
@@ -109,7 +109,7 @@ def check_drift(plan: PlanFile, snapshot: ClusterSnapshot, lines: PlanLines | No
 
 
 def is_carried_out(plan: PlanFile, snapshot: ClusterSnapshot) -> bool:
-    """Whether every partition of the plan stands as planned and nothing moves. Log dirs need a snapshot with sizes."""
+    """Whether every partition of the plan is as planned and nothing moves. Log dirs need a snapshot with sizes."""
     present = _partitions(snapshot)
     found = [(entry, present.get(entry.name)) for entry in plan.partitions]
     is_same_cluster = plan.klamm.cluster_id == snapshot.cluster_id
@@ -117,7 +117,7 @@ def is_carried_out(plan: PlanFile, snapshot: ClusterSnapshot) -> bool:
 
 
 def _stands(entry: PlanEntry, found: PartitionSnapshot) -> bool:
-    """Whether a partition has its planned replicas, in their log dirs where the plan names these."""
+    """Whether a partition has its planned replicas, in their log dirs if the plan names these."""
     logs = found.replica_logs
     dirs = {log.broker: log.log_dir for log in logs if not log.is_future}
     wanted = zip(entry.replicas, entry.log_dirs, strict=True)
@@ -178,7 +178,7 @@ def _are_its_brokers_changed(plan: PlanFile, snapshot: ClusterSnapshot) -> bool:
 
 
 def _changes_of_brokers(plan: PlanFile, snapshot: ClusterSnapshot) -> list[str]:
-    """Return how brokers differ from the score card, which tells what each was and held when the plan was made."""
+    """Return how brokers differ from the score card, which says what each was and held when the plan was made."""
     before = {row.broker: row for row in plan.klamm.score.brokers}
     live = {broker.id: broker.rack for broker in snapshot.brokers}
     held = Counter(b for one in _partitions(snapshot).values() for b in one.assignment.target_replicas)
@@ -228,7 +228,7 @@ def _missing_targets(plan: PlanFile, snapshot: ClusterSnapshot, lines: PlanLines
 
 
 def _figures_differ(plan: PlanFile, lines: PlanLines) -> Iterator[Finding]:
-    """Find a file whose partitions somebody has edited: the score card tells other figures."""
+    """Find a file whose partitions somebody has edited: the score card has other figures."""
     before = {entry.name: entry for entry in plan.klamm.rollback}
     pairs = [(before[entry.name], entry) for entry in plan.partitions]
     leader_changes = sum(old.replicas[0] != new.replicas[0] for old, new in pairs)
@@ -237,7 +237,7 @@ def _figures_differ(plan: PlanFile, lines: PlanLines) -> Iterator[Finding]:
     score = plan.klamm.score
     if (leader_changes, copied) != (score.leader_changes, score.moves):
         told = (
-            f"the score card tells {score.moves} moves and {score.leader_changes} leader changes, the partitions make "
+            f"the score card has {score.moves} moves and {score.leader_changes} leader changes, the partitions make "
             f"{copied} and {leader_changes}: the file was edited by hand"
         )
         yield Finding(Check.FIGURES, told, lines.of_key("score"))
@@ -308,7 +308,7 @@ def _placement(plan: PlanFile, snapshot: ClusterSnapshot, policy: Policy, lines:
 def racks_missed(replicas: Sequence[int], racks: Mapping[int, str | None]) -> int:
     """Return how many more racks a partition could be in.
 
-    A broker without a rack, or one that is not alive, is a rack of its own; where no broker has a rack there are none.
+    A broker without a rack, or one that is not alive, is a rack of its own; if no broker has a rack, there are none.
     """
     known = {rack for rack in racks.values() if rack is not None}
     if not known:

@@ -183,7 +183,7 @@ def _level_directly(
 
 
 def choose_leaders(problem: Problem, held: Sequence[int], levels: Levels | None) -> list[int]:
-    """Return a leader for every movable partition: the present one where it can stay, level where that is the aim."""
+    """Return a leader for every movable partition: the present one if it can stay, level if that is the aim."""
     movable = problem.movable
     count = [0] * len(problem.brokers)
     for one in problem.partitions:

@@ -1,4 +1,4 @@
-"""Why there is no plan: a wrong option, a damaged plan file, or an aim that nobody can meet."""
+"""Why there is no plan: a wrong option, a damaged plan file, or an aim that no plan can meet."""
 
 from __future__ import annotations
 

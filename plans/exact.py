@@ -135,7 +135,7 @@ class Master:
             # All rows can be kept, so from now on they are: prices of slacks would only blur those of columns.
             self._forbid_slacks()
             self._run()
-        # New columns leave the last basis feasible, so from now on the primal simplex goes on from there.
+        # New columns leave the last basis feasible, so from now on the primal simplex continues from there.
         self.solver.setOptionValue("simplex_strategy", 4)
         return np.array(self.solver.getSolution().row_dual[len(self.model.factor) :])
 
@@ -182,7 +182,7 @@ def run_limited(
     """Run an integer program until it is solved, or one part in ``share`` of the work that is left is used up.
 
     HiGHS looks whether to go on at fixed points of its work: after a pass of cuts, a heuristic, a dive, a node.
-    ``is_enough`` is told at each of them what was found and the bound, and may end the run.
+    ``is_enough`` receives at each of them what was found and the bound, and may end the run.
     """
     steps = max(_LOOK_STEPS_MIN, int(solver.getNumNz()) // _LOOK_ENTRIES)
     checks, checks_max = 0, max(0, work.left) // steps // share
@@ -286,7 +286,7 @@ class Search:
     def _first_prices(self, achieved: int) -> Floats:
         """Solve the linear program of the first figure by column generation; return the prices of the rows.
 
-        Ends early where prices prove that the start, which achieves ``achieved``, is best.
+        Ends early if prices prove that the start, which achieves ``achieved``, is best.
         """
         master = Master(self.model, self.work)
         master.add(self._start_columns(), lambda column: self.first_cost(column) / self.unit)

@@ -78,7 +78,7 @@ def _ids(problem: Problem, replicas: Sequence[int]) -> str:
 
 
 def told_by_file(plan: PlanFile, name: TopicPartition) -> tuple[str, ...]:
-    """Return what a plan file alone tells of one of its partitions: old, new, and what that does to the brokers."""
+    """Return what a plan file alone says about one of its partitions: old, new, and what that does to the brokers."""
     before = next((one for one in plan.klamm.rollback if one.name == name), None)
     after = next((one for one in plan.partitions if one.name == name), None)
     if before is None or after is None:

@@ -22,7 +22,7 @@ class JsonValueError(ValueError):
 
 
 def to_json(value: Any) -> Any:
-    """Return a value as JSON's own types; keys stand in the order of the fields."""
+    """Return a value as JSON's own types; keys are in the order of the fields."""
     if isinstance(value, Enum):
         return value.value
     if value is None or isinstance(value, (bool, int, float, str)):
@@ -54,7 +54,7 @@ def from_json(wanted: Any, value: object, place: str = "") -> Any:
 
 
 def schema_of(wanted: Any) -> dict[str, Any]:
-    """Return the JSON schema of a dataclass; those inside it stand under ``$defs``."""
+    """Return the JSON schema of a dataclass; those inside it are under ``$defs``."""
     defs: dict[str, Any] = {}
     _schema(wanted, defs)
     return {**defs.pop(wanted.__name__), "$defs": dict(sorted(defs.items()))}

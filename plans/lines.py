@@ -1,4 +1,4 @@
-"""The lines of a plan file on which its parts stand, so that a finding points at one."""
+"""The lines of a plan file on which its parts are, so that a finding points at one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What brokers may hold in bytes: the tolerance around the share where bytes are an aim, and capacities."""
+"""What brokers may hold in bytes: the tolerance around the share if bytes are an aim, and capacities."""
 
 from __future__ import annotations
 

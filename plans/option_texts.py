@@ -1,6 +1,6 @@
 """What people type for a plan's options, read: lists of brokers, aims, sizes. Pure.
 
-``what`` names the option or the field in the message where a text is none of what it should be.
+``what`` names the option or the field in the message about a text that is wrong.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ class Placement:
         return mask
 
     def follow(self, path: Sequence[int], cost: Cost | None = None) -> bool:
-        """Move a load along a path of brokers; where an exchange is not possible after the others, change nothing."""
+        """Move a load along a path of brokers; change nothing if an exchange is not possible after the others."""
         done: list[Hop] = []
         for source, target in zip(path[-2::-1], path[:0:-1], strict=True):
             bit = 1 << target

@@ -44,7 +44,7 @@ class PlanEntry:
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """What stands under ``klamm``. ``rollback`` has the entries that lead back; ``throttle`` is in bytes a second."""
+    """The content of ``klamm``. ``rollback`` has the entries that lead back; ``throttle`` is in bytes a second."""
 
     format: int
     cluster_id: str | None

@@ -65,7 +65,7 @@ class _Planner:
         return MadePlan(self._file(after, score), problem, after, tuple(notes))
 
     def _remaining_moves(self, solved: Solved, after: Lists) -> int:
-        """Return how many moves are left: those of the whole plan, or about the fewest from where a cap ends."""
+        """Return how many moves are left: those of the whole plan, or about the fewest from where a cap stops."""
         problem = self.built.problem
         every = list(zip(problem.partitions, after, solved.after, strict=True))
         if all(lists in (one.current, planned) for one, lists, planned in every):
@@ -157,4 +157,4 @@ def _replace_notes(problem: Problem, after: Lists) -> list[str]:
 
 
 def _silent(text: str) -> None:
-    """Take progress that nobody wants to hear."""
+    """Take progress that the caller does not want."""

@@ -47,7 +47,7 @@ _TOML_LINE = re.compile(r"\(at line (\d+), column \d+\)")
 
 
 class BadPolicy(PlanError):
-    """The policy file says something that nobody understands; ``line`` is where."""
+    """The policy file says something unknown; ``line`` is where."""
 
     def __init__(self, message: str, line: int, *, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)

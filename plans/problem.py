@@ -1,6 +1,6 @@
 """The model of a problem: brokers and partitions by index, and which replicas each partition may have.
 
-A set of replicas is allowed where it lies in ``may_hold``, has ``must_hold``, has ``factor`` members and shares racks
+A set of replicas is allowed if it lies in ``may_hold``, has ``must_hold``, has ``factor`` members and shares racks
 no more than ``shared_racks_max`` times (members less distinct racks). Masks are integers with a bit per broker.
 """
 

@@ -1,6 +1,6 @@
 """The score card of a plan: what it costs, what no plan can go below, and the cluster before and after. Values only.
 
-None stands for what is not known: sizes that no broker told, a makespan without a throttle.
+None means unknown: sizes that no broker reported, a makespan without a throttle.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Measures:
     """How level the cluster is, over live brokers that remain.
 
     ``bytes_cv`` is the standard deviation of the brokers' bytes, divided by their mean. ``topic_excess`` counts the
-    replicas that stand above their topic's even share, rounded up, of each broker.
+    replicas above their topic's even share, rounded up, of each broker.
     """
 
     replica_range: int

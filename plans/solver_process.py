@@ -1,4 +1,4 @@
-"""Makes one plan as a process of its own, so that whoever asked for it goes on with other work, and can end it.
+"""Makes one plan as a process of its own, so that its caller can do other work meanwhile, and can end it.
 
 Reads one pickled ``Request`` from standard input. Writes pickled values to standard output, each after its length in
 eight bytes: texts are progress, and the last value is a ``MadePlan`` or a ``PlanError``. Both ends are processes of one
@@ -22,7 +22,7 @@ LENGTH_BYTES = 8
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is to be planned. ``snapshot`` is the cluster as JSON."""
+    """What to plan. ``snapshot`` is the cluster as JSON."""
 
     snapshot: str
     strategy: Strategy

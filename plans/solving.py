@@ -24,7 +24,7 @@ CELLS_A_SECOND = 20_000
 """With a time limit, the solver gets only problems of this many cells a second: work is limited, not time."""
 
 _COLUMNS_SHARE = 10
-"""The program over columns may take one part in so many of the work where that over every choice follows."""
+"""The program over columns may take this fraction of the work if the program over every choice follows."""
 
 HEURISTIC, EXACT = "heuristic", "highs"
 Progress = Callable[[str], None]
@@ -121,7 +121,7 @@ class _Solver:
         counted = counted_bounds(problem, replicas, leaders, self.limits.most)
         solution, proven = self._improved(solution, replicas, leaders, counted)
         if not self.limits.most and not problem.replacements:
-            # A swap changes the bytes of brokers, and who succeeds whom.
+            # A swap changes the bytes of brokers, and which replica succeeds which.
             solution = spread_topics(problem, solution)
         after = self._lists(solution)
         return Solved(
@@ -186,7 +186,7 @@ class _Solver:
     def _better(
         self, best: _Candidate, found: Solution | None, replica_levels: Levels | None, leader_levels: Levels | None
     ) -> _Candidate:
-        """Return what was found where it is no worse than the best so far. The solver's tolerances are not ours."""
+        """Return what was found if it is no worse than the best so far. The solver's tolerances are not ours."""
         if found is None:
             return best
         problem, lists = self.problem, self._lists(found)

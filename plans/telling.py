@@ -1,6 +1,6 @@
-"""A plan told to people: the sentence that sums it up, the score card's rows, its moves. Pure.
+"""A plan in words: the sentence that sums it up, the score card's rows, its moves. Pure.
 
-Sizes and times are written by whoever shows them: ``Units`` has the two functions.
+The caller writes sizes and times in its own way: ``Units`` has the two functions.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Units:
 
 @dataclass(frozen=True, slots=True)
 class PlannedMove:
-    """One partition of a plan. ``copies`` counts the replicas that are copied; ``bytes`` is None where unknown."""
+    """One partition of a plan. ``copies`` counts the replicas that are copied; ``bytes`` is None if unknown."""
 
     name: TopicPartition
     before: tuple[int, ...]

@@ -1,6 +1,6 @@
 """Spreads topics more evenly at no cost: replicas that move anyway swap where they go.
 
-Two replicas that are copied swap their new brokers where both may lie there. Moves, bytes copied, the counts of brokers
+Two replicas that are copied swap their new brokers if both may lie there. Moves, bytes copied, the counts of brokers
 and the leaders per broker stay as they are.
 """
 

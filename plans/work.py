@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 _DEFAULT_S = 30.0
 _A_SECOND, _FEW = 3_000_000, 1_000
-"""A second is worth 3,000 steps where partitions are few; with more of them each step takes longer."""
+"""A second is worth 3,000 steps if partitions are few; with more of them each step takes longer."""
 
 
 @dataclass(slots=True)

@@ -73,7 +73,7 @@ class Dashboard(App[int], inherit_bindings=False):
         if self._is_plain_text:
             self._filters.append(PlainTextFilter())
         self._take_signals()
-        self._main = MainScreen()
+        self._main = MainScreen(self)
         self.push_screen(self._main)
         self._read(self.session.feed)
         for problem in self.session.problems:

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tui.actions import PAGES, key_label
 from tui.cells import Tone
 from tui.cluster_mark import cluster_mark
 from tui.lines import Line, fitted, line, width_of
+from tui.main_view import MainView, Program
 from tui.pages.overview import health_word
 from tui.status import standing_of
 from tui.units import plain
 from tui.widgets.lines_view import KeyItem
 
-if TYPE_CHECKING:
-    from tui.app import Dashboard
-    from tui.main_screen import MainScreen
-
 _TAB_TITLES = {"reassignments": "Reassign", "zookeeper": "ZK"}
 """Eleven titles have to fit into 120 columns."""
 
 
-def title_line(screen: MainScreen) -> Line:
+def title_line(screen: MainView) -> Line:
     """Return which cluster it is, where one is in it, what holds for the view, and how the cluster is."""
     app, width = screen.dashboard, screen.size.width
     crumbs: list[Any] = [(" klamm ", Tone.ACCENT), *_cluster(app)]
@@ -39,14 +36,14 @@ def title_line(screen: MainScreen) -> Line:
     return line(*left, " " * max(2, gap), *right)
 
 
-def _cluster(app: Dashboard) -> Line:
+def _cluster(app: Program) -> Line:
     target = app.session.target
     if target is None:
         return cluster_mark(app.cluster_name)
     return cluster_mark(target.name, target.label, target.colour)
 
 
-def _marks(screen: MainScreen) -> list[tuple[str, Tone]]:
+def _marks(screen: MainView) -> list[tuple[str, Tone]]:
     app, feed = screen.dashboard, screen.dashboard.session.feed
     marks = []
     if app.session.why_no_changes:
@@ -65,7 +62,7 @@ def _marks(screen: MainScreen) -> list[tuple[str, Tone]]:
     return marks
 
 
-def tab_items(screen: MainScreen) -> list[KeyItem]:
+def tab_items(screen: MainView) -> list[KeyItem]:
     """Return the screens with their keys."""
     registry = screen.dashboard.session.registry
     return [
@@ -77,7 +74,7 @@ def tab_items(screen: MainScreen) -> list[KeyItem]:
     ]  # fmt: skip
 
 
-def footer_items(screen: MainScreen) -> list[KeyItem]:
+def footer_items(screen: MainView) -> list[KeyItem]:
     """Return the keys that are worth a place at the bottom, those of this screen before those that are everywhere."""
     shown = [action for action in screen.dashboard.session.registry.on_page(screen.page_name) if action.in_footer]
     shown.sort(key=lambda action: not action.pages)

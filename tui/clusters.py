@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tui.cells import Tone
 from tui.cluster_mark import cluster_tone
 from tui.dialogs.dialog import TextDialog
 from tui.dialogs.menu import Choice, MenuDialog
 from tui.lines import line
+from tui.main_view import MainView
 from tui.operations.operation import EXPECTED, failure_text
 from tui.recorded_feed import RecordedFeed
 
-if TYPE_CHECKING:
-    from tui.main_screen import MainScreen
 
-
-def ask_for_cluster(screen: MainScreen) -> None:
+def ask_for_cluster(screen: MainView) -> None:
     """Let a person choose a cluster."""
     if screen.opened_desk is not None and screen.opened_desk.left_behind:
         screen.tell("a plan is being carried out here: Z stops it, or let it end first", is_error=True)
@@ -42,7 +39,7 @@ def ask_for_cluster(screen: MainScreen) -> None:
     screen.app.push_screen(MenuDialog(f"Clusters of {profiles.path}", choices), chosen)
 
 
-async def _switch(screen: MainScreen, name: str) -> None:
+async def _switch(screen: MainView, name: str) -> None:
     from engine.admin.cluster.target import Naming, resolve_target
 
     before = screen.dashboard.session.feed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from textual import events
 from textual.app import ComposeResult
@@ -23,6 +23,7 @@ from tui.filters import Filter
 from tui.help import help_lines
 from tui.lines import Line, line
 from tui.location import History, Location
+from tui.main_view import Program
 from tui.offers import ASK_CLUSTER, OPERATIONS, offer_for
 from tui.pace import change_rate, seek, step
 from tui.pages import logs, overview, replicas
@@ -41,7 +42,6 @@ from tui.widgets.table_room import TableRoom
 from tui.work import Work
 
 if TYPE_CHECKING:
-    from tui.app import Dashboard
     from tui.plan_desk import PlanDesk
 
 WIDTH_MIN, HEIGHT_MIN = 60, 16
@@ -71,8 +71,9 @@ class MainScreen(Screen[None]):
     }
     """
 
-    def __init__(self) -> None:
+    def __init__(self, dashboard: Program) -> None:
         super().__init__()
+        self.dashboard = dashboard
         self.history = History(Location("overview"))
         self._models: dict[str, TableModel] = {}
         self._only_trouble: set[str] = set()
@@ -81,12 +82,7 @@ class MainScreen(Screen[None]):
         self.opened_desk: PlanDesk | None = None
         self.saving = Saving(self)
         self.partition_logs = PartitionLogs(self)
-        self._pages = pages_of(self)
-
-    @property
-    def dashboard(self) -> Dashboard:
-        """The program."""
-        return cast("Dashboard", self.app)
+        self._pages = pages_of(self, self.partition_logs)
 
     @property
     def desk(self) -> PlanDesk:
@@ -94,7 +90,7 @@ class MainScreen(Screen[None]):
         if self.opened_desk is None:
             from tui.plan_desk import PlanDesk
 
-            self.opened_desk = PlanDesk(self)
+            self.opened_desk = PlanDesk(self, self.work)
         return self.opened_desk
 
     @property

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from tui.main_screen import MainScreen
+from tui.main_view import MainView
 
 REPLAY_SPEEDS = 1 / 64, 512.0
 
 
-def change_rate(screen: MainScreen, factor: float) -> None:
+def change_rate(screen: MainView, factor: float) -> None:
     """Make the time between frames so many times as long."""
     feed = screen.dashboard.session.feed
     playback = feed.playback
@@ -22,14 +19,14 @@ def change_rate(screen: MainScreen, factor: float) -> None:
     screen.draw_head()
 
 
-def step(screen: MainScreen, by: int) -> None:
+def step(screen: MainView, by: int) -> None:
     """Go on in a recording, or back, by so many frames."""
     playback = screen.dashboard.session.feed.playback
     if playback is not None:
         playback.step(by)
 
 
-def seek(screen: MainScreen, *, to_end: bool) -> None:
+def seek(screen: MainView, *, to_end: bool) -> None:
     """Go to one end of a recording."""
     playback = screen.dashboard.session.feed.playback
     if playback is not None:

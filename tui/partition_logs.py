@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.common.model import TopicPartition
+from tui.main_view import MainView
 from tui.operations.operation import EXPECTED, failure_text
 from tui.pages.logs import NO_LOGS, ShownLog
 
 if TYPE_CHECKING:
     from engine.admin.cluster.target import ClusterTarget
-    from tui.main_screen import MainScreen
 
 log = logging.getLogger(__name__)
 
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 class PartitionLogs:
     """Keeps what was read last. The logs are read in a thread: the dashboard goes on drawing."""
 
-    def __init__(self, screen: MainScreen) -> None:
+    def __init__(self, screen: MainView) -> None:
         self._screen = screen
         self.shown: ShownLog | None = None
 

@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from engine.admin.cluster.errors import BadRequest
 from engine.admin.reassignment.adaptive_throttle import ThrottleRange
@@ -32,18 +31,17 @@ from tui.dialogs.form import FormDialog
 from tui.dialogs.menu import Choice, MenuDialog
 from tui.lines import Line, line
 from tui.location import Location
+from tui.main_view import MainView
 from tui.offers import Ask, FieldNeeded, PlanWish
 from tui.operations.operation import EXPECTED, Outcome, command_text, failure_text
 from tui.operations.plan_commands import making_words, running_words
-from tui.plan_offers import STRATEGIES, ask_for_plan, path_named
+from tui.plan_forms import STRATEGIES, ask_for_plan, path_named
 from tui.presenters.plan_card import detail_lines
 from tui.saving import write_new
 from tui.solver import solve_apart
 from tui.state.opened_plan import OpenedPlan, plan_made, read_plan_file
 from tui.state.plan_run import PlanRunState, RunState
-
-if TYPE_CHECKING:
-    from tui.main_screen import MainScreen
+from tui.work import Work
 
 log = logging.getLogger(__name__)
 
@@ -51,8 +49,9 @@ log = logging.getLogger(__name__)
 class PlanDesk:
     """What the dashboard does with plans."""
 
-    def __init__(self, screen: MainScreen) -> None:
+    def __init__(self, screen: MainView, work: Work) -> None:
         self._screen = screen
+        self._work = work
         self.plan: OpenedPlan | None = None
         self.run: PlanRunState | None = None
         self._control = WaveControl()
@@ -78,7 +77,7 @@ class PlanDesk:
 
     def _strategy_chosen(self, name: str | None) -> None:
         if name is not None:
-            self._screen.work.offer(ask_for_plan(Strategy(name), self.folder))
+            self._work.offer(ask_for_plan(Strategy(name), self.folder))
 
     def make(self, wish: PlanWish) -> None:
         """Make a plan; a window shows how far it is, and closing that gives it up."""

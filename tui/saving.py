@@ -6,14 +6,12 @@ import shlex
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tui.dialogs.menu import Choice, MenuDialog
 from tui.export import as_csv, as_json
+from tui.main_view import MainView
 from tui.operations.operation import command_text
-
-if TYPE_CHECKING:
-    from tui.main_screen import MainScreen
 
 
 def write_new(path: Path, text: str) -> None:
@@ -36,7 +34,7 @@ def write_new(path: Path, text: str) -> None:
 class Saving:
     """Writes what the main screen shows to the clipboard and to files."""
 
-    def __init__(self, screen: MainScreen) -> None:
+    def __init__(self, screen: MainView) -> None:
         self._screen = screen
 
     # Copying

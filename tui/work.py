@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import BadRequest
@@ -17,12 +16,10 @@ from tui.dialogs.confirm import ConfirmDialog, OutcomeDialog
 from tui.dialogs.dialog import TextDialog, WaitDialog
 from tui.dialogs.form import FormDialog
 from tui.lines import line
+from tui.main_view import MainView
 from tui.offers import Ask, NotNow, Offer, PlanWish
 from tui.operations.operation import EXPECTED, Operation, Outcome, Prepared, failure_text
 from tui.pages.zookeeper import ZnodeLevel
-
-if TYPE_CHECKING:
-    from tui.main_screen import MainScreen
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +27,7 @@ log = logging.getLogger(__name__)
 class Work:
     """Carries out what the main screen is asked for."""
 
-    def __init__(self, screen: MainScreen) -> None:
+    def __init__(self, screen: MainView) -> None:
         self._screen = screen
 
     # Operations
@@ -142,7 +139,7 @@ class Work:
 class _Shown:
     """A window that is there as long as something is waited for."""
 
-    def __init__(self, screen: MainScreen, dialog: WaitDialog) -> None:
+    def __init__(self, screen: MainView, dialog: WaitDialog) -> None:
         self._screen = screen
         self._dialog = dialog
 

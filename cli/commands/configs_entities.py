@@ -97,7 +97,7 @@ def chosen_entity(
 
 
 def _by_types(types: Sequence[str], names: Sequence[str], is_default: bool) -> list[Said]:
-    """Kafka's tool gives names to types in the order in which they stand; a type without a name means all of it."""
+    """Kafka's tool gives names to types in the order in which they come; a type without a name means all of it."""
     if not types and (names or is_default):
         raise UsageError("--entity-name and --entity-default need an --entity-type")
     if len(names) + is_default > len(types):

@@ -135,7 +135,7 @@ async def command(
         None if from_time is None else _time_ms(from_time),
         IsolationLevel(_ISOLATIONS[isolation]),
         until_end,
-        # As Kafka's consumer, it waits for a leader that is away for as long as it takes, unless told otherwise.
+        # Like Kafka's consumer, it waits for an absent leader as long as it takes, unless an option says otherwise.
         give_up_s=invocation.timeout_s if until_end or invocation.has_timeout_given else math.inf,
     )
     wanted = _Wanted(texts, options, group, tuple(only or ()), pattern, max_messages, timeout_ms, raw)
@@ -144,7 +144,7 @@ async def command(
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """What is to be read and printed, and when it is enough."""
+    """What to read and print, and when it is enough."""
 
     texts: list[str]
     options: ConsumeOptions
@@ -300,7 +300,7 @@ def _time_ms(text: str) -> int:
 
 
 def _write(data: bytes) -> None:
-    """Write to stdout at once; whoever reads a pipe wants each record when it comes."""
+    """Write to stdout at once: the reader of a pipe wants each record when it comes."""
     try:
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()

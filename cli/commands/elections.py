@@ -119,7 +119,7 @@ async def _elect(invocation: Invocation, election: ElectionType, scope: Election
         what = f"elect {election.value} leaders of {len(able)} partition{plural} in {cluster.target.title}"
         what += ", losing records that only dead replicas have" if is_unclean and able else ""
         details = () if invocation.is_dry_run else preview_lines(able)
-        # Where nobody can be elected there is nothing to confirm; the controller is asked all the same, and says why.
+        # If no replica can be elected, there is nothing to confirm. The controller is asked all the same, and says why.
         needs_word = bool(able) or is_unclean or invocation.is_dry_run
         if needs_word and not invocation.confirm(what, details, is_destructive=is_unclean):
             return elections_report([one.as_result() for one in previews])

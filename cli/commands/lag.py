@@ -155,7 +155,7 @@ def _traces(
     *,
     is_plain: bool,
 ) -> QueryTraces | None:
-    """Return the places of options; where there are none and no group is named, those of the profile."""
+    """Return the places of options, or those of the profile if there are none and no group is named."""
     from engine.admin.lag.traces import QueryTraces
 
     if checkpoints or event_logs:
@@ -173,7 +173,7 @@ async def _stores(invocation: Invocation) -> AsyncIterator[OtherStore]:
 
 
 class _View:
-    """What is told of an answer."""
+    """What is shown of an answer."""
 
     def __init__(
         self,
@@ -193,7 +193,7 @@ class _View:
         self._is_not_ok = is_not_ok
 
     async def report(self, cluster: Cluster, answer: LagAnswer) -> Report:
-        """Return the report, after failures were told."""
+        """Return the report, after the failures were shown."""
         from engine.admin.lag.measuring import absent_topics
 
         failures = [*answer.failures, *await absent_topics(cluster, self._topics, answer)]
@@ -201,7 +201,7 @@ class _View:
         return report.ending(self.invocation.tell_failures(failures))
 
     def draw(self, answer: LagAnswer) -> Report:
-        """Return the report of an answer; groups that nobody named and that never read the topics are not in it."""
+        """Return the report of an answer, without groups that were not named and never read the topics."""
         from cli.views.lag import lag_report
 
         if not self._keeps_all:
@@ -230,7 +230,7 @@ async def _measure(invocation: Invocation, meter: LagMeter, interval_s: float, l
 
 
 async def _serve(meter: LagMeter, view: _View, interval_s: float, address: tuple[str, int]) -> None:
-    """Answer Prometheus with what the last interval told, until Ctrl-C; nothing old while the cluster is away."""
+    """Answer Prometheus with the last interval's figures, until Ctrl-C; with none while the cluster is away."""
     from cli.framework.metrics_server import MetricsServer
     from cli.output.printer import prometheus_text
     from cli.output.report import Metric

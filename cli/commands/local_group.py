@@ -26,7 +26,7 @@ Directory = Annotated[
 ]
 
 _held: ContextVar[tuple[LocalCluster, float] | None] = ContextVar("held cluster", default=None)
-"""The cluster, and how long its brokers get until they serve where a command says nothing else."""
+"""The cluster, and how long its brokers get until they serve unless a command says otherwise."""
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """``klamm local up --stdin``: the commands that come in on standard input, a line each, and their answers.
 
 For programs that hold a cluster as long as they run, ``klamm.testing`` among them. All that is started is a child of
-this one process, and a command takes milliseconds where a process of its own would take a third of a second.
+this one process, and a command takes milliseconds. A process of its own would take a third of a second.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def end_with_parent() -> None:
     """See to it that this process is asked to stop when the one that started it is gone.
 
-    The end of the input tells the same, but not while a command runs, nor where a forked child has kept the pipe open.
+    The end of the input means the same, but shows neither while a command runs nor if a forked child holds the pipe.
     """
     parent = os.pidfd_open(os.getppid())
 

@@ -187,10 +187,10 @@ async def _carry_out(invocation: Invocation, wanted: tuple[LoadedPlan, PlanRun])
 
 
 async def _refuse_drift(invocation: Invocation, cluster: Cluster, loaded: LoadedPlan, run: PlanRun) -> bool:
-    """Stop where the plan is one of another cluster, or (to apply it) the cluster is not as the plan found it.
+    """Stop if the plan is one of another cluster, or (to apply it) the cluster is not as the plan found it.
 
     Returns:
-        Whether a plan that is to be applied is carried out already, in every partition.
+        Whether a plan to apply is carried out already, in every partition.
 
     Raises:
         Stop: code 1, the gate before the first wave.
@@ -222,7 +222,7 @@ _carrying_out(
 
     It writes the journal and the rollback file before it changes anything. A gate before each wave stops it if a target
     is dead, an ISR has shrunk, a copy has stalled or --timeout has passed; without --timeout there is no deadline. You
-    can interrupt it at any moment, by Ctrl-C or by kill -9: klamm plan resume goes on, from any machine that has the
+    can interrupt it at any moment, by Ctrl-C or by kill -9: klamm plan resume continues, from any machine that has the
     plan.
     """,
     (

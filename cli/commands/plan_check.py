@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class CheckFormat(StrEnum):
-    """In which form findings are printed, for whom."""
+    """In which form findings are printed."""
 
     GITHUB = "github"
     GITLAB = "gitlab"
@@ -93,7 +93,7 @@ def diff(
 
 
 async def _snapshot(invocation: Invocation, loaded: LoadedPlan, *, has_sizes: bool) -> ClusterSnapshot:
-    """Return the cluster as it is; where sizes are wanted, with those of the brokers that tell them."""
+    """Return the cluster as it is; if sizes are wanted, with those of the brokers that report them."""
     from cli.framework.cluster_session import open_cluster
     from engine.admin.cluster.target import Source
     from engine.admin.snapshots.taking import take_snapshot

@@ -27,7 +27,7 @@ JournalOption = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class LoadedPlan:
-    """A plan file: its text, and what stands in it."""
+    """A plan file: its text, and its content."""
 
     path: Path
     text: str

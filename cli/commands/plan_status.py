@@ -49,7 +49,7 @@ async def verify(invocation: Invocation, file: PlanArgument) -> Report:
     """Say whether every partition is where the plan wants it, and remove throttles that klamm has left.
 
     Ends with 0 when all are there, 1 when one is not and nothing moves it, 5 while any is still under way. A plan that
-    has not begun is told as such, and ends with 1.
+    has not begun is reported as such, and ends with 1.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.reassignment import statuses_report, throttle_notes

@@ -34,7 +34,7 @@ _COLUMNS = (
     Column("colour", is_dispensable=True),
 )
 _RARELY_USED_FROM = 6
-"""A person sees the columns from here on where a profile has something in them."""
+"""A person sees the columns from here on if a profile has something in them."""
 
 
 @group.command("list", examples=("klamm profiles list",))

@@ -64,7 +64,7 @@ def read_plan(path: Path) -> ReadPlan:
 
 
 async def heat_of(cluster: Cluster, before: Replicas, after: Replicas, brokers: Iterable[int] = ()) -> Section:
-    """Return the heat map of a plan, with sizes where brokers tell them."""
+    """Return the heat map of a plan, with sizes if brokers report them."""
     from cli.views.brokers_load import heat_section
     from engine.admin.brokers.reading_load import read_load_of_plan
 

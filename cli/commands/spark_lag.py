@@ -58,7 +58,7 @@ def lag(
 ) -> ExitCode:
     """Sample the lag of all groups and of Spark queries again and again, as a Spark job, and keep it as Parquet.
 
-    It runs until Ctrl-C. Start it again, even after a kill, and it goes on in the same folder: no sample is there
+    It runs until Ctrl-C. Start it again, even after a kill, and it continues in the same folder: no sample is there
     twice, and it repeats an incomplete one at once. It reports a cluster or broker that does not answer; in that
     sample, what only that one knows is unknown. klamm spark history reads the folder.
     """

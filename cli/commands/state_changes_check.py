@@ -97,7 +97,7 @@ def check(
 
 
 def _names_a_cluster(invocation: Invocation) -> bool:
-    """Whether an option names one: logs are often read where no cluster can be reached."""
+    """Whether an option names one: logs are often read on machines that reach no cluster."""
     options = invocation.target_options
     return any((options.zookeeper, options.bootstrap_server, options.cluster, options.snapshot))
 

@@ -44,7 +44,7 @@ def named_paths(paths: list[Path] | None, logs: str | None) -> list[Path]:
 
 
 def zones_of(texts: list[str] | None) -> dict[int | None, tzinfo | None]:
-    """Return brokers' zones; under None stands everybody else's."""
+    """Return brokers' zones; None is the key of all other brokers' zone."""
     from engine.admin.state_changes.zones import parse_zone
 
     zones: dict[int | None, tzinfo | None] = {}

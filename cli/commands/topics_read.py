@@ -109,7 +109,7 @@ async def describe(
     )
     selection = select_topics([*(topics or ()), *(topic or ())])
     async with open_cluster(invocation) as cluster:
-        # What is named has to be told, or refused; of all topics one that is damaged does not hide the others.
+        # A named topic must be shown or refused. When all are listed, a damaged one does not hide the others.
         complain = cluster.complain if selection.wants_list else None
         reader = await topic_reader(cluster, on_unreadable=complain, on_unknown_settings=cluster.complain)
 

@@ -35,7 +35,7 @@ _OUTPUT_OPTIONS = ("-o", "--output")
 
 
 def output_taken(ctx: Context, args: list[str]) -> list[str]:
-    """Return the words without ``-o FORMAT`` where it stands before a command's word; the command takes it up."""
+    """Return the words without an ``-o FORMAT`` before a command's word; the command takes it up."""
     rest = list(args)
     while rest:
         word, has_value, value = rest[0].partition("=")
@@ -54,10 +54,10 @@ class KlammCommand(TyperCommand):
 
     examples: tuple[str, ...] = ()
     bare_values: Mapping[str, str] = {}
-    """Options that may stand without a value, as some of Kafka's do, and the value that they have then."""
+    """Options that may come without a value, as some of Kafka's do, and the value that they then have."""
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
-        """Give those options their value that stand without one: at the end, or before another option."""
+        """Give options that come without a value, at the end or before another option, the value that this means."""
         given: list[str] = ["--output", ctx.meta[_OUTPUT]] if _OUTPUT in ctx.meta else []
         for word, next_word in zip(args, [*args[1:], "-"], strict=False):
             given.append(word)
@@ -79,7 +79,7 @@ class KlammCommand(TyperCommand):
             if record is None:
                 continue
             if param.param_type_name == "argument":
-                # Typer adds the Python type, which tells nothing here.
+                # Typer adds the Python type, which says nothing here.
                 panels["Arguments"].append((record[0].partition(" ")[0], record[1]))
             else:
                 panel = getattr(param, "rich_help_panel", None) or OPTIONS_PANEL
@@ -157,7 +157,7 @@ class CommandGroup:
 def single_command(
     name: str, *, needs: Needs = NEEDS_NOTHING, examples: Sequence[str]
 ) -> Callable[[CommandFunction], KlammCommand]:
-    """Declare a command that stands by itself, such as ``klamm produce``."""
+    """Declare a command that belongs to no group, such as ``klamm produce``."""
 
     def build(function: CommandFunction) -> KlammCommand:
         return build_command(name, function, needs, examples)

@@ -4,7 +4,7 @@ Ctrl-C here is that before a command runs, and after it, while there is nothing 
 
 Python's own way, an exception between any two instructions, would show a traceback out of the middle of an import. Here
 the program says one line and is gone. While a command runs ``interruptible`` gives Python's way back, for then
-connections are to be closed, and what was left running in the cluster is to be told.
+connections must be closed, and the command must say what it leaves running in the cluster.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ INTERRUPTED = 130
 _PLAINER = "klamm.plainer"
 _PLAIN = {"→": "->", "←": "<-", "…": "...", "–": "-", "—": "-", "·": "-", "×": "x", "≥": ">=", "≤": "<=", "−": "-"}
 _PLAIN |= {"’": "'", "“": '"', "”": '"', "•": "*", "✓": "ok", "▲": "^", "▼": "v", "│": "|", "─": "-", "░": "."}
-"""What stands for characters of ours where a stream does not know them; of data, an escape stands there."""
+"""Replacements for characters of ours that a stream's encoding lacks. In data, an escape replaces them."""
 
 _JSON = ("json", "jsonl")
 _LINE = b"error: interrupted\n"
@@ -32,13 +32,13 @@ _OBJECT = b'{"error": {"code": 130, "kind": "interrupted", "message": "interrupt
 
 
 def guard_start() -> None:
-    """From now on Ctrl-C ends the program at once, in one line; where the caller has it ignored, it stays ignored."""
+    """From now on Ctrl-C ends the program at once, in one line. If the caller has it ignored, it stays ignored."""
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, _end_at_once)
 
 
 def open_missing_streams() -> None:
-    """Put the null device where the caller has closed stdin, stdout or stderr, as daemons and ``>&-`` do.
+    """Open the null device in place of a closed stdin, stdout or stderr: daemons and ``>&-`` close them.
 
     Otherwise Python has None there, and the next socket gets the number: what is printed would go into it.
     """
@@ -53,7 +53,7 @@ def open_missing_streams() -> None:
 
 
 def soften_encodings() -> None:
-    """Let no character end a command on a terminal or in a pipe that is not UTF-8: plainer ones stand for it."""
+    """On a terminal or pipe that is not UTF-8, write plainer characters, so that none of ours ends a command."""
     codecs.register_error(_PLAINER, _plainer)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and not (stream.encoding or "").lower().startswith("utf"):
@@ -80,7 +80,7 @@ def interruptible() -> Iterator[None]:
 
 
 def wants_json(arguments: Sequence[str]) -> bool:
-    """Whether errors must be JSON, told from the raw words: parsing them may be what failed."""
+    """Whether errors must be JSON, judged by the raw words: parsing them may be what failed."""
     for index, word in enumerate(arguments):
         name, has_value, value = word.partition("=")
         if name in ("-o", "--output"):

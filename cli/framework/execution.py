@@ -69,7 +69,7 @@ def _execute(invocation: Invocation, function: CommandFunction, values: dict[str
 
 
 def show_debug_traceback() -> None:
-    """Print the traceback of the exception being handled, where whoever mends klamm has asked for it."""
+    """Print the traceback of the exception being handled, if the user has asked for it."""
     if os.environ.get("KLAMM_DEBUG"):
         traceback.print_exc()
 
@@ -143,7 +143,7 @@ def _run(coroutine: Coroutine[Any, Any, CommandResult], invocation: Invocation, 
 
 
 async def _tell_waits(invocation: Invocation, *, is_bounded: bool) -> None:
-    """Say whom the command waits for, once that takes longer than a person expects."""
+    """Say what the command waits for, once that takes longer than a person expects."""
     import asyncio
 
     can_show, next_s = invocation.talk.can_show, _LOG_WAIT_TOLD_S
@@ -164,7 +164,7 @@ async def _tell_waits(invocation: Invocation, *, is_bounded: bool) -> None:
 
 @contextmanager
 def _term_as_interrupt(invocation: Invocation) -> Iterator[None]:
-    """Have TERM end a command in the same order as Ctrl-C: groups are left, locks let go, and it says what goes on."""
+    """Make TERM end a command as Ctrl-C does: it leaves groups, releases locks and says what continues without it."""
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
         yield
         return

@@ -1,4 +1,4 @@
-"""From an exception to what the person is told and the code the program ends with. The one place for both.
+"""Makes of an exception the words for the user and the program's exit code. The one place for both.
 
 A traceback is for who mends klamm: it is shown only with ``KLAMM_DEBUG=1``.
 """
@@ -31,7 +31,7 @@ _NETWORK_ERRNOS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An error as it is told. ``kafka_error`` is the name of Kafka's code where the cluster refused with one."""
+    """An error as the user sees it. ``kafka_error`` is the name of Kafka's code if the cluster refused with one."""
 
     code: ExitCode
     kind: str
@@ -61,9 +61,9 @@ class Failure:
 
 
 def failure_of(error: BaseException, *, is_accepted: bool = False) -> Failure:
-    """Return how ``error`` is told. ``is_accepted``: the cluster had accepted a change before it happened."""
+    """Return what the user sees of ``error``. ``is_accepted``: the cluster had accepted a change before it happened."""
     if isinstance(error, BaseExceptionGroup):
-        # Of what was done side by side one error is told, and rather one that is no bug.
+        # If several tasks failed side by side, one error is shown, preferably one that is not a bug.
         found = [failure_of(one, is_accepted=is_accepted) for one in error.exceptions]
         return next((one for one in found if one.code is not ExitCode.INTERNAL), found[0])
     if isinstance(error, TimeoutError):
@@ -123,7 +123,7 @@ def _admin_failure(error: AdminError) -> Failure:
 
 
 def _zookeeper_failure(error: BaseException) -> Failure:
-    """ZooKeeper's refusals are the cluster's, what nobody can read is a bad answer, the rest is not being there."""
+    """A refusal of ZooKeeper's is the cluster's; an unreadable answer is a bad one; anything else means unreachable."""
     from engine.common.errors import said_by
     from engine.zk import errors as zk
 

@@ -12,7 +12,7 @@ def read_input(path: Path, encoding: str = "utf-8") -> str:
     """Return the text of a file, or of stdin. Bytes that are no text become marks, which no parser takes.
 
     Raises:
-        UsageError: stdin is meant, and nobody has put anything there.
+        UsageError: stdin is meant, and it is a terminal.
         OSError: the file cannot be read.
     """
     if str(path) != "-":

@@ -77,7 +77,7 @@ class Invocation:
     unanswered: list[str] = field(default_factory=list)
     """Commands that show what became of changes that were sent and not answered."""
     awaited: Callable[[float], dict[str, float]] = lambda least_s: {}
-    """For whom the cluster has waited at least this many seconds, and how long."""
+    """What the cluster has waited for, for at least this many seconds, and how long."""
     is_terminated: bool = False
     """TERM has asked it to end."""
     waited_for: str | None = None
@@ -85,7 +85,7 @@ class Invocation:
     has_sent_changes: bool = False
     """Something was sent that may change the cluster."""
     left_running: list[str] = field(default_factory=list)
-    """What goes on without us, and how to look at it; told when Ctrl-C or the deadline ends the command."""
+    """What continues without us, and how to look at it. The command says so if Ctrl-C or the deadline ends it."""
 
     def note_unanswered(self, looks: Sequence[Operation]) -> None:
         """Remember that the outcome of changes is not known, and what shows it."""
@@ -144,7 +144,7 @@ class Invocation:
 
     @property
     def tells_details(self) -> bool:
-        """Whether somebody is told what changes into what: who is asked, or tries it, or wants to know."""
+        """Whether to show what changes into what: to a user who is asked, who tries it, or who wants to know."""
         return self.is_dry_run or self.talk.is_verbose or (self.talk.can_ask and not self.is_confirmed)
 
     def confirm(
@@ -152,8 +152,8 @@ class Invocation:
     ) -> bool:
         """Return whether to go on with ``change``; a dry run says what it would do and does not.
 
-        Asks on a terminal only. Raises Stop (code 2) where nobody can be asked and the change destroys something,
-        and where the person says no. An empty answer is no where data may be lost. Long ``details`` are folded.
+        Asks on a terminal only. Raises Stop (code 2) if nobody can be asked and the change destroys something, and if
+        the person says no. An empty answer means no if data may be lost. Long ``details`` are folded.
         """
         for line in details if self.talk.is_verbose else folded(details, _DETAILS_MAX, "--verbose shows all"):
             self.talk.say(line)
@@ -176,7 +176,7 @@ class Invocation:
         raise Stop(Failure(ExitCode.USAGE, "usage", "not confirmed, nothing was changed"))
 
     def goes_ahead(self, change: str) -> bool:
-        """Return whether to carry out a harmless change, which nobody is asked about: not in a dry run."""
+        """Return whether to carry out a harmless change, which needs no confirmation: not in a dry run."""
         if self.is_dry_run:
             self.talk.say(f"dry run: would {change}")
         return not self.is_dry_run

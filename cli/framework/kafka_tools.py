@@ -1,7 +1,7 @@
 """From a Kafka tool's command line to ours: ``kafka-leader-election --election-type preferred`` is ``elect preferred``.
 
-Each tool is a line of a table (``cli.table_of_kafka_tools``): the words it stands for, and what becomes of those of its
-options that are called otherwise here, or mean another unit. Every other word goes on as it is, so our own options
+Each tool is a line of a table (``cli.table_of_kafka_tools``): our words for it, and what becomes of those of its
+options that have another name or another unit here. Every other word stays as it is, so our own options
 work beside Kafka's. What comes out, and the exit codes, are ours.
 """
 
@@ -15,7 +15,7 @@ from typer._click.exceptions import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Rename:
-    """The option is called ``to`` here; a value that follows it stays, changed by ``values`` where it stands there."""
+    """The option is called ``to`` here. The value that follows it stays, or becomes what ``values`` has for it."""
 
     to: str
     values: Mapping[str, str] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Properties:
-    """The option's values are properties, ``K=V``, of which ``fold`` makes our words, or None if it cannot."""
+    """The option's values are properties, ``K=V``. ``fold`` makes our words of them, or returns None if it cannot."""
 
     fold: Callable[[Mapping[str, str]], list[str] | None]
 
@@ -66,8 +66,8 @@ class KafkaTool:
     Attributes:
         words: what it is here.
         options: its options that are not ours as they are.
-        unless: words that are added where none of the named options is given.
-        changes: our last words with which it changes something. It asks nobody then, as the tool does not.
+        unless: words that are added if none of the named options is given.
+        changes: our last words with which it changes something. Like the tool, it then does not ask for confirmation.
         defaults: by our last word, options that make its default ours; given first, so that the tool's own options win.
         first: the option that the first word is the value of, where the tool wants such a word.
     """
@@ -174,7 +174,7 @@ def _folded(option: str, change: Change, properties: Mapping[str, str]) -> list[
 
 
 def _apply(change: Change, value: str | None, given: list[str], words: list[str], rest: list[str]) -> None:
-    """Carry one option over; a value that does not stand behind ``=`` is taken from ``given``."""
+    """Carry one option over; its value comes after ``=``, or else from ``given``."""
 
     def taken() -> list[str]:
         if value is not None:
@@ -198,5 +198,5 @@ def _apply(change: Change, value: str | None, given: list[str], words: list[str]
 
 
 def _seconds(text: str) -> str:
-    """Return milliseconds in seconds; what is no number goes on as it is, and is refused by name later."""
+    """Return milliseconds in seconds. What is not a number stays as it is; it is refused by name later."""
     return f"{int(text) / 1000:g}" if text.isdigit() else text

@@ -31,7 +31,7 @@ class Progress:
         self._has_line = False
 
     def update(self, done: int, total: int | None = None) -> None:
-        """Say how far it is, unless that was said a moment ago; ``total`` where it is learnt on the way."""
+        """Say how far it is, unless that was said a moment ago; ``total`` if it becomes known on the way."""
         now = time.monotonic()
         if not self._is_shown or now - self._told < self._pace_s:
             return
@@ -78,7 +78,7 @@ class Activity:
 
 
 class Countdown:
-    """How long something goes on: a line that counts down on a terminal, else one line. Wants a running event loop."""
+    """How long something lasts: a line that counts down on a terminal, else one line. Needs a running event loop."""
 
     def __init__(self, talk: Talk) -> None:
         self._talk = talk
@@ -87,7 +87,7 @@ class Countdown:
         self._has_told = False
 
     def restart(self, what: str, left_s: float, more: str = "") -> None:
-        """From now on it goes on for this many seconds."""
+        """From now on it lasts this many seconds."""
         if not self._is_terminal:
             if not self._has_told:
                 self._talk.say(f"{what} for {left_s:g} s more{more}")

@@ -48,7 +48,7 @@ COMMANDS: Mapping[Operation, str] = {
     Operation.START_LOCAL_CLUSTER: "klamm local up",
     Operation.KEEP_LAG_HISTORY: "klamm spark lag --out {PATH}",
 }
-"""What does each operation. The braces hold the place of its value, and what stands there where none is known."""
+"""The command for each operation. The braces hold the place of its value, and the text that replaces an unknown one."""
 
 OPTIONS: Mapping[Parameter, str] = {
     Parameter.ADD_CONFIG: "--add-config {KEY=VALUE}",
@@ -114,7 +114,7 @@ class CommandLineSpeller:
 
 
 def spelled(text: Words) -> str:
-    """Return what the engine tells a person, in the command line's words."""
+    """Return what the engine says, in the command line's words."""
     return text if isinstance(text, str) else text.spell(_SPELLER)
 
 

@@ -1,6 +1,6 @@
 """The root command: a table of names and one-line helps; a command's module is imported when it is called.
 
-Also the hidden names: singular forms, and the names of Kafka's tools with their options, so that nobody has to guess.
+Also the hidden names: singular forms, and the names of Kafka's tools with their options, so that users need not guess.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class RootGroup(TyperGroup):
         return None
 
     def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:
-        """Find the command; the real name is told on, also where an alias or a Kafka tool's name was typed."""
+        """Find the command; pass its real name on, also if an alias or a Kafka tool's name was typed."""
         args = self._ours(args)
         command = self.get_command(ctx, args[0])
         if command is None and ctx.resilient_parsing:

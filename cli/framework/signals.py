@@ -74,6 +74,6 @@ class StopSignals:
         return bool(set(os.read(self._awake, 64)) & set(_STOP_SIGNALS))
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        """A held signal is told by the byte that Python has written into the pipe."""
+        """A held signal shows as the byte that Python has written into the pipe."""
         if not self._is_held:
             raise KeyboardInterrupt

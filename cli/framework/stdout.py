@@ -32,7 +32,7 @@ def check_reader() -> None:
     try:
         stdout = sys.stdout.fileno()
     except (OSError, ValueError):
-        # Not a file of the system's: nobody can go.
+        # Not a file of the system's: it has no reader that can go away.
         return
     poll = select.poll()
     poll.register(stdout, 0)

@@ -1,4 +1,4 @@
-"""``--watch``: a report told again and again, each in the place of the one before on a terminal. Ctrl-C ends it."""
+"""``--watch``: prints a report again and again. On a terminal each replaces the one before. Ctrl-C ends it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Numbers as bars and as heat, in characters. Pure; where blocks cannot be shown, plain characters stand for them.
+"""Numbers as bars and as heat, in characters. Pure. If blocks cannot be shown, plain characters replace them.
 
 A bar is as long as its share of the largest value of its scale. Heat shows how far a value is from the mean of its
-scale: cold, even, warm or hot; the shade says it where there is no colour.
+scale: cold, even, warm or hot; the shade says it if there is no colour.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Scales:
         }
 
     def drawn(self, column: Column, value: object, width: int, *, has_blocks: bool) -> tuple[str, Tone | None]:
-        """Return what stands beside a figure, and its tone where the drawing has one."""
+        """Return what is drawn beside a figure, and its tone if the drawing has one."""
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             return "", None
         scale = _scale(column)
@@ -76,7 +76,7 @@ class Scales:
 
 
 def bar_width(columns: Sequence[Column], spare: int) -> int:
-    """Return how wide each bar of a table may be where ``spare`` characters are left; 0 if none fits."""
+    """Return how wide each bar of a table may be if ``spare`` characters are left; 0 if none fits."""
     count = sum(column.drawing is Drawing.BAR for column in columns)
     width = min(BAR_WIDTH_MAX, spare // count - 1) if count else 0
     return width if width >= BAR_WIDTH_MIN else 0

@@ -22,7 +22,7 @@ class Kind(Enum):
 
 
 class Tone(Enum):
-    """What a value means to whoever looks at it; colour is only one way to show it."""
+    """What a value means to a person; colour is only one way to show it."""
 
     GOOD = "green"
     WARNING = "yellow"
@@ -60,11 +60,11 @@ class Column:
     scale: str = ""
     """Drawn columns of the same scale can be compared with each other; "" is the column's own."""
     is_dispensable: bool = False
-    """Left out where the terminal is too narrow for the whole table; the other formats have it always."""
+    """Left out if the terminal is too narrow for the whole table; the other formats always have it."""
     row_tone: RowToneRule | None = None
-    """In place of ``tone`` where it takes the other values of the row to tell."""
+    """Replaces ``tone`` if the tone depends on other values of the row."""
     falls_below: bool = False
-    """Free text in the last column: where the terminal is too narrow it stands in lines of its own, below its row."""
+    """Free text in the last column. On a narrow terminal it has lines of its own, below its row."""
 
     @property
     def heading(self) -> str:
@@ -87,14 +87,14 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """Names and values one below the other, for a thing of which there is one."""
+    """Names and values one below the other, for a single thing."""
 
     pairs: Sequence[tuple[str, object]]
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of what a person sees; ``text`` lines stand above the body."""
+    """A part of what a person sees; ``text`` lines are above the body."""
 
     title: str | None = None
     body: Table | Fields | None = None
@@ -127,5 +127,5 @@ class Report:
     """What Prometheus gets, of a command that has it."""
 
     def ending(self, code: ExitCode) -> Report:
-        """Return the report with another exit code; where that is DONE its own stands."""
+        """Return the report with another exit code, unless that is DONE: then its own stays."""
         return replace(self, exit_code=code or self.exit_code)

@@ -62,7 +62,7 @@ def without_a_dispensable(table: Table) -> Table | None:
 
 
 def folded_lines(table: Table, width: int, *, has_colour: bool) -> Iterator[str] | None:
-    """Return the lines of a table whose texts are folded to fit, without drawings; None where figures alone do not."""
+    """Return the lines of a table with texts folded to fit, without drawings; None if figures alone are too wide."""
     rows = [
         [
             _Cell(human_text(column.kind, row[index]), column.tone_in(row, index))

@@ -18,7 +18,7 @@ from cli.output.values import RIGHT, escape_controls, human_text
 
 
 def print_sections(report: Report, stream: TextIO) -> None:
-    """Write a report's sections, or its table where it has none, to ``stream``."""
+    """Write a report's sections, or its table if it has none, to ``stream``."""
     view = TerminalView.of(stream)
     drawn = io.StringIO()
     console = Console(

@@ -12,7 +12,7 @@ from pathlib import PurePath
 from cli.output.report import Kind
 
 RIGHT = (Kind.NUMBER, Kind.BYTES, Kind.DURATION_MS)
-"""Columns whose values stand at the right, so that digits lie below each other."""
+"""Columns whose values are aligned right, so that digits are below each other."""
 
 _JSON_AS_IT_IS = frozenset({type(None), bool, int, float, str})
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")

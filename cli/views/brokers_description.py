@@ -51,7 +51,7 @@ _APIS = (
 
 
 def broker_details_report(brokers: Sequence[BrokerDetails], *, with_apis: bool) -> Report:
-    """Everything; the exit code is 1 where something is wrong with a broker itself."""
+    """Everything; the exit code is 1 if something is wrong with a broker itself."""
     sections = [section for one in brokers for section in _sections(one, with_apis=with_apis)]
     return Report(
         [_data(one, with_apis=with_apis) for one in brokers],

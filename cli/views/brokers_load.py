@@ -63,7 +63,7 @@ def heat_section(loads: Sequence[PlannedLoad], partition_count: int, copied_byte
 
 
 def without_empty(table: Table, *, keeps: Sequence[str]) -> Table:
-    """Return a table without the columns in which nothing stands, but for those called ``keeps``."""
+    """Return a table without its empty columns, except those called ``keeps``."""
     kept = [
         index
         for index, column in enumerate(table.columns)

@@ -61,7 +61,7 @@ def log_dirs_report(
 ) -> Report:
     """A row per replica; a log dir without any, or with an error, has a row of its own.
 
-    Without topics named a person is shown the largest replicas (or the furthest behind), and told so; machines get all.
+    If no topics are named, a person sees the largest replicas (or the furthest behind) and a note; machines get all.
     """
     rows: list[tuple[object, ...]] = [
         (one.broker, one.log_dir, r.topic, r.partition, r.size_bytes, r.offset_lag, r.is_future, None)
@@ -95,7 +95,7 @@ def totals_report(totals: Sequence[DirTotals], subject: str, *, order: str, fail
 
 
 def totals_table(totals: Sequence[DirTotals], subject: str) -> Table:
-    """Return the table of totals that a person sees: without columns in which nothing stands."""
+    """Return the table of totals that a person sees, without empty columns."""
     full = Column("used_percent", Kind.NUMBER, title="Used %", tone=_full_tone)
     columns = (*_TOTALS[:-1], full, _TOTALS[-1])
     rows = [(*_cells(one)[:-1], one.used_percent, one.error) for one in totals]
@@ -166,7 +166,7 @@ def _rank(one: DirTotals, order: str) -> tuple[object, ...]:
 
 
 def _without_lonely_flags(table: Table) -> Table:
-    """Leave the column of future replicas out where there is none: mostly nothing moves."""
+    """Leave out the column of future replicas if there are none: usually nothing moves."""
     index = [column.name for column in table.columns].index("is_future")
     if any(row[index] for row in table.rows):
         return table

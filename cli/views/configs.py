@@ -26,7 +26,7 @@ _ALL = (Column("entity_type"), Column("entity_name"), *_SETTING)
 
 
 def configs_report(found: Sequence[EntityConfigs], *, is_single: bool) -> Report:
-    """A section per entity that has settings; one entity also where it has none."""
+    """A section per entity that has settings. A single entity has its section even without settings."""
     rows = [(one.entity_type, one.entity_name or "<default>", *_row(entry)) for one in found for entry in one.configs]
     shown = [one for one in found if one.configs]
     notes: tuple[str, ...] = () if shown else ("nothing is set",)
@@ -53,7 +53,7 @@ def _row(entry: ConfigEntry) -> tuple[object, ...]:
 
 
 def _section(one: EntityConfigs) -> Section:
-    """Leave out for a person what says nothing: flags that nobody has, a synonym that is the setting itself."""
+    """Leave out what tells a person nothing: flags that no setting has, a synonym that is the setting itself."""
     rows = [(*_row(entry)[:-1], [s.source.value for s in entry.synonyms[1:]]) for entry in one.configs]
     columns = (*_SETTING[:-1], Column("overrides", Kind.LIST, tone=lambda _: Tone.QUIET))
     optional = {"sensitive", "read_only", "overrides"}

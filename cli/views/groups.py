@@ -16,7 +16,7 @@ SECTIONS_MAX = 20
 """More groups than these are one table with a column for the group, as Kafka's tool has it."""
 
 NOTES_MAX = 10
-"""For more groups than these the states are not told one by one; as many partitions' errors are told of a group."""
+"""If there are more groups, their states are only counted. At most this many errors of a group are shown."""
 
 _UUID = re.compile(r"-([0-9a-f]{8})(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 
@@ -59,7 +59,7 @@ _OFFSETS = (
     _ERROR,
 )
 _SHOWN_OFFSETS = (*_PROGRESS, Column("consumer_id", title="Consumer"), Column("host"))
-"""For a person: who reads a partition in short, as ``--members`` has the rest; errors stand above the table."""
+"""For a person: who reads a partition, in short, as ``--members`` has the rest; errors are above the table."""
 
 _MEMBERS = (
     _GROUP,
@@ -229,7 +229,7 @@ def _member_row(member: DescribedMember) -> tuple[object, ...]:
 
 
 def _without_empty(table: Table) -> Table:
-    """Leave out for a person the columns in which nothing stands."""
+    """Leave out empty columns for a person."""
     kept = [
         index
         for index, column in enumerate(table.columns)

@@ -49,7 +49,7 @@ class WaitingTold:
 
 
 def health_report(health: HealthReport, *, fails_on: HealthStatus, lists_all: bool = False) -> Report:
-    """The reasons, the worst first; the exit code is 1 where the status is as bad as ``fails_on`` or worse."""
+    """The reasons, the worst first; the exit code is 1 if the status is as bad as ``fails_on`` or worse."""
     rows = [(r.check, r.severity, r.count, r.examples) for r in health.reasons]
     shown = [(r.check, r.severity, r.count, r.examples[0]) for r in health.reasons]
     advice = [line for reason in health.reasons for line in _told(reason, None if lists_all else _CASES_SHOWN)]
@@ -81,7 +81,7 @@ def _metrics(health: HealthReport) -> list[Metric]:
 
 
 def _told(reason: HealthReason, cases_max: int | None) -> list[str]:
-    """What to do about a reason, and its cases below where there is more than the one of the table."""
+    """What to do about a reason, with its cases below if the table does not show all of them."""
     lines = [f"{reason.check.value}: {spelled(reason.check.advice)}"]
     if reason.count == 1:
         return lines

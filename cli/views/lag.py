@@ -47,11 +47,11 @@ _TONES = {
 
 
 _LONG_MS = 5 * 60_000
-"""Whoever was seen to stand still for so long does."""
+"""A reader that has not moved for this long stands still."""
 
 
 def status_tone(value: object) -> Tone | None:
-    """Return what a status means to whoever looks at it."""
+    """Return what a status means to a person."""
     return _TONES.get(value, Tone.BAD) if isinstance(value, LagStatus) else None
 
 
@@ -111,7 +111,7 @@ _PARTITION_SHOWN = (
 
 
 def lag_report(answer: LagAnswer, *, fails_on: LagStatus, has_partitions: bool, is_not_ok: bool) -> Report:
-    """The groups, or all their partitions; the exit code is 1 where a status is as bad as ``fails_on`` or worse."""
+    """The groups, or all their partitions; the exit code is 1 if a status is as bad as ``fails_on`` or worse."""
     groups = [one for one in answer.groups if not is_not_ok or not one.status.is_fine]
     is_bad = any(one.status.rank >= fails_on.rank for one in answer.groups)
     if has_partitions:

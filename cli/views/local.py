@@ -44,7 +44,7 @@ def running_notes(status: ClusterStatus, *, is_elsewhere: bool) -> tuple[str, ..
 
 
 def local_report(status: ClusterStatus, *, notes: Sequence[str] = (), exit_code: ExitCode | None = None) -> Report:
-    """What runs where; where no exit code is given it says whether all of it does."""
+    """What runs where. Unless an exit code is given, the report's own says whether all of it runs."""
     rows = [(b.id, b.alive, b.pid, b.host, b.port, b.rack, b.log_dirs, b.paused) for b in status.brokers]
     shown = [
         (b.id, _shown_alive(is_alive=b.alive, is_paused=b.paused), *row[2:-1])

@@ -167,7 +167,7 @@ def _kafka_time(moment: datetime) -> str:
 
 
 def _rounded(figures: SendFigures | ConsumeFigures | SendMetrics) -> dict[str, object]:
-    """Return the figures by name; more digits than are known help nobody."""
+    """Return the figures by name, with no more digits than are known."""
     document = json_value(figures)
     assert isinstance(document, dict)
     return {name: round(value, 4) if isinstance(value, float) else value for name, value in document.items()}

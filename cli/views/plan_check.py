@@ -31,7 +31,7 @@ _MARKDOWN_MAX = 50
 
 
 def check_report(path: str, findings: Sequence[Finding], policy: Policy | None, policy_path: str | None) -> Report:
-    """One row per finding; code 1 where one is an error."""
+    """One row per finding; code 1 if one is an error."""
     rows = [
         (path, one.line, one.check, _severity(one), _name(one), _rule(one, policy, policy_path), one.message)
         for one in findings
@@ -163,7 +163,7 @@ def _name(finding: Finding) -> str | None:
 
 
 def _rule(finding: Finding, policy: Policy | None, path: str | None) -> str | None:
-    """Return where the rule stands that was broken, as ``policy.toml:3``."""
+    """Return the place of the broken rule, such as ``policy.toml:3``."""
     if finding.rule is None or policy is None or path is None:
         return None
     return f"{path}:{policy.lines.get(finding.rule, 1)}"

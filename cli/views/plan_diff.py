@@ -17,7 +17,7 @@ _FIGURES = (Column("figure"), Column("before"), Column("after"))
 
 
 def diff_report(difference: PlanDifference) -> Report:
-    """The partitions and the figures that differ; code 1 where any does."""
+    """The partitions and the figures that differ; code 1 if any does."""
     rows = [(one.topic, one.partition, one.change, one.before, one.after) for one in difference.partitions]
     table = Table(_COLUMNS, rows)
     figures = Table(_FIGURES, [(one.name, _text(one.before), _text(one.after)) for one in difference.figures])

@@ -115,7 +115,7 @@ class ExecutionView:
 
     def _erase(self) -> None:
         if self._has_line:
-            # Ctrl-C is echoed where the cursor stands: the line may have begun.
+            # The terminal echoes Ctrl-C at the cursor: the line may have begun.
             sys.stderr.write("\r\x1b[1A\x1b[J")
             sys.stderr.flush()
         self._has_line = False
@@ -143,7 +143,7 @@ def progress_line(progress: WaveProgress, room: int | None = None) -> str:
 
 
 def waves_report(waves: Sequence[Wave]) -> Report:
-    """What a dry run tells: each partition with the wave that it would move in."""
+    """What a dry run shows: each partition with the wave that it would move in."""
     columns = (
         Column("wave", Kind.NUMBER),
         Column("topic"),

@@ -1,4 +1,4 @@
-"""Where a plan stands: partitions by state, who holds the lock, what the journal tells."""
+"""How far a plan is: partitions by state, who holds the lock, what the journal says."""
 
 from __future__ import annotations
 

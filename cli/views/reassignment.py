@@ -100,7 +100,7 @@ def generated_text(plan: GeneratedPlan) -> str:
 
 
 def statuses_report(statuses: Sequence[PartitionStatus], notes: Sequence[str] = ()) -> Report:
-    """One row per partition; the exit code tells done, failed and still moving apart."""
+    """One row per partition; the exit code distinguishes done, failed and still moving."""
     rows = [
         (s.topic, s.partition, s.state, s.replicas, s.target, s.adding, s.removing, s.remaining_bytes, s.reason)
         for s in statuses

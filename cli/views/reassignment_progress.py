@@ -63,7 +63,7 @@ class ProgressView:
             sys.stderr.flush()
 
     def _erase(self) -> None:
-        # Ctrl-C is echoed where the cursor stands: the line may have begun.
+        # The terminal echoes Ctrl-C at the cursor: the line may have begun.
         sys.stderr.write(f"\r\x1b[{self._lines}A\x1b[J" if self._lines else "")
         self._lines = 0
 

@@ -43,7 +43,7 @@ def _line(one: RecordsDeletion) -> str:
 
 
 def deletions_report(deletions: Sequence[RecordsDeletion]) -> Report:
-    """A row per partition; code 4 where a broker refused, 5 where a replica has not followed yet."""
+    """A row per partition; code 4 if a broker refused, 5 if a replica has not followed yet."""
     rows = [
         (
             d.topic,

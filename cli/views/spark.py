@@ -9,7 +9,7 @@ _PARTS = (Column("path"), Column("size_bytes", Kind.NUMBER))
 
 
 def merge_report(result: MergeResult) -> Report:
-    """A row for each part, in the order in which they are to be read."""
+    """A row for each part, in reading order."""
     rows = [(str(path), path.stat().st_size) for path in result.parts]
     value = [{"path": path, "size_bytes": size} for path, size in rows]
     why = () if result.reason is None else (f"merged by one task: {result.reason}",)

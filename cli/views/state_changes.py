@@ -160,7 +160,7 @@ def _yaml(rows: Iterable[MergedRow]) -> Iterator[str]:
 
 
 def _table(rows: Iterable[MergedRow], view: TerminalView) -> Iterator[str]:
-    """One line per entry, the message folded in its column, or below the rest where the terminal is narrow."""
+    """One line per entry. The message is folded in its column, or below the rest on a narrow terminal."""
     indent = _TIME_WIDTH + _WRITER_WIDTH + _LEVEL_WIDTH + 6
     is_narrow = view.width - indent < _MESSAGE_WIDTH_MIN
     indent = _INDENT_WHEN_NARROW if is_narrow else indent
@@ -181,7 +181,7 @@ def _table(rows: Iterable[MergedRow], view: TerminalView) -> Iterator[str]:
 
 
 def _folded(message: str, width: int) -> Iterator[str]:
-    """Yield a message in pieces no wider than ``width``, broken at spaces where there are some."""
+    """Yield a message in pieces no wider than ``width``, broken at spaces if possible."""
     for line in message.split("\n"):
         rest = escape_controls(line.replace("\t", "    "))
         while len(rest) > width:

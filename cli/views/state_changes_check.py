@@ -33,7 +33,7 @@ _SHOWN = (_SEVERITY, Column("check"), Column("count", Kind.NUMBER), Column("from
 
 
 def check_report(result: CheckResult, fails_on: Severity, *, log_count: int) -> Report:
-    """All findings, the gravest first; the exit code is 1 where one is as bad as ``fails_on`` or worse."""
+    """All findings, the gravest first; the exit code is 1 if one is as bad as ``fails_on`` or worse."""
     order = list(Severity)
     is_bad = order.index(result.severity) <= order.index(fails_on)
     rows = [_row(finding) for finding in result.findings]
@@ -110,7 +110,7 @@ def _day(time: object) -> str:
 
 
 def _clock(time: object, is_one_day: bool = True) -> str:
-    """Return a time for people, to the second, with the day where there are several."""
+    """Return a time for people, to the second, with the day if the findings are of several days."""
     if not isinstance(time, str):
         return "-"
     return time[11:19] if is_one_day else time[:19].replace("T", " ")

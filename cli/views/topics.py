@@ -23,7 +23,7 @@ def _osr_tone(value: object) -> Tone | None:
 
 
 def _partition_columns(first: int) -> tuple[Column, ...]:
-    """Return the columns that tell of a partition; the ``first`` of them stands there in a row."""
+    """Return the columns of a partition; the ``first`` of them are at that place in a row."""
     return (
         Column("partition", Kind.NUMBER),
         Column("leader", Kind.NUMBER, row_tone=lambda row: _leader_tone(row[first + 1], row[first + 2])),
@@ -112,7 +112,7 @@ def _section(topic: TopicDescription) -> Section:
 
 
 def _without_empty(table: Table) -> Table:
-    """Leave out for a person the columns in which nothing stands: mostly no reassignment is going on."""
+    """Leave out empty columns for a person: usually no reassignment is under way."""
     optional = {column.name for column in (*_REASSIGNMENT, *_EPOCHS)}
     kept = [
         index

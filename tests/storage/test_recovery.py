@@ -43,16 +43,19 @@ def test_a_killed_process_loses_nothing(tmp_path: Path) -> None:
     assert offset_of_max_timestamp(again) == (11, 1011, 2)
 
 
-def test_after_a_crash_a_producers_last_five_batches_are_known(tmp_path: Path) -> None:
+@pytest.mark.parametrize("producer_id", [0, 1000])
+def test_after_a_crash_a_producers_last_five_batches_are_known(tmp_path: Path, producer_id: int) -> None:
     """A snapshot keeps the last one only, and a producer sends again all that were not answered."""
     log = open_log(tmp_path / "orders-0")
     for sequence in range(7):
-        log.append_as_leader(data_batch(b"v", producer=(1000, 0, sequence), timestamp_ms=NOW_MS), 0)
+        log.append_as_leader(data_batch(b"v", producer=(producer_id, 0, sequence), timestamp_ms=NOW_MS), 0)
     again = crashed(log)
     for sequence in range(2, 7):
-        result = again.append_as_leader(data_batch(b"v", producer=(1000, 0, sequence), timestamp_ms=NOW_MS), 0)
+        result = again.append_as_leader(data_batch(b"v", producer=(producer_id, 0, sequence), timestamp_ms=NOW_MS), 0)
         assert (result.is_duplicate, result.first_offset) == (True, sequence)
-    assert again.append_as_leader(data_batch(b"v", producer=(1000, 0, 7), timestamp_ms=NOW_MS), 0).first_offset == 7
+    assert (
+        again.append_as_leader(data_batch(b"v", producer=(producer_id, 0, 7), timestamp_ms=NOW_MS), 0).first_offset == 7
+    )
     assert again.last_stable_offset == again.high_watermark
 
 

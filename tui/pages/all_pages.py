@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tui.lines import Line
 from tui.location import Location
+from tui.main_view import MainView
 from tui.pages import (
     brokers,
     groups,
@@ -20,10 +21,8 @@ from tui.pages import (
     zookeeper,
 )
 from tui.pages.page import Page, View
+from tui.partition_logs import PartitionLogs
 from tui.table_model import Rows
-
-if TYPE_CHECKING:
-    from tui.main_screen import MainScreen
 
 _OF_THE_BOARD = (
     brokers.PAGE,
@@ -40,12 +39,14 @@ _OF_THE_BOARD = (
 """They are drawn from the board alone; plans, znodes and logs are read beside it, for the main screen."""
 
 
-def pages_of(screen: MainScreen) -> dict[str, Page]:
-    """Return the screens; ``screen`` has the plan, the znodes and the logs that three of them show."""
-    return {page.name: page for page in (*_OF_THE_BOARD, _plans(screen), _znodes(screen), _logs(screen))}
+def pages_of(screen: MainView, partition_logs: PartitionLogs) -> dict[str, Page]:
+    """Return the screens. ``screen`` has the plan and the znodes that two of them show, ``partition_logs`` the logs."""
+    return {
+        page.name: page for page in (*_OF_THE_BOARD, _plans(screen), _znodes(screen), _logs(screen, partition_logs))
+    }
 
 
-def _plans(screen: MainScreen) -> Page:
+def _plans(screen: MainView) -> Page:
     """It imports the planner, which waits until somebody wants it."""
 
     def rows(view: View) -> Rows:
@@ -73,7 +74,7 @@ def _plans(screen: MainScreen) -> Page:
     )
 
 
-def _znodes(screen: MainScreen) -> Page:
+def _znodes(screen: MainView) -> Page:
     return Page(
         "zookeeper",
         lambda view: zookeeper.rows_of(screen.znodes),
@@ -84,8 +85,8 @@ def _znodes(screen: MainScreen) -> Page:
     )
 
 
-def _logs(screen: MainScreen) -> Page:
-    ring, of_partition = screen.dashboard.session.log, screen.partition_logs
+def _logs(screen: MainView, of_partition: PartitionLogs) -> Page:
+    ring = screen.dashboard.session.log
 
     def rows(view: View) -> Rows:
         shown = None if view.location.topic is None else of_partition.shown

@@ -33,7 +33,7 @@ from tui.operations import plans as plan_operations
 from tui.operations.plan_commands import making_words, running_words
 from tui.operations.plans import CancelPlan, history_outcome, read_journals, run_asked_for
 from tui.plan_desk import run_outcome, with_logs
-from tui.plan_offers import ask_for_plan
+from tui.plan_forms import ask_for_plan
 from tui.presenters.plan_card import Load, card_lines, detail_lines, heat_lines, proof, shade
 from tui.presenters.plan_runs import NO_END, past_runs, progress_texts, run_lines, time_left
 from tui.state.opened_plan import OpenedPlan, plan_made, read_plan_file

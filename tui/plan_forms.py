@@ -1,0 +1,184 @@
+"""The form of each strategy: what a person is asked before a plan is made, and the wish that the answers make. Pure."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from engine.admin.cluster.errors import BadRequest
+from engine.common.quantities import parse_duration_s
+from plans import option_texts
+from plans.capacity_file import parse_capacities
+from plans.errors import BadOption
+from plans.options import BrokerCapacity, LogDirCapacity, PlanOptions, Strategy
+from tui.offers import Ask, FieldNeeded, PlanWish
+from tui.operations.plans import size_of
+from tui.operations.topics import whole_number
+from tui.plan_words import planner_words
+
+STRATEGIES: Mapping[Strategy, str] = {
+    Strategy.REBALANCE: "level replicas and leaders, or bytes",
+    Strategy.DECOMMISSION: "empty brokers, so that they can go",
+    Strategy.REPLACE: "give what a broker has to another one",
+    Strategy.EXPAND: "fill new brokers",
+    Strategy.RACKS: "repair partitions with too few racks",
+    Strategy.FACTOR: "raise or lower the replication factor",
+    Strategy.MOVE: "move topics to a list of brokers",
+    Strategy.LEADERS: "level the leaders; nothing is copied",
+    Strategy.LOG_DIRS: "level the disks inside each broker",
+}
+"""What each strategy is for."""
+
+
+def ask_for_plan(strategy: Strategy, folder: Path, first: str = "", topics: str = "") -> Ask:
+    """Return the form of a strategy. ``first`` fills its own argument in, ``topics`` the topics that move.
+
+    A file that is named lies in ``folder``, unless its path says otherwise.
+    """
+    fields = []
+    own = _ARGUMENTS.get(strategy)
+    if own is not None:
+        fields.append(FieldNeeded("argument", own.label, first, own.hint))
+    if strategy is not Strategy.LEADERS:
+        fields.append(FieldNeeded("aim", "Level what", "", "replicas,leaders,bytes; empty: as suits"))
+    fields += [
+        FieldNeeded("topics", "Only topics", topics, "orders.* invoices; empty: all"),
+        FieldNeeded("exclude_topics", "Not topics", "", "these count as load and do not move"),
+        FieldNeeded("exclude_brokers", "Not to brokers", "", "3,4: never a target"),
+        FieldNeeded("pins", "Stay as they are", "", "orders-0 orders-1"),
+        FieldNeeded("max_moves", "Moves at most", "", "the best so many; empty: no cap"),
+        FieldNeeded("max_bytes", "Bytes at most", "", "200GB; empty: no cap"),
+        FieldNeeded("minimise", "Fewest", "", "moves or bytes; empty: bytes if known"),
+        FieldNeeded("throttle", "Throttle", "", "50M a second, for the time it takes"),
+        FieldNeeded("tolerance", "Tolerance", "", "10: percent around the mean; empty: 5"),
+        FieldNeeded("capacity", "Capacities", "", "TOML file of what brokers may hold"),
+        FieldNeeded("time_limit", "Time limit", "", "30s for the solver; empty: none"),
+        FieldNeeded("dead", "Dead brokers", "", "keep their replicas there; empty: move them"),
+    ]
+    return Ask(f"Plan: {STRATEGIES[strategy]}", tuple(fields), partial(_wish, strategy, folder))
+
+
+@dataclass(frozen=True, slots=True)
+class _Argument:
+    """A strategy's own argument: how it is asked for, and which options it makes."""
+
+    label: str
+    hint: str
+    read: Callable[[str, str], dict[str, Any]]
+
+
+def _brokers(text: str, what: str) -> dict[str, Any]:
+    return {"brokers": option_texts.broker_ids(text, what)}
+
+
+def _factor(text: str, what: str) -> dict[str, Any]:
+    factor = whole_number(what, text)
+    if factor is None or factor < 1:
+        raise BadRequest(f"{what} must be a number from 1 on")
+    return {"replication_factor": factor}
+
+
+_ARGUMENTS: Mapping[Strategy, _Argument] = {
+    Strategy.DECOMMISSION: _Argument("Brokers to empty", "7 or 7,8", _brokers),
+    Strategy.REPLACE: _Argument(
+        "Old=new", "7=8 or 7=8,9=10", lambda text, what: {"replacements": option_texts.replacements(text, what)}
+    ),
+    Strategy.EXPAND: _Argument("New brokers", "4,5", _brokers),
+    Strategy.FACTOR: _Argument("Replicas", "of each partition", _factor),
+    Strategy.MOVE: _Argument("To brokers", "4,5,6", _brokers),
+    Strategy.LOG_DIRS: _Argument(
+        "Brokers", "only of these; empty: all", lambda text, what: _brokers(text, what) if text.strip() else {}
+    ),
+}
+
+
+def _wish(strategy: Strategy, folder: Path, values: Mapping[str, str]) -> PlanWish:
+    """Return the wish that a form tells; raises BadRequest."""
+    own = _ARGUMENTS.get(strategy)
+    aim, excluded, least = values.get("aim", ""), values["exclude_brokers"], values["minimise"].strip()
+    capacity = values["capacity"].strip()
+    try:
+        brokers, log_dirs = _capacities(folder, capacity) if capacity else ((), ())
+        return PlanWish(
+            strategy,
+            PlanOptions(
+                aim=option_texts.aims(aim, "level what") if aim.strip() else None,
+                topics=_regexes(values["topics"]),
+                exclude_topics=_regexes(values["exclude_topics"]),
+                exclude_brokers=option_texts.broker_ids(excluded, "brokers left out") if excluded.strip() else (),
+                pins=tuple(values["pins"].split()),
+                minimise=option_texts.minimise(least, "fewest") if least else None,
+                max_moves=whole_number("moves at most", values["max_moves"]),
+                max_bytes=size_of("bytes at most", values["max_bytes"]),
+                throttle=size_of("the throttle", values["throttle"]) or None,
+                tolerance_percent=_tolerance(values["tolerance"]),
+                broker_capacities=brokers,
+                log_dir_capacities=log_dirs,
+                time_limit_s=_time_limit(values["time_limit"]),
+                keep_dead=_keeps_dead(values["dead"]),
+                **({} if own is None else own.read(values["argument"], own.label.lower())),
+            ),
+            path_named(folder, capacity) if capacity else None,
+        )
+    except BadOption as error:
+        raise BadRequest(planner_words(str(error)), hint=planner_words(error.hint or "") or None) from error
+
+
+def _tolerance(text: str) -> float:
+    try:
+        percent = float(text.strip().removesuffix("%") or PlanOptions().tolerance_percent)
+    except ValueError:
+        percent = -1.0
+    if not 0 <= percent < math.inf:
+        raise BadRequest(f"the tolerance takes a percentage from 0 on, such as 10, not {text.strip()!r}")
+    return percent
+
+
+def _keeps_dead(text: str) -> bool:
+    if text.strip().lower() not in ("", "keep"):
+        raise BadRequest(f"dead brokers takes keep, or nothing, not {text.strip()!r}")
+    return bool(text.strip())
+
+
+def _time_limit(text: str) -> float | None:
+    try:
+        return parse_duration_s(text.strip()) if text.strip() else None
+    except ValueError as error:
+        raise BadRequest(f"time limit: {error}") from error
+
+
+def _capacities(folder: Path, name: str) -> tuple[tuple[BrokerCapacity, ...], tuple[LogDirCapacity, ...]]:
+    path = path_named(folder, name)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadRequest(f"the capacities cannot be read: {error}") from error
+    return parse_capacities(text, str(path))
+
+
+def path_named(folder: Path, text: str) -> Path:
+    """Return the path that a person has typed.
+
+    Raises:
+        BadRequest: it names nothing.
+    """
+    if not text.strip():
+        raise BadRequest("name a file")
+    try:
+        return folder / Path(text.strip()).expanduser()
+    except RuntimeError as error:
+        raise BadRequest(f"nobody has this home: {text.strip()}") from error
+
+
+def _regexes(text: str) -> tuple[str, ...]:
+    for word in text.split():
+        try:
+            re.compile(word)
+        except re.error as error:
+            raise BadRequest(f"not a pattern of topics: {word!r}: {error}") from error
+    return tuple(text.split())
