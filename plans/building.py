@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from engine.common.model import TopicPartition
 from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, TopicSnapshot
 from plans.errors import BadOption, Infeasible
-from plans.options import Aim, Minimise, PlanOptions, Strategy
+from plans.options import Aim, LogDirCapacity, Minimise, PlanOptions, Strategy
 from plans.problem import Problem, ProblemBroker, ProblemPartition, bits, mask_of
 
 _EMPTIES_DEAD = frozenset({Strategy.REBALANCE, Strategy.RACKS})
@@ -19,6 +19,7 @@ DEFAULT_AIMS = {
     Strategy.LEADERS: (Aim.LEADERS,),
 }
 _NAMED_MAX = 5
+_CAPACITY_HINT = "mend the file of --capacity"
 SIZES_HINT = "sizes come from a live cluster, or from a snapshot taken with --sizes; --minimise moves needs none"
 
 
@@ -198,7 +199,7 @@ class _Builder:
         aim: tuple[Aim, ...],
     ) -> ProblemPartition:
         current = tuple(self.index[broker] for broker in partition.assignment.target_replicas)
-        size = _size(partition)
+        size = copy_size(partition)
         held = mask_of(current)
         if not is_free:
             return ProblemPartition(name, topic, current, len(current), size, False, held, held, held, len(current))
@@ -285,10 +286,32 @@ class _Builder:
         capacities = {one.broker: one.bytes for one in self.options.broker_capacities}
         for broker in capacities:
             if broker not in self.index:
-                raise BadOption(
-                    f"no broker {broker}, for which a capacity is given", hint="mend the file of --capacity"
-                )
+                raise BadOption(f"no broker {broker}, for which a capacity is given", hint=_CAPACITY_HINT)
+        capacities.update(
+            {broker: min(room, capacities.get(broker, room)) for broker, room in self._room_of_dirs().items()}
+        )
+        if self.strategy is Strategy.LEADERS:
+            # It copies nothing, so no broker gets fuller.
+            capacities = {}
         return tuple(capacities.get(broker.id) for broker in self.brokers)
+
+    def _room_of_dirs(self) -> dict[int, int]:
+        """Return what the log dirs of a broker hold together, if each of them has a capacity."""
+        given = {(one.broker, one.log_dir): one for one in self.options.log_dir_capacities}
+        if not given:
+            return {}
+        dirs = {(one.broker, one.log_dir) for one in self.snapshot.log_dirs}
+        for topic in self.snapshot.topics:
+            dirs |= {(log.broker, log.log_dir) for one in topic.partitions for log in one.replica_logs}
+        for place, one in given.items():
+            if place not in dirs:
+                raise unknown_log_dir(one)
+        self.notes.append(
+            "Kafka chooses the log dirs of new replicas: a broker gets no more than its log dirs hold together,"
+            " if each of them has a capacity; the strategy log-dirs keeps each"
+        )
+        brokers = {broker for broker, _ in given} - {broker for broker, _ in dirs - set(given)}
+        return {b: sum(one.bytes for (broker, _), one in given.items() if broker == b) for b in sorted(brokers)}
 
     def _filled(self, aim: tuple[Aim, ...], partitions: list[ProblemPartition]) -> PlanOptions:
         from dataclasses import replace
@@ -298,12 +321,19 @@ class _Builder:
             *(["--aim bytes"] if Aim.BYTES in aim else []),
             *(["--minimise bytes"] if self.options.minimise is Minimise.BYTES else []),
             *(["--max-bytes"] if self.options.max_bytes is not None else []),
-            *(["--capacity"] if self.options.broker_capacities else []),
+            *(["--capacity"] if self.options.broker_capacities or self.options.log_dir_capacities else []),
         ]
         if unknown and wants:
             raise BadOption(f"{wants[0]} needs sizes, and those of {_listed(unknown)} are unknown", hint=SIZES_HINT)
         minimise = self.options.minimise or (Minimise.MOVES if unknown else Minimise.BYTES)
         return replace(self.options, aim=aim, minimise=minimise)
+
+
+def unknown_log_dir(one: LogDirCapacity) -> BadOption:
+    """Return the error about a capacity of a log dir that nobody knows."""
+    return BadOption(
+        f"no log dir {one.log_dir} on broker {one.broker}, for which a capacity is given", hint=_CAPACITY_HINT
+    )
 
 
 def _patterns(texts: Iterable[str]) -> list[re.Pattern[str]]:
@@ -317,7 +347,7 @@ def _patterns(texts: Iterable[str]) -> list[re.Pattern[str]]:
     return found
 
 
-def _size(partition: PartitionSnapshot) -> int | None:
+def copy_size(partition: PartitionSnapshot) -> int | None:
     """Return what a copy takes: the size of the leader's log, else of the largest one that is known."""
     logs = {log.broker: log.size_bytes for log in partition.replica_logs if not log.is_future}
     return logs.get(partition.leader, max(logs.values(), default=None))

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from plans.cap_rules import byte_room, undone_of
 from plans.levels import Levels
 from plans.loads import ByteLimits, held_bytes
+from plans.options import Minimise
 from plans.problem import Problem, mask_of, shared_racks
 from plans.scoring import Lists, costs_of
-from plans.solving import Solved, broker_counts, first_figure, may_use_solver
+from plans.solving import Solved, broker_counts, first_figure, may_use_solver, solve
 from plans.work import Work
 
 Rank = tuple[float, ...]
+
+_REST_S = 2.0
+"""The work of this many seconds is enough to tell how many moves a cap leaves."""
 
 _VARIABLES_MAX = 40_000
 """Up to this many variables one program takes seconds; with more of them the cap takes a part of the whole plan."""
@@ -39,6 +44,29 @@ def within_caps(
         best = _of_every_choice(problem, solved, limits, time_limit_s)
         found += [best] if best is not None and _is_within(problem, best) else []
     return min(found, key=lambda lists: rank(problem, lists, solved.replica_levels, solved.leader_levels, limits))
+
+
+def remaining_moves(
+    problem: Problem,
+    solved: Solved,
+    after: Lists,
+    limits_of: Callable[[Problem], ByteLimits],
+    time_limit_s: float | None,
+) -> int:
+    """Return how many moves a cap leaves: those of the whole plan, or about the fewest from where the cap ends."""
+    every = list(zip(problem.partitions, after, solved.after, strict=True))
+    if all(lists in (one.current, planned) for one, lists, planned in every):
+        return costs_of(problem, solved.after).moves - costs_of(problem, after).moves
+    parts = tuple(replace(one, current=lists) for one, lists, _ in every)
+    rest = replace(problem, partitions=parts, minimise=Minimise.MOVES)
+    limit = _REST_S if time_limit_s is None else min(time_limit_s, _REST_S)
+    found = solve(rest, limits_of(rest), limit, lambda _: None, is_rough=True)
+    return min(costs_of(rest, lists).moves for lists in (found.after, solved.after))
+
+
+def cap_note(remaining: int) -> str:
+    """Say what a cap leaves."""
+    return f"a cap ends the plan early: {remaining} moves are left of the whole plan"
 
 
 def _of_every_choice(

@@ -14,6 +14,7 @@ from enum import StrEnum
 from engine.common.model import TopicPartition
 from engine.common.quantities import counted
 from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot
+from plans.building import copy_size
 from plans.digest import input_digest
 from plans.lines import PlanLines
 from plans.plan_file import ANY_LOG_DIR, PlanEntry, PlanFile
@@ -365,11 +366,8 @@ def _partitions(snapshot: ClusterSnapshot) -> dict[TopicPartition, PartitionSnap
 
 
 def _sizes(snapshot: ClusterSnapshot) -> dict[TopicPartition, int]:
-    return {
-        name: max(log.size_bytes for log in partition.replica_logs)
-        for name, partition in _partitions(snapshot).items()
-        if partition.replica_logs
-    }
+    sizes = {name: copy_size(partition) for name, partition in _partitions(snapshot).items()}
+    return {name: size for name, size in sizes.items() if size is not None}
 
 
 def _listed(replicas: Iterable[int]) -> str:

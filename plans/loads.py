@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from math import ceil
@@ -17,13 +17,20 @@ if TYPE_CHECKING:
     from plans.columns import Row
 
 
+_NAMED_MAX = 5
+
+
 @dataclass(frozen=True, slots=True)
 class ByteLimits:
-    """Least and most bytes by broker index; a broker that is in neither may hold any. ``shares``: level bytes."""
+    """Least and most bytes by broker index; a broker that is in neither may hold any. ``shares``: level bytes.
+
+    ``missing``: by how much the capacities together are too small, so that no plan can keep them.
+    """
 
     least: dict[int, int]
     most: dict[int, int]
     shares: dict[int, float] = field(default_factory=dict)
+    missing: int = 0
 
     def violation(self, held: Sequence[int]) -> int:
         """Return by how much brokers are outside of their limits, all together."""
@@ -50,14 +57,16 @@ class ByteLimits:
         ``is_impossible``: it is proven that no plan keeps them all.
         """
         held = held_bytes(problem, after)
-        for broker, most in sorted(self.most.items()):
-            capacity = problem.capacities[broker]
-            if capacity is not None and held[broker] > max(capacity, most):
-                raise Infeasible(
-                    f"broker {problem.brokers[broker].id} would hold {held[broker]} bytes,"
-                    f" {held[broker] - capacity} above its capacity",
-                    hint=f"add a broker{_rack_of(problem, broker)}, or raise its capacity",
-                )
+        above = _above_capacity(problem, held, self.most)
+        if self.missing or above:
+            each = [
+                f"broker {problem.brokers[b].id} would hold {held[b]} bytes, {amount} above its capacity"
+                for b, amount in above.items()
+            ]
+            if self.missing:
+                count, too_many = len(problem.remaining), f"{self.missing} byte{'s' * (self.missing != 1)} too many"
+                each.insert(0, f"the replicas do not fit on {count} broker{'s' * (count != 1)}: {too_many}")
+            raise Infeasible("; ".join(each[:_NAMED_MAX]), hint=_more_room(problem, after, above))
         outside = [b for b in sorted(self.most) if not self.least.get(b, 0) <= held[b] <= self.most[b]]
         if outside:
             off = {b: self._percent_off(b, held[b]) for b in outside}
@@ -76,36 +85,75 @@ class ByteLimits:
 
 
 def byte_limits(problem: Problem) -> ByteLimits:
-    """Return the limits of a problem.
-
-    Raises:
-        Infeasible: the capacities together are too small.
-    """
+    """Return the limits of a problem."""
     least: dict[int, int] = {}
     most: dict[int, int] = {}
-    remaining = problem.remaining
     shares = _shares(problem) if Aim.BYTES in problem.aim else {}
     if shares:
         for broker, share in shares.items():
             slack = share * problem.tolerance_percent / 100
             least[broker], most[broker] = -int(-(share - slack) // 1), int(share + slack)
         _spare_givers(problem, least, most)
-    whole = sum((one.size or 0) * one.factor for one in problem.partitions)
-    capacities = [problem.capacities[b] for b in remaining]
-    room = sum(capacity for capacity in capacities if capacity is not None)
-    if capacities and None not in capacities and room < whole:
-        raise Infeasible(
-            f"{whole} bytes of replicas do not fit on {len(remaining)} brokers: {whole - room} bytes too many",
-            hint=f"add a broker with room for {whole - room} bytes, or raise the capacities",
-        )
     held = held_bytes(problem, [one.current for one in problem.partitions])
-    for broker in remaining:
+    # A plan that only does what is forced empties no broker that was too full before.
+    bounds = {
+        broker: capacity if problem.aim else max(capacity, held[broker])
+        for broker in problem.remaining
+        if (capacity := problem.capacities[broker]) is not None
+    }
+    most.update({broker: min(most.get(broker, bound), bound) for broker, bound in bounds.items()})
+    missing = 0
+    if len(bounds) == len(problem.remaining):
+        missing = max(0, _least_on_remaining(problem) - sum(bounds.values()))
+    return ByteLimits(least, most, shares, missing)
+
+
+def _least_on_remaining(problem: Problem) -> int:
+    """Return the bytes that the brokers that remain hold at least; what may stay on others takes no room there."""
+    others = ~mask_of(problem.remaining)
+    return sum((one.size or 0) * max(0, one.factor - (one.may_hold & others).bit_count()) for one in problem.partitions)
+
+
+def _above_capacity(problem: Problem, held: Sequence[int], most: Mapping[int, int]) -> dict[int, int]:
+    """Return by how much brokers would be above their capacity, or above what they hold already."""
+    above = {}
+    for broker, limit in sorted(most.items()):
         capacity = problem.capacities[broker]
-        if capacity is not None:
-            # A plan that only does what is forced empties no broker that was too full before.
-            bound = capacity if problem.aim else max(capacity, held[broker])
-            most[broker] = min(most.get(broker, bound), bound)
-    return ByteLimits(least, most, shares)
+        if capacity is not None and held[broker] > max(capacity, limit):
+            above[broker] = held[broker] - capacity
+    return above
+
+
+def _more_room(problem: Problem, after: Sequence[tuple[int, ...]], above: Mapping[int, int]) -> str:
+    """Say which brokers to add, and with how much room: those of its rack may take any replica of a broker."""
+    wanted: dict[str, int] = {}
+    for broker, amount in above.items():
+        sizes = [
+            one.size or 0
+            for one, lists in zip(problem.partitions, after, strict=True)
+            if broker in lists and not one.must_hold >> broker & 1
+        ]
+        if sum(sizes) < amount:
+            return (
+                f"raise the capacity of broker {problem.brokers[broker].id}: too little of what it holds may leave it"
+            )
+        rack = _rack_of(problem, broker)
+        wanted[rack] = wanted.get(rack, 0) + whole_replicas(sizes, amount)
+    brokers = " and ".join(f"a broker{rack} with room for {room} bytes" for rack, room in wanted.items())
+    return f"add {brokers or 'a broker'}, or raise the capacities"
+
+
+def whole_replicas(sizes: Sequence[int], amount: int) -> int:
+    """Return what whole replicas add up to that are enough to take an amount away."""
+    alone = min((size for size in sizes if size >= amount), default=None)
+    if alone is not None:
+        return alone
+    whole = 0
+    for size in sorted(sizes, reverse=True):
+        if whole >= amount:
+            break
+        whole += size
+    return whole
 
 
 def _spare_givers(problem: Problem, least: dict[int, int], most: dict[int, int]) -> None:

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field, replace
 
 from engine.common.model import TopicPartition
 from engine.common.snapshot import ClusterSnapshot
-from plans.building import build_problem
+from plans.building import build_problem, unknown_log_dir
+from plans.capping import cap_note, remaining_moves, within_caps
 from plans.digest import input_digest
 from plans.errors import BadOption, Infeasible
-from plans.loads import ByteLimits
+from plans.loads import ByteLimits, held_bytes, whole_replicas
 from plans.made import MadePlan
 from plans.options import Aim, Minimise, PlanOptions, Strategy
 from plans.plan_file import ANY_LOG_DIR, FORMAT, KAFKA_VERSION, Envelope, PlanEntry, PlanFile
@@ -47,7 +48,8 @@ def make_log_dir_plan(snapshot: ClusterSnapshot, options: PlanOptions, progress:
     if len(aim) != 1 or aim[0] is Aim.LEADERS:
         raise BadOption("log-dirs levels one thing: --aim bytes or --aim replicas")
     # The cluster's own problem checks options and says what may move; its aim plays no part.
-    cluster = build_problem(snapshot, Strategy.REBALANCE, replace(options, aim=(Aim.REPLICAS,), keep_dead=True))
+    asked = replace(options, aim=(Aim.REPLICAS,), keep_dead=True, log_dir_capacities=())
+    cluster = build_problem(snapshot, Strategy.REBALANCE, asked)
     dirs = _dirs_of(snapshot, options, cluster.problem)
     minimise = options.minimise or (Minimise.BYTES if aim == (Aim.BYTES,) else Minimise.MOVES)
     problem = Problem(
@@ -58,14 +60,21 @@ def make_log_dir_plan(snapshot: ClusterSnapshot, options: PlanOptions, progress:
         aim=frozenset(aim),
         minimise=minimise,
         tolerance_percent=options.tolerance_percent,
-        capacities=(None,) * len(dirs.places),
+        capacities=_capacities(dirs, options),
         leaving=frozenset(),
+        max_moves=options.max_moves,
+        max_bytes=options.max_bytes,
     )
     limits = _limits(problem, dirs, options)
     solved = solve(problem, limits, options.time_limit_s, progress)
     _check(problem, limits, solved)
     filled = replace(options, aim=aim, minimise=minimise)
-    return _made(snapshot, filled, cluster.problem, problem, dirs, solved)
+    after = within_caps(problem, solved, limits, options.time_limit_s) if problem.is_capped else solved.after
+    if after == solved.after:
+        return _made(snapshot, filled, cluster.problem, problem, dirs, solved, 0)
+    left = remaining_moves(problem, solved, after, lambda _: limits, options.time_limit_s)
+    capped = replace(solved, after=after, notes=(*solved.notes, cap_note(left)))
+    return _made(snapshot, filled, cluster.problem, problem, dirs, capped, left)
 
 
 def _dirs_of(snapshot: ClusterSnapshot, options: PlanOptions, cluster: Problem) -> _Dirs:
@@ -111,22 +120,37 @@ def _limits(problem: Problem, dirs: _Dirs, options: PlanOptions) -> ByteLimits:
             for number in members:
                 least[number] = -int(-(whole / len(members) - slack) // 1)
                 most[number] = int(whole / len(members) + slack)
-    for one in options.log_dir_capacities:
-        place = (one.broker, one.log_dir)
-        if place not in dirs.index:
-            if not options.brokers or one.broker in options.brokers:
-                raise BadOption(f"no log dir {one.log_dir} on broker {one.broker}, for which a capacity is given")
-            continue
-        number = dirs.index[place]
-        most[number] = min(most.get(number, one.bytes), one.bytes)
-        least[number] = min(least.get(number, 0), one.bytes)
+    for number, capacity in enumerate(problem.capacities):
+        if capacity is not None:
+            most[number] = min(most.get(number, capacity), capacity)
+            least[number] = min(least.get(number, 0), capacity)
     return ByteLimits(least, most)
 
 
+def _capacities(dirs: _Dirs, options: PlanOptions) -> tuple[int | None, ...]:
+    found: list[int | None] = [None] * len(dirs.places)
+    for one in options.log_dir_capacities:
+        place = (one.broker, one.log_dir)
+        if place in dirs.index:
+            found[dirs.index[place]] = one.bytes
+        elif not options.brokers or one.broker in options.brokers:
+            raise unknown_log_dir(one)
+    return tuple(found)
+
+
 def _check(problem: Problem, limits: ByteLimits, solved: Solved) -> None:
-    held = [0] * len(problem.brokers)
-    for one, (place,) in zip(problem.partitions, solved.after, strict=True):
-        held[place] += one.size or 0
+    held = held_bytes(problem, solved.after)
+    for number, capacity in enumerate(problem.capacities):
+        if capacity is not None and held[number] > capacity:
+            disk, above = problem.brokers[number], held[number] - capacity
+            sizes = [
+                one.size or 0 for one, (place,) in zip(problem.partitions, solved.after, strict=True) if place == number
+            ]
+            raise Infeasible(
+                f"{disk.rack_name} of broker {disk.id} would hold {held[number]} bytes, {above} above its capacity",
+                hint=f"add a log dir with room for {whole_replicas(sizes, above)} bytes to broker {disk.id},"
+                " or raise the capacity",
+            )
     for number, most in sorted(limits.most.items()):
         off = max(held[number] - most, limits.least.get(number, 0) - held[number])
         if off > 0:
@@ -139,8 +163,15 @@ def _check(problem: Problem, limits: ByteLimits, solved: Solved) -> None:
 
 
 def _made(
-    snapshot: ClusterSnapshot, options: PlanOptions, cluster: Problem, problem: Problem, dirs: _Dirs, solved: Solved
+    snapshot: ClusterSnapshot,
+    options: PlanOptions,
+    cluster: Problem,
+    problem: Problem,
+    dirs: _Dirs,
+    solved: Solved,
+    left: int,
 ) -> MadePlan:
+    """Return the plan. ``left``: the moves that a cap leaves."""
     current = [one.current for one in cluster.partitions]
     costs, bounds = costs_of(problem, solved.after), solved.bounds(problem)
     achieved, bound = first_figure(problem, costs), first_figure(problem, bounds)
@@ -153,10 +184,10 @@ def _made(
         bytes=costs.bytes,
         leader_changes=0,
         reordered=0,
-        remaining_moves=0,
+        remaining_moves=left,
         lower_bound=replace(bounds, leader_changes=0),
         gap=gap_between(achieved, bound),
-        is_optimal=achieved == bound,
+        is_optimal=achieved == bound and not left,
         solver=solved.solver,
         makespan_s=None if options.throttle is None else round(busiest / options.throttle, 3),
         before=measures,

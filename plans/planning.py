@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from engine.common.collection import collector_paused
 from engine.common.model import NO_LEADER
 from engine.common.snapshot import ClusterSnapshot
 from plans.building import BuiltProblem, build_problem
-from plans.capping import within_caps
+from plans.capping import cap_note, remaining_moves, within_caps
 from plans.digest import input_digest
 from plans.loads import byte_limits
 from plans.made import MadePlan
-from plans.options import Minimise, PlanOptions, Strategy
+from plans.options import PlanOptions, Strategy
 from plans.plan_file import ANY_LOG_DIR, FORMAT, KAFKA_VERSION, Envelope, PlanEntry, PlanFile
 from plans.problem import Problem
 from plans.score import Score
 from plans.scoring import Lists, broker_scores, costs_of, measures_of
 from plans.solving import Progress, Solved, first_figure, gap_between, level_notes, solve
-
-_REST_S = 2.0
-"""The work of this many seconds is enough to tell how many moves a cap leaves."""
 
 
 def make_plan(
@@ -59,23 +56,10 @@ class _Planner:
         if problem.is_capped:
             after = within_caps(problem, solved, limits, self.built.options.time_limit_s)
             if after != solved.after:
-                remaining = self._remaining_moves(solved, after)
-                notes.append(f"a cap ends the plan early: {remaining} moves are left of the whole plan")
+                remaining = remaining_moves(problem, solved, after, byte_limits, self.built.options.time_limit_s)
+                notes.append(cap_note(remaining))
         score = self._score(after, solved, remaining)
         return MadePlan(self._file(after, score), problem, after, tuple(notes))
-
-    def _remaining_moves(self, solved: Solved, after: Lists) -> int:
-        """Return how many moves are left: those of the whole plan, or about the fewest from where a cap stops."""
-        problem = self.built.problem
-        every = list(zip(problem.partitions, after, solved.after, strict=True))
-        if all(lists in (one.current, planned) for one, lists, planned in every):
-            return costs_of(problem, solved.after).moves - costs_of(problem, after).moves
-        parts = tuple(replace(one, current=lists) for one, lists, _ in every)
-        rest = replace(problem, partitions=parts, minimise=Minimise.MOVES)
-        limit = self.built.options.time_limit_s
-        limit = _REST_S if limit is None else min(limit, _REST_S)
-        found = solve(rest, byte_limits(rest), limit, _silent, is_rough=True)
-        return min(costs_of(rest, lists).moves for lists in (found.after, solved.after))
 
     def _score(self, after: Lists, solved: Solved, remaining: int) -> Score:
         problem, options = self.built.problem, self.built.options
@@ -153,7 +137,7 @@ def _replace_notes(problem: Problem, after: Lists) -> list[str]:
     what = f"{elsewhere} replicas of brokers that are replaced go"
     if elsewhere == 1:
         what = "1 replica of a broker that is replaced goes"
-    return [f"{what} elsewhere: racks, or a replica that is there already, forbid the new broker"]
+    return [f"{what} elsewhere: racks, its capacity, or a replica that is there already forbid the new broker"]
 
 
 def _silent(text: str) -> None:

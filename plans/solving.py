@@ -159,7 +159,7 @@ class _Solver:
         first = counted.moves if problem.minimise is Minimise.MOVES else counted.bytes
         if is_level and first_figure(problem, costs) == first and costs.leader_changes == counted.leader_changes:
             return solution, _Proven(first, counted.leader_changes)
-        if not may_use_solver(problem, self.time_limit_s):
+        if self.limits.missing or not may_use_solver(problem, self.time_limit_s):
             return solution, _Proven()
         try:
             from plans.columns import model_of
