@@ -53,8 +53,6 @@ from engine.storage.segment_swap import NewSegment
 
 logger = logging.getLogger(__name__)
 
-_REPLICATION = AppendOrigin.REPLICATION
-
 # Bound once for the hot path.
 _unpack_header = BATCH_HEADER.unpack_from
 _stamp = STAMP.pack_into
@@ -233,7 +231,7 @@ class Log:
                 INVALID_TXN_STATE, TRANSACTION_COORDINATOR_FENCED; KAFKA_STORAGE_ERROR when the disk fails.
         """
         size_bytes, terms = len(records), self._checks.terms
-        if not BATCH_OVERHEAD <= size_bytes <= terms.in_place_bytes_max or records.readonly or origin is _REPLICATION:
+        if not BATCH_OVERHEAD <= size_bytes <= terms.in_place_bytes_max or records.readonly:
             return self._append_the_long_way(records, leader_epoch, origin, may_prepare, prepared)
         base, size, _, magic, crc, attributes, delta, base_ms, max_ms, producer_id, producer_epoch, sequence, count = (
             _unpack_header(records)

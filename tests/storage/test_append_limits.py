@@ -26,13 +26,14 @@ def refusal(log: Log, records: memoryview, origin: AppendOrigin = AppendOrigin.C
 
 
 def at_offset(batch: memoryview, offset: int) -> memoryview:
-    batch[BASE_OFFSET : BASE_OFFSET + 8] = offset.to_bytes(8, "big")
+    batch[BASE_OFFSET : BASE_OFFSET + 8] = offset.to_bytes(8, "big", signed=True)
     return batch
 
 
 def test_a_client_counts_its_offsets_from_zero_and_a_coordinator_need_not(tmp_path: Path) -> None:
     log = open_log(tmp_path / "t-0")
-    assert refusal(log, at_offset(data_batch(b"a"), 5)) is ErrorCode.INVALID_RECORD
+    for offset in (1, 5, -1):
+        assert refusal(log, at_offset(data_batch(b"a"), offset)) is ErrorCode.INVALID_RECORD
     assert log.append_as_leader(at_offset(data_batch(b"a"), 5), 0, origin=AppendOrigin.COORDINATOR).first_offset == 0
 
 
@@ -96,7 +97,5 @@ def test_a_leader_that_sends_an_offset_twice_is_not_followed(tmp_path: Path) -> 
 
 
 def test_a_leader_that_sends_a_negative_offset_is_not_followed(tmp_path: Path) -> None:
-    batch = data_batch(b"a")
-    batch[BASE_OFFSET : BASE_OFFSET + 8] = (-1).to_bytes(8, "big", signed=True)
     with pytest.raises(OffsetsOutOfOrder):
-        open_log(tmp_path / "t-0").append_as_follower(batch)
+        open_log(tmp_path / "t-0").append_as_follower(at_offset(data_batch(b"a"), -1))
