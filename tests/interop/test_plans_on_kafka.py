@@ -23,6 +23,7 @@ from klamm_program import PROGRAM, Ran, environment, in_process
 from plan_files import write_plan
 
 from engine.admin.reassignment.journal import read_journal
+from engine.admin.reassignment.wave_values import Step
 from engine.common.model import TopicPartition
 from engine.local.addresses import own_loopback_address
 from engine.local.zookeeper import EmbeddedZooKeeper
@@ -31,6 +32,8 @@ Capture = pytest.CaptureFixture[str]
 DRIVER = Path(__file__).parents[1] / "support" / "killed_at_step.py"
 START, TARGET = [[0, 1], [0, 1]], [[0, 2], [1, 0]]
 WORDS = ("--lock-timeout", "1s", "--throttle", "20M")
+SLOW = ("--lock-timeout", "2s", "--throttle", "15000")
+"""A throttle under which two megabytes take longer than a test."""
 
 
 @dataclass
@@ -38,7 +41,11 @@ class Servers:
     """Three Kafka brokers and their ZooKeeper."""
 
     brokers: Sequence[ApacheKafkaBroker]
-    zookeeper: str
+    server: EmbeddedZooKeeper
+
+    @property
+    def zookeeper(self) -> str:
+        return self.server.connect_string
 
     def kill(self, broker_id: int) -> None:
         """Kill a broker and end its session, as ZooKeeper does half a minute later."""
@@ -98,7 +105,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
         "offsets.topic.replication.factor": "3",
     }
     with ExitStack() as stack:
-        zookeeper = stack.enter_context(EmbeddedZooKeeper(host=host, fsync=False)).connect_string
+        server = stack.enter_context(EmbeddedZooKeeper(host=host, fsync=False))
         brokers = [
             stack.enter_context(
                 ApacheKafkaBroker(
@@ -106,7 +113,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
                     broker_id=broker_id,
                     host=host,
                     port=22092 + broker_id,
-                    zookeeper_connect=zookeeper,
+                    zookeeper_connect=server.connect_string,
                     overrides=settings,
                     heap="300m",
                 )
@@ -114,7 +121,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
             for broker_id in range(3)
         ]
         wait_until_all_know_each_other(brokers)
-        yield Servers(brokers, zookeeper)
+        yield Servers(brokers, server)
 
 
 @pytest.fixture
@@ -153,19 +160,106 @@ def test_a_plan_is_applied_and_rolled_back(kafka: Kafka, tmp_path: Path, side: s
     assert (compared.code, [one["to_offset"] for one in compared.json]) == (0, [2000, 2000])
 
 
-def test_a_killed_one_is_resumed_through_the_znodes(kafka: Kafka, tmp_path: Path) -> None:
-    plan, steps = made_plan(kafka, tmp_path, "killed"), tmp_path / "steps"
-    killed = subprocess.run(
-        [sys.executable, DRIVER, "6", steps, "plan", "apply", plan, *WORDS, *kafka.wire],
-        env=environment(tmp_path, PYTHONPATH=str(DRIVER.parents[2])), cwd=tmp_path, capture_output=True, check=False,
+def operator(folder: Path, *words: str | Path, kill_after: int | None = None) -> subprocess.Popen[str]:
+    """Start klamm as a process of its own, which may be killed with -9 after a step."""
+    driver = [] if kill_after is None else [sys.executable, DRIVER, str(kill_after), folder / "steps"]
+    return subprocess.Popen(
+        [*(driver or [PROGRAM]), *map(str, words)],
+        env=environment(folder, PYTHONPATH=str(DRIVER.parents[2])), cwd=folder, stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    assert (killed.returncode, steps.read_text().split()[-2:]) == (-signal.SIGKILL, ["started", "1"]), killed.stderr
-    assert kafka.throttles("killed")
-    for left in tmp_path.glob("plan.json.*"):
-        left.unlink()
-    went_on = kafka("plan", "resume", plan, *WORDS, side=kafka.znodes)
+
+
+def killed(folder: Path, after: int, *words: str | Path) -> list[str]:
+    """Run until the kill after this step, or (0) to the end; return the steps that were done."""
+    steps = folder / "steps"
+    steps.unlink(missing_ok=True)
+    with operator(folder, *words, kill_after=after) as process:
+        try:
+            _, said = process.communicate(timeout=120)
+        finally:
+            process.kill()
+    assert process.returncode == (-signal.SIGKILL if after else 0), said
+    return steps.read_text().splitlines()
+
+
+def test_killed_after_every_step_another_machine_goes_on(kafka: Kafka, tmp_path: Path) -> None:
+    """Plans lead there and back in turns; the second machine has the plan file and nothing else.
+
+    Each kind of step is killed after once, when it first comes. Each side is asked by the dead and by who goes on.
+    """
+    folders = {name: tmp_path / name for name in ("there", "back")}
+    for folder in folders.values():
+        folder.mkdir()
+    there = made_plan(kafka, folders["there"], "killed")
+    steps = killed(folders["there"], 0, "plan", "apply", there, *WORDS, *kafka.wire)
+    assert {line.split()[0] for line in steps} == set(Step), "every step is killed after once"
+    assert kafka("cluster", "snapshot", folders["back"] / "snapshot.json").code == 0
+    targets = {TopicPartition("killed", index): replicas for index, replicas in enumerate(START)}
+    back = write_plan(folders["back"] / "plan.json", folders["back"] / "snapshot.json", targets)
+    names = [line.split()[0] for line in steps]
+    for number, after in enumerate(names.index(name) + 1 for name in dict.fromkeys(names)):
+        plan, target = (there, TARGET) if number % 2 else (back, START)
+        for left in plan.parent.glob("plan.json.*"):
+            left.unlink()
+        dead, alive = (kafka.wire, kafka.znodes) if number % 4 < 2 else (kafka.znodes, kafka.wire)
+        assert killed(plan.parent, after, "plan", "apply", plan, *WORDS, *dead) == steps[:after]
+        machine = tmp_path / f"machine-{after}"
+        machine.mkdir()
+        copied = machine / "plan.json"
+        copied.write_bytes(plan.read_bytes())
+        went_on = kafka("plan", "resume", copied, *WORDS, side=alive)
+        assert went_on.code == 0, (steps[after - 1], went_on.err)
+        assert (kafka.replicas("killed"), kafka.throttles("killed")) == (target, []), steps[after - 1]
+    compared = kafka("replicas", "verify", "--topic", "killed", "-o", "json")
+    assert (compared.code, [one["to_offset"] for one in compared.json]) == (0, [2000, 2000])
+
+
+def test_one_operator_at_a_time(kafka: Kafka, tmp_path: Path) -> None:
+    plan = made_plan(kafka, tmp_path, "locked")
+    both = (*kafka.wire, *kafka.znodes)
+    with operator(tmp_path, "plan", "apply", plan, *SLOW, *both) as running:
+        try:
+            wait_until(lambda: "locked" in kafka("reassign", "list", side=kafka.znodes).out)
+            for second in (kafka.wire, kafka.znodes):
+                refused = kafka("plan", "resume", plan, "--journal", tmp_path / "other", *WORDS, side=second)
+                assert (refused.code, f"(pid {running.pid}) since 20" in refused.err) == (4, True), refused.err
+                holder = kafka("plan", "status", plan, "-o", "json", side=second).json["lock"]
+                assert (f"(pid {running.pid})" in holder["who"], holder["what"]) == (True, "apply plan.json")
+            running.send_signal(signal.SIGINT)
+            _, said = running.communicate(timeout=120)
+        finally:
+            running.kill()
+    assert (running.returncode, f"go on with: klamm plan resume {plan}" in said) == (130, True), said
+    undone = kafka("plan", "rollback", plan, *WORDS, side=both)
+    assert undone.code == 0, undone.err
+    assert (kafka.replicas("locked"), kafka.throttles("locked")) == (START, [])
+
+
+def test_zookeeper_stands_still_in_the_middle_of_a_wave(servers: Servers, kafka: Kafka, tmp_path: Path) -> None:
+    """Longer than the session of the lock, and shorter than those of the brokers."""
+    plan = made_plan(kafka, tmp_path, "frozen")
+    both, journal = (*kafka.wire, *kafka.znodes), plan.with_name("plan.json.journal")
+    words = ("--lock-timeout", "2s", "--throttle", "500k", "-o", "json")
+    with operator(tmp_path, "plan", "apply", plan, *words, *both) as running:
+        try:
+            wait_until(lambda: "frozen" in kafka("reassign", "list", side=kafka.znodes).out)
+            servers.server.pause()
+            try:
+                time.sleep(4.5)
+            finally:
+                servers.server.resume()
+            out, said = running.communicate(timeout=120)
+        finally:
+            running.kill()
+    assert running.returncode in (0, 1, 3), (out, said)
+    assert read_journal(journal).last["event"] == ("done" if running.returncode == 0 else "stopped"), (out, said)
+    wait_until(lambda: kafka("cluster", "health").code == 0)
+    went_on = kafka("plan", "resume", plan, *WORDS, side=both)
     assert went_on.code == 0, went_on.err
-    assert (kafka.replicas("killed"), kafka.throttles("killed")) == (TARGET, [])
+    assert (kafka.replicas("frozen"), kafka.throttles("frozen")) == (TARGET, [])
+    compared = kafka("replicas", "verify", "--topic", "frozen", "-o", "json")
+    assert (compared.code, [one["to_offset"] for one in compared.json]) == (0, [2000, 2000])
 
 
 def test_kafkas_own_tool_takes_the_plan_file(kafka: Kafka, tmp_path: Path) -> None:
@@ -196,10 +290,7 @@ def test_a_broker_is_killed_in_the_middle_of_a_wave(
     plan = made_plan(kafka, tmp_path, topic, [[source, controller]], [[source, target]])
     words = ("--lock-timeout", "1s", "--throttle", "300k", "--stall", "4s", "-o", "json")
     both = (*kafka.wire, *kafka.znodes)
-    with subprocess.Popen(
-        [PROGRAM, "plan", "apply", plan, *words, *both],
-        env=environment(tmp_path), cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    ) as running:  # fmt: skip
+    with operator(tmp_path, "plan", "apply", plan, *words, *both) as running:
 
         def is_moving() -> bool:
             assert running.poll() is None, running.communicate()
