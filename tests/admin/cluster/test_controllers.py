@@ -16,6 +16,7 @@ from engine.admin.cluster.errors import (
     Unreachable,
 )
 from engine.admin.cluster.wire import WireCluster
+from engine.admin.reassignment.by_wire import WireReassignments
 from engine.admin.topics.by_wire import WireTopicReader, read_reassignments
 from engine.admin.topics.changes import NewTopic, TopicOutcome
 from engine.admin.topics.requests import create_topic
@@ -111,6 +112,29 @@ def test_a_controller_that_stands_still_holds_up_nobody_for_long() -> None:
         assert (topic.partitions[0].leader, complaints) == (
             1, ["reassignments are not known: no answer within 0.2 s: broker 0, the controller"],
         )  # fmt: skip
+
+    play(scene)
+
+
+def test_who_only_reads_is_told_soon_that_the_controller_is_silent() -> None:
+    """Nobody else knows what is under way. Who has begun a change waits for the next controller."""
+
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        first, second = cluster.brokers
+        first.answers[ApiKey.LIST_PARTITION_REASSIGNMENTS] = lambda _: SILENCE
+        second.answers[ApiKey.LIST_PARTITION_REASSIGNMENTS] = lambda _: ListPartitionReassignmentsResponse()
+        wire.operation_s = 1.0
+        reader = WireReassignments(wire, timeout_ms=800)
+        with pytest.raises(Unreachable, match=r"no answer within 0.4 s") as told:
+            await reader.running()
+        assert told.value.where == "broker 0, the controller"
+        wire.operation_s = 60.0
+        wire.change_count = 1
+        asking = asyncio.create_task(reader.running())
+        while len(first.requests(ListPartitionReassignmentsRequest)) < 2:
+            await asyncio.sleep(0.01)
+        cluster.controller_id = 1
+        assert (await asking).names == set()
 
     play(scene)
 
