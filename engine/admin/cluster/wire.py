@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import cycle
 from typing import Any, cast
 
 from engine.admin.cluster.client_properties import ClientProperties
@@ -263,11 +264,12 @@ class WireCluster:
         """Return the controller's answer; None if it is gone, or another takes over before it answers."""
         asking = asyncio.create_task(self.call_broker(controller_id, request), name=f"ask-controller-{controller_id}")
         deadline = time.monotonic() + silence_s
+        others = cycle([broker for broker in self._nodes if broker != controller_id and broker not in self.silent])
         try:
             while not (await asyncio.wait({asking}, timeout=min(GREETING_PATIENCE_S, silence_s)))[0]:
                 if time.monotonic() >= deadline:
                     raise self._silent_controller(controller_id, silence_s)
-                await self.metadata([])
+                await self._look_for_controller(next(others, None))
                 if self._controller_id != controller_id:
                     self._observe(f"broker {controller_id} is not the controller any more, and gave no answer")
                     return None
@@ -284,6 +286,19 @@ class WireCluster:
             await asyncio.gather(asking, return_exceptions=True)
             if not was_answered:
                 await self._hang_up(controller_id)
+
+    async def _look_for_controller(self, broker_id: int | None) -> None:
+        """Ask a broker which the controller is now; one that does not tell soon is not waited for.
+
+        Not the controller itself: a broker answers the questions of one connection one after the other.
+        """
+        if broker_id is None:
+            return
+        try:
+            async with asyncio.timeout(GREETING_PATIENCE_S):
+                await self.metadata([], broker_id=broker_id)
+        except (TimeoutError, Unreachable):
+            await self._hang_up(broker_id)
 
     async def _hang_up(self, broker_id: int) -> None:
         """Close the connection to a broker: answers come in the order of the questions, and one is missing."""
