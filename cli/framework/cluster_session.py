@@ -10,6 +10,7 @@ from cli.framework.invocation import Invocation
 from cli.framework.progress import Progress
 from cli.framework.talk import Talk
 from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.settings_silence import SettingsSilence
 
 
 @asynccontextmanager
@@ -17,6 +18,7 @@ async def open_cluster(invocation: Invocation, *, for_change: bool = False) -> A
     """Give the cluster; what was opened is closed at the end."""
     target = invocation.target(for_change=for_change)
     reading = ReadingProgress(invocation.talk)
+    invocation.settings = invocation.settings or SettingsSilence()
     cluster = Cluster(
         target,
         observe=invocation.talk.detail,
@@ -25,6 +27,7 @@ async def open_cluster(invocation: Invocation, *, for_change: bool = False) -> A
         on_read=reading.update,
         timeout_s=invocation.timeout_s,
         zookeeper_trouble=invocation.zookeeper_trouble,
+        settings=invocation.settings,
     )
     invocation.awaited = cluster.awaited
     with engine_log_told(invocation.talk):

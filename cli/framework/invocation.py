@@ -15,6 +15,7 @@ from cli.output.report import Report
 
 if TYPE_CHECKING:
     from engine.admin.cluster.remedies import Operation, Words
+    from engine.admin.cluster.settings_silence import SettingsSilence
     from engine.admin.cluster.target import ClusterTarget
 
 _DETAILS_MAX = 20
@@ -74,6 +75,8 @@ class Invocation:
     """A cluster was opened in order to change it."""
     zookeeper_trouble: str | None = None
     """Why ZooKeeper is not asked, although it is named: the command turned to the brokers."""
+    settings: SettingsSilence | None = None
+    """What the clusters that were opened have found of brokers that wait for ZooKeeper."""
     unanswered: list[str] = field(default_factory=list)
     """Commands that show what became of changes that were sent and not answered."""
     awaited: Callable[[float], dict[str, float]] = lambda least_s: {}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.admin.brokers.releases import release_of
 from engine.admin.cluster.asking import FAILURES, answer_limit
@@ -75,21 +75,22 @@ async def ask_brokers(cluster: Cluster, brokers: Iterable[int]) -> dict[int, Own
 
 
 async def _ask(cluster: Cluster, broker: int) -> OwnWords:
+    """Return what a broker tells in the time that it has; where it falls silent, what it has told until then."""
     wire = await cluster.wire()
+    words = OwnWords()
     try:
         async with answer_limit(wire, broker):
             client = await wire.client_of(broker)
             # Asked for once per connection; a broken connection becomes an error of this layer.
             await wire.version(client, ApiKey.API_VERSIONS)
             offered = await client.api_versions()
-            return OwnWords(
-                release_of(offered),
-                await _protocol_version(cluster, broker),
-                tuple(OfferedApi(key, _api_name(key), low, high) for key, (low, high) in sorted(offered.items())),
-                await _dirs(cluster, broker),
-            )
+            apis = tuple(OfferedApi(key, _api_name(key), low, high) for key, (low, high) in sorted(offered.items()))
+            words = OwnWords(release_of(offered), apis=apis)
+            words = replace(words, inter_broker_protocol=await _protocol_version(cluster, broker))
+            words = replace(words, log_dirs=await _dirs(cluster, broker))
     except FAILURES as error:
-        return OwnWords(trouble=str(error))
+        return replace(words, trouble=str(error))
+    return words
 
 
 async def _protocol_version(cluster: Cluster, broker: int) -> str | None:

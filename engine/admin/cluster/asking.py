@@ -108,6 +108,11 @@ def beside_limit_s(wire: WireCluster) -> float:
     return min(_BESIDE_LIMIT_S, wire.operation_s * _BESIDE_SHARE)
 
 
+def answer_limit_s(wire: WireCluster, limit_s: float = ANSWER_LIMIT_S) -> float:
+    """Return how long one answer may take, in an operation that has little time perhaps."""
+    return min(limit_s, wire.operation_s * _ANSWER_SHARE)
+
+
 async def run_window(jobs: Iterable[Awaitable[None]], window: int = WINDOW) -> None:
     """Await all jobs, at most ``window`` of them at once."""
     waiting = iter(jobs)
@@ -156,7 +161,7 @@ async def answer_limit(wire: WireCluster, broker_id: int, limit_s: float | None 
     Raises:
         Unreachable: the time is over.
     """
-    limit_s = min(ANSWER_LIMIT_S if limit_s is None else limit_s, wire.operation_s * _ANSWER_SHARE)
+    limit_s = answer_limit_s(wire, ANSWER_LIMIT_S if limit_s is None else limit_s)
     if broker_id in wire.silent:
         limit_s = min(limit_s, SILENT_LIMIT_S)
     try:

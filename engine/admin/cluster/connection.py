@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from engine.admin.cluster.errors import BadRequest, Unreachable, ZooKeeperUnreachable
 from engine.admin.cluster.observer import Accepted, Complain, Observer, OnRead, tell_nobody, tell_nobody_how_far
 from engine.admin.cluster.remedies import NAME_ZOOKEEPER, Give, Operation, Parameter, Phrase, Words
+from engine.admin.cluster.settings_silence import SettingsSilence
 from engine.admin.cluster.target import ClusterTarget, Side, Source
 from engine.admin.cluster.waits import Waits
 
@@ -52,11 +53,13 @@ class Cluster:
         on_read: OnRead = tell_nobody_how_far,
         timeout_s: float = 30.0,
         zookeeper_trouble: str | None = None,
+        settings: SettingsSilence | None = None,
     ) -> None:
         """Make a cluster of which nothing is open yet.
 
         Args:
             zookeeper_trouble: why its ZooKeeper is not asked, if the caller has just tried and failed.
+            settings: what an earlier cluster of the same command has found of brokers that wait for ZooKeeper.
         """
         self.target = target
         self.zookeeper_trouble = zookeeper_trouble
@@ -66,6 +69,9 @@ class Cluster:
         self.on_read = on_read
         self.timeout_s = timeout_s
         self.waits = Waits()
+        self._settings = settings or SettingsSilence()
+        if zookeeper_trouble is not None:
+            self._settings.zookeeper_is_silent()
         self._zk: ZkClient | None = None
         self._has_sent = False
         self._wire: WireCluster | None = None
@@ -172,6 +178,7 @@ class Cluster:
                 connect_timeout_s=self.timeout_s * 0.8,
                 request_timeout_s=self.timeout_s,
                 waits=self.waits,
+                settings=self._settings,
             )
         return self._wire
 

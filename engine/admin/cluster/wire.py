@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import cycle
 from typing import Any, cast
 
 from engine.admin.cluster.client_properties import ClientProperties
@@ -28,6 +29,7 @@ from engine.admin.cluster.remedies import (
     Parameter,
     Phrase,
 )
+from engine.admin.cluster.settings_silence import UNKNOWN_SETTINGS_HINT, SettingsSilence
 from engine.admin.cluster.waits import Waits
 from engine.common.errors import ErrorCode, error_code
 from engine.common.model import NO_CONTROLLER, Node
@@ -86,6 +88,7 @@ class WireCluster:
         connect_timeout_s: float = CONNECT_TIMEOUT_MAX_S,
         request_timeout_s: float | None = None,
         waits: Waits | None = None,
+        settings: SettingsSilence | None = None,
     ) -> None:
         """Make the cluster's wire side; nothing is opened yet.
 
@@ -93,6 +96,7 @@ class WireCluster:
             find_more: is asked once, when no broker of ``bootstrap`` answers.
             complain: called with those of ``bootstrap`` that gave no answer.
             waits: learns whom it waits for.
+            settings: what is known of brokers that wait for ZooKeeper.
         """
         self._bootstrap = tuple(bootstrap)
         self._find_more = find_more
@@ -117,8 +121,7 @@ class WireCluster:
         self.waits = waits or Waits()
         self.change_count = 0
         """How many changes were sent, answered or not."""
-        self.keeps_settings = False
-        """Settings of topics did not arrive in time: ZooKeeper, where brokers read them, is most likely down."""
+        self._settings = settings or SettingsSilence()
 
     async def metadata(self, topics: Sequence[str] | None, *, broker_id: int | None = None) -> MetadataResponse:
         """Ask any broker, or a certain one, for these topics, none of them or (None) all. Never creates a topic.
@@ -174,6 +177,21 @@ class WireCluster:
             await client.close(silence := f"no answer within {limit_s:g} s")
             raise Unreachable(silence, where=client.address) from error
 
+    async def ask_what_zookeeper_keeps(self, request: Request, *, limit_s: float) -> Any:
+        """Ask any broker for what it reads from ZooKeeper, unless such a question has just got no answer.
+
+        Raises:
+            Unreachable: no broker answers within ``limit_s``, or it is too soon to ask again.
+        """
+        self._settings.check()
+        try:
+            response = await self.call_any(request, limit_s=min(limit_s, self.operation_s * 0.8))
+        except Unreachable as error:
+            self._settings.not_answered(str(error))
+            raise Unreachable(error.message, where=error.where, hint=error.hint or UNKNOWN_SETTINGS_HINT) from error
+        self._settings.answered()
+        return response
+
     async def call_broker(
         self, broker_id: int, request: Request, *, version_max: int | None = None, timeout_ms: int | None = None
     ) -> Any:
@@ -198,7 +216,13 @@ class WireCluster:
             await asyncio.sleep(RETRY_PAUSE_S)
 
     async def ask_controller(
-        self, request: Request, errors_of: ErrorsOf, *, limit_s: float, is_patient: bool = True
+        self,
+        request: Request,
+        errors_of: ErrorsOf,
+        *,
+        limit_s: float,
+        is_patient: bool = True,
+        silence_s: float = math.inf,
     ) -> Any:
         """Ask the controller something that changes nothing. Where another takes over meanwhile, that one is asked.
 
@@ -206,7 +230,8 @@ class WireCluster:
         Who is not patient does not wait for the next one where this one is gone.
 
         Raises:
-            Unreachable: nobody has answered within ``limit_s``.
+            Unreachable: nobody has answered within ``limit_s``, or one controller that lives has not within
+                ``silence_s``.
         """
         asked = self._controller_id
         if asked in self.silent and not is_patient:
@@ -215,7 +240,7 @@ class WireCluster:
             async with asyncio.timeout(None if math.isinf(limit_s) else limit_s) as limit:
                 while True:
                     asked = await self.controller_id()
-                    response = await self._unless_replaced(asked, request, is_patient=is_patient)
+                    response = await self._unless_replaced(asked, request, is_patient=is_patient, silence_s=silence_s)
                     if response is not None and ErrorCode.NOT_CONTROLLER not in errors_of(response):
                         self.silent.pop(asked, None)
                         return response
@@ -226,17 +251,25 @@ class WireCluster:
                 raise
             if asked == NO_CONTROLLER:
                 raise Unreachable("there is no controller that answers", hint=NO_CONTROLLER_HINT) from error
-            silence = f"no answer within {limit_s:g} s"
-            self.silent.setdefault(asked, silence)
-            where = f"broker {asked}, the controller"
-            raise Unreachable(silence, where=where, hint=NO_CONTROLLER_HINT) from error
+            raise self._silent_controller(asked, limit_s) from error
 
-    async def _unless_replaced(self, controller_id: int, request: Request, *, is_patient: bool) -> Any:
+    def _silent_controller(self, controller_id: int, limit_s: float) -> Unreachable:
+        silence = f"no answer within {limit_s:g} s"
+        self.silent.setdefault(controller_id, silence)
+        return Unreachable(silence, where=f"broker {controller_id}, the controller", hint=NO_CONTROLLER_HINT)
+
+    async def _unless_replaced(
+        self, controller_id: int, request: Request, *, is_patient: bool, silence_s: float = math.inf
+    ) -> Any:
         """Return the controller's answer; None if it is gone, or another takes over before it answers."""
         asking = asyncio.create_task(self.call_broker(controller_id, request), name=f"ask-controller-{controller_id}")
+        deadline = time.monotonic() + silence_s
+        others = cycle([broker for broker in self._nodes if broker != controller_id and broker not in self.silent])
         try:
-            while not (await asyncio.wait({asking}, timeout=GREETING_PATIENCE_S))[0]:
-                await self.metadata([])
+            while not (await asyncio.wait({asking}, timeout=min(GREETING_PATIENCE_S, silence_s)))[0]:
+                if time.monotonic() >= deadline:
+                    raise self._silent_controller(controller_id, silence_s)
+                await self._look_for_controller(next(others, None))
                 if self._controller_id != controller_id:
                     self._observe(f"broker {controller_id} is not the controller any more, and gave no answer")
                     return None
@@ -253,6 +286,19 @@ class WireCluster:
             await asyncio.gather(asking, return_exceptions=True)
             if not was_answered:
                 await self._hang_up(controller_id)
+
+    async def _look_for_controller(self, broker_id: int | None) -> None:
+        """Ask a broker which the controller is now; one that does not tell soon is not waited for.
+
+        Not the controller itself: a broker answers the questions of one connection one after the other.
+        """
+        if broker_id is None:
+            return
+        try:
+            async with asyncio.timeout(GREETING_PATIENCE_S):
+                await self.metadata([], broker_id=broker_id)
+        except (TimeoutError, Unreachable):
+            await self._hang_up(broker_id)
 
     async def _hang_up(self, broker_id: int) -> None:
         """Close the connection to a broker: answers come in the order of the questions, and one is missing."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from engine.admin.cluster.errors import Unreachable
@@ -19,9 +20,9 @@ SESSION_TIMEOUT_MS = 10_000
 CONNECT_TIMEOUT_MAX_S = 10.0
 CONNECT_TIMEOUT_BESIDE_BROKERS_S = 4.0
 """The limit if brokers can be asked instead: long enough for ZooKeeper to elect a leader."""
-LISTENING_PATIENCE_S = 2.0
-"""After so long without a session it is looked whether anybody listens at all."""
-_LOOK_S = 1.0
+LISTENING_PATIENCE_S = 1.0
+"""After so long without a session it is looked whether anybody listens at all, and says a word."""
+_LOOK_S = 1.5
 
 
 async def open_zookeeper(
@@ -49,34 +50,59 @@ async def open_zookeeper(
     )
     try:
         done, _ = await asyncio.wait({opening}, timeout=min(LISTENING_PATIENCE_S, timeout_s * 0.3))
-        unknown: list[str] = []
-        if not done and not await _somebody_listens(connect, unknown):
-            where, hint = (f"{connect}{UNRESOLVED}", CHECK_NAME) if unknown else (connect, START_IT)
-            raise Unreachable("ZooKeeper cannot be reached", where=where, hint=Phrase(hint, instead))
+        if not done:
+            unknown: list[str] = []
+            found = await _look(connect, unknown)
+            if found is _Found.NOBODY:
+                where, hint = (f"{connect}{UNRESOLVED}", CHECK_NAME) if unknown else (connect, START_IT)
+                raise Unreachable("ZooKeeper cannot be reached", where=where, hint=Phrase(hint, instead))
+            if found is _Found.SILENCE and has_brokers and not opening.done():
+                raise _silent(connect, instead)
         return await opening
     finally:
         opening.cancel()
         await asyncio.gather(opening, return_exceptions=True)
 
 
-async def _somebody_listens(connect: str, unknown: list[str]) -> bool:
-    """Return whether anybody does; ``unknown`` gets the names that cannot be resolved."""
+class _Found(IntEnum):
+    """Whom a look at the servers has found; the largest counts."""
 
-    async def look(host: str, port: int) -> bool:
+    NOBODY = 0
+    SILENCE = 1
+    """A connection, or none yet, and no word: a frozen machine's kernel still takes connections."""
+    SOMEBODY = 2
+    """A server that lives. One that is electing a leader gives no session, and says a word."""
+
+
+async def _look(connect: str, unknown: list[str]) -> _Found:
+    """Ask every server for a word; ``unknown`` gets the names that cannot be resolved."""
+
+    async def look(host: str, port: int) -> _Found:
+        writer = None
         try:
             async with asyncio.timeout(_LOOK_S):
-                _, writer = await asyncio.open_connection(host, port)
+                reader, writer = await asyncio.open_connection(host, port)
+                writer.write(b"srvr")
+                await reader.read(1)
         except TimeoutError:
-            return True
+            return _Found.SILENCE
         except socket.gaierror:
             unknown.append(host)
-            return False
+            return _Found.NOBODY
         except OSError:
-            return False
-        writer.close()
-        return True
+            return _Found.NOBODY if writer is None else _Found.SOMEBODY
+        finally:
+            if writer is not None:
+                writer.close()
+        return _Found.SOMEBODY
 
-    return any(await asyncio.gather(*(look(host, port) for host, port in server_addresses(connect))))
+    return max(await asyncio.gather(*(look(host, port) for host, port in server_addresses(connect))))
+
+
+def _silent(connect: str, instead: Phrase) -> Unreachable:
+    who = Phrase("a ZooKeeper that hangs, or a broker, which ", Parameter.BOOTSTRAP_SERVERS, " would name")
+    told = Phrase("somebody listens there: ", who, instead)
+    return Unreachable("ZooKeeper does not answer", where=connect, hint=told)
 
 
 async def _open(
@@ -98,9 +124,7 @@ async def _open(
             patience_ms=None if patience_s is None else int(patience_s * 1000),
         )
     except ConnectTimedOut as error:
-        who = Phrase("a ZooKeeper that hangs, or a broker, which ", Parameter.BOOTSTRAP_SERVERS, " would name")
-        told = Phrase("somebody listens there: ", who, instead)
-        raise Unreachable("ZooKeeper does not answer", where=connect, hint=told) from error
+        raise _silent(connect, instead) from error
     except NoNode as error:
         hint = "a cluster's brokers make it: look at the part after the slash"
         raise Unreachable("the chroot does not exist in ZooKeeper", where=connect, hint=hint) from error

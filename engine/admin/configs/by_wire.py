@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections.abc import Mapping, Sequence
-from typing import cast
 
-from engine.admin.cluster.asking import ANSWER_LIMIT_S, ONLY_ANSWER_SHARE, SILENT_LIMIT_S, answer_limit, beside_limit_s
+from engine.admin.cluster.asking import ANSWER_LIMIT_S, ONLY_ANSWER_SHARE, answer_limit, beside_limit_s
 from engine.admin.cluster.errors import BadRequest, Refused, Unreachable
 from engine.admin.cluster.observer import Complain
 from engine.admin.cluster.wire import WireCluster, refuse
 from engine.admin.configs.values import (
     SEE_SETTINGS,
-    UNKNOWN_SETTINGS_HINT,
     ConfigEntry,
     ConfigSource,
     ConfigSynonym,
@@ -92,24 +89,16 @@ async def describe_entity(wire: WireCluster, entity: Entity, *, include_all: boo
         resource_type=entity.type.resource_type, resource_name=entity.name or "", configuration_keys=None
     )
     request = DescribeConfigsRequest(resources=[resource], include_synonyms=True)
-    if entity.type is EntityType.TOPIC or entity.name is None:
-        response = await _told_by_any(wire, request, ANSWER_LIMIT_S)
+    if entity.type is EntityType.TOPIC:
+        response = await wire.ask_what_zookeeper_keeps(request, limit_s=ANSWER_LIMIT_S)
+    elif entity.name is None:
+        response = await wire.call_any(request, limit_s=min(ANSWER_LIMIT_S, wire.operation_s * ONLY_ANSWER_SHARE))
     else:
         async with answer_limit(wire, int(entity.name)):
             response = await wire.call_broker(int(entity.name), request)
     (result,) = response.results
     refuse(result.error_code, result.error_message, str(entity))
     return _described(entity, result, include_all=include_all)
-
-
-async def _told_by_any(wire: WireCluster, request: DescribeConfigsRequest, limit_s: float) -> DescribeConfigsResponse:
-    """Ask any broker, and say what it may be waiting for where it does not answer."""
-    limit_s = min(limit_s, wire.operation_s * ONLY_ANSWER_SHARE)
-    try:
-        return cast("DescribeConfigsResponse", await wire.call_any(request, limit_s=limit_s))
-    except Unreachable as error:
-        wire.keeps_settings = True
-        raise Unreachable(error.message, where=error.where, hint=error.hint or UNKNOWN_SETTINGS_HINT) from error
 
 
 def _described(entity: Entity, result: DescribeConfigsResult, *, include_all: bool) -> EntityConfigs:
@@ -188,10 +177,8 @@ async def _answers(
     wire: WireCluster, request: DescribeConfigsRequest, on_unknown: Complain | None
 ) -> list[DescribeConfigsResult]:
     """Return the answers about topics; for a topic that has vanished, that it has."""
-    limit_s = math.inf
-    if on_unknown is not None:
-        limit_s = min(SILENT_LIMIT_S if wire.keeps_settings else math.inf, beside_limit_s(wire))
-    response = await _told_by_any(wire, request, limit_s)
+    limit_s = ANSWER_LIMIT_S if on_unknown is None else beside_limit_s(wire)
+    response: DescribeConfigsResponse = await wire.ask_what_zookeeper_keeps(request, limit_s=limit_s)
     results = []
     for result in response.results:
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from engine.admin.cluster.asking import ONLY_ANSWER_SHARE
+from engine.admin.cluster.asking import ANSWER_LIMIT_S, ONLY_ANSWER_SHARE
 from engine.admin.cluster.errors import Refused
 from engine.admin.cluster.remedies import Give, Parameter, Phrase
 from engine.admin.cluster.wire import WireCluster, refuse
@@ -103,7 +103,7 @@ async def _quotas(wire: WireCluster, kind: EntityType, entity: Entity | None) ->
         ]
     request = DescribeClientQuotasRequest(components=components, strict=True)
     try:
-        response: DescribeClientQuotasResponse = await wire.call_any(request)
+        response: DescribeClientQuotasResponse = await wire.ask_what_zookeeper_keeps(request, limit_s=ANSWER_LIMIT_S)
     except Refused as error:
         if error.code is ErrorCode.UNSUPPORTED_VERSION:
             hint = Phrase("ZooKeeper may hold some, without effect there: ", Give(Parameter.ZOOKEEPER))

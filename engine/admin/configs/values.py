@@ -12,10 +12,10 @@ from enum import StrEnum
 
 from engine.admin.cluster.errors import BadRequest, Unreachable
 from engine.admin.cluster.remedies import Give, Operation, Parameter, Phrase
+from engine.admin.cluster.settings_silence import UNKNOWN_SETTINGS_HINT
 from engine.common.quantities import parse_duration_s, parse_size
 from engine.common.snapshot import TopicSnapshot
 
-UNKNOWN_SETTINGS_HINT = Phrase("brokers read them from ZooKeeper: is it up? ", Operation.CHECK_ZOOKEEPER, " tells")
 SEE_SETTINGS = Phrase("see what is set with: ", Operation.DESCRIBE_CONFIGS)
 
 

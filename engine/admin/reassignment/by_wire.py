@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+
+from engine.admin.cluster.asking import answer_limit_s
 from engine.admin.cluster.wire import WireCluster, answer_limit_ms, refuse
 from engine.admin.reassignment.values import Refusal, RunningReassignments, Targets
 from engine.admin.topics.by_wire import read_reassignments
@@ -29,7 +32,9 @@ class WireReassignments:
         self._timeout_ms = timeout_ms
 
     async def running(self) -> RunningReassignments:
-        return RunningReassignments(await read_reassignments(self._wire), {})
+        """Return what is under way. A controller that is silent is waited for only by who has begun a change."""
+        silence_s = math.inf if self._wire.change_count else answer_limit_s(self._wire)
+        return RunningReassignments(await read_reassignments(self._wire, silence_s=silence_s), {})
 
     async def configured_brokers(self) -> set[int]:
         """Only brokers that live can be asked, and only for their own settings: nobody lists the others."""

@@ -7,6 +7,7 @@ in ``requests``.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -95,19 +96,19 @@ class WireTopicReader:
 
 
 async def read_reassignments(
-    wire: WireCluster, *, limit_s: float | None = None, is_patient: bool = True
+    wire: WireCluster, *, limit_s: float | None = None, is_patient: bool = True, silence_s: float = math.inf
 ) -> dict[TopicPartition, ReplicaAssignment]:
     """Return the partitions that are being reassigned; none if the cluster is too old to tell.
 
     Raises:
-        Unreachable: no controller tells within ``limit_s`` (None: most of the operation's time), or (not
-            ``is_patient``) it is gone and the next one not elected yet.
+        Unreachable: no controller tells within ``limit_s`` (None: most of the operation's time), or one that lives
+            has not within ``silence_s``, or (not ``is_patient``) it is gone and the next one not elected yet.
     """
     request = ListPartitionReassignmentsRequest(topics=None)
     limit_s = wire.operation_s * ONLY_ANSWER_SHARE if limit_s is None else limit_s
     try:
         response: ListPartitionReassignmentsResponse = await wire.ask_controller(
-            request, lambda r: [r.error_code], limit_s=limit_s, is_patient=is_patient
+            request, lambda r: [r.error_code], limit_s=limit_s, is_patient=is_patient, silence_s=silence_s
         )
     except Refused as error:
         if error.code is ErrorCode.UNSUPPORTED_VERSION:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from engine.admin.cluster.errors import AdminError, NotFound, Unreachable
 from engine.admin.cluster.remedies import Operation, Phrase
-from engine.admin.configs.values import UNKNOWN_SETTINGS_HINT, known_configs
+from engine.admin.cluster.settings_silence import UNKNOWN_SETTINGS_HINT
+from engine.admin.configs.values import known_configs
 from engine.admin.topics.access import TopicReader
 from engine.admin.topics.filters import MIN_ISR_FILTERS, PartitionFilter, matches
 from engine.admin.topics.selection import TopicSelection, topic_not_found

@@ -126,6 +126,18 @@ def read_of_brokers(reading: Callable[[Cluster, ScriptedCluster], Awaitable[None
     asyncio.run(playing())
 
 
+def test_what_a_broker_has_told_before_it_fell_silent_is_kept() -> None:
+    async def reading(cluster: Cluster, brokers: ScriptedCluster) -> None:
+        cluster.timeout_s = 1.0
+        brokers.brokers[0].answers[ApiKey.DESCRIBE_CONFIGS] = lambda _: SILENCE
+        words = (await broker_reader(cluster).own_words([0]))[0]
+        assert words.trouble == "no answer within 0.4 s"
+        assert words.release is not None
+        assert "Metadata" in {api.name for api in words.apis}
+
+    read_of_brokers(reading)
+
+
 def test_of_the_brokers_themselves() -> None:
     async def reading(cluster: Cluster, _: ScriptedCluster) -> None:
         reader = broker_reader(cluster)

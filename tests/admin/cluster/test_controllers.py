@@ -13,9 +13,11 @@ from wire_scenes import created, play
 
 from engine.admin.cluster.errors import (
     AnswerLost,
+    NotFound,
     Unreachable,
 )
 from engine.admin.cluster.wire import WireCluster
+from engine.admin.reassignment.by_wire import WireReassignments
 from engine.admin.topics.by_wire import WireTopicReader, read_reassignments
 from engine.admin.topics.changes import NewTopic, TopicOutcome
 from engine.admin.topics.requests import create_topic
@@ -115,8 +117,36 @@ def test_a_controller_that_stands_still_holds_up_nobody_for_long() -> None:
     play(scene)
 
 
+def test_who_only_reads_is_told_soon_that_the_controller_is_silent() -> None:
+    """Nobody else knows what is under way. Who has begun a change waits for the next controller."""
+
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        first, second = cluster.brokers
+
+        async def hang(_: object) -> None:
+            # A broker answers the questions of one connection in order: nothing comes over it any more.
+            await asyncio.Event().wait()
+
+        first.answers[ApiKey.LIST_PARTITION_REASSIGNMENTS] = hang
+        second.answers[ApiKey.LIST_PARTITION_REASSIGNMENTS] = lambda _: ListPartitionReassignmentsResponse()
+        wire.operation_s = 1.0
+        reader = WireReassignments(wire, timeout_ms=800)
+        with pytest.raises(Unreachable, match=r"no answer within 0.4 s") as told:
+            await reader.running()
+        assert told.value.where == "broker 0, the controller"
+        wire.operation_s = 60.0
+        wire.change_count = 1
+        asking = asyncio.create_task(reader.running())
+        while len(first.requests(ListPartitionReassignmentsRequest)) < 2:
+            await asyncio.sleep(0.01)
+        cluster.controller_id = 1
+        assert (await asking).names == set()
+
+    play(scene)
+
+
 def test_an_error_that_comes_when_the_controller_is_given_up_makes_no_noise(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.admin.cluster.wire.GREETING_PATIENCE_S", 0.01)
+    monkeypatch.setattr("engine.admin.cluster.wire.GREETING_PATIENCE_S", 0.3)
     noise: list[str] = []
 
     async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
@@ -128,14 +158,14 @@ def test_an_error_that_comes_when_the_controller_is_given_up_makes_no_noise(monk
             await is_over.wait()
             raise AnswerLost("closed by this side")
 
-        async def give_up(*_: object) -> None:
+        async def give_up(*_: object, **__: object) -> None:
             is_over.set()
             await asyncio.sleep(0.05)
-            raise Unreachable("nobody answers")
+            raise NotFound("nobody is there")
 
         monkeypatch.setattr(wire, "call_broker", lose_the_answer)
         monkeypatch.setattr(wire, "metadata", give_up)
-        with pytest.raises(Unreachable, match="nobody answers"):
+        with pytest.raises(NotFound, match="nobody is there"):
             await wire._unless_replaced(0, ListPartitionReassignmentsRequest(), is_patient=False)
         gc.collect()
 

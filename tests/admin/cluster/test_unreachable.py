@@ -52,6 +52,38 @@ def test_who_listens_and_is_no_zookeeper_is_told_apart() -> None:
     assert "the brokers may answer: side=wire" in str(told.value.hint)
 
 
+@pytest.mark.parametrize("says_a_word", [True, False], ids=["electing", "frozen"])
+def test_only_a_zookeeper_that_says_a_word_is_waited_for_where_brokers_may_be_asked(
+    monkeypatch: pytest.MonkeyPatch, says_a_word: bool
+) -> None:
+    is_open = asyncio.Event()
+
+    async def opened_late(*_: object) -> object:
+        await is_open.wait()
+        return "client"
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        assert await reader.readexactly(4) == b"srvr"
+        if says_a_word:
+            writer.write(b"This ZooKeeper instance is not currently serving requests")
+            is_open.set()
+        await reader.read()
+        writer.close()
+
+    async def ask() -> object:
+        async with asyncio.timeout(60), await asyncio.start_server(serve, own_loopback_address(), 0) as server:
+            host, port = server.sockets[0].getsockname()
+            return await open_zookeeper(f"{host}:{port}", timeout_s=30, has_brokers=True)
+
+    monkeypatch.setattr("engine.admin.cluster.zookeeper._open", opened_late)
+    monkeypatch.setattr("engine.admin.cluster.zookeeper.LISTENING_PATIENCE_S", 0.05)
+    if says_a_word:
+        assert asyncio.run(ask()) == "client"
+        return
+    with pytest.raises(Unreachable, match="ZooKeeper does not answer"):
+        asyncio.run(ask())
+
+
 def test_a_zookeeper_named_as_a_broker(zookeeper: EmbeddedZooKeeper) -> None:
     host, _, port = zookeeper.connect_string.partition(":")
     target = ClusterTarget("test", Origin.OPTIONS, bootstrap=((host, int(port)),))

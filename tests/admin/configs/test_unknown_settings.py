@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 
@@ -10,10 +11,14 @@ import pytest
 from scripted_brokers import SILENCE, ScriptedCluster, scripted_cluster
 
 from engine.admin.cluster.client_properties import ClientProperties
+from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import Refused, Unreachable
+from engine.admin.cluster.settings_silence import FIRST_REST_S, SettingsSilence
+from engine.admin.cluster.target import ClusterTarget, Origin
 from engine.admin.cluster.wire import WireCluster
 from engine.admin.configs.by_snapshot import SnapshotConfigReader
 from engine.admin.configs.by_wire import WireConfigReader
+from engine.admin.configs.quotas_by_wire import describe_clients
 from engine.admin.configs.values import Entity, EntityType
 from engine.admin.health.checks import assess
 from engine.admin.health.report import Check, HealthFacts
@@ -122,6 +127,59 @@ def test_who_asks_for_settings_alone_hears_whose_silence_it_is(whose: str) -> No
         finally:
             await wire.close()
         assert "ZooKeeper" in str(told.value.hint)
+
+    play(scene, None)
+
+
+def test_a_broker_that_waits_for_zookeeper_is_not_given_more_to_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kafka's broker has eight threads for requests, and each such question keeps one."""
+    complaints: list[str] = []
+
+    async def scene(cluster: ScriptedCluster, reader: WireTopicReader) -> None:
+        broker = cluster.brokers[0]
+        broker.answers[ApiKey.DESCRIBE_CONFIGS] = lambda _: SILENCE
+        silence = SettingsSilence()
+        for _ in range(3):
+            # As ``--watch`` does: each look has connections of its own.
+            wire = WireCluster(cluster.bootstrap, request_timeout_s=1.0, settings=silence)
+            reader = WireTopicReader(wire, on_unknown=complaints.append)
+            try:
+                assert len(await reader.topics(["t", "u"])) == 2
+                assert await reader.min_isr(await reader.topics(["t"])) == {}
+                with pytest.raises(Unreachable, match=r"no answer within 0.2 s"):
+                    await WireConfigReader(wire).describe(Entity(EntityType.TOPIC, "t"), include_all=False)
+            finally:
+                await wire.close()
+        assert len(broker.requests(DescribeConfigsRequest)) == 1
+        assert set(complaints) == {
+            "settings of 2 topics are not known: no answer within 0.2 s",
+            "settings of 1 topic are not known: no answer within 0.2 s",
+        }
+        broker.answers[ApiKey.DESCRIBE_CONFIGS] = answering([ErrorCode.NONE])
+        monkeypatch.setattr(time, "monotonic", lambda now=time.monotonic: now() + FIRST_REST_S)
+        wire = WireCluster(cluster.bootstrap, request_timeout_s=1.0, settings=silence)
+        try:
+            assert (await WireTopicReader(wire).topics(["t"]))[0].configs == {"retention.ms": "7"}, "asked again"
+        finally:
+            await wire.close()
+
+    play(scene, None)
+
+
+def test_where_zookeeper_itself_was_silent_nobody_is_asked_for_settings() -> None:
+    async def scene(cluster: ScriptedCluster, _: WireTopicReader) -> None:
+        target = ClusterTarget("t", Origin.OPTIONS, bootstrap=tuple(cluster.bootstrap))
+        complaints: list[str] = []
+        async with Cluster(target, zookeeper_trouble="ZooKeeper does not answer") as opened:
+            wire = await opened.wire()
+            (topic,) = await WireTopicReader(wire, on_unknown=complaints.append).topics(["t"])
+            assert topic.configs is None
+            with pytest.raises(Unreachable, match="not asked for"):
+                await describe_clients(wire, EntityType.USER, None)
+        assert complaints == [
+            "settings of 1 topic are not known: not asked for, since brokers read them from ZooKeeper"
+        ]
+        assert not cluster.brokers[0].requests(DescribeConfigsRequest)
 
     play(scene, None)
 

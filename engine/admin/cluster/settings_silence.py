@@ -1,0 +1,46 @@
+"""Whether brokers may be asked for what they read from ZooKeeper: settings of topics, quotas, credentials.
+
+A broker of Apache Kafka keeps one of its request threads (``num.io.threads``, eight) for such a question until
+ZooKeeper answers. While ZooKeeper stands still, eight questions make it deaf to everybody, its producers too. So who
+got no answer does not ask again for a while.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+
+from engine.admin.cluster.errors import Unreachable
+from engine.admin.cluster.remedies import Operation, Phrase
+
+FIRST_REST_S, REST_MAX_S = 30.0, 3600.0
+"""How long nobody is asked after the first silence, and at most: each silence doubles it."""
+
+UNKNOWN_SETTINGS_HINT = Phrase("brokers read them from ZooKeeper: is it up? ", Operation.CHECK_ZOOKEEPER, " tells")
+
+
+class SettingsSilence:
+    """What is known of that. One for all connections of a command, which may look again and again."""
+
+    def __init__(self) -> None:
+        self._trouble: str | None = None
+        self._rest_s = FIRST_REST_S / 2
+        self._until_s = -math.inf
+
+    def check(self) -> None:
+        """Raise Unreachable if it is too soon to ask again."""
+        if self._trouble is not None and time.monotonic() < self._until_s:
+            raise Unreachable(self._trouble, hint=UNKNOWN_SETTINGS_HINT)
+
+    def zookeeper_is_silent(self) -> None:
+        """Note that ZooKeeper itself was asked and did not answer: nobody is asked at all."""
+        self._trouble, self._until_s = "not asked for, since brokers read them from ZooKeeper", math.inf
+
+    def not_answered(self, trouble: str) -> None:
+        """Note that a broker gave no answer, and what is reported about that."""
+        self._rest_s = min(self._rest_s * 2, REST_MAX_S)
+        self._trouble, self._until_s = trouble, time.monotonic() + self._rest_s
+
+    def answered(self) -> None:
+        """Note that a broker gave an answer."""
+        self._trouble, self._rest_s = None, FIRST_REST_S / 2

@@ -1,0 +1,107 @@
+"""ZooKeeper stands still below Apache Kafka, and its controller hangs in it: what brokers know is told all the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from apache_kafka import ApacheKafkaBroker, wait_until_all_know_each_other
+from klamm_program import in_process, klamm
+
+from engine.local.addresses import own_loopback_address
+from engine.local.zookeeper import EmbeddedZooKeeper
+
+Capture = pytest.CaptureFixture[str]
+
+
+class Silenced:
+    """Two brokers of Kafka's, and a ZooKeeper that answers nothing."""
+
+    def __init__(self, brokers: list[ApacheKafkaBroker], zookeeper: str, plan: Path) -> None:
+        self.by_wire = ("-b", ",".join(broker.bootstrap for broker in brokers))
+        self.by_both = (*self.by_wire, "--zookeeper", zookeeper)
+        self.plan = ("--reassignment-json-file", f"{plan}")
+
+
+@pytest.fixture(scope="module")
+def silenced(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Silenced]:
+    host, folder = own_loopback_address(), tmp_path_factory.mktemp("silent-zookeeper")
+    with ExitStack() as stack:
+        zookeeper = stack.enter_context(EmbeddedZooKeeper(host=host, fsync=False))
+        brokers = []
+        for broker_id in range(2):
+            broker = ApacheKafkaBroker(
+                folder / str(broker_id),
+                broker_id=broker_id,
+                host=host,
+                port=21092 + broker_id,
+                zookeeper_connect=zookeeper.connect_string,
+                overrides={
+                    "auto.leader.rebalance.enable": "false",
+                    "controlled.shutdown.enable": "false",
+                    # Brokers that hear nothing of ZooKeeper stay in the cluster while the test looks.
+                    "zookeeper.session.timeout.ms": "120000",
+                },
+                heap="300m",
+            )
+            brokers.append(stack.enter_context(broker))
+        wait_until_all_know_each_other(brokers)
+        plan = folder / "plan.json"
+        partition = {"topic": "kept", "partition": 0, "replicas": [1, 0]}
+        plan.write_text(json.dumps({"version": 1, "partitions": [partition]}))
+        made = Silenced(brokers, zookeeper.connect_string, plan)
+        words = ("topics", "create", "kept", "--replica-assignment", "0:1", *made.by_wire)
+        assert klamm(*words, folder=folder).code == 0
+        assert klamm("produce", "kept", *made.by_wire, folder=folder, stdin="a\nb\n").code == 0
+        zookeeper.pause()
+        try:
+            yield made
+        finally:
+            zookeeper.resume()
+
+
+READERS = {
+    "topics list": 0,
+    "topics describe kept": 0,
+    "elect preferred --all-topic-partitions --dry-run": 0,
+    "reassign list": 0,
+    "reassign verify --all": 0,
+    "brokers list": 0,
+    "brokers describe": 0,
+    "brokers log-dirs": 0,
+    "groups list": 0,
+    "offsets kept": 0,
+    "cluster describe": 0,
+    "cluster load": 0,
+    "replicas verify --topic kept": 0,
+    "plan leaders": 0,
+    "cluster health": 1,
+    "configs describe --topic kept": 3,
+}
+"""Each with its exit code. Together they would ask for settings more often than a broker has threads."""
+
+
+def test_readers_have_their_verdicts_and_leave_the_brokers_able_to_answer(silenced: Silenced, capsys: Capture) -> None:
+    for words, code in READERS.items():
+        ran = in_process(*words.split(), *silenced.by_both, "-o", "json", "--timeout", "60", capture=capsys)
+        assert ran.code == code, (words, ran.err)
+        assert "no answer within" not in ran.err, (words, ran.err)
+    watched = in_process("topics", "describe", "kept", *silenced.by_wire, "--timeout", "10", capture=capsys)
+    assert (watched.code, "settings of 1 topic are not known: no answer within 2 s" in watched.err) == (0, True)
+
+
+def test_where_the_controller_hangs_too_it_is_named_soon(silenced: Silenced, capsys: Capture) -> None:
+    words = ("reassign", "execute", *silenced.plan, "--timeout", "3", "--yes", "--no-wait")
+    begun = in_process(*words, *silenced.by_wire, capture=capsys)
+    assert begun.code == 5, begun.err
+    for words in (("list",), ("verify", "--all")):
+        ran = in_process("reassign", *words, *silenced.by_both, "-o", "json", "--timeout", "60", capture=capsys)
+        assert (ran.code, ran.out) == (3, ""), ran.err
+        assert "no answer within 8 s: broker " in ran.error["message"], ran.err
+        assert "the controller" in ran.error["message"]
+    ran = in_process("brokers", "describe", *silenced.by_both, "-o", "json", "--timeout", "60", capture=capsys)
+    assert [(one["id"], one["partitions"]["held"]) for one in ran.json] == [(0, 1), (1, 1)], ran.err
+    assert "reassignments are not known: no answer within 5 s: broker " in ran.err
