@@ -45,11 +45,14 @@ except ImportError:  # PySpark 3.5 and older: ``register`` says so.
 
 try:
     from pyspark.sql.datasource import DataSourceStreamArrowWriter
+except ImportError:
+    if _HAS_SOURCES:
 
-    _STREAMS_ARROW = True
-except ImportError:  # PySpark 4.0 hands rows to the writer of a stream.
-    DataSourceStreamArrowWriter = DataSourceStreamWriter  # type: ignore[misc,assignment]
-    _STREAMS_ARROW = False
+        class DataSourceStreamArrowWriter(DataSourceStreamWriter, DataSourceArrowWriter):  # type: ignore[no-redef]
+            """For PySpark 4.0, which asks of any writer only whether it takes Arrow batches."""
+
+    else:
+        DataSourceStreamArrowWriter = object  # type: ignore[misc,assignment]
 
 try:
     from pyspark.sql.streaming.datasource import (
@@ -236,8 +239,7 @@ class _BatchWriter(DataSourceArrowWriter):
         self._options = options
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        rows = _call("sink", "batch_rows", iterator)
-        _call("sink", "write_rows", self._options, rows)
+        _call("sink", "write_rows", self._options, iterator)
         return WriterCommitMessage()
 
 
@@ -246,8 +248,7 @@ class _StreamWriter(DataSourceStreamArrowWriter):
         self._options = options
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        rows = _call("sink", "batch_rows" if _STREAMS_ARROW else "plain_rows", iterator)
-        _call("sink", "write_rows", self._options, rows)
+        _call("sink", "write_rows", self._options, iterator)
         return WriterCommitMessage()
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:

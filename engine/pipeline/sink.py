@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import util
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,6 @@ from engine.common.model import ACKS_ALL
 from engine.pipeline.kafka_options import connection
 from engine.pipeline.positions import opened
 from engine.protocol.records.attributes import Codec, codec_named
-from engine.protocol.records.record import Record
 
 if TYPE_CHECKING:
     from engine.admin.records.produce import Producer, ProducerOptions
@@ -35,9 +34,6 @@ _KINDS = {
 }
 _OPTIONS = ("topic", "includeheaders", "checkpointlocation", "path")
 _ACKS = {"all": ACKS_ALL, "-1": ACKS_ALL, "0": 0, "1": 1}
-
-Row = tuple[str | None, int | None, bytes | None, bytes | None, Sequence[tuple[str, bytes | None]]]
-"""Topic, partition, key, value, headers."""
 
 
 def check_sink(options: Mapping[str, str], columns: Sequence[tuple[str, str]], *, overwrites: bool) -> None:
@@ -65,37 +61,16 @@ def check_sink(options: Mapping[str, str], columns: Sequence[tuple[str, str]], *
     _producer_settings(told)
 
 
-def write_rows(options: Mapping[str, str], rows: Iterable[Row]) -> int:
-    """Send rows and wait until they are in; return how many there were.
+def write_rows(options: Mapping[str, str], batches: Iterable[Any]) -> int:
+    """Send the rows of Arrow batches and wait until they are in; return how many there were.
 
     Raises:
-        BadRequest: a row has no topic.
+        BadRequest: a row has no topic, or a header no key.
         NotFound: there is no such topic or partition.
         Refused, Unreachable: as they say.
     """
     _check_libraries()
-    return asyncio.run(_write(options, rows))
-
-
-def batch_rows(batches: Iterable[Any]) -> Iterator[Row]:
-    """Yield the rows of Arrow batches."""
-    for batch in batches:
-        count = batch.num_rows
-        topics, partitions, keys, values = (
-            batch.column(name).to_pylist() if name in batch.schema.names else [None] * count
-            for name in ("topic", "partition", "key", "value")
-        )
-        headers = batch.column("headers").to_pylist() if "headers" in batch.schema.names else [None] * count
-        for topic, partition, key, value, some in zip(topics, partitions, keys, values, headers, strict=True):
-            yield topic, partition, _octets(key), _octets(value), [(one["key"], one["value"]) for one in some or ()]
-
-
-def plain_rows(rows: Iterable[Any]) -> Iterator[Row]:
-    """Yield the same of Spark's own rows, which PySpark before 4.1 hands to the writer of a stream."""
-    for row in rows:
-        one = row.asDict()
-        headers = [(header["key"], header["value"]) for header in one.get("headers") or ()]
-        yield one.get("topic"), one.get("partition"), _octets(one.get("key")), _octets(one["value"]), headers
+    return asyncio.run(_write(options, batches))
 
 
 def _check_libraries() -> None:
@@ -108,24 +83,19 @@ def _check_libraries() -> None:
         )
 
 
-def _octets(value: Any) -> bytes | None:
-    if value is None or isinstance(value, bytes):
-        return value
-    return value.encode("utf-8") if isinstance(value, str) else bytes(value)
+async def _write(options: Mapping[str, str], batches: Iterable[Any]) -> int:
+    from engine.pipeline.row_batches import even_parts
 
-
-async def _write(options: Mapping[str, str], rows: Iterable[Row]) -> int:
     told = {name.lower(): value for name, value in options.items()}
     async with opened(connection(told)) as wire:
         writer = _Writer(wire, told)
-        for row in rows:
-            await writer.add(row)
-        await writer.flush()
+        for rows in even_parts(batches, FLUSH_BYTES):
+            await writer.write(rows)
         return writer.count
 
 
 class _Writer:
-    """Gathers rows and sends them, a producer for each topic."""
+    """Sends rows, by a producer for each topic."""
 
     def __init__(self, wire: WireCluster, told: Mapping[str, str]) -> None:
         self._wire = wire
@@ -133,33 +103,36 @@ class _Writer:
         self._topic = told.get("topic")
         self._options = _producer_options(told)
         self._producers: dict[str, Producer] = {}
-        self._gathered_bytes = 0
-        self._time_ms = 0
         self.count = 0
 
-    async def add(self, row: Row) -> None:
-        from engine.admin.records.produce import Producer
+    async def write(self, rows: Any) -> None:
+        """Send the rows of an Arrow batch and wait until they are in."""
+        from engine.pipeline.row_batches import by_topic
 
-        topic, partition, key, value, headers = row
-        topic = self._topic or topic
-        if not topic:
-            raise BadRequest("a row has no topic", hint="give the option topic, or fill the column")
-        producer = self._producers.get(topic)
-        if producer is None:
-            producer = self._producers[topic] = Producer(self._wire, topic, self._options)
-            await producer.open()
-        if not self._gathered_bytes:
-            self._time_ms = time.time_ns() // 1_000_000
-        producer.add(Record(-1, self._time_ms, key, value, list(headers)), partition)
-        self.count += 1
-        self._gathered_bytes += len(key or b"") + len(value or b"") + 1
-        if self._gathered_bytes >= FLUSH_BYTES:
-            await self.flush()
-
-    async def flush(self) -> None:
+        time_ms = time.time_ns() // 1_000_000
+        for topic, some in [(self._topic, rows)] if self._topic else by_topic(rows):
+            self._add(await self._producer(topic), some, time_ms)
         for producer in self._producers.values():
             await producer.flush()
-        self._gathered_bytes = 0
+        self.count += rows.num_rows
+
+    def _add(self, producer: Producer, rows: Any, time_ms: int) -> None:
+        from engine.pipeline.encoding import batches_of, record_columns
+        from engine.pipeline.row_batches import partitions_of
+
+        records, batch_bytes = record_columns(rows), self._options.batch_bytes
+        partitions = partitions_of(rows, records, producer, batch_bytes)
+        for partition, section in batches_of(records, partitions, batch_bytes, time_ms):
+            producer.add_encoded(partition, section)
+
+    async def _producer(self, topic: str) -> Producer:
+        from engine.admin.records.produce import Producer
+
+        if topic not in self._producers:
+            producer = Producer(self._wire, topic, self._options)
+            await producer.open()
+            self._producers[topic] = producer
+        return self._producers[topic]
 
 
 def _producer_options(told: Mapping[str, str]) -> ProducerOptions:

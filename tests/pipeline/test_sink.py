@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from engine.admin.records.partitioner import partition_for_key
 from engine.local.cluster import LocalCluster
 
 pytestmark = pytest.mark.timeout(900)
@@ -65,17 +66,20 @@ def test_a_batch_with_every_column(
     ]
 
 
-@pytest.mark.parametrize("codec", ["none", "zstd"])
+@pytest.mark.parametrize(("codec", "count"), [("none", 100_000), ("zstd", 500)])
 def test_text_by_key_goes_where_kafka_would_put_it(
-    spark: Any, write: Callable[..., None], live_cluster: LocalCluster, topic: str, codec: str
+    spark: Any, write: Callable[..., None], live_cluster: LocalCluster, topic: str, codec: str, count: int
 ) -> None:
-    data = spark.range(500).selectExpr("cast(id % 50 as string) as key", "concat('value ', id) as value")
+    """The larger number is sent in several rounds by each task."""
+    value = "concat(repeat('value ', 40), id) as value"
+    data = spark.range(0, count, 1, 1).selectExpr("cast(id % 50 as string) as key", value)
     write(data, topic=topic, **{"kafka.compression.type": codec})
     found = consumed(live_cluster, topic)
-    assert sorted(row[2] for row in found) == sorted(b"value %d" % n for n in range(500))
-    places = {(row[1], row[0]) for row in found}
-    assert len(places) == 50, "a key is in one partition"
-    assert {partition for _, partition in places} == {0, 1, 2}
+    numbers = [int(row[2].removeprefix(b"value " * 40)) for row in found]
+    assert sorted(numbers) == list(range(count))
+    assert {(row[1], row[0]) for row in found} == {(b"%d" % n, partition_for_key(b"%d" % n, 3)) for n in range(50)}
+    by_partition = [[n for n, row in zip(numbers, found, strict=True) if row[0] == one] for one in range(3)]
+    assert by_partition == [sorted(some) for some in by_partition], "one task, so in the order of the rows"
 
 
 def test_a_stream(spark: Any, live_cluster: LocalCluster, topic: str, topic_name: str, tmp_path: Path) -> None:
@@ -104,11 +108,13 @@ def test_a_stream(spark: Any, live_cluster: LocalCluster, topic: str, topic_name
         ("'x' as value", {"topic": "t", "kafka.acks": "2"}, "kafka.acks wants all, 1 or 0"),
         ("'x' as value", {"topic": "t", "acks": "1"}, "no such option: acks"),
         ("'x' as value, cast(null as string) as topic", {}, "a row has no topic"),
+        ("'x' as value, 3 as partition", {"topic": "three partitions"}, "has no partition 3"),
     ],
 )
 def test_what_cannot_be_written(
-    spark: Any, write: Callable[..., None], columns: str, options: dict[str, str], told: str
+    spark: Any, write: Callable[..., None], topic: str, columns: str, options: dict[str, str], told: str
 ) -> None:
+    options = options | ({"topic": topic} if options.get("topic") == "three partitions" else {})
     with pytest.raises(Exception) as caught:
         write(spark.range(1).selectExpr(*columns.split(", ")), **options)
     assert told in str(caught.value)

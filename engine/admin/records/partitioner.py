@@ -5,23 +5,23 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-_SEED = 0x9747B28C
-_M = 0x5BD1E995
+MURMUR2_SEED = 0x9747B28C
+MURMUR2_M = 0x5BD1E995
 _MASK = 0xFFFFFFFF
 
 
 def murmur2(data: bytes) -> int:
     """Return Kafka's 32-bit murmur2 of ``data`` as an unsigned number."""
     length = len(data)
-    h = (_SEED ^ length) & _MASK
+    h = (MURMUR2_SEED ^ length) & _MASK
     whole = length & ~3
     for position in range(0, whole, 4):
-        k = int.from_bytes(data[position : position + 4], "little") * _M & _MASK
-        k = (k ^ k >> 24) * _M & _MASK
-        h = (h * _M & _MASK) ^ k
+        k = int.from_bytes(data[position : position + 4], "little") * MURMUR2_M & _MASK
+        k = (k ^ k >> 24) * MURMUR2_M & _MASK
+        h = (h * MURMUR2_M & _MASK) ^ k
     if length & 3:
-        h = (h ^ int.from_bytes(data[whole:], "little")) * _M & _MASK
-    h = (h ^ h >> 13) * _M & _MASK
+        h = (h ^ int.from_bytes(data[whole:], "little")) * MURMUR2_M & _MASK
+    h = (h ^ h >> 13) * MURMUR2_M & _MASK
     return h ^ h >> 15
 
 

@@ -29,11 +29,12 @@ from engine.protocol.apis.produce import (
     TopicProduceData,
 )
 from engine.protocol.records.attributes import Codec
-from engine.protocol.records.encode import encode_batch
+from engine.protocol.records.encode import RecordSection, encode_batch
+from engine.protocol.records.iterate import iter_records
 from engine.protocol.records.legacy import encode_message_set
-from engine.protocol.records.record import Record
+from engine.protocol.records.record import NO_OFFSET, Record
 
-_RECORD_OVERHEAD_BYTES = 32
+RECORD_OVERHEAD_BYTES = 32
 _SEQUENCE_MODULUS = 2**31
 
 
@@ -62,10 +63,23 @@ class PartitionResult:
 
 @dataclass(slots=True)
 class _Batch:
-    """Records that are sent together."""
+    """Records that are sent together; some come encoded."""
 
-    records: list[Record]
+    records: list[Record] | RecordSection
     base_sequence: int = -1
+
+    @property
+    def record_count(self) -> int:
+        return self.records.record_count if isinstance(self.records, RecordSection) else len(self.records)
+
+    def listed(self) -> list[Record]:
+        """The records one by one."""
+        if not isinstance(self.records, RecordSection):
+            return self.records
+        found = list(iter_records(encode_batch(self.records)))
+        for record in found:
+            record.offset = NO_OFFSET
+        return found
 
 
 class _Lane:
@@ -83,18 +97,23 @@ class _Lane:
 
     def seal(self, *, is_idempotent: bool) -> None:
         """Make a batch of what was gathered."""
-        batch = _Batch(self.gathered, self.next_sequence if is_idempotent else -1)
-        self.next_sequence = (self.next_sequence + len(self.gathered)) % _SEQUENCE_MODULUS
-        self.gathered, self.gathered_bytes = [], 0
+        gathered, self.gathered, self.gathered_bytes = self.gathered, [], 0
+        self.append(gathered, is_idempotent=is_idempotent)
+
+    def append(self, records: list[Record] | RecordSection, *, is_idempotent: bool) -> None:
+        """Take a batch."""
+        batch = _Batch(records, self.next_sequence if is_idempotent else -1)
+        self.next_sequence = (self.next_sequence + batch.record_count) % _SEQUENCE_MODULUS
         self.ready.append(batch)
 
     def split(self) -> None:
         """Halve the first batch, which was too large."""
         batch = self.ready.popleft()
-        middle = len(batch.records) // 2
+        records = batch.listed()
+        middle = len(records) // 2
         second_sequence = -1 if batch.base_sequence < 0 else (batch.base_sequence + middle) % _SEQUENCE_MODULUS
-        self.ready.appendleft(_Batch(batch.records[middle:], second_sequence))
-        self.ready.appendleft(_Batch(batch.records[:middle], batch.base_sequence))
+        self.ready.appendleft(_Batch(records[middle:], second_sequence))
+        self.ready.appendleft(_Batch(records[:middle], batch.base_sequence))
 
 
 class Producer:
@@ -130,7 +149,7 @@ class Producer:
             NotFound: the topic has no such partition.
         """
         lane = self._lane_for(record, partition)
-        size_bytes = len(record.key or b"") + len(record.value or b"") + _RECORD_OVERHEAD_BYTES
+        size_bytes = len(record.key or b"") + len(record.value or b"") + RECORD_OVERHEAD_BYTES
         size_bytes += sum(len(key) + len(value or b"") for key, value in record.headers)
         if lane.gathered and lane.gathered_bytes + size_bytes > self._options.batch_bytes:
             lane.seal(is_idempotent=self._is_idempotent)
@@ -139,6 +158,31 @@ class Producer:
                 lane = self._lane_for(record, partition)
         lane.gathered.append(record)
         lane.gathered_bytes += size_bytes
+
+    def add_encoded(self, partition: int, records: RecordSection) -> None:
+        """Take a batch whose records are encoded, with offsets from 0 on; it is sent with the next flush.
+
+        Raises:
+            NotFound: the topic has no such partition.
+        """
+        lane = self._lane_of(partition)
+        if lane.gathered:
+            lane.seal(is_idempotent=self._is_idempotent)
+        lane.append(records, is_idempotent=self._is_idempotent)
+
+    def sticky_partitions(self, batch_count: int) -> list[int]:
+        """Return where so many batches of records without key go, one after the other."""
+        found: list[int] = []
+        for _ in range(batch_count):
+            if found:
+                self._sticky.next_batch(self._available())
+            found.append(self._sticky.current(self._available()))
+        return found
+
+    @property
+    def partition_count(self) -> int:
+        """How many partitions the topic has."""
+        return len(self._lanes)
 
     async def flush(self) -> None:
         """Send everything that was added and wait until it is in.
@@ -198,6 +242,9 @@ class Producer:
                 partition = self._sticky.current(self._available())
             else:
                 partition = partition_for_key(record.key, len(self._lanes))
+        return self._lane_of(partition)
+
+    def _lane_of(self, partition: int) -> _Lane:
         if partition not in self._lanes:
             raise partition_not_found(self._topic, partition, len(self._lanes))
         return self._lanes[partition]
@@ -263,9 +310,10 @@ class Producer:
     def _encoded(self, batch: _Batch, version: int) -> bytes:
         codec = self._options.codec
         if version < 3:
-            for index, record in enumerate(batch.records):
+            records = batch.listed()
+            for index, record in enumerate(records):
                 record.offset = index
-            return encode_message_set(batch.records, 1 if version == 2 else 0, codec=codec)
+            return encode_message_set(records, 1 if version == 2 else 0, codec=codec)
         return encode_batch(
             batch.records,
             codec=codec,
@@ -279,7 +327,7 @@ class Producer:
         if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             _delivered(lane, answer.base_offset if answer.base_offset >= 0 else None)
             return True
-        if code is ErrorCode.MESSAGE_TOO_LARGE and len(lane.ready[0].records) > 1:
+        if code is ErrorCode.MESSAGE_TOO_LARGE and lane.ready[0].record_count > 1:
             lane.split()
             return True
         if code.is_retriable and code is not ErrorCode.CORRUPT_MESSAGE:
@@ -304,8 +352,8 @@ class Producer:
 
 def _delivered(lane: _Lane, base_offset: int | None) -> None:
     batch, result = lane.ready.popleft(), lane.result
-    result.record_count += len(batch.records)
+    result.record_count += batch.record_count
     if base_offset is not None:
         if result.first_offset is None:
             result.first_offset = base_offset
-        result.last_offset = base_offset + len(batch.records) - 1
+        result.last_offset = base_offset + batch.record_count - 1

@@ -23,7 +23,7 @@ _MAGIC = 2
 class RecordSection:
     """Encoded records, uncompressed, and what the batch's header must say about them."""
 
-    data: bytearray
+    data: bytes | bytearray | memoryview
     record_count: int
     last_offset: int
     base_timestamp: int
@@ -84,7 +84,7 @@ def encode_records(records: Iterable[Record], base_offset: int, base_timestamp: 
 
 
 def encode_batch(
-    records: Iterable[Record],
+    records: Iterable[Record] | RecordSection,
     *,
     base_offset: int = 0,
     codec: Codec = Codec.NONE,
@@ -100,7 +100,7 @@ def encode_batch(
     last_offset: int | None = None,
     delete_horizon_ms: int | None = None,
 ) -> bytes:
-    """Make one version 2 batch of the records.
+    """Make one version 2 batch of the records, which may be encoded for this ``base_offset``.
 
     ``log_append_time_ms`` is the batch's maximum timestamp under ``LOG_APPEND_TIME``; the records keep their own in the
     bytes, as in Kafka. ``last_offset`` keeps a batch's end where compaction took the last record; ``delete_horizon_ms``
@@ -109,7 +109,10 @@ def encode_batch(
     Raises:
         KafkaError: INVALID_RECORD for offsets that one batch cannot hold.
     """
-    section = encode_records(records, base_offset, delete_horizon_ms)
+    if isinstance(records, RecordSection):
+        section = records
+    else:
+        section = encode_records(records, base_offset, delete_horizon_ms)
     header = BatchHeader(
         base_offset=base_offset,
         batch_length=0,
@@ -137,7 +140,7 @@ def empty_batch(header: BatchHeader) -> bytes:
     return seal_batch(header._replace(attributes=attributes, base_timestamp=layout.NO_TIMESTAMP, record_count=0), b"")
 
 
-def seal_batch(header: BatchHeader, section: bytes | bytearray) -> bytes:
+def seal_batch(header: BatchHeader, section: bytes | bytearray | memoryview) -> bytes:
     """Put header and (compressed) record section together; length and checksum are computed here."""
     batch = bytearray(layout.BATCH_OVERHEAD)
     batch += section

@@ -22,6 +22,7 @@ from engine.protocol.apis.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from engine.protocol.records.encode import encode_records
 from engine.protocol.records.header import iter_batches
 from engine.protocol.records.iterate import iter_records
 from engine.protocol.records.record import Record
@@ -105,11 +106,16 @@ def records(count: int, *, key: bytes | None = None, size: int = 1) -> list[Reco
     return [Record(timestamp_ms=1, key=key, value=b"%d" % index + b"." * size) for index in range(count)]
 
 
-async def send(wire: WireCluster, wanted: list[Record], partition: int | None = 0, **options: Any) -> Producer:
+async def send(
+    wire: WireCluster, wanted: list[Record], partition: int | None = 0, *, encoded: bool = False, **options: Any
+) -> Producer:
     producer = Producer(wire, "t", ProducerOptions(**{"delivery_timeout_s": 30.0, **options}))
     await producer.open()
-    for record in wanted:
-        producer.add(record, partition)
+    if encoded and partition is not None:
+        producer.add_encoded(partition, encode_records(wanted, 0))
+    else:
+        for record in wanted:
+            producer.add(record, partition)
     await producer.flush()
     return producer
 
@@ -126,6 +132,36 @@ def test_records_arrive_in_order_with_sequences_that_follow() -> None:
         assert log.sequences == sorted(set(log.sequences))
         (result,) = producer.results
         assert (result.partition, result.record_count, result.first_offset, result.last_offset) == (0, 100, 0, 99)
+
+    play(scene)
+
+
+def test_encoded_batches_keep_their_place_among_others() -> None:
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        logs = Logs()
+        cluster.brokers[0].answers[ApiKey.PRODUCE] = logs
+        producer, (first, second, third, fourth) = Producer(wire, "t", ProducerOptions()), records(4)
+        await producer.open()
+        producer.add(first, 0)
+        producer.add_encoded(0, encode_records([second, third], 0))
+        producer.add(fourth, 0)
+        await producer.flush()
+        log = logs.by_partition[0]
+        assert log.values == [record.value for record in (first, second, third, fourth)]
+        assert log.sequences == [0, 1, 3]
+        assert (producer.results[0].record_count, producer.partition_count) == (4, 2)
+
+    play(scene)
+
+
+def test_batches_without_key_go_from_one_partition_to_another() -> None:
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        producer = Producer(wire, "t", ProducerOptions())
+        await producer.open()
+        first, second, third = producer.sticky_partitions(3)
+        assert {first, second} == {0, 1}
+        assert third == first
+        assert producer.sticky_partitions(1) == [third], "its batch may not be full"
 
     play(scene)
 
@@ -187,7 +223,8 @@ def test_a_lost_answer_is_asked_for_again_with_the_same_sequence() -> None:
     play(scene)
 
 
-def test_a_batch_that_is_too_large_is_halved_until_it_fits() -> None:
+@pytest.mark.parametrize("encoded", [False, True])
+def test_a_batch_that_is_too_large_is_halved_until_it_fits(encoded: bool) -> None:
     async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
         logs = Logs()
 
@@ -201,12 +238,12 @@ def test_a_batch_that_is_too_large_is_halved_until_it_fits() -> None:
 
         cluster.brokers[0].answers[ApiKey.PRODUCE] = bounded
         wanted = records(40, size=20)
-        await send(wire, wanted)
+        await send(wire, wanted, encoded=encoded)
         log = logs.by_partition[0]
         assert log.values == [record.value for record in wanted]
         assert log.sequences == sorted(set(log.sequences))
         with pytest.raises(Refused) as refused:
-            await send(wire, records(1, size=1000))
+            await send(wire, records(1, size=1000), encoded=encoded)
         assert refused.value.code is ErrorCode.MESSAGE_TOO_LARGE
 
     play(scene)
@@ -260,15 +297,16 @@ def test_without_acks_nothing_is_told_but_everything_arrives() -> None:
     play(scene)
 
 
+@pytest.mark.parametrize("encoded", [False, True])
 @pytest.mark.parametrize("version", [0, 1, 2, 3, 9])
-def test_old_brokers_get_what_they_understand(version: int) -> None:
+def test_old_brokers_get_what_they_understand(version: int, encoded: bool) -> None:
     async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
         logs = Logs()
         cluster.brokers[0].answers[ApiKey.PRODUCE] = logs
         if version < 3:
             for broker in cluster.brokers:
                 del broker.answers[ApiKey.INIT_PRODUCER_ID]
-        await send(wire, records(5))
+        await send(wire, records(5), encoded=encoded)
         assert logs.by_partition[0].values == [record.value for record in records(5)]
 
     play(scene, version_max={ApiKey.PRODUCE: version})
@@ -280,5 +318,7 @@ def test_topics_and_partitions_that_are_not_there() -> None:
             await Producer(wire, "absent", ProducerOptions()).open()
         with pytest.raises(NotFound, match="has no partition 5"):
             await send(wire, records(1), partition=5)
+        with pytest.raises(NotFound, match="has no partition 5"):
+            await send(wire, records(1), partition=5, encoded=True)
 
     play(scene)

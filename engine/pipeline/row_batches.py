@@ -1,0 +1,79 @@
+"""Rows that are to be sent, as Spark hands them over: cut into even parts, by topic, and by partition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engine.admin.cluster.errors import BadRequest
+from engine.pipeline.encoding import RecordColumns, runs
+from engine.pipeline.partitioning import key_partitions
+
+if TYPE_CHECKING:
+    from engine.admin.records.produce import Producer
+
+
+def even_parts(batches: Iterable[pa.RecordBatch], size_bytes: int) -> Iterator[pa.RecordBatch]:
+    """Yield the rows in parts of about so many bytes: small batches are put together, large ones are cut."""
+    gathered: list[pa.RecordBatch] = []
+    gathered_bytes = 0
+    for batch in batches:
+        row_count = max(1, batch.num_rows * size_bytes // max(1, batch.nbytes))
+        for first in range(0, batch.num_rows, row_count):
+            piece = batch.slice(first, row_count)
+            if gathered and gathered_bytes + piece.nbytes > size_bytes:
+                yield _joined(gathered)
+                gathered, gathered_bytes = [], 0
+            gathered.append(piece)
+            gathered_bytes += piece.nbytes
+    if gathered:
+        yield _joined(gathered)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    (joined,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return joined
+
+
+def by_topic(rows: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Yield each topic with its rows, in their order.
+
+    Raises:
+        BadRequest: a row has no topic.
+    """
+    topics = rows.column("topic").dictionary_encode()
+    names = topics.dictionary.to_pylist()
+    if topics.null_count or not all(names):
+        raise BadRequest("a row has no topic", hint="give the option topic, or fill the column")
+    numbers = topics.indices.to_numpy()
+    for number, name in enumerate(names):
+        yield name, rows if len(names) == 1 else rows.take(pa.array(np.flatnonzero(numbers == number)))
+
+
+def partitions_of(
+    rows: pa.RecordBatch, records: RecordColumns, producer: Producer, batch_bytes: int
+) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Return the partition of each row: the column's, or else where Kafka's own producer would put it."""
+    count = rows.num_rows
+    partitions, is_open = np.zeros(count, np.int64), np.ones(count, bool)
+    if "partition" in rows.schema.names:
+        column = rows.column("partition")
+        partitions = pc.fill_null(column, 0).to_numpy().astype(np.int64)
+        is_open = column.is_null().to_numpy(zero_copy_only=False)
+    has_key = records.keys.is_valid().to_numpy(zero_copy_only=False)
+    by_key = np.flatnonzero(is_open & has_key)
+    if by_key.size:
+        keys = records.keys if by_key.size == count else records.keys.take(pa.array(by_key))
+        partitions[by_key] = key_partitions(keys, producer.partition_count)
+    unkeyed = np.flatnonzero(is_open & ~has_key)
+    if unkeyed.size:
+        bounds = list(runs(records.sizes[unkeyed], batch_bytes))
+        for partition, (start, stop) in zip(producer.sticky_partitions(len(bounds)), bounds, strict=True):
+            partitions[unkeyed[start:stop]] = partition
+    return partitions
