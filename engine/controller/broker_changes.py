@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain
 
 from engine.common.errors import ErrorCode
 from engine.common.model import UNKNOWN_BROKER_EPOCH, BrokerInfo, LeaderAndIsr, TopicPartition
@@ -134,7 +135,7 @@ class BrokerChanges:
         yield from carry_out(WatchBrokers(tuple(broker_ids)))
 
     def _resume_deletions(self, broker_ids: list[int], replicas: list[PartitionAndReplica]) -> Steps[None]:
-        doomed = [r for r in replicas if self._deletion.is_queued(r.topic)]
+        doomed = yield from select(replicas, lambda r: self._deletion.is_queued(r.topic))
         if doomed:
             self._log.info(
                 f"Some replicas {comma(doomed)} for topics scheduled for deletion "
@@ -168,12 +169,12 @@ class BrokerChanges:
                     found[replica].append(PartitionAndReplica(partition, replica))
 
         yield from each(self._context.all_partitions(), look)
-        return [replica for of_broker in found.values() for replica in of_broker]
+        return list(chain.from_iterable(found.values()))
 
     def _on_replicas_offline(self, replicas: list[PartitionAndReplica]) -> Steps[None]:
         """Replicas can be reached no more: their broker or their log dir is gone."""
-        doomed = [r for r in replicas if self._deletion.is_queued(r.topic)]
-        others = [r for r in replicas if not self._deletion.is_queued(r.topic)]
+        doomed = yield from select(replicas, lambda r: self._deletion.is_queued(r.topic))
+        others = yield from select(replicas, lambda r: not self._deletion.is_queued(r.topic))
         leaderless = yield from select(self._context.leadership, self._context.has_offline_leader)
         yield from self._partitions.change(leaderless, PartitionState.OFFLINE)
         results = yield from self._partitions.trigger_online_state_change()
@@ -194,17 +195,16 @@ class BrokerChanges:
             shutting_down = sorted(self._context.shutting_down_broker_ids)
             self._log.debug(f"All shutting down brokers: {comma(shutting_down)}")
             self._log.debug(f"Live brokers: {comma(self._context.live_broker_ids)}")
-        led, followed = self._led_and_followed(broker_id)
+        led, followed = yield from self._led_and_followed(broker_id)
         yield from self._partitions.change(led, PartitionState.ONLINE, CONTROLLED_SHUTDOWN_ELECTION)
         batch = RequestBatch(self._context, self._options.controller_id)
-        for partition in followed:
-            batch.add_stop_replica((broker_id,), partition, delete=False)
+        yield from each(followed, lambda partition: batch.add_stop_replica((broker_id,), partition, delete=False))
         yield from batch.send()
         yield from self._replicas.change([PartitionAndReplica(p, broker_id) for p in followed], ReplicaState.OFFLINE)
         if self._log.is_trace_enabled:
             leaders = (f"{p} -> {leadership_text(state)}" for p, state in self._context.leadership.items())
             self._log.trace(f"All leaders = {comma(leaders)}")
-        return self._context.partitions_led_by(broker_id)
+        return (yield from select(self._context.leadership, lambda p: self._context.is_left_to(broker_id, p)))
 
     def _refusal(self, event: ControlledShutdown) -> ApiError | None:
         known = self._context.live_brokers.get(event.broker_id)
@@ -220,16 +220,19 @@ class BrokerChanges:
         self._log.info(f"Shutting down broker {event.broker_id}")
         return None
 
-    def _led_and_followed(self, broker_id: int) -> tuple[list[TopicPartition], list[TopicPartition]]:
+    def _led_and_followed(self, broker_id: int) -> Steps[tuple[list[TopicPartition], list[TopicPartition]]]:
         """Return the broker's partitions that have other replicas: those it leads and those it follows."""
         led: list[TopicPartition] = []
         followed: list[TopicPartition] = []
-        for partition in self._context.partitions_on_broker(broker_id):
-            leadership = self._context.leadership.get(partition)
-            alone = len(self._context.replicas(partition)) < 2
-            if leadership is None or alone or self._deletion.is_queued(partition.topic):
-                continue
-            (led if leadership.leader_and_isr.leader == broker_id else followed).append(partition)
+
+        def look(partition: TopicPartition) -> None:
+            replicas, leadership = self._context.replicas(partition), self._context.leadership.get(partition)
+            if broker_id not in replicas or leadership is None or len(replicas) < 2:
+                return
+            if not self._deletion.is_queued(partition.topic):
+                (led if leadership.leader_and_isr.leader == broker_id else followed).append(partition)
+
+        yield from each(self._context.all_partitions(), look)
         return led, followed
 
     def process_log_dir_events(self) -> Steps[None]:
@@ -245,11 +248,15 @@ class BrokerChanges:
         broker_ids = sorted(set(notifications.values))
         self._log.info(f"Handling log directory failure for brokers {comma(broker_ids)}")
         batch = RequestBatch(self._context, self._options.controller_id)
-        for partition, broker_id in (yield from self._replicas_on(broker_ids)):
+
+        def ask(replica: PartitionAndReplica) -> None:
+            partition, broker_id = replica
             leadership = self._context.leadership.get(partition)
             if leadership is not None and not self._deletion.is_queued(partition.topic):
                 assignment = self._context.full_assignment(partition)
                 batch.add_leader_and_isr((broker_id,), partition, leadership, assignment, is_new=False)
+
+        yield from each((yield from self._replicas_on(broker_ids)), ask)
         yield from batch.send()
         if notifications.names:
             yield from carry_out(DeleteLogDirEvents(notifications.names))
@@ -265,13 +272,20 @@ class BrokerChanges:
         if not self._context.is_present(event.broker_id, event.broker_epoch):
             return
         answered = event.partition_errors
-        hosted = yield from select(answered, lambda p: event.broker_id in self._context.replicas(p))
-        errors = {p: answered[p] for p in hosted}
-        before = self._context.replicas_on_offline_dirs.get(event.broker_id, set())
-        online = {p for p, error in errors.items() if error is ErrorCode.NONE}
-        offline = {p: None for p, error in errors.items() if error is ErrorCode.KAFKA_STORAGE_ERROR}
-        self._context.replicas_on_offline_dirs[event.broker_id] = (before - online) | offline.keys()
-        newly_offline = [p for p in offline if p not in before]
+        offline = self._context.replicas_on_offline_dirs.setdefault(event.broker_id, set())
+        newly_offline: list[PartitionAndReplica] = []
+
+        def note(partition: TopicPartition) -> None:
+            if event.broker_id not in self._context.replicas(partition):
+                return
+            if answered[partition] is ErrorCode.NONE:
+                offline.discard(partition)
+            elif answered[partition] is ErrorCode.KAFKA_STORAGE_ERROR and partition not in offline:
+                offline.add(partition)
+                newly_offline.append(PartitionAndReplica(partition, event.broker_id))
+
+        yield from each(answered, note)
         if newly_offline:
-            changes.info(f"Mark replicas {comma(newly_offline)} on broker {event.broker_id} as offline")
-            yield from self._on_replicas_offline([PartitionAndReplica(p, event.broker_id) for p in newly_offline])
+            names = comma(replica.topic_partition for replica in newly_offline)
+            changes.info(f"Mark replicas {names} on broker {event.broker_id} as offline")
+            yield from self._on_replicas_offline(newly_offline)

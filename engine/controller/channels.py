@@ -29,6 +29,9 @@ from engine.network.client import BrokerClient
 from engine.protocol.declaration import Response
 from engine.runtime.supervisor import Supervisor
 
+PARTITIONS_AT_ONCE_MAX = 1000
+"""A request that names more is encoded beside the event loop: 200,000 partitions take 130 ms."""
+
 BACKOFF_MS = 100
 """Wait before a request that could not be sent is tried again."""
 
@@ -138,7 +141,8 @@ class BrokerChannel:
             self._log.info(f"Controller {controller_id} connected to {node} for sending state change requests")
         self._correlation_id += 1
         try:
-            response: Response = await client.send(wire.message, wire.api_version)
+            is_large = len(wire.source.partitions) > PARTITIONS_AT_ONCE_MAX
+            response: Response = await client.send(wire.message, wire.api_version, is_large=is_large)
         except KlammError as error:
             self._complain(
                 f"Controller {controller_id} epoch {self._controller_epoch} fails to send request "

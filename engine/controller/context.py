@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from engine.common.model import (
     LEADER_DURING_DELETE,
@@ -26,6 +27,8 @@ from engine.controller.states import (
 )
 
 NO_REPLICAS = ReplicaAssignment(())
+
+_PIECE_SIZE = 2000
 
 
 @dataclass(slots=True)
@@ -60,6 +63,15 @@ class ControllerContext:
         self.topics_with_deletion_started: set[str] = set()
         self.topics_ineligible_for_deletion: set[str] = set()
         self.unclean_elections_total = 0
+
+    def retire(self) -> Iterator[None]:
+        """Forget the most of it in pieces, with a yield between two: to let go of 200,000 partitions takes a while."""
+        tables: list[dict[Any, Any]] = [self.leadership, self.partition_states, self.replica_states]
+        for large in [*tables, *self.assignments.values()]:
+            while large:
+                for _ in range(min(len(large), _PIECE_SIZE)):
+                    large.popitem()
+                yield
 
     # Brokers. ``live_brokers`` holds those shutting down too: their znode is still there.
 
@@ -115,20 +127,15 @@ class ControllerContext:
     def partitions_of_topic(self, topic: str) -> list[TopicPartition]:
         return [TopicPartition(topic, partition) for partition in self.assignments.get(topic, ())]
 
-    def partitions_on_broker(self, broker_id: int) -> list[TopicPartition]:
-        return [p for p in self.all_partitions() if broker_id in self.replicas(p)]
-
-    def replicas_of_topic(self, topic: str) -> list[PartitionAndReplica]:
-        return self.replicas_of(self.partitions_of_topic(topic))
-
-    def replicas_of(self, partitions: Iterable[TopicPartition]) -> list[PartitionAndReplica]:
-        return [PartitionAndReplica(p, replica) for p in partitions for replica in self.replicas(p)]
+    def replicas_of(self, partitions: Iterable[TopicPartition]) -> Iterator[PartitionAndReplica]:
+        """One by one, as ``partitions_with_leadership``."""
+        return (PartitionAndReplica(p, replica) for p in partitions for replica in self.replicas(p))
 
     def has_offline_replica(self, partition: TopicPartition) -> bool:
         return not all(self.is_replica_online(replica, partition) for replica in self.replicas(partition))
 
     def remove_topic(self, topic: str) -> None:
-        """Forget a topic, its partitions, its replicas and everything that was going on with them."""
+        """Forget a topic, the rest of its partitions, their replicas and everything that was going on with them."""
         self.topics.pop(topic, None)
         self.topics_to_be_deleted.pop(topic, None)
         self.topics_with_deletion_started.discard(topic)
@@ -136,10 +143,13 @@ class ControllerContext:
         topic_id = self.topic_ids.pop(topic, None)
         if topic_id is not None:
             self.topic_names.pop(topic_id, None)
-        for partition, assignment in self.assignments.pop(topic, {}).items():
-            self._remove_partition(TopicPartition(topic, partition), assignment)
+        for partition in self.partitions_of_topic(topic):
+            self.remove_partition(partition)
+        self.assignments.pop(topic, None)
 
-    def _remove_partition(self, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
+    def remove_partition(self, partition: TopicPartition) -> None:
+        """Forget a partition of a topic that goes."""
+        assignment = self.assignments[partition.topic].pop(partition.partition)
         self.leadership.pop(partition, None)
         self.partition_states.pop(partition, None)
         self.partitions_being_reassigned.pop(partition, None)
@@ -166,15 +176,13 @@ class ControllerContext:
         leader = self.leadership[partition].leader_and_isr.leader
         return partition.topic not in self.topics_to_be_deleted and not self.is_replica_online(leader, partition)
 
-    def partitions_led_by(self, broker_id: int) -> list[TopicPartition]:
-        """Partitions with more than one replica that the broker leads."""
-        return [
-            p
-            for p, leadership in self.leadership.items()
-            if leadership.leader_and_isr.leader == broker_id
-            and p.topic not in self.topics_to_be_deleted
-            and len(self.replicas(p)) > 1
-        ]
+    def is_left_to(self, broker_id: int, partition: TopicPartition) -> bool:
+        """Return whether the broker leads a partition, with leadership, that other brokers have too."""
+        return (
+            self.leadership[partition].leader_and_isr.leader == broker_id
+            and partition.topic not in self.topics_to_be_deleted
+            and len(self.replicas(partition)) > 1
+        )
 
     # States.
 
@@ -183,15 +191,6 @@ class ControllerContext:
 
     def replica_state(self, replica: PartitionAndReplica) -> ReplicaState:
         return self.replica_states.get(replica, ReplicaState.NON_EXISTENT)
-
-    def replicas_in_state(self, topic: str, state: ReplicaState) -> list[PartitionAndReplica]:
-        return [r for r in self.replicas_of_topic(topic) if self.replica_state(r) is state]
-
-    def are_all_replicas_in_state(self, topic: str, state: ReplicaState) -> bool:
-        return all(self.replica_state(r) is state for r in self.replicas_of_topic(topic))
-
-    def is_any_replica_in_state(self, topic: str, state: ReplicaState) -> bool:
-        return any(self.replica_state(r) is state for r in self.replicas_of_topic(topic))
 
     def is_valid_partition_move(self, partition: TopicPartition, target: PartitionState) -> bool:
         return self.partition_state(partition) in VALID_PREVIOUS_PARTITION_STATES[target]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from engine.common.errors import CoordinationError, ErrorCode
+from engine.common.model import TopicPartition
 from engine.common.topic_id import random_topic_id
 from engine.controller import events
 from engine.controller.broker_changes import BrokerChanges
@@ -31,6 +32,7 @@ from engine.controller.instructions import (
     WatchCluster,
     WatchTopics,
     carry_out,
+    each,
     select,
 )
 from engine.controller.isr_approval import IsrChanges
@@ -131,8 +133,13 @@ class ControllerCore:
     def _initialize_deletions(self) -> Steps[None]:
         self._log.info("Fetching topic deletions in progress")
         marked = yield from carry_out(ReadTopicDeletions())
-        offline = yield from select(self.context.all_partitions(), self.context.has_offline_replica)
-        ineligible = dict.fromkeys(p.topic for p in offline)
+        ineligible: dict[str, None] = {}
+
+        def note(partition: TopicPartition) -> None:
+            if self.context.has_offline_replica(partition):
+                ineligible[partition.topic] = None
+
+        yield from each(self.context.all_partitions(), note)
         self._log.info(f"List of topics to be deleted: {comma(marked)}")
         self._log.info(f"List of topics ineligible for deletion: {comma(ineligible)}")
         self._log.info("Initializing topic deletion manager")

@@ -372,6 +372,8 @@ class Controller:
         self._watches.close()
         channels, self._channels = self._channels, None
         self._instructions = None
+        for _ in self.core.context.retire():
+            await asyncio.sleep(0)
         self.core.resign()
         await channels.close()
         self._log.info("Resigned")

@@ -15,10 +15,14 @@ from engine.controller.errors import StateChangeFailed
 from engine.controller.events import ApiError, ElectionTrigger, ElectionType
 from engine.controller.instructions import (
     DeletePreferredElection,
+    GiveWay,
     ReadPreferredElection,
     ScheduleLeaderRebalance,
     Steps,
     carry_out,
+    each,
+    select,
+    slices,
 )
 from engine.controller.logs import comma, controller_log, scala, scala_map
 from engine.controller.options import ControllerOptions
@@ -61,16 +65,24 @@ class ReplicaElections:
     ) -> Steps[ElectionAnswer]:
         answer: ElectionAnswer = {}
         electable: list[TopicPartition] = []
-        for partition in dict.fromkeys(partitions):
+
+        def judge(partition: TopicPartition) -> None:
             error = self._reason_not_to_elect(partition, election_type, trigger)
             if error is None:
                 electable.append(partition)
             else:
                 answer[partition] = error
+
+        yield from each(dict.fromkeys(partitions), judge)
         results = yield from self._elect(electable, election_type, trigger)
-        # A partition that had no state yet has been given one, or could not be: the results do not tell.
-        answer.update({p: self._first_leader(p, election_type) for p in electable})
-        answer.update({p: _outcome(result, election_type) for p, result in results.items()})
+
+        def note(partition: TopicPartition) -> None:
+            # One that had no state yet has been given one, or could not be: the results do not tell.
+            result = results.get(partition)
+            first = self._first_leader(partition, election_type) if result is None else _outcome(result, election_type)
+            answer[partition] = first
+
+        yield from each(electable, note)
         if self._log.is_debug_enabled:
             self._log.debug(
                 f"Waiting for any successful result for election type ({election_type.name}) by {trigger.value} for "
@@ -135,23 +147,29 @@ class ReplicaElections:
         self._log.info("Processing automatic preferred replica leader election")
         self._log.trace("Checking need to trigger auto leader balancing")
         by_preferred: dict[int, list[TopicPartition]] = {}
-        for partition in self._context.all_partitions():
+
+        def note(partition: TopicPartition) -> None:
             replicas = self._context.replicas(partition)
             if partition.topic not in self._context.topics_to_be_deleted and replicas:
                 by_preferred.setdefault(replicas[0], []).append(partition)
+
+        yield from each(self._context.all_partitions(), note)
         for broker_id, partitions in by_preferred.items():
             yield from self._balance_broker(broker_id, partitions)
 
     def _balance_broker(self, broker_id: int, partitions: list[TopicPartition]) -> Steps[None]:
         leadership = self._context.leadership
-        elsewhere = [p for p in partitions if p in leadership and leadership[p].leader_and_isr.leader != broker_id]
+        yield from carry_out(GiveWay())
+        elsewhere = yield from select(
+            partitions, lambda p: p in leadership and leadership[p].leader_and_isr.leader != broker_id
+        )
         if self._log.is_debug_enabled:
             lists = {p: scala("ArrayBuffer", self._context.replicas(p)) for p in elsewhere}
             self._log.debug(f"Topics not in preferred replica for broker {broker_id} {scala_map('HashMap', lists)}")
         ratio = len(elsewhere) / len(partitions)
         self._log.trace(f"Leader imbalance ratio for broker {broker_id} is {ratio}")
         if ratio > self._options.leader_imbalance_per_broker_percentage / 100:
-            candidates = [p for p in elsewhere if self._may_move_back(p)]
+            candidates = yield from select(elsewhere, self._may_move_back)
             yield from self._elect(candidates, ElectionType.PREFERRED, ElectionTrigger.AUTO)
 
     def _may_move_back(self, partition: TopicPartition) -> bool:
@@ -175,20 +193,27 @@ class ReplicaElections:
             strategy = UNCLEAN_ELECTION if trigger is ElectionTrigger.ADMIN_CLIENT else OFFLINE_ELECTION
         results = yield from self._partitions.change(partitions, PartitionState.ONLINE, strategy)
         if trigger is not ElectionTrigger.ADMIN_CLIENT:
-            self._log_outcome(partitions, results, election_type)
+            yield from self._log_outcome(partitions, results, election_type)
         if trigger is ElectionTrigger.ZOOKEEPER:
             yield from carry_out(DeletePreferredElection())
         return results
 
     def _log_outcome(
         self, partitions: list[TopicPartition], results: ElectionResults, election_type: ElectionType
-    ) -> None:
-        for partition, result in results.items():
-            if isinstance(result, Exception):
-                self._log.error(
-                    f"Error completing replica leader election ({election_type.name}) for partition {partition}",
-                    result,
-                )
+    ) -> Steps[None]:
+        for part in slices(results.items()):
+            yield from carry_out(GiveWay())
+            for partition, result in part:
+                if isinstance(result, Exception):
+                    self._log.error(
+                        f"Error completing replica leader election ({election_type.name}) for partition {partition}",
+                        result,
+                    )
+        for piece in slices(partitions):
+            yield from carry_out(GiveWay())
+            self._log_leaders(piece)
+
+    def _log_leaders(self, partitions: Iterable[TopicPartition]) -> None:
         for partition in partitions:
             leadership = self._context.leadership.get(partition)
             leader = NO_LEADER if leadership is None else leadership.leader_and_isr.leader

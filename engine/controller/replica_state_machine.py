@@ -13,7 +13,7 @@ from engine.controller.assignment_changes import without
 from engine.controller.context import ControllerContext
 from engine.controller.election import new_leader
 from engine.controller.errors import IllegalTransition, StateChangeFailed
-from engine.controller.instructions import GiveWay, Steps, carry_out, each, select, slices
+from engine.controller.instructions import SCAN_SIZE, GiveWay, Steps, carry_out, each, select, slices
 from engine.controller.leadership import Leadership
 from engine.controller.logs import (
     PrefixedLogger,
@@ -223,11 +223,13 @@ class ReplicaStateMachine:
         fresh = False
         while remaining:
             finished, remaining = yield from self._remove_from_isr_once(broker_id, remaining, fresh=fresh)
-            for partition, result in finished.items():
-                if isinstance(result, Exception):
-                    self._log_failed(PartitionAndReplica(partition, broker_id), ReplicaState.OFFLINE, result)
-                else:
-                    results[partition] = result
+            for piece in slices(finished.items(), SCAN_SIZE):
+                yield from carry_out(GiveWay())
+                for partition, result in piece:
+                    if isinstance(result, Exception):
+                        self._log_failed(PartitionAndReplica(partition, broker_id), ReplicaState.OFFLINE, result)
+                    else:
+                        results[partition] = result
             fresh = True
         return results
 
@@ -250,8 +252,7 @@ class ReplicaStateMachine:
                 else:
                     results[partition] = self._leadership.remember(partition, usable)
         updates = yield from self._leadership.update(shrunk)
-        for partition in updates.updated:
-            results[partition] = self._context.leadership[partition]
+        yield from each(updates.updated, lambda p: results.update({p: self._context.leadership[p]}))
         results.update(updates.failed)
         return results, updates.to_retry
 

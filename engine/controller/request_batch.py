@@ -5,6 +5,7 @@ Pure. A batch is filled, sent once and thrown away; LeaderAndIsr goes before Upd
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from itertools import chain
 
@@ -26,7 +27,7 @@ from engine.controller.broker_requests import (
     UpdateMetadataToBroker,
 )
 from engine.controller.context import ControllerContext
-from engine.controller.instructions import SCAN_SIZE, GiveWay, SendRequests, Steps, carry_out, slices
+from engine.controller.instructions import SCAN_SIZE, GiveWay, SendRequests, Steps, carry_out, each, slices
 from engine.controller.logs import PrefixedLogger, request_batch_log, scala, state_change_log
 
 
@@ -41,6 +42,7 @@ class RequestBatch:
         self._metadata_brokers: dict[int, None] = {}
         self._tells_all_live = False
         self._metadata: dict[TopicPartition, UpdateMetadataPartition] = {}
+        self._metadata_topics: dict[str, None] = {}
 
     def add_leader_and_isr(
         self,
@@ -95,6 +97,7 @@ class RequestBatch:
                 )
             else:
                 self._metadata[partition] = self._metadata_of(partition, leadership)
+                self._metadata_topics[partition.topic] = None
 
     def _metadata_of(
         self, partition: TopicPartition, leadership: LeaderIsrAndControllerEpoch
@@ -127,12 +130,17 @@ class RequestBatch:
         """Queue everything collected for brokers that are registered; the batch is of no use afterwards."""
         requests: list[BrokerRequest] = []
         named = 0
-        kinds: tuple[Iterable[BrokerRequest], ...] = (
-            self._leader_and_isr_requests(),
-            self._update_metadata_requests(),
-            self._stop_replica_requests(),
-        )
-        for request in chain.from_iterable(kinds):
+        for broker_id, partitions in self._leader_and_isr.items():
+            broker = self._context.live_brokers.get(broker_id)
+            if broker is None:
+                continue
+            requests.append((yield from self._leader_and_isr_request(broker, partitions)))
+            named += len(partitions)
+            if named > SCAN_SIZE:
+                named = 0
+                yield from carry_out(GiveWay())
+        others: Iterable[BrokerRequest] = chain(self._update_metadata_requests(), self._stop_replica_requests())
+        for request in others:
             requests.append(request)
             named += len(request.partitions)
             if named > SCAN_SIZE:
@@ -141,21 +149,31 @@ class RequestBatch:
         if requests:
             yield from carry_out(SendRequests(tuple(requests)))
 
-    def _leader_and_isr_requests(self) -> Iterable[LeaderAndIsrToBroker]:
-        for broker_id, partitions in self._leader_and_isr.items():
-            broker = self._context.live_brokers.get(broker_id)
-            if broker is None:
-                continue
-            self._log_leader_and_isr(broker_id, partitions)
-            leader_ids = {p.state.leader for p in partitions.values()}
-            yield LeaderAndIsrToBroker(
-                broker_id=broker_id,
-                broker_epoch=broker.broker_epoch,
-                controller_epoch=self._context.epoch.controller_epoch,
-                partitions=tuple(partitions.values()),
-                leaders=tuple(b for b in self._live_brokers() if b.id in leader_ids),
-                topic_ids={p.topic: self._context.topic_ids.get(p.topic, ZERO_TOPIC_ID) for p in partitions},
-            )
+    def _leader_and_isr_request(
+        self, broker: BrokerInfo, partitions: dict[TopicPartition, LeaderAndIsrPartition]
+    ) -> Steps[LeaderAndIsrToBroker]:
+        led: Counter[int] = Counter()
+        topics: dict[str, None] = {}
+
+        def note(value: LeaderAndIsrPartition) -> None:
+            led[value.state.leader] += 1
+            topics[value.topic_partition.topic] = None
+
+        yield from each(partitions.values(), note)
+        if self._log.is_trace_enabled:
+            _trace_leader_and_isr(self._log, broker.id, partitions)
+        self._log.info(
+            f"Sending LeaderAndIsr request to broker {broker.id} with {led[broker.id]} become-leader "
+            f"and {len(partitions) - led[broker.id]} become-follower partitions"
+        )
+        return LeaderAndIsrToBroker(
+            broker_id=broker.id,
+            broker_epoch=broker.broker_epoch,
+            controller_epoch=self._context.epoch.controller_epoch,
+            partitions=tuple(partitions.values()),
+            leaders=tuple(b for b in self._live_brokers() if b.id in led),
+            topic_ids={topic: self._context.topic_ids.get(topic, ZERO_TOPIC_ID) for topic in topics},
+        )
 
     def _update_metadata_requests(self) -> Iterable[UpdateMetadataToBroker]:
         if not self._metadata_brokers and not self._metadata:
@@ -167,7 +185,7 @@ class RequestBatch:
         partitions = tuple(self._metadata.values())
         live_brokers = self._live_brokers()
         known_ids = self._context.topic_ids
-        topic_ids = {p.topic: known_ids[p.topic] for p in self._metadata if p.topic in known_ids}
+        topic_ids = {topic: known_ids[topic] for topic in self._metadata_topics if topic in known_ids}
         for broker_id in self._metadata_brokers:
             broker = self._context.live_brokers.get(broker_id)
             if broker is not None:
@@ -198,15 +216,6 @@ class RequestBatch:
 
     def _live_brokers(self) -> tuple[BrokerInfo, ...]:
         return tuple(self._context.live_brokers[b] for b in self._context.live_or_shutting_down_broker_ids)
-
-    def _log_leader_and_isr(self, broker_id: int, partitions: dict[TopicPartition, LeaderAndIsrPartition]) -> None:
-        leader_count = sum(p.state.leader == broker_id for p in partitions.values())
-        if self._log.is_trace_enabled:
-            _trace_leader_and_isr(self._log, broker_id, partitions)
-        self._log.info(
-            f"Sending LeaderAndIsr request to broker {broker_id} with {leader_count} become-leader "
-            f"and {len(partitions) - leader_count} become-follower partitions"
-        )
 
 
 def _trace_leader_and_isr(

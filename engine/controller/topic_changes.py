@@ -24,6 +24,9 @@ from engine.controller.instructions import (
     UnwatchTopics,
     WatchTopics,
     carry_out,
+    each,
+    select,
+    slices,
 )
 from engine.controller.logs import assignment_text, comma, controller_log, scala, scala_map
 from engine.controller.options import ControllerOptions
@@ -35,13 +38,17 @@ from engine.zk.znodes.topic_znodes import TopicIdReplicaAssignment
 
 
 def _pieces(assignments: dict[str, TopicIdReplicaAssignment]) -> Iterator[dict[str, TopicIdReplicaAssignment]]:
-    """Cut topics into pieces of at most ``SCAN_SIZE`` partitions, or of one topic that has more."""
+    """Cut topics, and a topic that is larger, into pieces of at most ``SCAN_SIZE`` partitions."""
     piece: dict[str, TopicIdReplicaAssignment] = {}
     partitions = 0
     for topic, assignment in assignments.items():
         if piece and partitions + len(assignment.assignment) > SCAN_SIZE:
             yield piece
             piece, partitions = {}, 0
+        if len(assignment.assignment) > SCAN_SIZE:
+            for part in slices(assignment.assignment.items(), SCAN_SIZE):
+                yield {topic: replace(assignment, assignment=dict(part))}
+            continue
         piece[topic] = assignment
         partitions += len(assignment.assignment)
     if piece:
@@ -78,6 +85,7 @@ class TopicChanges:
             yield from carry_out(WatchTopics(new))
         added = yield from self.read_assignments(new)
         for topic in gone:
+            yield from each(self._context.partitions_of_topic(topic), self._context.remove_partition)
             self._context.remove_topic(topic)
         if gone:
             yield from carry_out(UnwatchTopics(gone))
@@ -116,17 +124,16 @@ class TopicChanges:
     def take(self, assignments: dict[str, TopicIdReplicaAssignment]) -> Steps[list[TopicPartition]]:
         """Remember topics, their ids and their replicas; return their partitions."""
         partitions: list[TopicPartition] = []
-        taken = 0
-        for topic, assignment in assignments.items():
-            if len(partitions) - taken >= SCAN_SIZE:
-                taken = len(partitions)
+        for number, piece in enumerate(_pieces(assignments)):
+            if number:
                 yield from carry_out(GiveWay())
-            self._context.topics[topic] = None
-            if assignment.topic_id is not None:
-                self._context.add_topic_id(topic, assignment.topic_id)
-            for partition, replicas in assignment.by_partition().items():
-                self._context.update_assignment(partition, replicas)
-                partitions.append(partition)
+            for topic, assignment in piece.items():
+                self._context.topics[topic] = None
+                if assignment.topic_id is not None:
+                    self._context.add_topic_id(topic, assignment.topic_id)
+                for partition, replicas in assignment.by_partition().items():
+                    self._context.update_assignment(partition, replicas)
+                    partitions.append(partition)
         return partitions
 
     def _log_change(
@@ -168,12 +175,14 @@ class TopicChanges:
         if self._deletion.is_queued(topic):
             yield from self._restore(topic, stored, added)
         elif added:
-            partitions = {TopicPartition(topic, p): replicas for p, replicas in added.items()}
-            texts = {p: assignment_text(replicas) for p, replicas in partitions.items()}
-            self._log.info(f"New partitions to be added {scala_map('Map', texts)}")
-            for partition, replicas in partitions.items():
-                self._context.update_assignment(partition, replicas)
-            yield from self.create_partitions(partitions)
+            for piece in slices(added.items(), SCAN_SIZE):
+                yield from carry_out(GiveWay())
+                partitions = {TopicPartition(topic, p): replicas for p, replicas in piece}
+                texts = {p: assignment_text(replicas) for p, replicas in partitions.items()}
+                self._log.info(f"New partitions to be added {scala_map('Map', texts)}")
+                for partition, replicas in partitions.items():
+                    self._context.update_assignment(partition, replicas)
+                yield from self.create_partitions(partitions)
 
     def _restore(
         self, topic: str, stored: TopicIdReplicaAssignment, added: dict[int, ReplicaAssignment]
@@ -216,12 +225,11 @@ class TopicChanges:
             )
         if not self._context.is_present(event.broker_id, event.broker_epoch):
             return
-        doomed = {
-            p: error for p, error in event.deleted.items() if p.topic in self._context.topics_with_deletion_started
-        }
         none = ErrorCode.NONE
-        failed = [p for p, error in doomed.items() if event.error is not none or error is not none]
-        deleted = [p for p in doomed if p not in failed]
+        started = self._context.topics_with_deletion_started
+        doomed = yield from select(event.deleted, lambda p: p.topic in started)
+        failed = yield from select(doomed, lambda p: event.error is not none or event.deleted[p] is not none)
+        deleted = yield from select(doomed, lambda p: event.error is none and event.deleted[p] is none)
         yield from self._deletion.fail_replicas(PartitionAndReplica(p, event.broker_id) for p in failed)
         if deleted:
             yield from self._deletion.complete_replicas(PartitionAndReplica(p, event.broker_id) for p in deleted)

@@ -7,17 +7,22 @@ answered StopReplica with delete, the znodes go.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 
 from engine.common.errors import CoordinationError
+from engine.common.model import TopicPartition
 from engine.controller.context import ControllerContext
 from engine.controller.instructions import (
     DeleteTopicDeletions,
     DeleteTopicZNodes,
+    GiveWay,
     ScheduleTopicDeletion,
     Steps,
     UnwatchTopics,
     carry_out,
+    each,
+    select,
 )
 from engine.controller.logs import comma, scala, topic_deletion_log
 from engine.controller.options import ControllerOptions
@@ -89,7 +94,7 @@ class TopicDeletion:
 
     def fail_replicas(self, replicas: Iterable[PartitionAndReplica]) -> Steps[None]:
         """Halt topics some replica of which could not be deleted: its broker died, or answered with an error."""
-        failed = [r for r in replicas if self.is_queued(r.topic)]
+        failed = yield from select(replicas, lambda r: self.is_queued(r.topic))
         if not failed:
             return
         topics = tuple(dict.fromkeys(r.topic for r in failed))
@@ -107,7 +112,9 @@ class TopicDeletion:
         An answer that comes after its broker died counts for nothing: the deletion is asked for again.
         """
         started = ReplicaState.DELETION_STARTED
-        deleted = [r for r in replicas if self.is_queued(r.topic) and self._context.replica_state(r) is started]
+        deleted = yield from select(
+            replicas, lambda r: self.is_queued(r.topic) and self._context.replica_state(r) is started
+        )
         if self._log.is_debug_enabled:
             self._log.debug(f"Deletion successfully completed for replicas {comma(deleted)}")
         yield from self._replicas.change(deleted, ReplicaState.DELETION_SUCCESSFUL)
@@ -122,17 +129,18 @@ class TopicDeletion:
     def _make_ineligible(self, replicas: list[PartitionAndReplica]) -> Steps[None]:
         """Move replicas that cannot be deleted now out of the way, whatever state they are in."""
         state = self._context.replica_state
-        alive = [r for r in replicas if state(r) in (ReplicaState.NEW, ReplicaState.ONLINE)]
+        alive = yield from select(replicas, lambda r: state(r) in (ReplicaState.NEW, ReplicaState.ONLINE))
         yield from self._replicas.change(alive, ReplicaState.OFFLINE)
-        movable = [r for r in replicas if self._context.is_valid_replica_move(r, ReplicaState.DELETION_INELIGIBLE)]
-        yield from self._replicas.change(movable, ReplicaState.DELETION_INELIGIBLE)
+        ineligible = ReplicaState.DELETION_INELIGIBLE
+        movable = yield from select(replicas, lambda r: self._context.is_valid_replica_move(r, ineligible))
+        yield from self._replicas.change(movable, ineligible)
 
-    def _is_eligible(self, topic: str) -> bool:
-        return (
-            self.is_queued(topic)
-            and not self._context.is_any_replica_in_state(topic, ReplicaState.DELETION_STARTED)
-            and topic not in self._context.topics_ineligible_for_deletion
-        )
+    def _states(self, topic: str) -> Steps[set[ReplicaState]]:
+        """Return the states that replicas of a topic are in."""
+        states: set[ReplicaState] = set()
+        replicas = self._context.replicas_of(self._context.partitions_of_topic(topic))
+        yield from each(replicas, lambda replica: states.add(self._context.replica_state(replica)))
+        return states
 
     def resume(self) -> Steps[None]:
         """Finish topics whose replicas are all gone, and (re)start those that can be."""
@@ -145,13 +153,17 @@ class TopicDeletion:
         to_retry: list[str] = []
         to_delete: list[str] = []
         for topic in queued:
-            if self._context.are_all_replicas_in_state(topic, ReplicaState.DELETION_SUCCESSFUL):
+            yield from carry_out(GiveWay())
+            states = yield from self._states(topic)
+            if states <= {ReplicaState.DELETION_SUCCESSFUL}:
                 if not (yield from self._complete(topic)):
                     continue
                 self._log.info(f"Deletion of topic {topic} successfully completed")
-            elif self._has_failed(topic):
+            elif ReplicaState.DELETION_STARTED in states:
+                continue
+            elif ReplicaState.DELETION_INELIGIBLE in states:
                 to_retry.append(topic)
-            if self._is_eligible(topic):
+            if self.is_queued(topic) and topic not in self._context.topics_ineligible_for_deletion:
                 self._log.info(f"Deletion of topic {topic} (re)started")
                 to_delete.append(topic)
         if to_retry:
@@ -159,14 +171,14 @@ class TopicDeletion:
         if to_delete:
             yield from self._start(to_delete)
 
-    def _has_failed(self, topic: str) -> bool:
-        """No replica is being deleted and some could not be."""
-        return not self._context.is_any_replica_in_state(
-            topic, ReplicaState.DELETION_STARTED
-        ) and self._context.is_any_replica_in_state(topic, ReplicaState.DELETION_INELIGIBLE)
+    def _partitions_of(self, topics: Iterable[str]) -> Iterator[TopicPartition]:
+        return chain.from_iterable(map(self._context.partitions_of_topic, topics))
 
     def _retry(self, topics: list[str]) -> Steps[None]:
-        failed = [r for t in topics for r in self._context.replicas_in_state(t, ReplicaState.DELETION_INELIGIBLE)]
+        failed = yield from select(
+            self._context.replicas_of(self._partitions_of(topics)),
+            lambda r: self._context.replica_state(r) is ReplicaState.DELETION_INELIGIBLE,
+        )
         if self._log.is_debug_enabled:
             self._log.debug(
                 f"Retrying deletion of topics {comma(topics)} since replicas {comma(failed)} were not successfully "
@@ -177,29 +189,33 @@ class TopicDeletion:
     def _start(self, topics: list[str]) -> Steps[None]:
         """Take the topics' partitions out of service, and their replicas off the brokers."""
         unseen = [t for t in topics if t not in self._context.topics_with_deletion_started]
-        unseen_partitions = [p for t in unseen for p in self._context.partitions_of_topic(t)]
+        unseen_partitions = list(self._partitions_of(unseen))
         yield from self._partitions.change(unseen_partitions, PartitionState.OFFLINE)
         yield from self._partitions.change(unseen_partitions, PartitionState.NON_EXISTENT)
         self._context.topics_with_deletion_started.update(unseen)
         batch = RequestBatch(self._context, self._options.controller_id)
         yield from batch.add_update_metadata_of_many(
-            self._context.live_or_shutting_down_broker_ids,
-            (p for t in topics for p in self._context.partitions_of_topic(t)),
+            self._context.live_or_shutting_down_broker_ids, self._partitions_of(topics)
         )
         yield from batch.send()
         yield from self._delete_replicas(topics)
 
     def _delete_replicas(self, topics: list[str]) -> Steps[None]:
+        def is_dead(replica: PartitionAndReplica) -> bool:
+            return not self._context.is_replica_online(replica.replica, replica.topic_partition)
+
+        def is_to_go(replica: PartitionAndReplica) -> bool:
+            state = self._context.replica_state(replica)
+            return not is_dead(replica) and state is not ReplicaState.DELETION_SUCCESSFUL
+
         dead: list[PartitionAndReplica] = []
         alive: list[PartitionAndReplica] = []
         waiting: list[str] = []
         for topic in topics:
-            dead_of_topic = []
-            for replica in self._context.replicas_of_topic(topic):
-                if not self._context.is_replica_online(replica.replica, replica.topic_partition):
-                    dead_of_topic.append(replica)
-                elif self._context.replica_state(replica) is not ReplicaState.DELETION_SUCCESSFUL:
-                    alive.append(replica)
+            yield from carry_out(GiveWay())
+            partitions = self._context.partitions_of_topic(topic)
+            dead_of_topic = yield from select(self._context.replicas_of(partitions), is_dead)
+            alive += yield from select(self._context.replicas_of(partitions), is_to_go)
             if dead_of_topic:
                 if self._log.is_debug_enabled:
                     self._log.debug(f"Dead Replicas ({comma(dead_of_topic)}) found for topic {topic}")
@@ -225,7 +241,8 @@ class TopicDeletion:
             self._log.error(f"The znodes of topic {topic} could not be deleted, which is tried again", error)
             yield from carry_out(ScheduleTopicDeletion(NEXT_TRY_MS))
             return False
-        deleted = self._context.replicas_in_state(topic, ReplicaState.DELETION_SUCCESSFUL)
-        yield from self._replicas.change(deleted, ReplicaState.NON_EXISTENT)
+        partitions = self._context.partitions_of_topic(topic)
+        yield from self._replicas.change(self._context.replicas_of(partitions), ReplicaState.NON_EXISTENT)
+        yield from each(partitions, self._context.remove_partition)
         self._context.remove_topic(topic)
         return True

@@ -66,6 +66,8 @@ _FIRST_UMD_BY_TOPIC = 5
 _FIRST_STOP_BY_TOPIC = 1
 _FIRST_STOP_PER_PARTITION = 3
 
+_StatesByTopic = Mapping[str, list[UpdateMetadataPartitionState]]
+
 OfTopic = TypeVar("OfTopic", LeaderAndIsrPartition, StopReplicaPartition)
 
 
@@ -98,27 +100,28 @@ class SharedStates:
     Lives as long as the requests of one step are put together. The messages share the values: they are only encoded.
     """
 
-    __slots__ = ("_partitions", "_states")
+    __slots__ = ("_by_topic", "_partitions")
 
     def __init__(self) -> None:
         self._partitions: tuple[UpdateMetadataPartition, ...] = ()
-        self._states: list[UpdateMetadataPartitionState] = []
+        self._by_topic: dict[str, list[UpdateMetadataPartitionState]] = {}
 
     def prepare(self, partitions: tuple[UpdateMetadataPartition, ...]) -> Iterator[None]:
         """Make the states in pieces, with a yield between two of them; ``of`` has nothing left to do then."""
         if partitions is self._partitions:
             return
-        states: list[UpdateMetadataPartitionState] = []
+        by_topic: dict[str, list[UpdateMetadataPartitionState]] = {}
         for piece in slices(partitions):
-            states += map(_metadata_state, piece)
+            for part in piece:
+                by_topic.setdefault(part.topic_partition.topic, []).append(_metadata_state(part))
             yield
-        self._partitions, self._states = partitions, states
+        self._partitions, self._by_topic = partitions, by_topic
 
-    def of(self, partitions: tuple[UpdateMetadataPartition, ...]) -> list[UpdateMetadataPartitionState]:
-        """Return a state for each partition, in order."""
-        if partitions is not self._partitions:
-            self._partitions, self._states = partitions, [_metadata_state(p) for p in partitions]
-        return self._states
+    def of(self, partitions: tuple[UpdateMetadataPartition, ...]) -> dict[str, list[UpdateMetadataPartitionState]]:
+        """Return the states of the partitions, in order, by topic."""
+        for _ in self.prepare(partitions):
+            pass
+        return self._by_topic
 
 
 def wire_requests(
@@ -214,7 +217,7 @@ def _leader_and_isr_state(part: LeaderAndIsrPartition, version: int) -> LeaderAn
 
 
 def _update_metadata(
-    request: UpdateMetadataToBroker, controller_id: int, version: int, states: list[UpdateMetadataPartitionState]
+    request: UpdateMetadataToBroker, controller_id: int, version: int, states: _StatesByTopic
 ) -> UpdateMetadataRequest:
     message = UpdateMetadataRequest(
         controller_id=controller_id,
@@ -223,16 +226,13 @@ def _update_metadata(
         live_brokers=[_metadata_broker(b, version) for b in request.live_brokers],
     )
     if version < _FIRST_UMD_BY_TOPIC:
-        message.ungrouped_partition_states = states
+        message.ungrouped_partition_states = [state for of_topic in states.values() for state in of_topic]
     else:
-        by_topic: dict[str, list[UpdateMetadataPartitionState]] = {}
-        for state in states:
-            by_topic.setdefault(state.topic_name, []).append(state)
         message.topic_states = [
             UpdateMetadataTopicState(
                 topic_name=topic, topic_id=request.topic_ids.get(topic, ZERO_TOPIC_ID), partition_states=of_topic
             )
-            for topic, of_topic in by_topic.items()
+            for topic, of_topic in states.items()
         ]
     return message
 

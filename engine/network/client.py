@@ -19,6 +19,7 @@ from engine.network.errors import ConnectFailed, ConnectionLost, NetworkError, N
 from engine.network.receive_buffers import ReceiveBuffers
 from engine.protocol.api_keys import API_SPECS, ApiKey
 from engine.protocol.apis.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from engine.protocol.codec import Outgoing
 from engine.protocol.declaration import Request, Response
 from engine.protocol.frames import decode_response, encode_request
 
@@ -174,15 +175,24 @@ class BrokerClient:
         self._wire = wire
         self._versions = None
 
-    async def send(self, request: Request, api_version: int, *, timeout_ms: int | None = None) -> Any:
+    async def send(
+        self, request: Request, api_version: int, *, timeout_ms: int | None = None, is_large: bool = False
+    ) -> Any:
         """Send a request in a given version and return its answer; several may be under way at once.
+
+        One that ``is_large`` is encoded in a thread: nobody may change it meanwhile, and later ones may be sent before.
 
         Raises:
             ConnectionLost, RequestTimedOut, RemoteProtocolError.
         """
         if self._wire is None:
             await self.connect()
-        future = self.post(request, api_version)
+        if is_large:
+            correlation_id = self._take_correlation_id()
+            frame = await asyncio.to_thread(encode_request, request, api_version, correlation_id, self.client_id)
+            future = self._post(frame, request.api_key, api_version, correlation_id)
+        else:
+            future = self.post(request, api_version)
         limit_ms = self._request_timeout_ms if timeout_ms is None else timeout_ms
         try:
             async with asyncio.timeout(limit_ms / 1000):
@@ -193,23 +203,32 @@ class BrokerClient:
 
     def post(self, request: Request, api_version: int) -> asyncio.Future[Response]:
         """Write a request now and return the future of its answer; the connection must be open."""
+        if self._wire is None:
+            raise ConnectionLost("not connected", address=self.address)
+        correlation_id = self._take_correlation_id()
+        frame = encode_request(request, api_version, correlation_id, self.client_id)
+        return self._post(frame, request.api_key, api_version, correlation_id)
+
+    def _take_correlation_id(self) -> int:
+        correlation_id = self._next_correlation_id
+        self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
+        return correlation_id
+
+    def _post(self, frame: Outgoing, api_key: int, api_version: int, correlation_id: int) -> asyncio.Future[Response]:
         if self._wire is None or self._wire.transport is None:
             raise ConnectionLost("not connected", address=self.address)
         if self._lends_answers:
             self._wire.take_back()
-        correlation_id = self._next_correlation_id
-        self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
         future: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
-        self._waiting[correlation_id] = _Waiting(int(request.api_key), api_version, future)
-        self._wire.transport.write(encode_request(request, api_version, correlation_id, self.client_id))
+        self._waiting[correlation_id] = _Waiting(int(api_key), api_version, future)
+        self._wire.transport.write(frame)
         return future
 
     def tell(self, request: Request, api_version: int) -> None:
         """Write a request that is never answered (Produce with acks=0); the connection must be open."""
         if self._wire is None or self._wire.transport is None:
             raise ConnectionLost("not connected", address=self.address)
-        correlation_id = self._next_correlation_id
-        self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
+        correlation_id = self._take_correlation_id()
         self._wire.transport.write(encode_request(request, api_version, correlation_id, self.client_id))
 
     async def call(self, request: Request, *, timeout_ms: int | None = None, version_max: int | None = None) -> Any:

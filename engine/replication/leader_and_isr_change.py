@@ -82,7 +82,7 @@ class LeaderAndIsrChange:
         self._resigned: list[Partition] = []
         """Led here before; the new leader cannot be followed yet."""
         self._new_topic_ids: dict[TopicPartition, bytes] = {}
-        self._breather = Breather()
+        self._breather = Breather(makes_what_lasts=True)
         self._correlation_id = correlation_id
         self._source = f"controller {request.controller_id} epoch {request.controller_epoch}"
         self._ignoring = (

@@ -168,7 +168,7 @@ class MetadataCache:
 
         No other update may begin before this one has ended.
         """
-        steps, breather = self._steps(request, correlation_id), Breather()
+        steps, breather = self._steps(request, correlation_id), Breather(makes_what_lasts=True)
         while True:
             try:
                 next(steps)

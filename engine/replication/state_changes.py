@@ -11,10 +11,15 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from engine.common.collection import leave_uncollected
+
 T = TypeVar("T")
 
 HOLD_MS_MAX = 5
 """How long a change may hold the event loop at a stretch."""
+
+TURNS_BETWEEN_FREEZES = 20
+"""After so many turns, a tenth of a second of work, a change that makes lasting values has made very many."""
 
 
 class StateChangeQueue:
@@ -56,13 +61,22 @@ class StateChangeQueue:
 
 
 class Breather:
-    """Gives way to the event loop when a change has held it for long enough."""
+    """Gives way to the event loop when a change has held it for long enough.
 
-    def __init__(self) -> None:
+    Args:
+        makes_what_lasts: what the change makes lives on, so the collector need not look through it again and again.
+    """
+
+    def __init__(self, *, makes_what_lasts: bool = False) -> None:
         self._loop = asyncio.get_running_loop()
         self._since_s = self._loop.time()
+        self._makes_what_lasts = makes_what_lasts
+        self._turns = 0
 
     async def give_way(self) -> None:
         if (self._loop.time() - self._since_s) * 1000 >= HOLD_MS_MAX:
+            self._turns += 1
+            if self._makes_what_lasts and self._turns % TURNS_BETWEEN_FREEZES == 0:
+                leave_uncollected()
             await asyncio.sleep(0)
             self._since_s = self._loop.time()

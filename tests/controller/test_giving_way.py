@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
 from controller_world import World
 from event_loop import in_event_loop
 
+import engine.controller
 from engine.common.model import TopicPartition
+from engine.controller import events
 from engine.controller.broker_requests import UpdateMetadataPartition
 from engine.controller.context import ControllerContext
-from engine.controller.instructions import SLICE_SIZE, GiveWay, Steps, carry_out, slices
+from engine.controller.instructions import SCAN_SIZE, SLICE_SIZE, GiveWay, Steps, carry_out, slices
 from engine.controller.loop import TURNS_BETWEEN_FREEZES, Controller
 from engine.controller.request_batch import RequestBatch
 from engine.controller.wire_requests import SharedStates
@@ -22,6 +27,11 @@ PARTITIONS = 4 * SLICE_SIZE
 LINES_MAX = 2 * SLICE_SIZE
 LOOKS_MAX = 16 * SLICE_SIZE
 """Several at each partition of a slice, and at each of its replicas."""
+
+CONTROLLER_CODE = str(Path(engine.controller.__file__).parent)
+WORKED, SCANNED = 20 * SLICE_SIZE, 2 * SLICE_SIZE
+WORK_MAX = 100 * SCANNED
+"""Lines that Python runs: a hundred for each partition that may be looked at between two instructions."""
 
 
 class LineCounter(logging.Handler):
@@ -127,7 +137,7 @@ def test_the_wire_form_of_many_partitions_is_made_in_pieces() -> None:
     shared = SharedStates()
     assert len(list(shared.prepare(partitions))) == PARTITIONS // SLICE_SIZE
     states = shared.of(partitions)
-    assert [state.partition_index for state in states] == list(range(PARTITIONS))
+    assert [state.partition_index for state in states["t"]] == list(range(PARTITIONS))
     assert list(shared.prepare(partitions)) == []
     assert shared.of(partitions) is states
 
@@ -165,8 +175,119 @@ def test_looking_through_all_partitions_gives_way(monkeypatch: pytest.MonkeyPatc
         assert longest <= LOOKS_MAX < total
 
 
-def test_many_topics_of_one_event_are_brought_online_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
-    """2,000 topics that came at once, 200,000 partitions, were logged, written and sent in steps of 0.8 s."""
+class LineTracer:
+    """Counts the lines of the controller's code that Python runs: work, whatever the machine does beside it."""
+
+    def __init__(self) -> None:
+        self.lines = 0
+
+    def __call__(self, frame: FrameType, event: str, _: object) -> Callable[..., Any] | None:
+        if CONTROLLER_CODE not in frame.f_code.co_filename:
+            return None
+        self.lines += 1
+        return self._line
+
+    def _line(self, frame: FrameType, event: str, _: object) -> Callable[..., Any]:
+        self.lines += 1
+        return self._line
+
+
+def most_work_of_a_step(world: World) -> int:
+    """Let everything happen, and return the lines of the longest step."""
+    longest = 0
+    tracer, before = LineTracer(), sys.gettrace()
+    while True:
+        tracer.lines = 0
+        sys.settrace(tracer)
+        try:
+            has_more = world.step()
+        finally:
+            sys.settrace(before)
+        longest = max(longest, tracer.lines)
+        if not has_more and sum(world.deliver(broker_id) for broker_id in list(world.wires)) == 0:
+            return longest
+
+
+def replicas_of(partitions: int, first: int = 0) -> dict[int, tuple[int, ...]]:
+    return {p: tuple((p + i) % 3 for i in range(3)) for p in range(first, first + partitions)}
+
+
+def create_one(world: World) -> None:
+    world.zk.create_topic("large", replicas_of(WORKED))
+
+
+def create_many(world: World) -> None:
+    for number in range(WORKED // SLICE_SIZE):
+        world.zk.create_topic(f"t{number}", replicas_of(SLICE_SIZE))
+
+
+def grow(world: World) -> None:
+    world.zk.add_partitions("large", replicas_of(WORKED, WORKED))
+
+
+def elect_all(world: World) -> None:
+    every = tuple(world.core.context.all_partitions())
+    world.put(events.ElectLeaders(every, events.ElectionType.PREFERRED))
+
+
+def delete_all(world: World) -> None:
+    for topic in list(world.zk.topics):
+        world.zk.mark_for_deletion(topic)
+
+
+def shut_down(world: World) -> None:
+    world.put(events.ControlledShutdown(1, world.zk.brokers[1].broker_epoch))
+
+
+EVENTS: dict[str, Callable[[World], object]] = {
+    "a topic created": create_one,
+    "many topics created": create_many,
+    "a topic grown": grow,
+    "a broker lost": lambda world: world.kill(2),
+    "a take-over without it": lambda world: world.elect(),
+    "the broker back": lambda world: world.start(2),
+    "leaders balanced": lambda world: world.put(events.AutoPreferredReplicaLeaderElection()),
+    "a broker that wants to go": shut_down,
+    "all asked to be led": elect_all,
+    "a take-over": lambda world: world.elect(),
+    "log dirs lost": lambda world: world.put(events.LogDirEventNotification()),
+    "all deleted": delete_all,
+}
+"""One after the other, on three brokers."""
+
+
+def test_no_event_works_for_long_between_two_instructions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Balance, deletion, controlled shutdown and large topics went through all they had to do in one go."""
+    for module in ("instructions", "topic_changes", "request_batch", "leadership", "replica_state_machine"):
+        monkeypatch.setattr(f"engine.controller.{module}.SCAN_SIZE", SCANNED)
+    world = World(3)
+    world.elect()
+    world.settle()
+    world.zk.log_dir_events["1"] = 1
+    held = {}
+    for name, happen in EVENTS.items():
+        happen(world)
+        held[name] = most_work_of_a_step(world)
+    assert not world.zk.topics
+    assert {name: lines for name, lines in held.items() if lines > WORK_MAX} == {}
+
+
+def test_resigning_forgets_in_pieces() -> None:
+    world = World(3)
+    world.elect()
+    create_many(world)
+    world.settle(100_000)
+    context = world.core.context
+    known = len(context.replica_states)
+    for _ in context.retire():
+        assert known - len(context.replica_states) <= 2 * SCAN_SIZE
+        known = len(context.replica_states)
+    left = context.replica_states, context.leadership, context.partition_states, list(context.all_partitions())
+    assert not any(left)
+
+
+def test_brokers_are_sent_pieces_of_many_new_topics(monkeypatch: pytest.MonkeyPatch) -> None:
+    """2,000 topics that came at once, 200,000 partitions, were sent in one request; a take-over reads in pieces."""
     size = 4 * SLICE_SIZE
     for module in ("instructions", "topic_changes", "request_batch", "leadership"):
         monkeypatch.setattr(f"engine.controller.{module}.SCAN_SIZE", size)

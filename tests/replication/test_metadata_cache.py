@@ -166,6 +166,29 @@ def test_an_update_of_many_partitions_gives_way_and_is_seen_whole(
     run_virtual(test)
 
 
+def test_what_a_large_update_makes_is_left_to_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The collector looked through what a broker knows of 200,000 partitions for hundreds of milliseconds."""
+    freezes = 0
+
+    def note() -> None:
+        nonlocal freezes
+        freezes += 1
+
+    monkeypatch.setattr(state_changes, "HOLD_MS_MAX", 0)
+    monkeypatch.setattr(state_changes, "leave_uncollected", note)
+    steps = 2 * state_changes.TURNS_BETWEEN_FREEZES
+
+    async def test() -> None:
+        async with world(tmp_path, 1) as w:
+            # A turn for each hundred partitions, and for each topic that is replaced.
+            await sent(w.brokers[1], topic("small", ID_A, *(state(index) for index in range(600))))
+            assert freezes == 0
+            await sent(w.brokers[1], topic("large", bytes(range(16)), *(state(p) for p in range(100 * steps))))
+            assert freezes == 2
+
+    run_virtual(test)
+
+
 async def sent(broker: StandInBroker, *topics: UpdateMetadataTopicState) -> Any:
     """Return the broker's answer to a controller's request."""
     request = UpdateMetadataRequest(controller_id=1, controller_epoch=1, broker_epoch=-1, topic_states=list(topics))

@@ -18,14 +18,13 @@ from typing import Any
 from cut_proxy import Cut
 from fault_cluster import FaultCluster
 from faults import NOT_NOW
-from quiet_replicas import check_replicas, folders, wait_until_quiet
+from quiet_replicas import Folder, check_replicas, folders, wait_until_quiet
 from reassigning import reassign
 from topic_life import Life, Pair
 from wire_client import WireClient, ask_controller, describe_topic, produce
 
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
-from engine.formats.checkpoints import LOG_START_OFFSET_CHECKPOINT
 from engine.protocol.apis.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
@@ -42,7 +41,7 @@ SETTINGS = {
     "log.cleaner.backoff.ms": "300",
     "log.retention.check.interval.ms": "400",
     "log.flush.offset.checkpoint.interval.ms": "700",
-    "log.flush.start.offset.checkpoint.interval.ms": "1500",
+    "log.flush.start.offset.checkpoint.interval.ms": "2500",
     "replica.high.watermark.checkpoint.interval.ms": "300",
     # A leader that is dead is not in the ISR; its records are safe all the same.
     "unclean.leader.election.enable": "false",
@@ -89,13 +88,16 @@ class ClusterLives:
         self.acknowledged = 0
         self.kills = 0
         self.births = 0
+        self.taken_back = 0
+        """Replicas that came back to a broker that had kept their files."""
         self.told: list[str] = []
         """What was done, for whoever looks for the cause of a failure."""
         self._producers: dict[int, tuple[int, int]] = {}
         """Producer id and next sequence by number of a life."""
         self._cuts: list[tuple[int, int]] = []
-        self._losing: set[tuple[int, str]] = set()
-        """Who loses which replica to a reassignment. Dead brokers are not told, as in Kafka: they would keep it."""
+        self._losing: set[Folder] = set()
+        """Who loses which replica to a reassignment, as far as is known. A broker that dies before it is told keeps its
+        files, as in Kafka: no controller tells it later."""
         self._last_leader = 0
         """Whom a partition was asked of last."""
 
@@ -114,12 +116,28 @@ class ClusterLives:
             chosen()
         if victim is not None and not is_in_the_middle:
             self._kill_now(self._last_leader if self.rng.random() < 0.5 else victim)
+        if chosen in (self.delete, self.delete_and_create, self.reassign) and self.rng.random() < 0.7:
+            self._kill_who_loses_replicas()
         self._bring_back()
 
-    def _kill_now(self, broker_id: int) -> None:
-        if broker_id in self._must_live():
+    def _kill_who_loses_replicas(self) -> None:
+        """Write for up to a second, in which brokers are told to delete replicas and do so; then kill one, or all."""
+        if self._dead() or not self.topics:
             return
+        name = list(self.topics)[-1]
+        until = time.monotonic() + self.rng.uniform(0.0, 1.0)
+        while time.monotonic() < until:
+            with suppress(*NOT_NOW):
+                self.write(name)
+        able = self.cluster.running
+        for broker_id in able if self.rng.random() < 0.5 else self.rng.sample(able, min(1, len(able))):
+            self._kill(broker_id)
+
+    def _kill_now(self, broker_id: int) -> None:
         time.sleep(self.rng.choice([0.0, 0.0, 0.01, 0.2]))
+        self._kill(broker_id)
+
+    def _kill(self, broker_id: int) -> None:
         self.cluster.broker(broker_id).kill()
         self._say(f"kill -9 {broker_id}")
 
@@ -130,17 +148,16 @@ class ClusterLives:
     def _actions(self) -> list[tuple[Callable[[], None], int]]:
         return [
             (self.write, 14),
-            (self.delete_records, 4),
+            (self.delete_records, 6),
             (self.create, 3),
             (self.delete, 1),
-            (self.delete_and_create, 4),
+            (self.delete_and_create, 8),
             (self.grow, 1),
             (self.move, 3),
-            (self.reassign, 2),
+            (self.reassign, 3),
             (self.stop_in_order, 1),
             (self.silence, 1),
             (self.isolate_write_and_kill, 2),
-            (self.trim_make_anew_and_kill, 2),
             (self.let_pass, 1),
         ]
 
@@ -150,13 +167,7 @@ class ClusterLives:
     def _order_file(self, broker_id: int) -> Path:
         return self.orders / f"order-{broker_id}"
 
-    def _must_live(self) -> set[int]:
-        self._losing.intersection_update(folders(self.cluster))
-        return {broker_id for broker_id, _ in self._losing}
-
     def _order(self, broker_id: int, changes: int) -> None:
-        if broker_id in self._must_live():
-            return
         self._say(f"broker {broker_id} dies in {changes} changes")
         self._order_file(broker_id).write_text(str(changes))
 
@@ -222,15 +233,26 @@ class ClusterLives:
 
     def delete(self) -> None:
         """Delete a topic."""
-        if self.topics:
-            self._delete(self.rng.choice(sorted(self.topics)))
+        if names := self._deletable():
+            self._delete(self.rng.choice(names))
 
-    def delete_and_create(self, name: str | None = None) -> None:
+    def _deletable(self) -> list[str]:
+        """Return the topics of which no broker may keep files that it was never told to delete.
+
+        A topic made under the name of such files has no replica there, in Kafka too (INCONSISTENT_TOPIC_ID).
+        """
+        self._losing.intersection_update(folders(self.cluster))
+        kept = {folder.rpartition("-")[0] for _, folder in self._losing}
+        return sorted(set(self.topics) - kept)
+
+    def delete_and_create(self) -> None:
         """Delete a topic, create it again as soon as that is possible, and write to it at once."""
-        if not self.topics:
+        if not (names := self._deletable()):
             self.create()
             return
-        name = name or self.rng.choice(sorted(self.topics))
+        trimmed = [name for name in names if any(life.start for life in self.topics[name].lives.values())]
+        # What is noted of a life is what may be taken for the next one's.
+        name = self.rng.choice(trimmed if trimmed and self.rng.random() < 0.8 else names)
         self._delete(name)
         deadline = time.monotonic() + 1.0
         while name not in self.topics and time.monotonic() < deadline:
@@ -289,48 +311,25 @@ class ClusterLives:
         life.note(offset, pairs)
         life.maybe.difference_update(pairs)
 
-    def trim_make_anew_and_kill(self) -> None:
-        """Have it noted where partitions begin, give their topic's name to another one, and kill everybody at once."""
-        names = [name for name in self.topics if name != "keyed"]
-        if not names or self._dead():
+    def delete_records(self) -> None:
+        """Delete the first records of a topic's partitions."""
+        if (some := self._some()) is None or some[2].is_keyed:
             return
-        name = self.rng.choice(sorted(names))
-        self.write(name)
-        for _ in range(3):
-            self.delete_records(name)
-        deadline = time.monotonic() + 3.0
-        while not self._is_start_noted(name) and time.monotonic() < deadline:
-            time.sleep(0.01)
-        self.delete_and_create(name)
-        for _ in range(3):
-            # More than the old one had: what was noted of that could be true of this one.
-            self.write(name)
-        for broker_id in set(self.cluster.running) - self._must_live():
-            self.cluster.broker(broker_id).kill()
-            self._say(f"kill -9 {broker_id}")
+        for partition, life in self.topics[some[0]].lives.items():
+            if life.end > life.start:
+                offset = self.rng.randint(life.start + 1, min(life.start + 9, life.end))
+                self._delete_records(TopicPartition(some[0], partition), life, offset)
 
-    def _is_start_noted(self, name: str) -> bool:
-        log_dirs = [path for broker in self.cluster.local.brokers.values() for path in broker.spec.log_dirs]
-        files = [path / LOG_START_OFFSET_CHECKPOINT for path in log_dirs]
-        return any(f"{name} " in file.read_text() for file in files if file.exists())
-
-    def delete_records(self, name: str | None = None) -> None:
-        """Delete the first records of a partition."""
-        some = self._some(name)
-        if some is None or some[2].is_keyed or some[2].end == some[2].start:
-            return
-        name, partition, life = some
-        offset = self.rng.randint(life.start + 1, life.end)
-        with self._leader(TopicPartition(name, partition), life.topic_id) as client:
+    def _delete_records(self, topic_partition: TopicPartition, life: Life, offset: int) -> None:
+        with self._leader(topic_partition, life.topic_id) as client:
             life.start = offset
-            wanted = [DeleteRecordsPartition(partition_index=partition, offset=offset)]
-            request = DeleteRecordsRequest(
-                topics=[DeleteRecordsTopic(name=name, partitions=wanted)], timeout_ms=int(ANSWER_S * 700)
-            )
+            wanted = [DeleteRecordsPartition(partition_index=topic_partition.partition, offset=offset)]
+            topics = [DeleteRecordsTopic(name=topic_partition.topic, partitions=wanted)]
+            request = DeleteRecordsRequest(topics=topics, timeout_ms=int(ANSWER_S * 700))
             told = client.ask(request, 2).topics[0].partitions[0]
-        self._say(f"{name}-{partition} begins at {offset}: {ErrorCode(told.error_code).name}, {told.low_watermark}")
+        self._say(f"{topic_partition} begins at {offset}: {ErrorCode(told.error_code).name}, {told.low_watermark}")
         if told.error_code == ErrorCode.NONE and told.low_watermark < offset:
-            raise Broken(f"{name}-{partition}: {told}")
+            raise Broken(f"{topic_partition}: {told}")
 
     def grow(self) -> None:
         """Give a topic one more partition."""
@@ -367,16 +366,13 @@ class ClusterLives:
         partition = TopicPartition(some[0], some[1])
         present = self.cluster.assignments([partition.topic])[partition].replicas
         replicas = self.rng.sample(self.cluster.local.broker_ids, self.rng.randint(2, 3))
-        mortal = [b for b in self.cluster.local.broker_ids if b in self._dead() or self._order_file(b).exists()]
-        replicas += [b for b in present if b in mortal and b not in replicas]
         self._losing |= {(b, str(partition)) for b in present if b not in replicas}
         self._say(f"{partition} to {replicas}: {reassign(self.cluster, {partition: replicas})}")
 
     def stop_in_order(self) -> None:
         """End a broker by TERM."""
-        able = [b for b in self.cluster.running if b not in self._must_live()]
-        if len(able) > 1:
-            self.cluster.broker(self.rng.choice(able)).stop(20.0)
+        if len(self.cluster.running) > 1:
+            self.cluster.broker(self.rng.choice(self.cluster.running)).stop(20.0)
 
     def silence(self) -> None:
         """Let nothing pass between two brokers for a while; then all of it arrives."""
@@ -444,12 +440,28 @@ class ClusterLives:
             self._start(*dead)
         self.cluster.wait_for("no deletion is under way", lambda: not self.cluster.leftovers())
         self._look_who_lives()
-        wait_until_quiet(self.cluster, list(self.topics))
+        wait_until_quiet(self.cluster, list(self.topics), self._losing)
+        self._take_back()
         return sum(
             check_replicas(self.cluster, TopicPartition(name, partition), life, self._leader, RETAINED_BYTES.get(name))
             for name, topic in self.topics.items()
             for partition, life in topic.lives.items()
         )
+
+    def _take_back(self) -> None:
+        """Give brokers the replicas again whose files they have kept; what is old in them must not come back."""
+        wanted: dict[TopicPartition, list[int]] = {}
+        assignments = self.cluster.assignments(list(self.topics)) if self.topics else {}
+        kept = self._losing.intersection(folders(self.cluster))
+        for topic_partition, assignment in assignments.items():
+            back = [b for b, name in kept if name == str(topic_partition) and b not in assignment.replicas]
+            if back:
+                wanted[topic_partition] = [*assignment.replicas, *back]
+        if wanted:
+            self.taken_back += len(wanted)
+            self._say(f"back {wanted}: {reassign(self.cluster, wanted)}")
+            wait_until_quiet(self.cluster, list(self.topics), ())
+        self._losing.clear()
 
     def _look_who_lives(self) -> None:
         """Learn how ended what nobody has answered."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from topic_life import Life, Pair, Seen, check_records
 from wire_client import EARLIEST, LATEST, WireClient, list_offset, read_all, wait_until_led
 
 from engine.common.model import TopicPartition
+from engine.formats.checkpoints import LOG_START_OFFSET_CHECKPOINT, decode_offset_checkpoint
 from engine.formats.partition_metadata import PARTITION_METADATA_FILE, decode_partition_metadata
 from engine.protocol.apis.describe_log_dirs import DescribeLogDirsRequest
 from engine.protocol.records.batch import Record, iter_batches, iter_records
@@ -31,14 +32,19 @@ Folder = tuple[int, str]
 """A broker's id, and the name of a folder in one of its log dirs."""
 
 
-def wait_until_quiet(cluster: FaultCluster, topics: Sequence[str]) -> None:
-    """Wait until all replicas are in sync, none is on its way, and no broker has another folder than it should."""
+def wait_until_quiet(cluster: FaultCluster, topics: Sequence[str], may_stay: Collection[Folder]) -> None:
+    """Wait until all replicas are in sync, none is on its way, and no broker has another folder than it should.
+
+    ``may_stay`` are folders that brokers may have kept of replicas they have no more.
+    """
     if topics:
         cluster.wait_in_sync(topics)
         for broker_id in cluster.local.broker_ids:
             wait_until_led(cluster.broker(broker_id).address, *topics)
     _wait_until_none("replicas that move between log dirs", lambda: _moving(cluster))
-    _wait_until_none("folders that should not be there, or should", lambda: _wrong_folders(cluster, topics))
+    _wait_until_none(
+        "folders that should not be there, or should", lambda: _wrong_folders(cluster, topics).difference(may_stay)
+    )
 
 
 def _wait_until_none(what: str, look: Callable[[], object]) -> None:
@@ -104,12 +110,16 @@ def check_replicas(
     for folder in _replica_folders(cluster, topic_partition):
         text = (folder / PARTITION_METADATA_FILE).read_text()
         assert decode_partition_metadata(text, str(folder)) == life.topic_id, f"{folder} is of an earlier topic"
+        noted = _noted_start(folder, topic_partition)
+        is_earlier_life = retained_bytes is None and noted > life.start
+        assert not is_earlier_life, f"{folder} is noted to begin at {noted}, asked for was {life.start}"
         replica = _wait_for_end(cluster, folder, start, end, may_begin_later=retained_bytes is not None)
         seen.append((str(folder), replica))
-        if retained_bytes is not None and replica.start > life.start:
+        begins = max(replica.start, noted)
+        if retained_bytes is not None and begins > life.start:
             size_bytes = sum(path.stat().st_size for path in folder.glob("*.log"))
             least = retained_bytes - _UNCOMMITTED_BYTES
-            assert size_bytes >= least, f"{folder} begins at {replica.start}, though it has {size_bytes} bytes only"
+            assert size_bytes >= least, f"{folder} begins at {begins}, though it has {size_bytes} bytes only"
     for where, replica in seen:
         name = f"{topic_partition} {where}"
         has_lost_its_start = retained_bytes is None and replica.start > life.start
@@ -135,6 +145,11 @@ def _replica_folders(cluster: FaultCluster, topic_partition: TopicPartition) -> 
     replicas = cluster.assignments([topic_partition.topic])[topic_partition].replicas
     log_dirs = [log_dir for broker_id in replicas for log_dir in cluster.broker(broker_id).spec.log_dirs]
     return [path for log_dir in log_dirs if (path := log_dir / str(topic_partition)).is_dir()]
+
+
+def _noted_start(folder: Path, topic_partition: TopicPartition) -> int:
+    file = folder.parent / LOG_START_OFFSET_CHECKPOINT
+    return decode_offset_checkpoint(file.read_text(), str(file)).get(topic_partition, 0) if file.exists() else 0
 
 
 def _wait_for_end(cluster: FaultCluster, folder: Path, start: int, end: int, *, may_begin_later: bool) -> Seen:
