@@ -33,6 +33,9 @@ _LOOK_ENTRIES, _LOOK_STEPS_MIN = 400, 4
 _COLUMNS_MAX = 5_000
 """Columns of the integer program that is no proof. With more of them the first solution alone may take minutes."""
 
+_ENTRIES_MAX = 40_000
+"""Numbers in such a program up to which every partition may have any of its columns."""
+
 _TOLERANCE = 1e-6
 _SCALES = (1, 2, 6, 60)
 
@@ -145,6 +148,17 @@ class Master:
         ranked = sorted(zip(duals, range(len(duals)), strict=True))[:most]
         return [self.columns[number] for _, number in ranked]
 
+    def begin_with(self, columns: set[Column]) -> None:
+        """Tell HiGHS of columns that keep all rows, one for each partition."""
+        given = highspy.HighsSolution()
+        given.col_value = [0.0] * self._slacks + [float(column in columns) for column in self.columns]
+        self.solver.setSolution(given)
+
+    def whole(self) -> set[Column]:
+        """Return the columns that the linear program takes whole."""
+        values = self.solver.getSolution().col_value[self._slacks :]
+        return {column for column, value in zip(self.columns, values, strict=True) if value > 1 - _TOLERANCE}
+
     def _run(self) -> None:
         self.solver.setOptionValue("simplex_iteration_limit", max(0, self._work.left))
         self.solver.run()
@@ -226,6 +240,7 @@ class Search:
     bound: int | None = None
     columns: list[Column] = field(default_factory=list)
     cheapest: list[Column] = field(default_factory=list)
+    whole: set[Column] = field(default_factory=set)
 
     def run(self) -> Outcome:
         """Return the best solution found, and the bounds that hold for it."""
@@ -302,7 +317,7 @@ class Search:
             self.progress(f"round {round_number + 1}: {len(master.columns)} ways, {added} new")
             if not added or self.work.is_over:
                 break
-        self.columns, self.cheapest = master.columns, master.cheapest(_COLUMNS_MAX)
+        self.columns, self.cheapest, self.whole = master.columns, master.cheapest(_COLUMNS_MAX), master.whole()
         return prices
 
     def _priced(self, prices: Floats, scale: int) -> tuple[Ints, list[Column]]:
@@ -412,14 +427,28 @@ class Search:
         return columns, whole
 
     def _any_integer(self) -> Solution | None:
-        master = Master(self.model, self.work, is_integer=True)
-        heavy = len(self.model.factor) + 1 if self.unit < 2 else 1e6
-        master.add(
-            [*self.cheapest, *self._start_columns()],
-            lambda column: self.first_cost(column) / self.unit * heavy + self.leader_cost(column),
-        )
+        """Return whole columns that keep all rows.
+
+        In a large program the partitions that the linear program places whole stay there, or as they were at the
+        start; the others are few. Of all of them together HiGHS takes minutes between two looks at its limits.
+        """
+        start = self._start_columns()
+        master = self._of_any([*self.cheapest, *start])
+        if master.solver.getNumNz() > _ENTRIES_MAX:
+            placed = {column[0] for column in self.whole}
+            others = [column for column in self.cheapest if column[0] not in placed]
+            master = self._of_any([*sorted(self.whole), *start, *others])
+        if self.is_start_level:
+            master.begin_with(set(start[: len(self.model.factor)]))
         found = master.solve_integer(self.share)
         return None if found is None else _solution(found)
+
+    def _of_any(self, columns: Iterable[Column]) -> Master:
+        """Return the program that picks of these columns."""
+        master = Master(self.model, self.work, is_integer=True)
+        heavy = len(self.model.factor) + 1 if self.unit < 2 else 1e6
+        master.add(columns, lambda column: self.first_cost(column) / self.unit * heavy + self.leader_cost(column))
+        return master
 
 
 def _row_term(row: Row, value: int) -> int:

@@ -26,6 +26,15 @@ _COLUMNS = (
     Column("rule"),
     Column("message", falls_below=True),
 )
+_PLAN_AGAIN = "plan again from the cluster as it is; if this plan has begun: klamm plan resume {path}"
+_NEXT = {
+    Check.CLUSTER: "name the cluster that the plan was made for, or plan again for this one",
+    Check.DRIFT: _PLAN_AGAIN,
+    Check.TARGETS: _PLAN_AGAIN,
+    Check.DIGEST: _PLAN_AGAIN,
+    Check.FIGURES: "plan again with other options instead of editing the file, so that its figures are true",
+}
+_WITHIN_POLICY = "plan again within the policy, with a cap, --exclude-broker or --exclude-topic, or change the policy"
 _MARKDOWN_MAX = 50
 """A comment lists this many findings, because code hosts limit its length."""
 
@@ -41,6 +50,8 @@ def check_report(path: str, findings: Sequence[Finding], policy: Policy | None, 
     count = len(errors_of(findings))
     against = "the cluster" if policy is None else "the cluster and the policy"
     notes = [counted(count, "finding") if count else f"the plan fits {against}"]
+    nexts = dict.fromkeys(_NEXT.get(one.check, _WITHIN_POLICY) for one in errors_of(findings))
+    notes += [f"what to do: {text.format(path=path)}" for text in nexts]
     code = ExitCode.BAD_ANSWER if count else ExitCode.DONE
     return Report(data, Table(_COLUMNS, rows), notes=notes, exit_code=code)
 

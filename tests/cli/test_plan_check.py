@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -105,6 +106,55 @@ def test_a_plan_that_is_carried_out_leaves_nothing_to_do(files: Files, capsys: C
     words = ("plan", "apply", files.plan, "--dry-run", "--snapshot", files.snapshot)
     applied = in_process(*words, capture=capsys)
     assert (applied.code, applied.err) == (0, "nothing to do: the plan is carried out already\n")
+
+
+def changed_replicas(files: Files) -> None:
+    files.plan.write_text(files.plan.read_text().replace('"replicas": [0, 2]', '"replicas": [2, 1]'))
+
+
+def grown(files: Files) -> None:
+    (topic,) = files.cluster.topics
+    one = PartitionSnapshot(1, ReplicaAssignment((1, 0)), 1, (1, 0))
+    files.save(replace(files.cluster, topics=(replace(topic, partitions=(*topic.partitions, one)),)))
+
+
+@pytest.mark.parametrize(
+    ("change", "message", "way_on"),
+    [
+        (
+            lambda files: files.save(replace(files.cluster, cluster_id="d")),
+            "this plan is one of cluster c, not of d", "name the cluster that the plan was made for",
+        ),
+        (
+            changed_replicas,
+            "the partitions make 1 and 1: the file was edited by hand", "plan again with other options",
+        ),
+        (
+            lambda files: files.save(replace(files.cluster, topics=())),
+            "odd,name%-0 does not exist any more", "plan again from the cluster as it is",
+        ),
+        (grown, "its own partitions have not: it can be applied", "plan again from the cluster as it is"),
+        (
+            lambda files: files.save(replace(files.cluster, brokers=files.cluster.brokers[:2])),
+            "shall go to broker 2, which is not alive", "klamm plan resume {plan}",
+        ),
+    ],
+    ids=["another cluster", "edited", "deleted", "grown", "broker gone"],
+)  # fmt: skip
+def test_what_is_wrong_comes_with_what_to_do(
+    files: Files, change: Callable[[Files], None], message: str, way_on: str
+) -> None:
+    change(files)
+    found = files.check("-o", "json")
+    assert (found.code, any(message in one["message"] for one in found.json)) == (1, True), found.out
+    assert f"what to do: {way_on.split('{', 1)[0]}" in found.err or way_on.format(plan=files.plan) in found.err, (
+        found.err
+    )
+
+
+def test_what_breaks_the_policy_comes_with_what_to_do(files: Files) -> None:
+    found = files.check("--policy", files.policy)
+    assert (found.code, "what to do: plan again within the policy" in found.err) == (1, True), found.err
 
 
 def test_gitlab_gets_a_code_quality_report(files: Files) -> None:

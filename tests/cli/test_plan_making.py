@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -105,11 +106,63 @@ def test_an_aim_that_cannot_be_met_is_json_too(klamm: Klamm, snapshot: str) -> N
     assert "add 1 more" in ran.error["hint"]
 
 
+def test_a_capacity_that_cannot_be_met_says_what_is_missing(klamm: Klamm, snapshot: str, tmp_path: Path) -> None:
+    """The replicas of partitions 0 to 2, 60 bytes, lie on brokers 1, 2 and 3 in three racks; partition 3 has 40."""
+    file = tmp_path / "capacity.toml"
+    file.write_text("[brokers]\n2 = 100\n")
+    words = ("plan", "decommission", "4", "--snapshot", snapshot, "--capacity", str(file), "-o", "json")
+    assert klamm(*words).code == 0
+    file.write_text("[brokers]\n1 = 99\n")
+    ran = klamm(*words)
+    assert (ran.code, ran.error["message"]) == (1, "broker 1 would hold 100 bytes, 1 above its capacity")
+    assert ran.error["hint"] == "add a broker in rack a with room for 10 bytes, or raise the capacities"
+    file.write_text("[brokers]\n1 = 100\n")
+    assert klamm(*words).code == 0
+
+
+def test_without_the_solver_a_plan_comes_with_how_to_get_a_smaller_one(
+    klamm: Klamm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in an installation without the extra: its library is not there."""
+    for name in [
+        one for one in sys.modules if one.startswith(("highspy", "plans.exact", "plans.whole", "plans.capped"))
+    ]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "highspy", None)
+    path = tmp_path / "s4.json"
+    path.write_text(snapshot_to_json(scenario("s4_add3")), encoding="utf-8")
+    ran = klamm("plan", "rebalance", "--snapshot", str(path), "-o", "json")
+    assert (ran.code, ran.json["klamm"]["score"]["solver"]) == (0, "heuristic"), ran.err
+    assert "note: the solver is not installed" in ran.err
+    assert "pip install 'klamm[plan]'" in ran.err
+
+
 def test_a_scenario_from_its_snapshot(klamm: Klamm, tmp_path: Path) -> None:
     path = tmp_path / "s4.json"
     path.write_text(snapshot_to_json(scenario("s4_remove1")), encoding="utf-8")
     ran = klamm("plan", "decommission", "1012", "--snapshot", str(path), "-o", "json")
     assert ran.json["klamm"]["score"]["moves"] == 96
+
+
+def test_a_person_sees_heat_before_and_after_and_the_ten_largest_moves(klamm: Klamm, tmp_path: Path) -> None:
+    path = tmp_path / "s4.json"
+    path.write_text(snapshot_to_json(scenario("s4_remove1")), encoding="utf-8")
+    words = ("plan", "decommission", "1012", "--snapshot", str(path))
+    plan = klamm(*words, "-o", "json").json
+    told = klamm(*words, "-o", "table").out
+    assert told.startswith("96 moves, 217 GiB, 30 leader changes: no plan can do with fewer bytes.\n")
+    carries, _, largest = told.partition("What each broker carries")[2].partition("The largest moves")
+    rows = {line.split()[0]: line for line in carries.splitlines() if line.strip()[:1].isdigit()}
+    assert set(rows) == {str(one["broker"]) for one in plan["klamm"]["score"]["brokers"]}
+    # Replicas, leaders and size, before and after: what is heavier has more of the sign beside it.
+    assert rows["1009"].count("--") + rows["1009"].count("++") == 6, rows["1009"]
+    assert "110 --" in rows["1009"] and "142 ++" in rows["1009"], rows["1009"]
+    targets = {(one["topic"], one["partition"]): one["replicas"] for one in plan["partitions"]}
+    listed = [line.split() for line in largest.splitlines() if line.startswith("t0")]
+    assert len(listed) == 10
+    assert all(targets[one[0], int(one[1])] == [int(b) for b in one[3].split(",")] for one in listed)
+    sizes = [float(one[5]) for one in listed]
+    assert sizes == sorted(sizes, reverse=True) and sizes[0] == 19.7
 
 
 def test_progress_is_shown_while_the_solver_works(

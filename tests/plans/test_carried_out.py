@@ -1,0 +1,117 @@
+"""Plans of odd clusters as they are carried out: every prefix of their waves is safe, and the rollback leads back."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+from odd_clusters import odd_case
+from small_clusters import applied
+
+from engine.admin.reassignment.plan_file import PartitionMove
+from engine.admin.reassignment.waves import Wave, WaveCaps, WaveMove, waves_of
+from engine.common.model import ReplicaAssignment, TopicPartition
+from engine.common.snapshot import ClusterSnapshot
+from plans.errors import PlanError
+from plans.options import Strategy
+from plans.plan_file import PlanFile
+from plans.planning import make_plan
+
+SEEDS = 60
+BATCH = 15
+LIMIT_S = 0.3
+"""Runs are cut short; what holds for every plan holds for those too."""
+
+MAY_SHARE_MORE = (Strategy.DECOMMISSION, Strategy.REPLACE, Strategy.FACTOR, Strategy.MOVE)
+"""Strategies that may have to put two replicas of a partition into one rack."""
+
+Lists = Mapping[TopicPartition, tuple[int, ...]]
+
+
+def with_moves_under_way(snapshot: ClusterSnapshot, seed: int) -> ClusterSnapshot:
+    """Return the cluster with a few partitions that somebody is moving."""
+    chance, live = random.Random(seed), sorted(snapshot.live_broker_ids)
+    topics = []
+    for topic in snapshot.topics:
+        parts = []
+        for one in topic.partitions:
+            free = [broker for broker in live if broker not in one.replicas]
+            if free and chance.random() < 0.1:
+                adding, removing = (chance.choice(free),), one.replicas[-1:]
+                one = replace(one, assignment=ReplicaAssignment((*adding, *one.replicas), adding, removing))
+            parts.append(one)
+        topics.append(replace(topic, partitions=tuple(parts)))
+    return replace(snapshot, topics=tuple(topics))
+
+
+def lists_of(snapshot: ClusterSnapshot) -> dict[TopicPartition, tuple[int, ...]]:
+    return {
+        TopicPartition(topic.name, one.partition): one.assignment.target_replicas
+        for topic in snapshot.topics
+        for one in topic.partitions
+    }
+
+
+def shared(replicas: Sequence[int], racks: Mapping[int, str | None]) -> int:
+    """Return how many replicas lie in a rack that has one already; who has no known rack has one of its own."""
+    return len(replicas) - len({racks.get(broker) or broker for broker in replicas})
+
+
+def waves(plan: PlanFile, before: Lists) -> tuple[Wave, ...]:
+    moves = [WaveMove(PartitionMove(one.name, one.replicas, one.log_dirs), before[one.name]) for one in plan.partitions]
+    return waves_of(moves, WaveCaps(replicas=2))
+
+
+def prefixes(before: Lists, plan: PlanFile) -> Iterator[Lists]:
+    """Give what the cluster looks like before the first wave and after each of them."""
+    present = dict(before)
+    yield dict(present)
+    for wave in waves(plan, before):
+        present.update({move.name: move.target for move in wave})
+        yield dict(present)
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, BATCH))
+def test_every_prefix_of_waves_is_safe_and_the_rollback_leads_back(first: int) -> None:
+    moved = 0
+    for seed in range(first, first + BATCH):
+        odd, told = odd_case(seed), f"seed {seed}"
+        snapshot = with_moves_under_way(odd.snapshot, seed)
+        try:
+            plan = make_plan(snapshot, odd.strategy, replace(odd.options, time_limit_s=LIMIT_S)).plan
+        except PlanError:
+            continue
+        before, target = lists_of(snapshot), {one.name: one.replicas for one in plan.partitions}
+        under_way = {
+            TopicPartition(topic.name, one.partition)
+            for topic in snapshot.topics
+            for one in topic.partitions
+            if one.assignment.is_being_reassigned
+        }
+        assert not under_way & target.keys(), told
+        racks = {broker.id: broker.rack for broker in snapshot.brokers}
+        if None in racks.values():
+            racks = {}
+        steps = list(prefixes(before, plan))
+        moved += len(steps) - 1
+        for present in steps:
+            for name, replicas in present.items():
+                assert replicas in (before[name], target.get(name)), (told, name)
+                most = shared(before[name], racks)
+                if odd.strategy in MAY_SHARE_MORE:
+                    most = max(most, shared(target.get(name, replicas), racks))
+                assert shared(replicas, racks) <= most, (told, name)
+                wanted = odd.options.replication_factor if odd.strategy is Strategy.FACTOR else None
+                assert len(replicas) in (len(before[name]), wanted), (told, name)
+        assert steps[-1] == before | target, told
+        check_rollback(snapshot, before, plan, told)
+    assert moved > BATCH
+
+
+def check_rollback(snapshot: ClusterSnapshot, before: Lists, plan: PlanFile, told: str) -> None:
+    there = applied(snapshot, plan.partitions)
+    assert lists_of(there) == before | {one.name: one.replicas for one in plan.partitions}, told
+    assert lists_of(applied(there, plan.klamm.rollback)) == before, told
+    assert {one.name for one in plan.klamm.rollback} == {one.name for one in plan.partitions}, told
