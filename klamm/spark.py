@@ -48,7 +48,7 @@ try:
 except ImportError:
     if _HAS_SOURCES:
 
-        class DataSourceStreamArrowWriter(DataSourceStreamWriter, DataSourceArrowWriter):  # type: ignore[no-redef]
+        class DataSourceStreamArrowWriter(DataSourceStreamWriter, DataSourceArrowWriter):  # type: ignore[misc,no-redef]
             """For PySpark 4.0, which asks of any writer only whether it takes Arrow batches."""
 
     else:

@@ -95,7 +95,7 @@ def _encode(records: RecordColumns, deltas: _Ints) -> pa.Array:
     """Return the records as they stand in batches whose time is theirs."""
     key_sizes, value_sizes = _lengths(records.keys), _lengths(records.values)
     headers = _NO_HEADERS if records.headers is None else records.headers
-    header_sizes = 1 if records.headers is None else _lengths(records.headers)
+    header_sizes: Any = 1 if records.headers is None else _lengths(records.headers)
     # Attributes and the time after the batch's own.
     nothing = np.zeros(len(deltas), np.int64)
     sizes = 2 + _varint_sizes(deltas) + _varint_sizes(key_sizes) + _varint_sizes(value_sizes)
@@ -135,18 +135,19 @@ def _places(column: pa.Array) -> _Ints:
 def _varints(*columns: _Ints) -> pa.Array:
     """Return the zig-zag varints of several columns of numbers, one behind the other, as a binary column."""
     count = len(columns[0])
-    octets, is_used, total = [], [], np.zeros(count, np.int64)
-    for numbers in columns:
-        sizes, left = _varint_sizes(numbers), _zigzag(numbers)
-        width = int(sizes.max(initial=1))
+    sizes = [_varint_sizes(numbers) for numbers in columns]
+    widths = [int(each.max(initial=1)) for each in sizes]
+    octets, is_used = np.empty((count, sum(widths)), np.uint8), np.empty((count, sum(widths)), bool)
+    at = 0
+    for numbers, size, width in zip(columns, sizes, widths, strict=True):
+        left = _zigzag(numbers)
         for place in range(width):
-            more = sizes > place + 1
-            octets.append(((left & 0x7F) | (more << 7)).astype(np.uint8))
-            is_used.append(sizes > place)
+            octets[:, at] = left & 0x7F | (size > place + 1) << 7
+            is_used[:, at] = size > place
             left >>= 7
-        total += sizes
-    data = np.stack(octets, axis=1)[np.stack(is_used, axis=1)]
-    edges = np.append(0, np.cumsum(total)).astype(np.int32)
+            at += 1
+    edges = np.append(0, np.cumsum(sum(sizes))).astype(np.int32)
+    data = octets.reshape(-1) if at == len(columns) else octets[is_used]
     return pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(edges), pa.py_buffer(data)])
 
 

@@ -26,13 +26,13 @@ def _hashes(keys: pa.Array) -> _Words:
     edges = np.frombuffer(keys.buffers()[1], np.int32)[keys.offset : keys.offset + count + 1].astype(np.int64)
     # A word may be read past the last key: what is not of the key is masked.
     data = b"".join((keys.buffers()[2] or b"", bytes(4)))
-    words: _Words = np.ndarray(len(data) - 3, "<u4", data, strides=(1,))
+    words: _Words = np.ndarray(len(data) - 3, np.dtype("<u4"), data, strides=(1,))
     starts, lengths = edges[:-1], np.diff(edges)
-    found = (MURMUR2_SEED ^ lengths).astype(np.uint32)
+    found: _Words = (MURMUR2_SEED ^ lengths).astype(np.uint32)
     position, active = 0, np.flatnonzero(lengths >= 4)
     while len(active) >= _ABREAST_MIN:
         word = words[starts[active] + position] * np.uint32(MURMUR2_M)
-        word = (word ^ word >> 24) * np.uint32(MURMUR2_M)
+        word = (word ^ word >> np.uint32(24)) * np.uint32(MURMUR2_M)
         found[active] = found[active] * np.uint32(MURMUR2_M) ^ word
         position += 4
         active = active[lengths[active] >= position + 4]
@@ -40,8 +40,8 @@ def _hashes(keys: pa.Array) -> _Words:
     bits = ((lengths[rest] & 3) << 3).astype(np.uint32)
     tail = words[starts[rest] + (lengths[rest] & ~3)] & ((np.uint32(1) << bits) - np.uint32(1))
     found[rest] = (found[rest] ^ tail) * np.uint32(MURMUR2_M)
-    found = (found ^ found >> 13) * np.uint32(MURMUR2_M)
-    found ^= found >> 15
+    found = (found ^ found >> np.uint32(13)) * np.uint32(MURMUR2_M)
+    found ^= found >> np.uint32(15)
     for number in active.tolist():
         found[number] = murmur2(data[edges[number] : edges[number + 1]])
     return found

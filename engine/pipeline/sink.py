@@ -2,24 +2,24 @@
 
 Each task has a producer of its own, idempotent by default. A task that Spark does again sends its rows again: each
 record arrives at least once, as with Spark's own sink.
+
+The process that plans a write only checks options and columns: what sends is imported by tasks alone.
 """
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import util
 from typing import TYPE_CHECKING, Any
 
 from engine.admin.cluster.errors import BadRequest
-from engine.admin.cluster.wire import WireCluster
 from engine.common.model import ACKS_ALL
 from engine.pipeline.kafka_options import connection
-from engine.pipeline.positions import opened
 from engine.protocol.records.attributes import Codec, codec_named
 
 if TYPE_CHECKING:
+    from engine.admin.cluster.wire import WireCluster
     from engine.admin.records.produce import Producer, ProducerOptions
 
 FLUSH_BYTES = 8 * 1024 * 1024
@@ -69,6 +69,8 @@ def write_rows(options: Mapping[str, str], batches: Iterable[Any]) -> int:
         NotFound: there is no such topic or partition.
         Refused, Unreachable: as they say.
     """
+    import asyncio
+
     _check_libraries()
     return asyncio.run(_write(options, batches))
 
@@ -84,6 +86,7 @@ def _check_libraries() -> None:
 
 
 async def _write(options: Mapping[str, str], batches: Iterable[Any]) -> int:
+    from engine.pipeline.positions import opened
     from engine.pipeline.row_batches import even_parts
 
     told = {name.lower(): value for name, value in options.items()}
