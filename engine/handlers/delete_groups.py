@@ -9,16 +9,26 @@ Version notes
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
+from typing import Any
+
 from engine.handlers.context import RequestContext
+from engine.handlers.in_turns import answered
 from engine.handlers.registry import handles
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 
 @handles(ApiKey.DELETE_GROUPS)
-def delete_groups(context: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
+def delete_groups(
+    context: RequestContext, request: DeleteGroupsRequest
+) -> DeleteGroupsResponse | Coroutine[Any, Any, DeleteGroupsResponse]:
     """Remove groups."""
-    errors = context.broker.group_coordinator.delete_groups(request.groups_names)
-    return DeleteGroupsResponse(
-        results=[DeletableGroupResult(group_id=group_id, error_code=error) for group_id, error in errors.items()]
-    )
+
+    def delete(group_id: str) -> DeletableGroupResult:
+        error = context.broker.group_coordinator.delete_group(group_id)
+        return DeletableGroupResult(group_id=group_id, error_code=error)
+
+    # A group that is named twice is deleted once, and answered once.
+    group_ids = list(dict.fromkeys(request.groups_names))
+    return answered(group_ids, delete, lambda results: DeleteGroupsResponse(results=results))

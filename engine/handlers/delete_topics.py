@@ -16,6 +16,7 @@ from __future__ import annotations
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.topic_id import ZERO_TOPIC_ID
 from engine.handlers.context import Broker, RequestContext
+from engine.handlers.in_turns import in_turns
 from engine.handlers.registry import handles
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.delete_topics import (
@@ -24,6 +25,7 @@ from engine.protocol.apis.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
+from engine.replication.state_changes import Breather
 
 _FIRST_BY_ID = 6
 _FIRST_WITH_DISABLED_ERROR = 3
@@ -37,12 +39,15 @@ async def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -
         topics = [DeleteTopicState(name=name) for name in request.topic_names]
     refusal = _refusal(context)
     if refusal is not None:
-        return DeleteTopicsResponse(responses=[_result(t.name, t.topic_id, refusal) for t in topics])
+        code = refusal
+        return DeleteTopicsResponse(responses=await in_turns(topics, lambda t: _result(t.name, t.topic_id, code)))
     # Names first: while one topic is deleted, the ids and names of others that are asked for twice go.
-    meant = [_meant(context.broker, topic) for topic in topics]
+    meant = await in_turns(topics, lambda topic: _meant(context.broker, topic))
     responses = []
+    breather = Breather()
     doomed: dict[str, DeletableTopicResult] = {}
     for topic, name in zip(topics, meant, strict=True):
+        await breather.give_way()
         try:
             if isinstance(name, KafkaError):
                 raise name

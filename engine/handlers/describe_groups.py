@@ -10,9 +10,13 @@ Version notes
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
+from typing import Any
+
 from engine.common.errors import ErrorCode
 from engine.handlers.authorized_operations import GROUP_OPERATIONS, NOT_REQUESTED
 from engine.handlers.context import RequestContext
+from engine.handlers.in_turns import answered
 from engine.handlers.registry import handles
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.describe_groups import (
@@ -24,10 +28,16 @@ from engine.protocol.apis.describe_groups import (
 
 
 @handles(ApiKey.DESCRIBE_GROUPS)
-def describe_groups(context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+def describe_groups(
+    context: RequestContext, request: DescribeGroupsRequest
+) -> DescribeGroupsResponse | Coroutine[Any, Any, DescribeGroupsResponse]:
     """Describe groups."""
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_REQUESTED
-    return DescribeGroupsResponse(groups=[_group(context, group_id, operations) for group_id in request.groups])
+    return answered(
+        request.groups,
+        lambda group_id: _group(context, group_id, operations),
+        lambda groups: DescribeGroupsResponse(groups=groups),
+    )
 
 
 def _group(context: RequestContext, group_id: str, operations: int) -> DescribedGroup:

@@ -7,10 +7,14 @@ Behaviour
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
+from typing import Any
+
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
 from engine.common.topic_names import check_topic_name
 from engine.handlers.context import RequestContext
+from engine.handlers.in_turns import topics_answered
 from engine.handlers.registry import handles
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.describe_producers import (
@@ -24,16 +28,17 @@ from engine.storage.producer_entry import ProducerEntry
 
 
 @handles(ApiKey.DESCRIBE_PRODUCERS)
-def describe_producers(context: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse:
+def describe_producers(
+    context: RequestContext, request: DescribeProducersRequest
+) -> DescribeProducersResponse | Coroutine[Any, Any, DescribeProducersResponse]:
     """Tell who writes to partitions."""
-    return DescribeProducersResponse(
-        topics=[
-            TopicResponse(
-                name=topic.name,
-                partitions=[_describe(context, TopicPartition(topic.name, index)) for index in topic.partition_indexes],
-            )
-            for topic in request.topics
-        ]
+    return topics_answered(
+        request.topics,
+        lambda topic: topic.partition_indexes,
+        lambda topic, index: _describe(context, TopicPartition(topic.name, index)),
+        lambda topics: DescribeProducersResponse(
+            topics=[TopicResponse(name=topic.name, partitions=found) for topic, found in topics]
+        ),
     )
 
 

@@ -24,6 +24,7 @@ from engine.protocol.apis.elect_leaders import (
     ReplicaElectionResult,
 )
 from engine.replication.metadata_cache import MetadataCache
+from engine.replication.state_changes import Breather
 
 
 @handles(ApiKey.ELECT_LEADERS)
@@ -43,7 +44,7 @@ async def elect_leaders(context: RequestContext, request: ElectLeadersRequest) -
     errors.update(dict.fromkeys(_unseen(leaders, broker.metadata_cache), ApiError(ErrorCode.REQUEST_TIMED_OUT)))
     if request.topic_partitions is None:
         errors = {p: error for p, error in errors.items() if error.code is not ErrorCode.ELECTION_NOT_NEEDED}
-    return _response(errors)
+    return await _response(errors)
 
 
 def _wanted(request: ElectLeadersRequest, cache: MetadataCache) -> tuple[TopicPartition, ...]:
@@ -62,9 +63,11 @@ def _unseen(leaders: dict[TopicPartition, int], cache: MetadataCache) -> list[To
     return unseen
 
 
-def _response(errors: dict[TopicPartition, ApiError]) -> ElectLeadersResponse:
+async def _response(errors: dict[TopicPartition, ApiError]) -> ElectLeadersResponse:
     topics: dict[str, ReplicaElectionResult] = {}
+    breather = Breather()
     for partition, error in errors.items():
+        await breather.give_way()
         topic = topics.setdefault(partition.topic, ReplicaElectionResult(topic=partition.topic))
         topic.partition_result.append(
             PartitionResult(partition_id=partition.partition, error_code=error.code, error_message=error.message)

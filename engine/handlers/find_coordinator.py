@@ -21,6 +21,7 @@ from engine.common.errors import ErrorCode
 from engine.common.topic_names import GROUP_METADATA_TOPIC
 from engine.coordinator.group.loading import logger
 from engine.handlers.context import RequestContext
+from engine.handlers.in_turns import answered
 from engine.handlers.registry import handles
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
@@ -52,13 +53,18 @@ async def _create_first(context: RequestContext, request: FindCoordinatorRequest
     error = errors[GROUP_METADATA_TOPIC]
     if error is not ErrorCode.LEADER_NOT_AVAILABLE:
         logger.warning("The topic %s cannot be created yet: %s", GROUP_METADATA_TOPIC, error.name)
-    return _response(context, request)
+    response = _response(context, request)
+    return response if isinstance(response, FindCoordinatorResponse) else await response
 
 
-def _response(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+def _response(
+    context: RequestContext, request: FindCoordinatorRequest
+) -> FindCoordinatorResponse | Coroutine[Any, Any, FindCoordinatorResponse]:
     if context.api_version >= 4:
-        return FindCoordinatorResponse(
-            coordinators=[_coordinator(context, key, request.key_type) for key in request.coordinator_keys]
+        return answered(
+            request.coordinator_keys,
+            lambda key: _coordinator(context, key, request.key_type),
+            lambda found: FindCoordinatorResponse(coordinators=found),
         )
     found = _coordinator(context, request.key, request.key_type)
     return FindCoordinatorResponse(

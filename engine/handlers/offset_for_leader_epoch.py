@@ -10,8 +10,12 @@ Version notes
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
+from typing import Any
+
 from engine.common.errors import KafkaError
 from engine.handlers.context import RequestContext
+from engine.handlers.in_turns import topics_answered
 from engine.handlers.registry import handles
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.offset_for_leader_epoch import (
@@ -27,15 +31,15 @@ from engine.replication.offset_lookup import end_offset_for_epoch
 @handles(ApiKey.OFFSET_FOR_LEADER_EPOCH)
 def offset_for_leader_epoch(
     context: RequestContext, request: OffsetForLeaderEpochRequest
-) -> OffsetForLeaderEpochResponse:
+) -> OffsetForLeaderEpochResponse | Coroutine[Any, Any, OffsetForLeaderEpochResponse]:
     """Say where leader epochs end."""
-    return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderTopicResult(
-                topic=topic.topic, partitions=[_end_of(context, topic.topic, wanted) for wanted in topic.partitions]
-            )
-            for topic in request.topics
-        ]
+    return topics_answered(
+        request.topics,
+        lambda topic: topic.partitions,
+        lambda topic, wanted: _end_of(context, topic.topic, wanted),
+        lambda topics: OffsetForLeaderEpochResponse(
+            topics=[OffsetForLeaderTopicResult(topic=topic.topic, partitions=found) for topic, found in topics]
+        ),
     )
 
 

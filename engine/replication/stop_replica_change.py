@@ -63,7 +63,11 @@ class StopReplicaChange:
     async def carry_out(self) -> StopReplicaResponse:
         """Apply the request and return its answer."""
         request, manager = self._request, self._manager
-        stops = list(_stops(request))
+        breather = Breather()
+        stops = []
+        for stop in _stops(request):
+            stops.append(stop)
+            await breather.give_way()
         self._log.info(
             f"Handling StopReplica request correlationId {self._correlation_id} from controller "
             f"{request.controller_id} for {len(stops)} partitions"
@@ -82,7 +86,12 @@ class StopReplicaChange:
             )
             return StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
         manager.controller_epoch = request.controller_epoch
-        await self._stop([stop for stop in stops if self._may_stop(stop)])
+        permitted = []
+        for stop in stops:
+            if self._may_stop(stop):
+                permitted.append(stop)
+            await breather.give_way()
+        await self._stop(permitted)
         return StopReplicaResponse(
             partition_errors=[
                 StopReplicaPartitionError(topic_name=tp.topic, partition_index=tp.partition, error_code=code)

@@ -42,7 +42,7 @@ def everything_says(world: CoordinatorWorld, group: str = "g") -> dict[str, Erro
         "fetch": coordinator.offsets.fetch(group, None)[0],
         "delete offsets": coordinator.offsets.delete(group, [READ])[0],
         "describe": coordinator.describe(group)[0],
-        "delete": coordinator.delete_groups([group])[group],
+        "delete": coordinator.delete_group(group),
         "list": coordinator.list_groups()[0],
     }
 

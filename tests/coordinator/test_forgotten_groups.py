@@ -66,12 +66,10 @@ def test_offsets_and_groups_are_deleted() -> None:
         assert offsets.delete("nobody", [READ]) == (E.GROUP_ID_NOT_FOUND, {})
         assert offsets.delete("g", [READ, other]) == (E.NONE, {READ: E.GROUP_SUBSCRIBED_TO_TOPIC, other: E.NONE})
         assert (world.committed("g"), world.committed("g", other)) == (3, None)
-        assert world.coordinator.delete_groups(["g", "nobody"]) == {
-            "g": E.NON_EMPTY_GROUP,
-            "nobody": E.GROUP_ID_NOT_FOUND,
-        }
+        assert world.coordinator.delete_group("g") is E.NON_EMPTY_GROUP
+        assert world.coordinator.delete_group("nobody") is E.GROUP_ID_NOT_FOUND
         assert world.coordinator.leave("g", [MemberIdentity(member_id)]) == (E.NONE, [E.NONE])
-        assert world.coordinator.delete_groups(["g"]) == {"g": E.NONE}
+        assert world.coordinator.delete_group("g") is E.NONE
         await world.move()
         assert world.coordinator.list_groups() == (E.NONE, [])
 
@@ -112,7 +110,7 @@ def test_a_group_that_had_a_generation_leaves_a_tombstone(generations: int, expe
         group = world.coordinator.groups.find("g")
         assert group is not None and group.generation_id == generations
         written = world.partition.log.log_end_offset
-        assert world.coordinator.delete_groups(["g"]) == {"g": E.NONE}
+        assert world.coordinator.delete_group("g") is E.NONE
         assert tombstones(world, written) == ["OffsetCommitKey", *expected]
         await world.move()
         assert world.coordinator.list_groups() == (E.NONE, [])
@@ -143,7 +141,7 @@ def test_a_group_with_very_many_offsets_is_deleted() -> None:
             many = {TopicPartition("read", p): CommittedOffset(1) for p in range(start, start + 3_000)}
             world.coordinator.offsets.commit("g", Committer(), many, lambda error, refused: None)
         begin = len(world.partition.log.data)
-        assert world.coordinator.delete_groups(["g"]) == {"g": E.NONE}
+        assert world.coordinator.delete_group("g") is E.NONE
         sizes = [h.size_bytes for _, h in iter_batches(bytes(world.partition.log.data[begin:]))]
         assert len(sizes) > 1 and max(sizes) < 1_048_588, "what a log takes as one batch by default"
         await world.move()

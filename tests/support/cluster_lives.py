@@ -57,6 +57,8 @@ TOPICS: dict[str, tuple[int, dict[str, str]]] = {
 KEYS = [b"k%d" % n for n in range(5)]
 PARTITIONS_MAX = 3
 ANSWER_S = 4.0
+_NOTING_S = 3.0
+"""After that a checkpoint has been written: see ``SETTINGS``."""
 
 
 class Broken(Exception):
@@ -154,7 +156,7 @@ class ClusterLives:
             (self.delete_and_create, 8),
             (self.grow, 1),
             (self.move, 3),
-            (self.reassign, 3),
+            (self.reassign, 4),
             (self.stop_in_order, 1),
             (self.silence, 1),
             (self.isolate_write_and_kill, 2),
@@ -253,6 +255,10 @@ class ClusterLives:
         trimmed = [name for name in names if any(life.start for life in self.topics[name].lives.values())]
         # What is noted of a life is what may be taken for the next one's.
         name = self.rng.choice(trimmed if trimmed and self.rng.random() < 0.8 else names)
+        if self.rng.random() < 0.6:
+            with suppress(*NOT_NOW):
+                self._trim(name)
+            time.sleep(self.rng.uniform(0.0, _NOTING_S))
         self._delete(name)
         deadline = time.monotonic() + 1.0
         while name not in self.topics and time.monotonic() < deadline:
@@ -313,12 +319,14 @@ class ClusterLives:
 
     def delete_records(self) -> None:
         """Delete the first records of a topic's partitions."""
-        if (some := self._some()) is None or some[2].is_keyed:
-            return
-        for partition, life in self.topics[some[0]].lives.items():
-            if life.end > life.start:
-                offset = self.rng.randint(life.start + 1, min(life.start + 9, life.end))
-                self._delete_records(TopicPartition(some[0], partition), life, offset)
+        if (some := self._some()) is not None:
+            self._trim(some[0])
+
+    def _trim(self, name: str) -> None:
+        for partition, life in self.topics[name].lives.items():
+            if life.end > life.start and not life.is_keyed:
+                offset = self.rng.randint(life.start + 1, min(life.start + 5, life.end))
+                self._delete_records(TopicPartition(name, partition), life, offset)
 
     def _delete_records(self, topic_partition: TopicPartition, life: Life, offset: int) -> None:
         with self._leader(topic_partition, life.topic_id) as client:

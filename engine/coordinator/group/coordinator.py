@@ -6,7 +6,7 @@ Offsets are in ``offset_requests``. Answers that have to wait come through a cal
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from engine.common.clock import Clock
 from engine.common.errors import ErrorCode
@@ -188,20 +188,18 @@ class GroupCoordinator:
             return ErrorCode.NONE, GroupDescription(group_id, GroupState.DEAD.value)
         return ErrorCode.NONE, group.describe()
 
-    def delete_groups(self, group_ids: Iterable[str]) -> dict[str, ErrorCode]:
-        """Remove empty groups with their offsets."""
-        errors: dict[str, ErrorCode] = {}
-        for group_id in group_ids:
-            error = self._status(group_id, may_be_empty=True)
-            group = self.groups.find(group_id) if error is ErrorCode.NONE else None
-            if error is ErrorCode.NONE and group is None:
-                error = ErrorCode.GROUP_ID_NOT_FOUND
-            elif group is not None and group.state is not GroupState.EMPTY:
-                error = ErrorCode.NON_EMPTY_GROUP
-            elif group is not None:
-                self.offsets.delete_group(group)
-            errors.setdefault(group_id, error)
-        return errors
+    def delete_group(self, group_id: str) -> ErrorCode:
+        """Remove an empty group with its offsets."""
+        error = self._status(group_id, may_be_empty=True)
+        if error is not ErrorCode.NONE:
+            return error
+        group = self.groups.find(group_id)
+        if group is None:
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        if group.state is not GroupState.EMPTY:
+            return ErrorCode.NON_EMPTY_GROUP
+        self.offsets.delete_group(group)
+        return ErrorCode.NONE
 
     # -- inside
 

@@ -1,0 +1,67 @@
+"""Answers about as many things as a request may name, without holding up everybody else.
+
+A few are answered at once, in the read's own callback. Of more, the request waits while others have their turns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any, TypeVar
+
+from engine.replication.state_changes import Breather
+
+T = TypeVar("T")
+P = TypeVar("P")
+R = TypeVar("R")
+O = TypeVar("O")  # noqa: E741 - one letter as the others
+
+AT_ONCE_MAX = 500
+"""So many take some milliseconds."""
+
+
+def answered(items: Sequence[T], work: Callable[[T], R], finish: Callable[[list[R]], O]) -> O | Coroutine[Any, Any, O]:
+    """Return ``finish`` of what ``work`` makes of each item, or a coroutine that does."""
+    if len(items) <= AT_ONCE_MAX:
+        return finish([work(item) for item in items])
+    return _later(items, work, finish)
+
+
+async def _later(items: Sequence[T], work: Callable[[T], R], finish: Callable[[list[R]], O]) -> O:
+    return finish(await in_turns(items, work))
+
+
+async def in_turns(items: Iterable[T], work: Callable[[T], R]) -> list[R]:
+    """Return what ``work`` makes of each item."""
+    breather, results = Breather(), []
+    for item in items:
+        results.append(work(item))
+        await breather.give_way()
+    return results
+
+
+def topics_answered(
+    topics: Sequence[T],
+    parts: Callable[[T], Sequence[P]],
+    work: Callable[[T, P], R],
+    finish: Callable[[list[tuple[T, list[R]]]], O],
+) -> O | Coroutine[Any, Any, O]:
+    """Do the same for topics and their partitions: ``finish`` is given each topic with what was made of its parts."""
+    if sum(len(parts(topic)) for topic in topics) + len(topics) <= AT_ONCE_MAX:
+        return finish([(topic, [work(topic, part) for part in parts(topic)]) for topic in topics])
+    return _topics_later(topics, parts, work, finish)
+
+
+async def _topics_later(
+    topics: Sequence[T],
+    parts: Callable[[T], Sequence[P]],
+    work: Callable[[T, P], R],
+    finish: Callable[[list[tuple[T, list[R]]]], O],
+) -> O:
+    breather, made = Breather(), []
+    for topic in topics:
+        results = []
+        for part in parts(topic):
+            results.append(work(topic, part))
+            await breather.give_way()
+        made.append((topic, results))
+    return finish(made)
