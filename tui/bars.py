@@ -19,6 +19,17 @@ if TYPE_CHECKING:
 
 _TAB_TITLES = {"reassignments": "Reassign", "zookeeper": "ZK"}
 """Eleven titles have to fit into 120 columns."""
+_SHORT_TITLES = {
+    "overview": "Over",
+    "brokers": "Brok",
+    "topics": "Topic",
+    "partitions": "Part",
+    "groups": "Group",
+    "reassignments": "Moves",
+    "plans": "Plan",
+    "timeline": "Time",
+}
+"""And into 80; the others are short enough."""
 
 
 def title_line(screen: MainScreen) -> Line:
@@ -70,11 +81,14 @@ def tab_items(screen: MainScreen) -> list[KeyItem]:
     registry = screen.dashboard.session.registry
     return [
         KeyItem(
-            key_label(registry.named(f"page.{name}").keys[0]), _TAB_TITLES.get(name, title), f"page.{name}",
+            key_label(registry.named(f"page.{name}").keys[0]),
+            tab := _TAB_TITLES.get(name, title),
+            f"page.{name}",
             is_current=name == screen.page_name,
+            short=_SHORT_TITLES.get(name, tab),
         )
         for name, _, title in PAGES
-    ]  # fmt: skip
+    ]
 
 
 def footer_items(screen: MainScreen) -> list[KeyItem]:
