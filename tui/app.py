@@ -26,6 +26,7 @@ from tui.plain_text import PlainTextFilter
 from tui.session import Session
 from tui.status import Standing, causes_of, standing_of
 from tui.themes import theme_of
+from tui.widgets.removed_widgets import forget_removed_widgets
 
 log = logging.getLogger(__name__)
 
@@ -76,6 +77,7 @@ class Dashboard(App[int], inherit_bindings=False):
         self._main = MainScreen(self)
         self.push_screen(self._main)
         self._read(self.session.feed)
+        self.set_interval(1.0, forget_removed_widgets, name="forget removed widgets")
         for problem in self.session.problems:
             self.notify(problem, severity="warning", timeout=30, markup=False)
 

@@ -16,6 +16,17 @@ from tui.widgets.lines_view import KeyItem
 
 _TAB_TITLES = {"reassignments": "Reassign", "zookeeper": "ZK"}
 """Eleven titles have to fit into 120 columns."""
+_SHORT_TITLES = {
+    "overview": "Over",
+    "brokers": "Brok",
+    "topics": "Topic",
+    "partitions": "Part",
+    "groups": "Group",
+    "reassignments": "Moves",
+    "plans": "Plan",
+    "timeline": "Time",
+}
+"""And into 80; the others are short enough."""
 
 
 def title_line(screen: MainView) -> Line:
@@ -67,11 +78,14 @@ def tab_items(screen: MainView) -> list[KeyItem]:
     registry = screen.dashboard.session.registry
     return [
         KeyItem(
-            key_label(registry.named(f"page.{name}").keys[0]), _TAB_TITLES.get(name, title), f"page.{name}",
+            key_label(registry.named(f"page.{name}").keys[0]),
+            tab := _TAB_TITLES.get(name, title),
+            f"page.{name}",
             is_current=name == screen.page_name,
+            short=_SHORT_TITLES.get(name, tab),
         )
         for name, _, title in PAGES
-    ]  # fmt: skip
+    ]
 
 
 def footer_items(screen: MainView) -> list[KeyItem]:

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from textual import events
+from textual.keys import _character_to_key, key_to_character
 from textual.pilot import Pilot
 
 from engine.admin.watch.fake_feed import FakeFeed, fake_feed
@@ -19,7 +20,9 @@ from tui.widgets.lines_view import LinesScroll, LinesView
 
 WIDE = (120, 40)
 WAIT_S = 60.0
-TYPED_MAX = 3
+TYPED_MAX = 40
+QUIET_ROUNDS = 2
+"""A message may ask for a callback after the next drawing, which sends the next one."""
 
 
 class Driven:
@@ -37,15 +40,31 @@ class Driven:
         return main
 
     async def press(self, *keys: str) -> None:
-        """Press keys, one after the other, and wait until all of it was handled: after each key, the pilot does."""
-        await self.pilot.press(*keys)
+        """Press keys, each when all that the one before set going was handled.
+
+        The pilot's own ``press`` waits by the clock, until the process has been idle for a while: a test would spend
+        most of its time there, and the more, the more else the machine does.
+        """
+        for key in keys:
+            self.app.post_message(events.Key(key, key_to_character(key)))
+            await self.settled()
 
     async def type(self, text: str) -> None:
-        """Type a text; the rest of a long one is pasted, for each key that is pressed takes a while."""
-        await self.pilot.press(*text[:TYPED_MAX])
+        """Type a text; the rest of a very long one is pasted."""
+        for character in text[:TYPED_MAX]:
+            self.app.post_message(events.Key(_character_to_key(character), character))
+            await self.settled()
         if rest := text[TYPED_MAX:]:
             self.app.post_message(events.Paste(rest))
-        await self.pilot.pause()
+            await self.settled()
+
+    async def settled(self) -> None:
+        """Wait until all messages are handled, with those that they sent, and what changed is drawn."""
+        rounds = 0
+        while rounds < QUIET_ROUNDS:
+            await self.pilot.pause(0)
+            nodes = [node for screen in self.app.screen_stack for node in screen.walk_children(with_self=True)]
+            rounds = 0 if any(node.message_queue_size for node in (self.app, *nodes)) else rounds + 1
 
     async def tick(self, count: int = 1) -> None:
         """Let frames come, and wait until they are drawn."""
@@ -59,7 +78,7 @@ class Driven:
         while not is_so():
             assert time.monotonic() < deadline, f"not within {WAIT_S} s; the screen:\n{self.text}"
             await self.pilot.pause(0.01)
-        await self.pilot.pause()
+        await self.settled()
 
     async def sees(self, text: str) -> None:
         """Wait until a text is on the screen."""

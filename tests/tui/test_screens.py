@@ -170,14 +170,18 @@ def test_a_click_on_a_title_sorts_and_a_second_click_on_a_row_opens() -> None:
     shown("live", look)
 
 
-def test_a_click_on_a_key_of_the_bars_is_the_key() -> None:
+@pytest.mark.parametrize(("width", "name"), [(120, "Reassign"), (100, "Moves"), (80, "Moves"), (60, "6")])
+def test_a_click_on_a_key_of_the_bars_is_the_key(width: int, name: str) -> None:
     async def look(driven: Driven) -> None:
         tabs = driven.main.query_one("#tabs", KeyBar)
-        at = driven.text.splitlines()[tabs.region.y].index("Topics")
-        await driven.pilot.click(tabs, offset=(at, 0))
-        await driven.until(lambda: driven.main.location.page == "topics")
+        shown = driven.text.splitlines()[tabs.region.y]
+        for page, key, title in PAGES:
+            named = {"reassignments": "Moves" if width < 120 else "Reassign", "zookeeper": "ZK"}.get(page, title)
+            assert f" {key} {named[:4]}" in shown or width < 80, "at 80 columns, too, each screen has a name"
+        await driven.pilot.click(tabs, offset=(shown.index(name), 0))
+        await driven.until(lambda: driven.main.location.page == "reassignments")
 
-    shown("live", look)
+    shown("live", look, size=(width, 24))
 
 
 def test_pause_holds_the_view_while_data_go_on_and_loses_no_event() -> None:

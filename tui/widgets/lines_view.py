@@ -30,6 +30,8 @@ _TONES_CSS = """
         & > .tone--warn { color: $warning; }
         & > .tone--bad { color: $error; text-style: bold; }
 """
+_GAP = 2
+"""Blanks between two keys of a bar."""
 _CLASSES = {f"tone--{tone.value}" for tone in Tone}
 
 
@@ -167,12 +169,14 @@ class KeyItem:
     action_id: str
     is_enabled: bool = True
     is_current: bool = False
+    short: str = ""
+    """In place of the title where there is not room for all titles."""
     stays: bool = False
     """Others make room for it."""
 
 
 class KeyBar(_Toned, Widget):
-    """Keys in one line; a click is the same as the key. Where it is too narrow, titles of others are left out."""
+    """Keys in one line; a click is the same as the key. Where it is too narrow, titles are shortened or left out."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = _CLASSES
     DEFAULT_CSS = f"KeyBar {{ height: 1; {_TONES_CSS} }}"
@@ -195,25 +199,32 @@ class KeyBar(_Toned, Widget):
             self._items = new
             self.refresh()
 
-    def _pieces(self) -> list[tuple[KeyItem, str]]:
-        """Return each key's title, as far as there is room."""
+    def _pieces(self) -> tuple[list[tuple[KeyItem, str]], int]:
+        """Return each key's title, as far as there is room, and how many blanks stand between two."""
         full = [(item, item.title) for item in self._items]
-        if sum(cell_len(item.key) + cell_len(title) + 3 for item, title in full) <= self.size.width:
-            return full
+        short = [(item, item.short) for item in self._items]
+        for pieces, gap in ((full, _GAP), (short, _GAP), (short, 1)):
+            if all(title for _, title in pieces) and self._width_of(pieces, gap) <= self.size.width:
+                return pieces, gap
         if any(item.is_current for item in self._items):
-            return [(item, item.title if item.is_current else "") for item in self._items]
+            return [(item, item.title if item.is_current else "") for item in self._items], _GAP
         used, shown = 0, set[KeyItem]()
         for item in sorted(self._items, key=lambda item: not item.stays):
-            used += cell_len(item.key) + cell_len(item.title) + 3
+            used += cell_len(item.key) + cell_len(item.title) + 1 + _GAP
             if used > self.size.width:
                 break
             shown.add(item)
-        return [(item, title) for item, title in full if item in shown]
+        return [(item, title) for item, title in full if item in shown], _GAP
+
+    @staticmethod
+    def _width_of(pieces: Sequence[tuple[KeyItem, str]], gap: int) -> int:
+        return sum(cell_len(item.key) + 1 + cell_len(title) + gap for item, title in pieces) + 1 - gap
 
     def render_line(self, y: int) -> Strip:
         """Draw the keys."""
         segments: list[Segment] = [Segment(" ", self.base_style)]
-        for item, title in self._pieces():
+        pieces, gap = self._pieces()
+        for item, title in pieces:
             tone = Tone.ACCENT if item.is_enabled else Tone.QUIET
             name = Tone.STRONG if item.is_current else Tone.QUIET
             segments.append(Segment(item.key, self.tone_style(tone) + Style(bold=True)))
@@ -221,16 +232,17 @@ class KeyBar(_Toned, Widget):
                 style = self.tone_style(name)
                 segments.append(Segment(" ", self.base_style))
                 segments.append(Segment(title, style + Style(underline=True) if item.is_current else style))
-            segments.append(Segment("  ", self.base_style))
+            segments.append(Segment(" " * gap, self.base_style))
         return Strip(segments).adjust_cell_length(self.size.width, self.base_style)
 
     def on_click(self, event: events.Click) -> None:
         """Do what the key does that was clicked."""
         left = 1
-        for item, title in self._pieces():
+        pieces, gap = self._pieces()
+        for item, title in pieces:
             width = cell_len(item.key) + (cell_len(title) + 1 if title else 0)
             if left <= event.x < left + width:
                 event.stop()
                 self.post_message(self.Pressed(item.action_id))
                 return
-            left += width + 2
+            left += width + gap

@@ -14,7 +14,7 @@ import fcntl
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -56,6 +56,14 @@ class History:
                 points = series.setdefault(name, [])
                 points.append(Point(sample.time_ms, one.committed, one.end))
                 del points[:-POINTS_MAX]
+
+    def keep_only(self, groups: Collection[str], latest: Mapping[_GroupKey, Collection[TopicPartition]]) -> None:
+        """Forget all other groups, and of those of ``latest`` all other partitions."""
+        for key in [key for key in self.points if key[0] not in groups]:
+            del self.points[key]
+        for key, partitions in latest.items():
+            for gone in [name for name in self.points.get(key, ()) if name not in partitions]:
+                del self.points[key][gone]
 
 
 def read_history(path: Path, cluster_id: str | None, now_ms: int) -> History:

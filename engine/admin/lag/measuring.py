@@ -118,10 +118,9 @@ class LagMeter:
         return [*rows], failures
 
     def forget_all_but(self, groups: Collection[str]) -> None:
-        """Forget what was seen of groups that are gone: whoever measures for hours needs the room."""
+        """Forget groups that are gone, and partitions without offsets by now: who measures for hours needs the room."""
         if self._history is not None:
-            for key in [key for key in self._history.points if key[0] not in groups]:
-                del self._history.points[key]
+            self._history.keep_only(groups, {key: sample.partitions for key, sample in self.latest.items()})
 
     async def _begin(self) -> tuple[History, list[str]]:
         if self._history is not None:

@@ -11,7 +11,7 @@ import pytest
 
 from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.groups.values import GroupState, GroupType
-from engine.admin.lag.history import KEPT_MS, POINTS_MAX, append_sample, read_history
+from engine.admin.lag.history import KEPT_MS, POINTS_MAX, History, append_sample, read_history
 from engine.admin.lag.rules import Point
 from engine.admin.lag.sampling import GroupSample, PartitionSample, Sample
 from engine.common.model import TopicPartition
@@ -50,6 +50,16 @@ def test_only_the_latest_points_are_judged(tmp_path: Path) -> None:
     history.add(look(NOW, 99))
     latest = history.points[KEY][NAME]
     assert (len(latest), latest[0].committed, latest[-1].committed) == (POINTS_MAX, 11, 99)
+
+
+def test_groups_and_partitions_that_are_gone_are_forgotten() -> None:
+    history, gone = History(), TopicPartition("deleted", 0)
+    history.add(look(NOW - 2000))
+    history.points[KEY][gone] = [Point(NOW - 2000, 1, 1)]
+    history.points["left", GroupType.CLASSIC] = {NAME: [Point(NOW - 2000, 1, 1)]}
+    history.points["not asked", GroupType.CLASSIC] = {gone: [Point(NOW - 2000, 1, 1)]}
+    history.keep_only({KEY[0], "not asked"}, {KEY: {NAME}})
+    assert {key[0]: list(series) for key, series in history.points.items()} == {KEY[0]: [NAME], "not asked": [gone]}
 
 
 def test_cut_and_damaged_lines_are_told_and_left_out(tmp_path: Path) -> None:
