@@ -83,10 +83,6 @@ class ProducerSnapshots:
     def latest(self) -> int | None:
         return self._offsets[-1] if self._offsets else None
 
-    @property
-    def oldest(self) -> int | None:
-        return self._offsets[0] if self._offsets else None
-
     def path(self, offset: int) -> Path:
         return self.folder / segment_file_name(offset, SNAPSHOT_SUFFIX)
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from log_folders import StandIn, data_batch, open_log
 
+from engine.common.errors import ErrorCode, KafkaError
 from engine.config.log_config import LogConfig
 from engine.protocol.records.layout import BASE_OFFSET, PARTITION_LEADER_EPOCH
 
@@ -122,3 +125,17 @@ def test_no_producer_outlives_a_log_that_starts_over(tmp_path: Path) -> None:
     assert log.producers.producers == {}
     log.flush()
     assert [path.name for path in log.dir.glob("*.snapshot")] in ([], [f"{100:020d}.snapshot"])
+
+
+def test_a_flush_that_fails_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = open_log(tmp_path / "t-0")
+    log.append_as_leader(data_batch(b"a"), 0)
+
+    def refuse(fd: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    with pytest.raises(KafkaError) as caught:
+        log.flush()
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert log.recovery_point == 0

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from log_folders import NOW_MS, StandIn, data_batch, folder_content, marker_batch, open_log, values_of
 
+from engine.common.errors import CorruptFileError
 from engine.config.log_config import LogConfig
 from engine.storage.append_origin import AppendOrigin
 from engine.storage.log import Log
@@ -40,6 +41,14 @@ def test_no_file_stays_open(tmp_path: Path, clean: bool) -> None:
     assert len(values_of(log)) == 12
 
 
+@pytest.mark.parametrize(("clean", "recovery_point"), [(True, 12), (False, 4)])
+def test_only_an_orderly_stop_says_that_all_is_on_the_disk(tmp_path: Path, clean: bool, recovery_point: int) -> None:
+    log = filled(tmp_path / "t-0")
+    again = open_log(log.dir, CONFIG, recovery_point=4, clean=clean)
+    assert again.recovery_point == recovery_point
+    assert (again.begin_flush() is None) is clean
+
+
 def test_no_leader_epoch_begins_before_the_log(tmp_path: Path) -> None:
     log = filled(tmp_path / "t-0")
     assert open_log(log.dir, CONFIG, log_start_offset=4).leader_epochs.entries == ((0, 4), (2, 6))
@@ -57,7 +66,7 @@ def test_after_a_crash_all_epochs_are_found_again_though_an_index_is_lost_too(tm
     """The recovery of the segment without index comes first, and notes a later epoch."""
     log = filled(tmp_path / "t-0")
     (log.dir / "leader-epoch-checkpoint").write_bytes(b"")
-    (log.dir / f"{log.segments[-1].base_offset:020d}.index").unlink()
+    (log.dir / f"{log.segments[2].base_offset:020d}.index").unlink()
     again = open_log(log.dir, CONFIG, recovery_point=log.log_end_offset, clean=False)
     assert again.leader_epochs.entries == ((0, 0), (2, 6))
 
@@ -98,6 +107,48 @@ def test_a_log_that_ends_before_its_start_begins_there_with_nothing(tmp_path: Pa
     assert again.producers.producers == {}
     assert [path.name for path in log.dir.glob("*.snapshot")] == [f"{50:020d}.snapshot"]
     assert again.append_as_leader(data_batch(b"next"), 4).first_offset == 50
+
+
+def test_after_a_crash_snapshots_of_no_segment_are_removed(tmp_path: Path) -> None:
+    log = filled(tmp_path / "t-0")
+    for offset in (4, 99):
+        (log.dir / f"{offset:020d}.snapshot").write_bytes((log.dir / f"{12:020d}.snapshot").read_bytes())
+    again = open_log(log.dir, CONFIG, recovery_point=9, clean=False)
+    assert again.producers.snapshots.latest == 12
+    left = {path.name for path in log.dir.glob("*.snapshot")}
+    assert left.isdisjoint({f"{4:020d}.snapshot", f"{99:020d}.snapshot"})
+
+
+def test_after_a_crash_a_producer_that_was_silent_for_long_is_forgotten(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0", CONFIG)
+    for producer_id, timestamp_ms in ((7, NOW_MS - 86_400_001), (8, NOW_MS)):
+        log.append_as_leader(data_batch(b"a", producer=(producer_id, 0, 0), timestamp_ms=timestamp_ms), 0)
+    log.abandon()
+    assert list(open_log(log.dir, CONFIG, clean=False).producers.producers) == [8]
+
+
+def test_a_log_that_contradicts_older_checkpoints_is_recovered_from_its_start(tmp_path: Path) -> None:
+    """They are of a deleted topic of the same name; so is the recovery point, which says nothing about this log."""
+    log = filled(tmp_path / "t-0")
+    log.assign_topic_id(b"a topic's id: 16")
+    log.abandon()
+    first = log.dir / f"{0:020d}.log"
+    content = bytearray(first.read_bytes())
+    content[-1] ^= 1
+    first.write_bytes(content)
+    noted = tmp_path / "log-start-offset-checkpoint"
+    noted.write_text("0\n1\nt 0 50\n")
+    os.utime(noted, (1, 1))
+    again = open_log(log.dir, CONFIG, log_start_offset=50, recovery_point=50, clean=False)
+    assert (again.log_start_offset, again.log_end_offset) == (0, 2)
+
+
+def test_a_damaged_topic_id_is_an_error_after_an_orderly_stop_only(tmp_path: Path) -> None:
+    log = filled(tmp_path / "t-0")
+    (log.dir / "partition.metadata").write_text("no topic id")
+    with pytest.raises(CorruptFileError):
+        open_log(log.dir, CONFIG)
+    assert open_log(log.dir, CONFIG, clean=False).topic_id is None
 
 
 @pytest.mark.parametrize("has_records", [True, False])
