@@ -150,6 +150,20 @@ def test_commands_that_look(slow: LocalCluster, capsys: Capture) -> None:
             ran = _is_told(slow, words, capsys, znodes=znodes)
             assert code is None or ran.code == code, (words, znodes, ran.out, ran.err)
     _looks_closer(slow, capsys)
+    _is_told_where_both_are_named(slow, capsys)
+
+
+def _is_told_where_both_are_named(cluster: LocalCluster, capture: Capture) -> None:
+    """The only broker that is named is the dead one: the others are found in ZooKeeper."""
+    dead = cluster.broker(1).address
+    sides = ("-b", dead, "--zookeeper", cluster.zookeeper_connect)
+    for words, code in (*READERS.items(), ("groups list", 0)):
+        ran = in_process(*words.split(), *sides, "--timeout", "15", "-o", "json", capture=capture)
+        assert code is None or ran.code == code, (words, ran.err)
+        json.loads(ran.out)
+    silent = f"warning: no answer from {dead}: asking the brokers that ZooKeeper names"
+    ran = in_process("offsets", "both", *sides, capture=capture)
+    assert (ran.code, ran.err.splitlines()[0]) == (0, silent)
 
 
 def _is_told(cluster: LocalCluster, words: str, capture: Capture, *, znodes: bool) -> Ran:

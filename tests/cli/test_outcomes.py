@@ -212,6 +212,8 @@ def test_a_dry_run_has_a_body_and_a_read_only_profile_allows_it(
         ran = in_process(*dry(words), "--cluster", "safe", "--dry-run", "-o", "json", capture=capsys, stdin="x\n")
         assert ran.code in (ExitCode.DONE, ExitCode.BAD_ANSWER, ExitCode.UNDER_WAY), ran.err
         assert ran.json is not None
+        tenses = [line for line in ran.err.splitlines() if line.startswith("dry run") and "dry run: would " not in line]
+        assert tenses == [], "all speak of what would happen"
     if words not in ("reassign verify", "plan verify"):
         refused = in_process(*row(words, OWN[0]), "--cluster", "safe", capture=capsys, stdin="x\n")
         assert (refused.code, "read-only" in refused.err) == (ExitCode.USAGE, True), refused.err

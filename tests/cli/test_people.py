@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import pty
+import re
 import signal
 import subprocess
 from collections.abc import Callable
@@ -18,11 +19,14 @@ from cli.framework.progress import Countdown, progress_line
 from cli.framework.talk import Talk
 from cli.output.drawing import gauge
 from cli.output.format import OutputFormat
+from engine.admin.cluster.snapshot_file import save_snapshot
 from engine.admin.cluster.target import ClusterTarget, Origin
 from engine.admin.configs.changes import ConfigChange
 from engine.admin.configs.values import plain_value
 from engine.admin.records.filters import parse_record_filter
 from engine.common.errors import said_by
+from engine.common.model import BrokerInfo, ReplicaAssignment
+from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, SnapshotSource, TopicSnapshot
 from engine.local.cluster import LocalCluster
 
 Capture = pytest.CaptureFixture[str]
@@ -382,3 +386,50 @@ def test_a_countdown_counts_on_a_terminal_and_is_one_line_elsewhere(
     told = capsys.readouterr().err
     assert "watching 2 groups: 3 s left" in told
     assert told.endswith("\r\x1b[K"), "the line goes"
+
+
+def test_kafkas_own_names_ask_nothing_where_nobody_can_be_asked(
+    program: Program, topic_name: str, live_cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert program("topics", "create", topic_name, "--partitions", "1").code == 0
+    assert program("produce", topic_name, stdin="a\nb\n").code == 0
+    assert program("consume", topic_name, "--group", topic_name, "-e").code == 0
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    where = ("--bootstrap-server", live_cluster.bootstrap_servers)
+    assert program("profiles", "add", "safe", *where, "--read-only").code == 0
+    reset = ("kafka-consumer-groups.sh", "--reset-offsets", "--group", topic_name, "--all-topics", "--to-earliest")
+    delete = ("kafka-topics.sh", "--delete", "--topic", topic_name)
+    monkeypatch.delenv("KLAMM_BOOTSTRAP_SERVER")
+    monkeypatch.setenv("KLAMM_CLUSTER", "safe")
+    for words in ((*reset, "--execute"), delete):
+        refused = program(*words)
+        assert (refused.code, "read-only" in refused.err) == (2, True), refused.err
+    monkeypatch.delenv("KLAMM_CLUSTER")
+    done = program(*reset, "--execute", *where)
+    assert (done.code, program("groups", "describe", topic_name, *where).rows[0][3]) == (0, "0"), done.err
+    assert program("topics", "delete", topic_name, *where).code == 2, "under our name somebody must confirm it"
+    done = program(*delete, *where)
+    assert done.code == 0, done.err
+    assert program("topics", "list", topic_name, *where).out == ""
+
+
+def test_leaders_are_preferred_in_every_table(program: Program, recorded: Callable[[str], str]) -> None:
+    elected = program(
+        "elect", "preferred", "--all-topic-partitions", "--dry-run", "-o", "table",
+        "--zookeeper", recorded("leaderless"), "--via", "zookeeper",
+    )  # fmt: skip
+    described = program("brokers", "describe", "-o", "table")
+    for ran in (elected, described):
+        assert "preferred" in ran.out.lower() and "should" not in ran.out.lower(), (ran.out, ran.err)
+
+
+def test_health_names_five_cases_and_all_of_them_to_who_wants_more(capsys: Capture, tmp_path: Path) -> None:
+    lost = tuple(PartitionSnapshot(index, ReplicaAssignment((0, 1)), -1, ()) for index in range(12))
+    brokers = (BrokerInfo(0, ()), BrokerInfo(1, ()))
+    snapshot = ClusterSnapshot(brokers, (TopicSnapshot("t", lost),), SnapshotSource.WIRE, 0, None, 0)
+    save_snapshot(snapshot, tmp_path / "taken.json")
+    for more, count in (((), 5), (("-v",), 12)):
+        words = ("cluster", "health", "--snapshot", tmp_path / "taken.json", "-o", "table", *more)
+        told = in_process(*words, capture=capsys).out
+        assert len(re.findall(r"^  t-\d+ \(leader none", told, re.MULTILINE)) == count, told

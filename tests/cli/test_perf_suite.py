@@ -148,6 +148,26 @@ def test_an_earlier_run_stands_beside(tmp_path: Path) -> None:
     assert "&lt;refused&gt;" in page.read_text()
 
 
+def test_a_quick_run_ends_within_two_minutes(program: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch) -> None:
+    limits: list[float | None] = []
+
+    class Told(Exception):
+        pass
+
+    def remember(_: object, cluster: object, processes: object, options: SuiteOptions) -> None:
+        limits.append(options.deadline_s)
+        raise Told
+
+    monkeypatch.setattr("engine.admin.perf.suite_run.Suite.__init__", remember)
+    for quick in ((), ("--quick",)):
+        program("perf", "suite", *quick, "--yes")
+    (long, short) = limits
+    assert long is None
+    assert short is not None and short < 120, "no case begins that would end later"
+    cases = [case for one in experiments(3, is_quick=True) for case in one.cases]
+    assert len(cases) < sum(len(one.cases) for one in experiments(3))
+
+
 def test_rates_come_back_from_a_document() -> None:
     pair = {"experiment": "pair", "label": "1 + 1", "consumers": 1, "is_pair": True}
     reader = {"experiment": "consumers", "label": "3", "consumers": 3, "is_pair": False}

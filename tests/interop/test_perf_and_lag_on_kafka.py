@@ -15,6 +15,7 @@ from klamm_program import Ran, in_process
 from lag_story import every_kind_of_reader, readers_that_commit_seldom
 from wire_client import wait_until_no_transaction_is_open
 
+from engine.admin.perf.suite import TOPIC_PREFIX
 from engine.local.addresses import own_loopback_address
 from engine.local.cluster import LocalCluster
 from engine.local.zookeeper import EmbeddedZooKeeper
@@ -91,6 +92,16 @@ def test_a_member_of_a_group(program: Program) -> None:
         assert program(*read).json["consumed_records"] == 500, "it goes on where it ended"
     (group,) = program("lag", f"{topic}-g", "-o", "json").json
     assert (group["lag"], group["state"], group["status"]) == (0, "Empty", "OK")
+
+
+def test_the_suite_runs_there_and_leaves_nothing(program: Program) -> None:
+    short = ("--experiment", "pair", "--seconds", "4s", "--producer-bytes", "1M", "--yes")
+    ran = program("perf", "suite", *short, "-o", "json", "--plot", "pair.svg")
+    assert ran.code == 0, ran.err
+    (case,) = ran.json["cases"]
+    assert case["sent_per_sec"] > 0 and case["read_per_sec"] > 0 and case["p99_latency_ms"] > 0
+    assert "<svg" in Path("pair.svg").read_text()
+    assert [name for name in program("topics", "list").out.split() if name.startswith(TOPIC_PREFIX)] == []
 
 
 def test_lines_are_those_of_kafkas_tools(program: Program, kafka: str) -> None:
