@@ -200,8 +200,11 @@ def test_who_has_nowhere_to_go_from_a_dead_broker_is_told_to_keep_it(holders: tu
 
 
 def test_a_plan_by_count_needs_no_sizes() -> None:
-    score = make_plan(THREE, Strategy.REBALANCE, PlanOptions()).plan.klamm.score
-    assert (score.bytes, score.lower_bound.bytes, score.after.bytes_cv) == (None, None, None) or score.moves == 0
+    snapshot = cluster(dict.fromkeys((1, 2)), {"t": [(1,)] * 4})
+    score = make_plan(snapshot, Strategy.REBALANCE, PlanOptions(throttle=10)).plan.klamm.score
+    assert (score.moves, score.lower_bound.moves, score.is_optimal) == (2, 2, True)
+    assert (score.bytes, score.lower_bound.bytes, score.makespan_s, score.after.bytes_cv) == (None, None, None, None)
+    assert {row.bytes_after for row in score.brokers} == {None}
 
 
 def test_a_capacity_file_is_read() -> None:

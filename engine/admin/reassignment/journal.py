@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from engine.admin.cluster.errors import BadRequest
+from engine.admin.cluster.rollback_file import sync_folder
 
 FORMAT = 1
 
@@ -79,7 +80,7 @@ def open_journal(path: Path, plan_digest: str) -> Journal:
         journal = Journal(file, path)
         if is_new:
             journal.write("journal", format=FORMAT, plan=plan_digest)
-            _sync_folder(path)
+            sync_folder(path.parent)
     except BaseException:
         file.close()
         raise
@@ -120,12 +121,3 @@ def _cut_torn_line(path: Path, file: BinaryIO) -> None:
     whole = data.rfind(b"\n") + 1
     if whole < len(data):
         file.truncate(whole)
-
-
-def _sync_folder(path: Path) -> None:
-    """Have the file's name on the disk, too."""
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -135,6 +136,28 @@ def test_each_wave_is_throttled_before_it_starts_and_unthrottled_before_the_next
         assert stage.log == [*begun, *waves, "[ended 2]"]
         assert stage.journal() == ["journal", "begun", *["wave", "throttle", "wave_done"] * 2, "done"]
         assert stage.lock.members == {}
+
+    play(scene)
+
+
+def test_journal_and_rollback_file_are_on_the_disk_before_the_first_change(
+    play: Callable[[Scene], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With their names in the folder: a file without its name is as good as none."""
+    real = os.fsync
+
+    async def scene(stage: Stage) -> None:
+        def fsync(descriptor: int) -> None:
+            real(descriptor)
+            name = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+            stage.log.append("synced folder" if name.is_dir() else f"synced {name.name}")
+
+        monkeypatch.setattr(os, "fsync", fsync)
+        assert (await stage.execute()).outcome is Outcome.DONE
+        change = next(n for n, line in enumerate(stage.log) if line.startswith(("throttle", "clear", "start")))
+        assert [line for line in stage.log[:change] if line.startswith("synced")][:5] == [
+            "synced journal", "synced folder", "synced back.json", "synced folder", "synced journal",
+        ]  # fmt: skip
 
     play(scene)
 
