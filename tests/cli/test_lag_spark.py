@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
+import subprocess
 import time
 from pathlib import Path
 
@@ -12,6 +15,7 @@ from confluent_kafka import Producer
 from golden import Seen
 from group_members import commit
 from json_schemas import check_json
+from klamm_program import PROGRAM
 from spark_traces import Made, event_lines, one_source, write_checkpoint
 from topic_program import Program
 
@@ -145,6 +149,19 @@ def test_one_topic_in_two_sources(program: Program, topic_name: str, tmp_path: P
         ("q", "0", 60, 1),
         ("q", "1", 30, 2),
     ]
+
+
+def test_watching_sees_what_the_query_has_done_since(program: Program, topic_name: str, tmp_path: Path) -> None:
+    checkpoint = write_checkpoint(tmp_path / "q", history(topic_name, 10, 20, 30))
+    words = ["lag", "--checkpoint", str(checkpoint), "--watch", "--interval", "0.4", "-o", "jsonl"]
+    with subprocess.Popen([PROGRAM, *words], stdout=subprocess.PIPE, text=True, env=os.environ) as process:
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["lag"] == 70
+        write_checkpoint(checkpoint, history(topic_name, 10, 20, 30, 100))
+        assert any(json.loads(line)["status"] == "OK" for line in process.stdout)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=20)
+    assert process.returncode == 130
 
 
 def test_groups_and_queries_together(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from confluent_kafka import Producer
 from group_members import commit
 from klamm_program import Ran, in_process
 from lag_story import every_kind_of_reader, readers_that_commit_seldom
+from spark_traces import one_source, write_checkpoint
 from wire_client import wait_until_no_transaction_is_open
 
 from engine.admin.perf.suite import TOPIC_PREFIX
@@ -146,7 +148,9 @@ def test_who_commits_seldom_does_not_stand_still(program: Program, kafka: str) -
     readers_that_commit_seldom(program, kafka, program.new_topic())
 
 
-def test_markers_of_transactions_are_lag_but_nobody_waits_for_them(program: Program, kafka: str) -> None:
+def test_markers_of_transactions_are_lag_but_nobody_waits_for_them(
+    program: Program, kafka: str, tmp_path: Path
+) -> None:
     topic, group = program.new_topic(), f"g-{uuid.uuid4().hex[:8]}"
     producer = Producer({"bootstrap.servers": kafka, "transactional.id": group, "log_level": 2})
     producer.init_transactions(20)
@@ -168,7 +172,9 @@ def test_markers_of_transactions_are_lag_but_nobody_waits_for_them(program: Prog
     producer.produce(topic, b"open", partition=0)
     assert producer.flush(30) == 0
     commit(kafka, group, {(topic, 0): 4})
+    now_ms = time.time_ns() // 1_000_000
+    checkpoint = write_checkpoint(tmp_path / "query", [one_source(now_ms - 9, now_ms - 8, topic, 4)])
     for isolation, lag in (("read-uncommitted", 1), ("read-committed", 0)):
-        ran = program("lag", group, "--samples", "1", "--isolation", isolation, "-o", "json")
-        assert ran.json[0]["lag"] == lag
+        words = (group, "--checkpoint", checkpoint, "--samples", "1", "--isolation", isolation, "-o", "json")
+        assert {row["kind"]: row["lag"] for row in program("lag", *words).json} == {"group": lag, "checkpoint": lag}
     producer.abort_transaction(20)

@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
 from types import TracebackType
 
@@ -83,15 +83,19 @@ def missing_for_kafka() -> str | None:
 
 
 def fetch_jars(version: str = KAFKA_VERSION) -> Path:
-    """Fetch the jars unless they are here; return their folder. Of several processes one fetches, the others wait."""
-    folder = jars_folder(version)
+    """Fetch the jars unless they are here; return their folder."""
+    return fetched_once(jars_folder(version), lambda work: _fetch(version, work))
+
+
+def fetched_once(folder: Path, fetch: Callable[[Path], Path]) -> Path:
+    """Let ``fetch`` make the folder below another, unless it is here. Of several processes one does, others wait."""
     if folder.is_dir():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
     with (folder.parent / "fetching.lock").open("w") as lock, tempfile.TemporaryDirectory(dir=folder.parent) as work:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.is_dir():
-            _fetch(version, Path(work)).rename(folder)
+            fetch(Path(work)).rename(folder)
     return folder
 
 

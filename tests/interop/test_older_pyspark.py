@@ -1,0 +1,131 @@
+"""``klamm-kafka`` on older releases of PySpark: what each can do, and beside Spark's own connector."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from live_cluster import live_cluster, topic_name
+from older_pyspark import connector_jars, pyspark_folder
+from spark_sessions import SETTINGS
+from wire_client import create_topic
+
+from engine.local.cluster import LocalCluster
+from engine.local.java import find_java
+
+__all__ = ["live_cluster", "topic_name"]
+
+pytestmark = pytest.mark.timeout(900)
+
+ROOT = Path(__file__).parents[2]
+TOO_OLD = """\
+import pyspark
+from klamm.spark import KafkaSourceError, register
+
+assert pyspark.__version__ == "3.5.1"
+try:
+    register(None)
+except KafkaSourceError as error:
+    print(error)
+"""
+JOB = """\
+import json
+import sys
+
+import pyspark
+from klamm.spark import klamm_kafka, register
+from pyspark.sql import SparkSession
+
+given = json.loads(sys.argv[1])
+builder = SparkSession.builder.master("local[2]").config("spark.jars", given["jars"])
+for name, value in given["conf"].items():
+    builder = builder.config(name, value)
+spark = builder.getOrCreate()
+servers, topic = given["servers"], given["topic"]
+chosen = klamm_kafka(spark)
+register(spark)
+
+
+def read(source, kind, **options):
+    source = source.format(kind).option("kafka.bootstrap.servers", servers).option("subscribe", topic)
+    return source.option("includeHeaders", "true").options(**options).load()
+
+
+def rows(kind):
+    columns = "partition", "offset", "key", "value", "headers", "timestamp", "timestampType"
+    found = read(spark.read, kind).orderBy("partition", "offset").select(*columns).collect()
+    return [str(row) for row in found]
+
+
+def write(data, writer):
+    return writer.format("klamm-kafka").option("kafka.bootstrap.servers", servers).option("topic", topic)
+
+
+ours, connectors = rows("klamm-kafka"), rows("kafka")
+data = read(spark.read, "klamm-kafka").selectExpr("key", "value", "headers")
+write(data, data.write).mode("append").save()
+after_batch = rows("kafka")
+stream = read(spark.readStream, "klamm-kafka", startingOffsets="earliest").selectExpr("key", "value", "headers")
+query = write(stream, stream.writeStream).option("checkpointLocation", given["folder"]).trigger(availableNow=True)
+query.start().awaitTermination()
+after_stream = rows("kafka")
+try:
+    limited = read(spark.readStream, "klamm-kafka", maxOffsetsPerTrigger="5")
+    limited.writeStream.format("noop").start().awaitTermination()
+    refusal = ""
+except Exception as error:
+    refusal = str(error)
+told = {"version": pyspark.__version__, "chosen": chosen, "ours": ours, "connectors": connectors}
+print(json.dumps(told | {"after_batch": after_batch, "after_stream": after_stream, "refusal": refusal}))
+"""
+
+
+def run(version: str, program: str, *words: str, folder: Path) -> str:
+    paths = os.pathsep.join([str(pyspark_folder(version)), str(ROOT)])
+    env = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    env |= {"PYTHONPATH": paths, "PYSPARK_PYTHON": sys.executable}
+    env["JAVA_HOME"] = str(find_java(user="Spark").program.resolve().parents[1])
+    (folder / "job.py").write_text(program)
+    command = [sys.executable, "job.py", *words]
+    ran = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=600, check=False)
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+def test_3_5_is_told_what_it_lacks(tmp_path: Path) -> None:
+    told, hint = run("3.5.1", TOO_OLD, folder=tmp_path).splitlines()
+    assert told == "PySpark 3.5.1 has no Python data sources, which came with 4.0"
+    assert "pip install 'pyspark>=4.0'" in hint
+
+
+def test_4_0_reads_and_writes_what_the_connector_reads(
+    live_cluster: LocalCluster, topic_name: str, tmp_path: Path
+) -> None:
+    """It cannot limit its batches, and says so. Where the connector's jar is there, it is the one that is chosen."""
+    create_topic(live_cluster.bootstrap_servers.split(",")[0], topic_name, assignment={0: [0], 1: [1]})
+    producer = Producer({"bootstrap.servers": live_cluster.bootstrap_servers, "compression.type": "zstd"})
+    for number in range(200):
+        headers: Any = [("a", b"%d" % number), ("b", None)] if number % 3 == 0 else None
+        key, value = b"%d" % number if number % 2 else None, None if number % 7 == 0 else b"v" * number
+        producer.produce(topic_name, value, key, partition=number % 2, headers=headers)
+    assert producer.flush(30) == 0
+    given = {
+        "servers": live_cluster.bootstrap_servers,
+        "topic": topic_name,
+        "folder": str(tmp_path / "checkpoint"),
+        "jars": ",".join(map(str, connector_jars("4.0.0"))),
+        "conf": dict(SETTINGS),
+    }
+    found = json.loads(run("4.0.0", JOB, json.dumps(given), folder=tmp_path).splitlines()[-1])
+    assert (found["version"], found["chosen"]) == ("4.0.0", "kafka")
+    assert len(found["ours"]) == 200
+    assert found["ours"] == found["connectors"]
+    assert [len(found[name]) for name in ("after_batch", "after_stream")] == [400, 800]
+    assert set(found["ours"]) < set(found["after_batch"]) < set(found["after_stream"])
+    assert "PySpark 4.0.0 cannot limit the batches of a Python source, which came with 4.2" in found["refusal"]

@@ -1,0 +1,51 @@
+"""Older releases of PySpark, and the connector of one: fetched once into the user's cache folder.
+
+A release is a folder for PYTHONPATH; all else that it needs comes from the environment of the tests.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from apache_kafka import fetched_once, jars_folder
+
+_PY4J = {"3.5.1": "0.10.9.7", "4.0.0": "0.10.9.9"}
+_CONNECTOR = "spark-sql-kafka-0-10_2.13"
+_CONNECTOR_NEEDS = ("commons-pool2", "kafka-clients", "spark-sql-kafka", "spark-token-provider-kafka")
+_POM = f"""\
+<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>klamm</groupId><artifactId>connector</artifactId><version>1</version><packaging>pom</packaging>
+  <dependencies>
+    <dependency>
+      <groupId>org.apache.spark</groupId><artifactId>{_CONNECTOR}</artifactId><version>VERSION</version>
+    </dependency>
+  </dependencies>
+</project>
+"""
+
+
+def pyspark_folder(version: str) -> Path:
+    """Return where this release of PySpark is."""
+
+    def fetch(work: Path) -> Path:
+        program = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(work / "packages")]
+        subprocess.run([*program, f"pyspark=={version}", f"py4j=={_PY4J[version]}"], check=True, timeout=900)
+        return work / "packages"
+
+    return fetched_once(jars_folder().with_name(f"pyspark-{version}"), fetch)
+
+
+def connector_jars(version: str) -> list[Path]:
+    """Return the jars of Spark's own Kafka connector that Spark has not."""
+
+    def fetch(work: Path) -> Path:
+        (work / "pom.xml").write_text(_POM.replace("VERSION", version))
+        program = ("mvn", "-q", "-B", "-Daether.connector.http.retryHandler.count=5", "dependency:copy-dependencies")
+        subprocess.run([*program, f"-DoutputDirectory={work / 'libs'}"], cwd=work, check=True, timeout=600)
+        return work / "libs"
+
+    folder = fetched_once(jars_folder().with_name(f"spark-connector-{version}"), fetch)
+    return sorted(path for path in folder.iterdir() if path.name.startswith(_CONNECTOR_NEEDS))
