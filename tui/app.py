@@ -24,6 +24,7 @@ from tui.main_screen import MainScreen
 from tui.operations.operation import Prepared
 from tui.plain_text import PlainTextFilter
 from tui.session import Session
+from tui.state.history import EVENTS_MAX
 from tui.status import Standing, causes_of, standing_of
 from tui.themes import theme_of
 from tui.widgets.removed_widgets import forget_removed_widgets
@@ -113,8 +114,8 @@ class Dashboard(App[int], inherit_bindings=False):
         self._tell_trouble()
         self.received_at = self.session.clock()
         if self.is_paused:
-            waiting = self._held
-            self._held = frame if waiting is None else replace(frame, events=waiting.events + frame.events)
+            waited = () if self._held is None else self._held.events
+            self._held = replace(frame, events=(*waited, *frame.events)[-EVENTS_MAX:])
             if self.main is not None:
                 self.main.draw_head()
             return

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from tui.actions import PAGES, key_label
+from tui.actions import PAGES, Group, key_label
 from tui.cells import Tone
 from tui.cluster_mark import cluster_mark
 from tui.lines import Line, fitted, line, width_of
 from tui.main_view import MainView, Program
 from tui.pages.overview import health_word
 from tui.status import standing_of
-from tui.units import plain
+from tui.units import clock_time, plain
 from tui.widgets.lines_view import KeyItem
 
 _TAB_TITLES = {"reassignments": "Reassign", "zookeeper": "ZK"}
@@ -60,7 +60,9 @@ def _marks(screen: MainView) -> list[tuple[str, Tone]]:
     if app.session.why_no_changes:
         marks.append(("  read-only", Tone.WARN))
     if app.is_paused or feed.status.is_paused:
-        marks.append(("  paused", Tone.WARN))
+        frame = app.board.frame
+        since = f" at {clock_time(frame.at_ms)}" if app.is_paused and frame is not None else ""
+        marks.append((f"  paused{since}", Tone.WARN))
     if (playback := feed.playback) is not None:
         cut = f" ({playback.cut_short})" if playback.cut_short else ""
         marks.append((f"  recording {playback.position + 1}/{playback.count} ×{playback.speed:g}{cut}", Tone.ACCENT))
@@ -91,6 +93,8 @@ def tab_items(screen: MainView) -> list[KeyItem]:
 def footer_items(screen: MainView) -> list[KeyItem]:
     """Return the keys that are worth a place at the bottom, those of this screen before those that are everywhere."""
     shown = [action for action in screen.dashboard.session.registry.on_page(screen.page_name) if action.in_footer]
+    if screen.page_name == "overview":
+        shown = [action for action in shown if action.group is not Group.ROWS]
     shown.sort(key=lambda action: not action.pages)
     return [
         KeyItem(

@@ -279,11 +279,8 @@ class MainScreen(Screen[None]):
     def why_not(self, action: Action) -> str:
         """Return why an action cannot be done now; empty where it can."""
         session = self.dashboard.session
-        if action.changes or action.id in ASK_CLUSTER:
-            if session.target is None:
-                return session.why_no_changes
-            if action.changes:
-                return session.why_no_changes
+        if action.changes or (action.id in ASK_CLUSTER and session.target is None):
+            return session.why_no_changes
         if action.group is Group.RECORDING and session.feed.playback is None:
             return "this is not a recording"
         if action.id == "clusters" and (session.profiles is None or session.open_feed is None):
@@ -325,6 +322,7 @@ class MainScreen(Screen[None]):
 
     def _open(self) -> None:
         if self.location.page == "overview":
+            self.tell("the overview has no rows to open: 1 to 9, 0 and l show the other screens")
             return
         item = self.model.cursor_item
         if self.location.page == "logs" and item is not None:

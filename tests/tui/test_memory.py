@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import gc
 import weakref
+from dataclasses import replace
 from typing import Any
 
 from dashboards import dashboard, drive
 from textual.screen import Screen
 from textual.widget import Widget
+
+from engine.admin.watch.events import Event, EventKind
+from tui.state.history import EVENTS_MAX
 
 KEYS = (
     ("question_mark", "escape"),
@@ -17,6 +21,24 @@ KEYS = (
     ("3", "y", "escape"),
     ("3", "ctrl+s", "escape"),
 )
+
+
+def test_a_view_that_is_held_still_keeps_the_newest_of_what_happens_and_no_more() -> None:
+    async def run() -> None:
+        async with dashboard("live") as driven:
+            await driven.press("space")
+            frame = driven.feed.tick()
+            event = Event(frame.at_ms, EventKind.BROKER_DOWN, "broker 1", broker=1)
+            for number in range(5):
+                events = tuple(replace(event, subject=f"{number}-{index}") for index in range(EVENTS_MAX // 4))
+                driven.app.take(replace(frame, sequence=frame.sequence + 1 + number, events=events))
+            newest = driven.app.newest
+            assert newest is not None
+            assert len(newest.events) == EVENTS_MAX
+            assert newest.events[0].subject == "1-0"
+            assert newest.events[-1].subject == f"4-{EVENTS_MAX // 4 - 1}"
+
+    drive(run)
 
 
 def traces_of(screen: Screen[Any]) -> list[weakref.ref[Any]]:

@@ -90,7 +90,7 @@ def _reason(reason: HealthReason, width: int) -> list[Line]:
     tone = Tone.BAD if reason.severity is Severity.CRITICAL else Tone.WARN
     examples = ", ".join(plain(example) for example in reason.examples[:3])
     more = ", …" if reason.count > min(3, len(reason.examples)) else ""
-    name = reason.check.value.replace("_", " ")
+    name = reason.check.value.replace("_", " ").replace("under replicated ", "under-replicated: ")
     if reason.count == 1 and reason.check is not Check.SEVERAL_CONTROLLERS:
         name = name.removesuffix("s")
     told = line(

@@ -191,6 +191,44 @@ def test_an_older_state_znode_never_replaces_a_newer_one(versions: list[int]) ->
     assert (partition.zk_version, partition.leader) == (newest, 1 + newest % 3)
 
 
+_WIRE, _ZNODE = st.tuples(st.just("wire"), st.integers(0, 20)), st.tuples(st.just("znode"), st.integers(0, 20))
+_OTHERS = st.tuples(st.sampled_from(["assignment", "reassignments", "ends", "settings", "marks"]), st.integers(0, 3))
+
+
+@given(st.lists(st.one_of(_WIRE, _ZNODE, _OTHERS), min_size=1, max_size=40))
+def test_results_of_all_stages_in_any_order_take_nothing_back(results: list[tuple[str, int]]) -> None:
+    """Each leader epoch has one leader, and one ISR for each znode version, whoever tells it and however late."""
+    knowledge, name = Knowledge(SnapshotSource.WIRE), TopicPartition("orders", 0)
+    knowledge.take_metadata(_answer(_told(1, 0, [1, 2, 3])))
+    newest_epoch, newest_version, sequence = 0, -1, 0
+    for source, number in results:
+        match source:
+            case "wire":
+                knowledge.take_metadata(_answer(_told(1 + number % 3, number, [1, 2, 3])))
+                newest_epoch = max(newest_epoch, number)
+            case "znode":
+                leadership = LeaderAndIsr(1 + number // 2 % 3, number // 2, (1, 2), partition_epoch=number)
+                knowledge.take_states({name: LeaderIsrAndControllerEpoch(leadership, 1)}, 1)
+                if number // 2 >= newest_epoch and number > newest_version:
+                    newest_epoch, newest_version = number // 2, number
+            case "assignment":
+                knowledge.take_topic_znodes({"orders": (None, {0: ReplicaAssignment((1, 2, 3))})})
+            case "reassignments":
+                moving = {name: ReplicaAssignment((1, 2, 3), (3,), (1,))} if number % 2 else {}
+                knowledge.take_reassignments(moving)
+            case "ends":
+                knowledge.take_ends({name: number}, number)
+            case "settings":
+                knowledge.take_settings({"orders": {"min.insync.replicas": str(number)}})
+            case "marks":
+                knowledge.take_marks({"orders": 1} if number % 2 else {})
+        frame = knowledge.frame(number, {}, {})
+        assert frame.cluster is not None and frame.sequence > sequence
+        sequence, told = frame.sequence, frame.cluster.topic("orders").partitions[0]
+        assert told.leader_epoch == newest_epoch
+        assert told.leader == 1 + newest_epoch % 3, "the leader of that epoch, and of no other"
+
+
 def test_a_state_znode_older_than_what_a_broker_told_is_not_taken() -> None:
     known = PartitionSnapshot(0, ReplicaAssignment((1, 2)), 2, (1, 2), leader_epoch=7)
     older = LeaderIsrAndControllerEpoch(LeaderAndIsr(1, 6, (1,), partition_epoch=9), 1)
