@@ -258,7 +258,7 @@ class Partition:
 
         Consumers read below the high watermark (read_committed: below the last stable offset), followers
         (``replica_id`` >= 0) to the log's end. A follower's fetch offset is also its acknowledgement; a second read for
-        the same request (after it waited) passes ``records_follower_state=False``. Where the first batch is larger than
+        the same request (after it waited) passes ``records_follower_state=False``. If the first batch is larger than
         ``max_bytes`` a part of it is read only if ``may_cut_batch``.
         """
         error = self.log_error(current_leader_epoch, leader_only=leader_only)

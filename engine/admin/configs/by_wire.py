@@ -103,7 +103,7 @@ async def describe_entity(wire: WireCluster, entity: Entity, *, include_all: boo
 
 
 async def _told_by_any(wire: WireCluster, request: DescribeConfigsRequest, limit_s: float) -> DescribeConfigsResponse:
-    """Ask any broker, and say what it may be waiting for where it does not answer."""
+    """Ask any broker, and say what it may be waiting for if it does not answer."""
     limit_s = min(limit_s, wire.operation_s * ONLY_ANSWER_SHARE)
     try:
         return cast("DescribeConfigsResponse", await wire.call_any(request, limit_s=limit_s))
