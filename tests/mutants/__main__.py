@@ -74,8 +74,11 @@ TESTED_BY = {
     ],
     "engine/storage/log_files.py": [
         "storage/test_log_files.py",
+        "storage/test_append.py",
         "storage/test_retention.py",
         "storage/test_recovery.py",
+        "storage/test_log_moves.py",
+        "storage/test_few_descriptors.py",
         "storage/test_compaction.py",
     ],
     "engine/storage/partition_folder.py": [
