@@ -97,11 +97,6 @@ class Partition:
         return log is not None and len(self.isr_state.committed) < self._min_isr(log)
 
     @property
-    def is_at_min_isr(self) -> bool:
-        log = self.leader_log
-        return log is not None and len(self.isr_state.committed) == self._min_isr(log)
-
-    @property
     def is_under_replicated(self) -> bool:
         """Fewer members in sync than the partition will have once a reassignment is over."""
         wanted = len(self.assignment.replicas) - len(self.assignment.adding_replicas)
