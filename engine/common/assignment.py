@@ -38,7 +38,7 @@ def usable_racks(brokers: Mapping[int, str | None], mode: RackAwareMode) -> dict
     """Return broker id -> rack as the assignment shall see it: all racks, or none.
 
     Raises:
-        KafkaError: UNKNOWN_SERVER_ERROR, as Kafka answers it, where ``mode`` is ENFORCED and only some have a rack.
+        KafkaError: UNKNOWN_SERVER_ERROR, as Kafka answers, if ``mode`` is ENFORCED and only some have a rack.
     """
     with_rack = sum(rack is not None for rack in brokers.values())
     if mode is RackAwareMode.DISABLED or (mode is RackAwareMode.SAFE and with_rack < len(brokers)):

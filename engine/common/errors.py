@@ -230,7 +230,7 @@ class KlammError(Exception):
 
 
 class KafkaError(KlammError):
-    """A failure that has a wire code. ``message`` may travel to the client where the API has a field for it."""
+    """A failure that has a wire code. ``message`` may travel to the client if the API has a field for it."""
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         super().__init__(code.name if message is None else f"{code.name}: {message}")

@@ -31,7 +31,7 @@ ACKS_ALL = -1
 """A producer's acks: all replicas in sync have to have the records."""
 
 LATEST_TIMESTAMP = -1
-"""ListOffsets: where the next record will stand, as far as the reader may see. This and those below are no times."""
+"""ListOffsets: the offset of the next record, as far as the reader may see. This and those below are not times."""
 
 EARLIEST_TIMESTAMP = -2
 """ListOffsets: the first offset that is still there."""

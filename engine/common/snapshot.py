@@ -119,7 +119,7 @@ class ClusterSnapshot:
     """A cluster at one moment. Brokers are ordered by id, topics by name, partitions by number.
 
     ``broker_configs`` are the dynamic ones: by broker id, the cluster-wide defaults under None. ``log_dirs`` are there
-    where sizes were asked for, ordered by broker and path. ``failed_log_dirs`` is None where nobody asked for them.
+    if sizes were asked for, ordered by broker and path. ``failed_log_dirs`` is None if nobody asked for them.
     """
 
     brokers: tuple[BrokerInfo, ...]

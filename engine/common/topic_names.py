@@ -34,7 +34,7 @@ def invalid_topic_name(name: str) -> str | None:
 
 
 def check_topic_name(name: str) -> None:
-    """Raise KafkaError INVALID_TOPIC_EXCEPTION where ``name`` cannot be a topic's."""
+    """Raise KafkaError INVALID_TOPIC_EXCEPTION if ``name`` cannot be a topic's."""
     reason = invalid_topic_name(name)
     if reason is not None:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")

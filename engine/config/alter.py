@@ -42,7 +42,7 @@ class ConfigChange:
 
 
 def apply_changes(texts: Mapping[str, str], changes: Iterable[ConfigChange], definition: ConfigDef) -> dict[str, str]:
-    """Return the texts after the changes. A list is appended to its default where it is not set, as in Kafka.
+    """Return the texts after the changes. A list is appended to its default if it is not set, as in Kafka.
 
     Raises:
         InvalidConfigurationError: APPEND or SUBTRACT on something that is no list.

@@ -42,10 +42,10 @@ class ConfigKey(Generic[T]):
     then kept there: reading it again costs what any attribute costs.
 
     Attributes:
-        default: the parsed default; None where Kafka has none.
+        default: the parsed default; None if Kafka has none.
         doc: what it does, in our words.
         dynamic: topic settings are all changeable, the field says something of broker settings only.
-        has_effect: False where klamm knows the key for compatibility but nothing reads it.
+        has_effect: False if klamm knows the key for compatibility but nothing reads it.
         synonyms: broker settings that give this one its value, the most specific first.
         is_internal: Kafka leaves it out of its documentation.
         at_start_only: dynamic in Kafka, but klamm applies it only when the broker starts.
@@ -91,7 +91,7 @@ class ConfigKey(Generic[T]):
         return self
 
     def or_else(self: ConfigKey[R | None], stand_in: Callable[[Any], R]) -> ConfigKey[R]:
-        """Have the attribute take its value from other settings where this one is not set."""
+        """Make the attribute take its value from other settings if this one is not set."""
         self._stand_in = stand_in
         return cast("ConfigKey[R]", self)
 

@@ -71,7 +71,7 @@ def pages() -> dict[str, str]:
 
 
 def write_pages(folder: Path) -> None:
-    """Write the pages into a folder, which is made where it is missing."""
+    """Write the pages into a folder, which is made if it is missing."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in pages().items():
         (folder / name).write_text(text, encoding="utf-8")

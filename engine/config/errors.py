@@ -1,4 +1,4 @@
-"""Why settings are refused where each value alone is right. The class decides how a client is answered, as in Kafka."""
+"""Why settings are refused though each value alone is right. The class decides the answer to a client, as in Kafka."""
 
 from __future__ import annotations
 

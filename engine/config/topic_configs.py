@@ -94,7 +94,7 @@ def usable_overrides(overrides: Mapping[str, str]) -> tuple[dict[str, str], list
 
 
 def ignored_format_version_warning(topic: str, overrides: Mapping[str, str], broker: BrokerConfig) -> str | None:
-    """Return Kafka's warning where a topic asks for an old record format that counts no more, else None."""
+    """Return Kafka's warning if a topic asks for an old record format that no longer counts, else None."""
     asked = overrides.get("message.format.version")
     ibp = broker.inter_broker_protocol_version
     if asked is None or not is_message_format_version_ignored(ibp) or not asked.startswith("0."):

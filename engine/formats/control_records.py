@@ -85,10 +85,10 @@ def decode_end_transaction_marker(record: Record) -> EndTransactionMarker | None
 
 
 def read_end_transaction_marker(buffer: Buffer, position: int, header: BatchHeader) -> EndTransactionMarker | None:
-    """Return the marker in a control batch; None if the cleaner has taken it, or where it is of another kind.
+    """Return the marker in a control batch; None if the cleaner has taken it, or if it is of another kind.
 
     Raises:
-        KafkaError: INVALID_RECORD where the control record is malformed.
+        KafkaError: INVALID_RECORD if the control record is malformed.
     """
     record = next(iter(iter_batch_records(buffer, position, header)), None)
     return None if record is None else decode_end_transaction_marker(record)

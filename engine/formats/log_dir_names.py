@@ -35,7 +35,7 @@ def log_dir_name(topic_partition: TopicPartition) -> str:
 def suffixed_log_dir_name(topic_partition: TopicPartition, kind: LogDirKind, unique: str) -> str:
     """Return the name of a folder that is to be deleted, on its way, or stray.
 
-    ``unique`` is 32 hexadecimal digits. As in Kafka a topic's name is cut where the whole would pass 255 characters,
+    ``unique`` is 32 hexadecimal digits. As in Kafka a topic's name is cut if the whole would pass 255 characters,
     but for ``-future``, whose name must lead back to the partition.
     """
     end = f"-{topic_partition.partition}.{unique}{kind.value}"

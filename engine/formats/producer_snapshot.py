@@ -21,7 +21,7 @@ _CRC_START = 6
 
 
 class ProducerSnapshotEntry(NamedTuple):
-    """One producer. ``last_offset`` and ``current_txn_first_offset`` are -1 where there is none.
+    """One producer. ``last_offset`` and ``current_txn_first_offset`` are -1 if there is none.
 
     A tuple in the order of the file: a roll makes one for each producer, and holds the event loop meanwhile.
     """

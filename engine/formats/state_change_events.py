@@ -42,7 +42,7 @@ class Refusal(Enum):
 
 
 class StateSeen(NamedTuple):
-    """A line prints the state of a partition. ``moved_from`` is the state machine's, where the line tells of a step."""
+    """A line prints the state of a partition. ``moved_from`` is the state machine's, if the line tells of a step."""
 
     partition: TopicPartition
     state: PrintedState

@@ -27,7 +27,7 @@ _START_SHAPE = b"[0000-00-00 00:00:00,000]"
 _LOGGER = b" (state.change.logger)"
 
 start_of = itemgetter(slice(0, START_BYTES))
-"""Returns the first bytes of a line: its time, where it has one."""
+"""Returns the first bytes of a line: its time, if it has one."""
 head_of = itemgetter(slice(START_BYTES, _HEAD_BYTES))
 """Returns what follows the time: few different ones among many lines, and they tell level and writer."""
 
@@ -56,7 +56,7 @@ class Head:
 class StateChangeLine(NamedTuple):
     """One entry taken apart. ``message`` has no envelope; further lines follow after line feeds.
 
-    ``broker_id`` is the process's, also where it writes as the controller, and ``controller_epoch`` is its own then. A
+    ``broker_id`` is the process's, also if it writes as the controller, and ``controller_epoch`` is its own then. A
     tuple, for there are millions of them.
     """
 

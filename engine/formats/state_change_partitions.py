@@ -67,7 +67,7 @@ def first_partition_in(message: bytes) -> TopicPartition | None:
 
 
 def mention_of(topic: bytes) -> re.Pattern[bytes]:
-    """Return what matches where a line names a partition of ``topic``; the number is in one of the groups.
+    """Return what matches a line's mention of a partition of ``topic``; the number is in one of the groups.
 
     To be matched at the topic's name: that is found much faster than a pattern is.
     """

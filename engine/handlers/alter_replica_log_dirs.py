@@ -4,7 +4,7 @@ Behaviour
 * Replicas begin to move into other log dirs of this broker. The answer does not wait for them; DescribeLogDirs tells
   how far they are.
 * A replica that is not here yet: the dir is remembered until it comes, and the answer is REPLICA_NOT_AVAILABLE, or
-  UNKNOWN_TOPIC_OR_PARTITION where nobody knows the partition.
+  UNKNOWN_TOPIC_OR_PARTITION if nobody knows the partition.
 * Naming the dir where a replica is ends its move. A dir that is not in ``log.dirs``: LOG_DIR_NOT_FOUND; one that has
   failed, or a new move while any dir has: KAFKA_STORAGE_ERROR.
 

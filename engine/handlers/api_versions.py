@@ -4,7 +4,7 @@ Behaviour
 * Lists exactly the APIs that have a handler, with the versions each answers.
 * A version it does not know is answered in the form of version 0 with UNSUPPORTED_VERSION and the one entry that tells
   the client which versions of ApiVersions to use; the connection stays open.
-* The epoch of the finalized features is the version of ``/feature``; -1 where there are none.
+* The epoch of the finalized features is the version of ``/feature``; -1 if there are none.
 * From v3 on the client names its software; a name or version that breaks KIP-511's form is INVALID_REQUEST.
 
 Version notes

@@ -36,7 +36,7 @@ def invalid_request(message: str) -> KafkaError:
 
 
 def parse_broker_id(name: str, what: str) -> int:
-    """Read a broker id; ``what`` begins the message where it is none."""
+    """Read a broker id; ``what`` begins the message if it is none."""
     digits = name.removeprefix("-")
     if not (digits.isascii() and digits.isdigit()):
         raise invalid_request(f"{what} must be an integer, but it is: {name}")

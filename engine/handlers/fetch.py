@@ -4,7 +4,7 @@ Behaviour
 * Consumers read below the high watermark (read_committed: below the last stable offset), followers to the log's end.
 * Answered at once when ``min_bytes`` are there, a partition has an error or a diverging epoch, or nothing was asked
   for; otherwise it waits for the partitions it names, at the latest ``max_wait_ms``.
-* One request of a session at a time: where the next one comes while one waits, that one is answered first with what
+* One request of a session at a time: if the next one comes while one waits, that one is answered first with what
   there is. An answer that is too late for that (its records are being converted) is INVALID_FETCH_SESSION_EPOCH.
 * Records travel as ranges of the log's files. Only Fetch 0–3 get them decoded, in magic 0 or 1, in portions and in a
   thread.

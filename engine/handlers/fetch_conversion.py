@@ -71,7 +71,7 @@ def _records(read: PartitionRead, magic: int, fetch_offset: int, budget: int) ->
 
 
 def _whole_batches(file: OpenFile, position: int, end: int, size_wanted: int) -> bytes:
-    """Return about ``size_wanted`` bytes of whole batches, at least one batch where one is whole before ``end``."""
+    """Return about ``size_wanted`` bytes of whole batches, at least one batch if one is whole before ``end``."""
     if end - position < LOG_OVERHEAD:
         return b""
     _, length = _SIZE_OF_ENTRY.unpack(read_fully(file.fd, position, LOG_OVERHEAD))

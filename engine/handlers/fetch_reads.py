@@ -199,7 +199,7 @@ class FetchReads:
         return False
 
     def _readable_end(self, partition: Partition | None) -> int:
-        """Return the offset up to which this reader may read now; -1 where it may not read at all."""
+        """Return the offset up to which this reader may read now; -1 if it may not read at all."""
         if partition is None:
             return -1
         log = partition.leader_log if self.parameters.leader_only else partition.log
@@ -255,7 +255,7 @@ class FetchReads:
         return partition, read
 
     def _prefer_near_replica(self, partition: Partition, wanted: FetchPartition, read: PartitionRead) -> None:
-        """Send a consumer to a replica nearer by instead of records, where a selector says so (KIP-392)."""
+        """Send a consumer to a nearer replica instead of records, if a selector says so (KIP-392)."""
         parameters = self.parameters
         preferred = self._broker.replica_manager.preferred_read_replica(
             partition,

@@ -5,7 +5,7 @@ Behaviour
   "") and of this broker's loggers; what is not named stays.
 * A broker's own settings are changed by that broker only; others answer INVALID_REQUEST.
 * Bad values of a topic are INVALID_CONFIG, of a broker INVALID_REQUEST, as in Kafka 3.9. An unknown operation is
-  INVALID_REQUEST and an APPEND to an unknown key INVALID_CONFIG, where Kafka fails with UNKNOWN_SERVER_ERROR.
+  INVALID_REQUEST and an APPEND to an unknown key INVALID_CONFIG; Kafka fails with UNKNOWN_SERVER_ERROR.
 * Two such requests for one resource at the same time may undo each other, as in Kafka: the last writer wins.
 
 Version notes

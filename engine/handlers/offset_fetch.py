@@ -1,10 +1,10 @@
 """OffsetFetch (9): v0–v9.
 
 Behaviour
-* Reads a group's committed offsets; -1 where there is none, which is no error.
+* Reads a group's committed offsets; -1 if there is none, which is no error.
 
 Version notes
-* v0 reads offsets from ZooKeeper; where there is none: UNKNOWN_TOPIC_OR_PARTITION
+* v0 reads offsets from ZooKeeper; if there is none: UNKNOWN_TOPIC_OR_PARTITION
 * v1 an error of the group stands at each partition
 * v2 null topics: all that the group has stored; the group's error stands once   * v5 leader epoch   * v6 flexible
 * v7 ``require_stable``: UNSTABLE_OFFSET_COMMIT while a newer offset is under way (KIP-447)   * v8 several groups

@@ -8,7 +8,7 @@ Behaviour
 * acks=1: answered after the local append. acks=-1: answered when the high watermark has passed the batch, at the latest
   after ``timeout_ms`` with REQUEST_TIMED_OUT. Other values: INVALID_REQUIRED_ACKS.
 * Internal topics: INVALID_TOPIC_EXCEPTION, but for clients that call themselves ``__admin_client``.
-* The records are checked, stamped and written where they were received; nothing is decoded or copied. Where the topic
+* The records are checked, stamped and written where they were received; nothing is decoded or copied. If the topic
   demands that they are, large ones are copied and prepared in a thread.
 * Where flush.messages is reached the answer waits, whatever ``acks``, until the disk has the records. A disk that fails
   is the partition's answer: KAFKA_STORAGE_ERROR.
@@ -344,7 +344,7 @@ def _check_may_write_internal(context: RequestContext, topic: str, index: int) -
 def _refuse(
     answer: PartitionProduceResponse, error: KafkaError, refuser: Partition | None = None
 ) -> PartitionProduceResponse:
-    """Say why there is nothing written; ``refuser`` is the partition where its log has looked at the records."""
+    """Say why nothing is written; ``refuser`` is the partition, if its log has looked at the records."""
     log = None if refuser is None or error.code in _WITHOUT_LOG_START else refuser.leader_log
     record_errors: list[tuple[int, str | None]] = getattr(error, "record_errors", [])
     answer.error_code = error.code

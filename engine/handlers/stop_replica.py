@@ -1,7 +1,7 @@
 """StopReplica (5): v0–v4.
 
 Behaviour
-* Stops replicas, and deletes them where the controller says so. STALE_BROKER_EPOCH and STALE_CONTROLLER_EPOCH refuse it
+* Stops replicas, and deletes them if the controller says so. STALE_BROKER_EPOCH and STALE_CONTROLLER_EPOCH refuse it
   as a whole, without partitions.
 * Without deletion the fetcher stops and the replica stays. With deletion the log's folder is renamed at once and
   removed after ``file.delete.delay.ms``; a folder nobody knows any more goes too. The answer waits until no checkpoint

@@ -29,7 +29,7 @@ async def write_offsets(
 async def read_offsets(
     zk: KafkaZkClient, group_id: str, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, int | ErrorCode]:
-    """Read offsets; where there is none: UNKNOWN_TOPIC_OR_PARTITION, as old consumers expect it."""
+    """Read offsets; if there is none: UNKNOWN_TOPIC_OR_PARTITION, as old consumers expect it."""
     partitions = list(partitions)
     if not is_group_znode_name(group_id):
         return dict.fromkeys(partitions, ErrorCode.INVALID_GROUP_ID)

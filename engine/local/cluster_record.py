@@ -25,7 +25,7 @@ class ClusterRecord:
     """A cluster as it was last started.
 
     Attributes:
-        zookeeper: ``host:port``, with the chroot where there is one.
+        zookeeper: ``host:port``, with the chroot if there is one.
         fsync: whether ZooKeeper flushes its transaction log before each answer.
         settings: of every broker.
         brokers: what each is started with, and its process if it was running.

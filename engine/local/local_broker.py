@@ -44,7 +44,7 @@ class LocalBrokerSpec:
 
     @property
     def log_dirs(self) -> tuple[Path, ...]:
-        """``data``, or ``data-0``, ``data-1`` … where there are several; or what its own settings name."""
+        """``data``, or ``data-0``, ``data-1`` … if there are several; or what its own settings name."""
         if "log.dirs" in self.overrides:
             return tuple(Path(path.strip()) for path in self.overrides["log.dirs"].split(",") if path.strip())
         if self.log_dir_count == 1:

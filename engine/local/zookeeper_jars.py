@@ -83,7 +83,7 @@ _IN_PYSPARK = frozenset(artifact.name for artifact in _ARTIFACTS) | {"netty-code
 
 
 def zookeeper_classpath(environ: Mapping[str, str] | None = None) -> str:
-    """Return the class path of a ZooKeeper server. Where the jars are not here yet, ``mvn`` fetches them: 7 MB, once.
+    """Return the class path of a ZooKeeper server. If the jars are not here yet, ``mvn`` fetches them: 7 MB, once.
 
     Raises:
         OperationError: as ``find_zookeeper_jars``; or mvn failed, or brought a file that does not have its SHA-256.
@@ -93,7 +93,7 @@ def zookeeper_classpath(environ: Mapping[str, str] | None = None) -> str:
 
 
 def find_zookeeper_jars(environ: Mapping[str, str] | None = None) -> list[Path]:
-    """Return the jars of the first place that has them; none where ``mvn`` has to fetch them first.
+    """Return the jars of the first place that has them; none if ``mvn`` has to fetch them first.
 
     The places: the folder that ``KLAMM_ZOOKEEPER_JARS`` names, the installed PySpark, what was fetched before.
 

@@ -1,6 +1,6 @@
 """Whether a part of a file is in memory, and bringing it there: what waits for a disk happens beside the event loop.
 
-Samples tell: one byte of each read-ahead window, read without waiting (Linux's ``RWF_NOWAIT``). Where the system or the
+Samples tell: one byte of each read-ahead window, read without waiting (Linux's ``RWF_NOWAIT``). If the system or the
 file system does not know that, everything counts as being in memory.
 """
 

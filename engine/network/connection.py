@@ -351,7 +351,7 @@ class Connection(asyncio.BufferedProtocol):
         self._go_on()
 
     def _fault(self, route: Route, request: RequestHead) -> Any:
-        """A handler failed: say so in the log, and to the peer where the API has a place for it."""
+        """A handler failed: say so in the log, and to the peer if the API has a place for it."""
         logger.exception("A request could not be handled api=%s request=%r", route.name, request)
         response = route.fault_response()
         if response is None:

@@ -71,7 +71,7 @@ class Deferred:
             abandon()
 
     def on_complete(self, callback: Callable[[], None]) -> None:
-        """Have ``callback`` called when the answer is there; at once where it is there already."""
+        """Call ``callback`` when the answer is there; at once if it is there already."""
         if self.response is not None:
             callback()
         else:

@@ -24,7 +24,7 @@ _ALL_ADDRESSES = ("", "0.0.0.0", "::")
 logger = logging.getLogger(__name__)
 
 BACKLOG_MIN = 1024
-"""How many connections may wait to be accepted even where ``socket.listen.backlog.size`` says less: an event loop is
+"""How many connections may wait to be accepted even if ``socket.listen.backlog.size`` says less: an event loop is
 not back at its listeners as soon as Kafka's acceptor thread is, and a client that finds no room waits for a second."""
 
 GONE_PEERS_INTERVAL_MS = 5000
@@ -59,7 +59,7 @@ class BoundListener:
 
     @property
     def port(self) -> int:
-        """The real port, also where 0 was asked for."""
+        """The real port, also if 0 was asked for."""
         port: int = self.socket.getsockname()[1]
         return port
 
@@ -79,7 +79,7 @@ class ServerLimits:
     descriptors_max: int = 2**31 - 1
     """Descriptors from this number on are for files, not for connections."""
     protected_listeners: frozenset[str] = frozenset()
-    """Those of the brokers, where clients have others: ``max.connections`` keeps nobody out there, as in Kafka."""
+    """Those of the brokers, if clients have others: ``max.connections`` does not limit these, as in Kafka."""
 
 
 class SocketServer:

@@ -1,4 +1,4 @@
-"""What the kernel knows of a TCP connection's other end, where it tells (Linux)."""
+"""What the kernel knows of a TCP connection's other end, if it says so (Linux)."""
 
 from __future__ import annotations
 

@@ -83,10 +83,10 @@ def field(
     """Declare a field.
 
     Args:
-        type: its wire type; a Struct class only for tagged fields, where None stands for "left out".
+        type: its wire type; a Struct class only for tagged fields: None means "left out" there.
         since: first version that has it.
         until: last version that has it, inclusive.
-        default: its value where a version lacks it. Unless given: zero or empty; None for records, structs, and strings
+        default: its value if a version lacks it. Unless given: zero or empty; None for records, structs, and strings
             and bytes that were always nullable. Nullable arrays are empty: in most APIs their None means "all".
         nullable_since: first version in which it may be None.
         tag: its number among the tagged fields; tagged in all versions that have it, and not written when default.

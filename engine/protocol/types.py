@@ -22,7 +22,7 @@ class Scalar:
 
 
 class Blob:
-    """A length followed by that many bytes. ``is_wide``: the length takes 32 bits where it is not compact, not 16."""
+    """A length followed by that many bytes. ``is_wide``: the length takes 32 bits if it is not compact, not 16."""
 
     __slots__ = ("default", "is_wide", "name")
 

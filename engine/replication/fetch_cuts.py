@@ -41,7 +41,7 @@ class LogCutter:
             self._cut_logs[log.topic_partition] = log
 
     async def cut_before_fetching(self) -> None:
-        """Cut all partitions that wait for it: by leader epoch, or by high watermark where there are no epochs."""
+        """Cut all partitions that wait for it: by leader epoch, or by high watermark if there are no epochs."""
         by_epoch: dict[TopicPartition, tuple[FetchState, int]] = {}
         breather = Breather()
         for topic_partition, state in list(self._table.truncating.items()):

@@ -51,7 +51,7 @@ class FetcherManager:
         return max((fetcher.max_lag() for fetcher in self._fetchers.values()), default=0)
 
     def lags(self) -> dict[TopicPartition, int]:
-        """Return how many records each fetched partition is behind the leader's high watermark, where that is known.
+        """Return how many records each fetched partition is behind the leader's high watermark, if that is known.
 
         What Kafka shows as FetcherLagMetrics, ConsumerLag; ``failed`` is its FailedPartitionsCount.
         """

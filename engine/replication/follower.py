@@ -24,7 +24,7 @@ def hosted_log(partition: Partition | None) -> Log:
     """Return the replica's log.
 
     Raises:
-        KafkaError: KAFKA_STORAGE_ERROR where the replica is gone or its log dir is offline.
+        KafkaError: KAFKA_STORAGE_ERROR if the replica is gone or its log dir is offline.
     """
     if partition is None or partition.log is None:
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the replica has no log here")

@@ -70,7 +70,7 @@ class FollowerState:
         self._last_caught_up_ms = now_ms
 
     def note_fetch_from_end(self, now_ms: int) -> None:
-        """Do what ``record_fetch`` does where all offsets are as they were and the follower is at the leader's end."""
+        """Do what ``record_fetch`` does if all offsets are as they were and the follower is at the leader's end."""
         self.last_fetch_ms = self._last_caught_up_ms = now_ms
 
     def join_session(self, fetch: SessionFetch) -> None:

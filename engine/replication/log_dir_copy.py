@@ -120,7 +120,7 @@ class LogDirCopy:
         is_due = self.future.is_flush_due and self._flushes_before_swap < FLUSHES_BEFORE_SWAP_MAX
         if not self._is_flushed or is_due:
             # Before the swap, so that what is on the disk now stays on it; the little that comes meanwhile is as safe
-            # as any record that was just appended, and flushed by the swap itself where flush.messages demands that.
+            # as any record that was just appended, and flushed by the swap itself if flush.messages demands that.
             self._flushes_before_swap += 1
             await self._prepare(current)
             self._is_flushed = True

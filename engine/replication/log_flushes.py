@@ -45,7 +45,7 @@ class LogFlushes:
         self._supervisor.start(self._tell(log, tell), str(log.topic_partition))
 
     async def stop(self) -> None:
-        """Wait for the disk where it is at work, and begin nothing more."""
+        """Wait for the disk if it is at work, and begin nothing more."""
         await self._supervisor.stop()
 
     def _begin(self, log: Log) -> asyncio.Task[KafkaError | None]:

@@ -97,11 +97,6 @@ class Partition:
         return log is not None and len(self.isr_state.committed) < self._min_isr(log)
 
     @property
-    def is_at_min_isr(self) -> bool:
-        log = self.leader_log
-        return log is not None and len(self.isr_state.committed) == self._min_isr(log)
-
-    @property
     def is_under_replicated(self) -> bool:
         """Fewer members in sync than the partition will have once a reassignment is over."""
         wanted = len(self.assignment.replicas) - len(self.assignment.adding_replicas)
@@ -258,7 +253,7 @@ class Partition:
 
         Consumers read below the high watermark (read_committed: below the last stable offset), followers
         (``replica_id`` >= 0) to the log's end. A follower's fetch offset is also its acknowledgement; a second read for
-        the same request (after it waited) passes ``records_follower_state=False``. Where the first batch is larger than
+        the same request (after it waited) passes ``records_follower_state=False``. If the first batch is larger than
         ``max_bytes`` a part of it is read only if ``may_cut_batch``.
         """
         error = self.log_error(current_leader_epoch, leader_only=leader_only)

@@ -8,10 +8,10 @@ from engine.storage.file_range import FileRange
 
 
 class PartitionRead:
-    """What a Fetch answer says of one partition. All offsets are -1 where ``error`` is set, as in Kafka.
+    """What a Fetch answer says of one partition. All offsets are -1 if ``error`` is set, as in Kafka.
 
     ``records`` is None when there are none. ``aborted`` is a list for read_committed, else None. ``diverging_epoch`` is
-    (leader epoch, end offset) where the follower's log has to be cut. ``log_end_offset`` is the leader's end before the
+    (leader epoch, end offset) if the follower's log has to be cut. ``log_end_offset`` is the leader's end before the
     read. ``is_cut_off``: there is a batch, and the limits leave no room for it. Plain and slotted: one is made per
     partition and Fetch.
     """

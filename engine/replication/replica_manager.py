@@ -174,7 +174,7 @@ class ReplicaManager:
         return self.log_manager.get(topic_partition)
 
     def known_topic_id(self, topic_partition: TopicPartition) -> bytes:
-        """Return the topic id that the replica's log has; the zero id where there is no log or no id."""
+        """Return the topic id that the replica's log has; the zero id if there is no log or no id."""
         log = self.log_of(topic_partition)
         return ZERO_TOPIC_ID if log is None or log.topic_id is None else log.topic_id
 
@@ -227,7 +227,7 @@ class ReplicaManager:
         self.controller_epoch = request.controller_epoch
 
     def host(self, topic_partition: TopicPartition) -> Partition:
-        """Return the partition, made new where it is not hosted yet. For state changes only."""
+        """Return the partition, made new if it is not hosted yet. For state changes only."""
         partition = self.partitions.get(topic_partition)
         if partition is None:
             partition = self.partitions[topic_partition] = Partition(topic_partition, self.environment)
@@ -265,7 +265,7 @@ class ReplicaManager:
         job.finish()
 
     def open_log(self, topic_partition: TopicPartition, topic_id: bytes, *, is_new: bool) -> Log:
-        """Return the replica's log, created where there is none. Raises KafkaError."""
+        """Return the replica's log, created if there is none. Raises KafkaError."""
         partition = self.partitions.get(topic_partition)
         is_first_time = partition is None or partition.log is None
         has_no_mark = topic_partition in self._made_now or self.log_manager.get(topic_partition) is None

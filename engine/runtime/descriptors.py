@@ -1,6 +1,6 @@
 """File descriptors kept back for files, so that sockets never take the last ones.
 
-A process has so many and no more (``ulimit -n``). Who opens a file of a log does it by ``open_file``: where none is
+A process has so many and no more (``ulimit -n``). Files of a log are opened by ``open_file``: if none is
 left it takes one of the spares, and has files closed that nobody uses at the moment. Sockets are kept below
 ``descriptors_for_sockets``. The kernel gives the lowest free number, so a socket's number says how many are in use.
 """
@@ -19,7 +19,7 @@ SPARES = 32
 """Kept open for nothing: more than threads open files at the same time."""
 
 RESERVED_MIN = 256
-"""For files, ZooKeeper and other brokers, where half of the limit is as much; of high limits a quarter."""
+"""For files, ZooKeeper and other brokers, if half of the limit is as much; of high limits a quarter."""
 
 THREAD_PATIENCE_S = 2.0
 """How long a thread waits for the event loop to close files."""

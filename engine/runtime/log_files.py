@@ -73,7 +73,7 @@ class HourlyFileHandler(logging.FileHandler):
         self._hour = _hour_of(path.stat().st_mtime if path.stat().st_size else time.time())
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a line, after rolling where its hour is a new one."""
+        """Write a line, after a roll if its hour is a new one."""
         hour = _hour_of(record.created)
         if hour > self._hour:
             self._roll(hour)

@@ -39,7 +39,7 @@ class CleanerProcess:
 
     @property
     def pid(self) -> int | None:
-        """The process, where there is one."""
+        """The process, if there is one."""
         return None if self._process is None else self._process.pid
 
     async def run(self, plan: CleaningPlan) -> AsyncGenerator[Report, None]:

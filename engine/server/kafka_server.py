@@ -238,7 +238,7 @@ class KafkaServer:
         self._ends_with("finalized features", self._features.stop)
 
     def _keep_descriptors(self) -> None:
-        """Keep file descriptors for the logs, and say how many are left for connections where that is not many."""
+        """Keep file descriptors for the logs, and say how many are left for connections if that is not many."""
         RESERVE.start(self.log_manager.close_files)
         self._ends_with("spare descriptors", self._give_up_descriptors)
         self.supervisor.every(SPARES_INTERVAL_MS, RESERVE.fill, "spare descriptors")

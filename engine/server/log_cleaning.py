@@ -253,7 +253,7 @@ class _CleanerThread:
     async def _clear_up(self, job: CleaningJob) -> None:
         """End the process, and remove what it has not finished.
 
-        Where the log's folder was renamed under it, it may have written to a new one of that name.
+        If the log's folder was renamed under it, it may have written to a new one of that name.
         """
         await self._process.kill()
         for folder in {job.log.dir, Path(job.plan.folder)}:

@@ -133,7 +133,7 @@ def prepare_process() -> None:
 
 
 def report(error: Exception, code: int) -> int:
-    """Say on stderr what went wrong, and what to do where that is known; return ``code``."""
+    """Say on stderr what went wrong, and what to do if that is known; return ``code``."""
     print(f"error: {error}", file=sys.stderr)
     hint = getattr(error, "hint", None)
     if hint:

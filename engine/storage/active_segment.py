@@ -72,11 +72,11 @@ class ActiveSegment:
         return False
 
     def note_append(self, first_offset: int, position: int) -> None:
-        """Remember where the last append began: whoever keeps up reads from there."""
+        """Remember where the last append began: a reader that keeps up reads from there."""
         self._last_append_offset, self._last_append_position = first_offset, position
 
     def known_position(self, offset: int) -> int:
-        """Return where the batch that begins with ``offset`` is, or -1 where only a search can tell."""
+        """Return where the batch that begins with ``offset`` is, or -1 if only a search can tell."""
         if offset == self._last_append_offset:
             return self._last_append_position
         return self._positions.get(offset, -1)

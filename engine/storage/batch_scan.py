@@ -77,7 +77,7 @@ def scan_batches(fd: int, position: int, end: int) -> Iterator[tuple[int, BatchH
 
 
 def find_batch(fd: int, position: int, end: int, offset: int) -> int:
-    """Return the position of the first batch from ``position`` on that reaches ``offset``; -1 where none does.
+    """Return the position of the first batch from ``position`` on that reaches ``offset``; -1 if none does.
 
     The same walk as ``scan_batches``, as fast as it gets: a reader that lags behind costs one of them each time.
     """

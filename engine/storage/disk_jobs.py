@@ -87,7 +87,7 @@ class LogDirJob:
         """Overridden: the slow part."""
 
     def _done(self) -> None:
-        """Overridden where there is something to take over."""
+        """Overridden if there is something to take over."""
 
 
 class FlushOrder:
@@ -134,7 +134,7 @@ class FlushJob(LogDirJob):
             self._on_failed()
 
     def raise_error(self) -> None:
-        """Raise KafkaError KAFKA_STORAGE_ERROR where the run failed, for whoever answers for the records."""
+        """Raise KafkaError KAFKA_STORAGE_ERROR if the run failed: the records must not be acknowledged then."""
         if self.error is not None:
             message = f"Error while {self._what} in dir {self._log_dir}: {self.error.strerror or self.error}"
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message) from self.error

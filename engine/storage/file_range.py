@@ -63,7 +63,7 @@ def read_fully(fd: int, position: int, size_bytes: int) -> bytes:
 
 
 def write_fully(fd: int, data: bytes | bytearray | memoryview, position: int) -> None:
-    """Write all of ``data`` at ``position``. Where the disk takes a part only, the next try says why (OSError)."""
+    """Write all of ``data`` at ``position``. If the disk takes a part only, the next try says why (OSError)."""
     written = os.pwrite(fd, data, position)
     size_bytes = len(data)
     while written < size_bytes:

@@ -27,7 +27,7 @@ UNDEFINED_OFFSET = -1
 
 
 class EpochEndOffset(NamedTuple):
-    """Where a leader epoch ends; both -1 where that is not known."""
+    """Where a leader epoch ends; both -1 if that is not known."""
 
     leader_epoch: int
     end_offset: int
@@ -53,7 +53,7 @@ class LeaderEpochCache:
 
     @classmethod
     def load(cls, folder: Path, *, may_be_lost: bool = False) -> LeaderEpochCache:
-        """Read a partition's file; where there is none, an empty one is made, as Kafka does.
+        """Read a partition's file; if there is none, an empty one is made, as Kafka does.
 
         With ``may_be_lost`` a damaged one counts as blank: it was on its way to the disk when the machine crashed.
 

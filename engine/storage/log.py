@@ -439,7 +439,7 @@ class Log:
         first batch comes whole, even if it is larger. The range may end within a batch.
 
         Raises:
-            KafkaError: OFFSET_OUT_OF_RANGE; UNKNOWN_SERVER_ERROR where there is something to read and ``max_bytes`` is
+            KafkaError: OFFSET_OUT_OF_RANGE; UNKNOWN_SERVER_ERROR if there is something to read and ``max_bytes`` is
                 less than 0; KAFKA_STORAGE_ERROR when the disk fails.
         """
         end_offset = self.log_end_offset
@@ -562,7 +562,7 @@ class Log:
     # --- segments
 
     def roll(self, next_offset: int | None = None) -> LogSegment:
-        """Begin a new active segment at the log's end, or at ``next_offset`` where that is later.
+        """Begin a new active segment at the log's end, or at ``next_offset`` if that is later.
 
         An empty active segment that begins there already stays. Raises KafkaError KAFKA_STORAGE_ERROR.
         """
@@ -611,7 +611,7 @@ class Log:
     def take_lowest_cut(self) -> int | None:
         """Return the lowest offset the log was cut to since the last call, None if it was not cut.
 
-        For whoever copies the log: its copy is good up to there. A log that started over was cut to 0.
+        A copy of the log is good up to there. A log that started over was cut to 0.
         """
         lowest, self._lowest_cut = self._lowest_cut, None
         return lowest
@@ -704,7 +704,7 @@ class Log:
 
     @property
     def is_flush_due(self) -> bool:
-        """Whether ``flush.messages`` is reached: whoever appended answers for the records after a flush only."""
+        """Whether ``flush.messages`` is reached: an append is then answered only after a flush."""
         return self.log_end_offset >= self.flush_state.due_at_offset
 
     def begin_flush(self, offset: int | None = None, *, is_closing: bool = False) -> FlushJob | None:
@@ -740,7 +740,7 @@ class Log:
         """Give the log the topic id it has not got yet, and note it in its folder.
 
         Raises:
-            KafkaError: INCONSISTENT_TOPIC_ID where it has another one; KAFKA_STORAGE_ERROR when the disk fails.
+            KafkaError: INCONSISTENT_TOPIC_ID if it has another one; KAFKA_STORAGE_ERROR when the disk fails.
         """
         if self.topic_id == topic_id:
             return

@@ -116,7 +116,7 @@ class AppendChecks:
     def _prepared(
         self, records: memoryview, first_offset: int, leader_epoch: int, origin: AppendOrigin
     ) -> PlacedBatches:
-        """Give the batches their offsets where their headers do not say all."""
+        """Give the batches their offsets if their headers do not say all."""
         rules = self.terms.rules
         prepared = prepare_append(
             records,

@@ -129,7 +129,7 @@ class LogDir:
     # --- identity
 
     def read_meta_properties(self) -> MetaProperties | None:
-        """Return what ``meta.properties`` says, or None if there is none; CorruptFileError where it is damaged."""
+        """Return what ``meta.properties`` says, or None if there is none; CorruptFileError if it is damaged."""
         path = self.path / META_PROPERTIES_FILE
         try:
             text = path.read_text("iso-8859-1")

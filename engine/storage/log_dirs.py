@@ -74,7 +74,7 @@ class LogDirs:
             log_dir.unlock()
 
     def renaming_jobs(self, environment: LogEnvironment) -> list[DiskJob]:
-        """Return the syncing of dirs whose folders were renamed, also where another one is under way."""
+        """Return the syncing of dirs whose folders were renamed, also if another one is under way."""
         return [
             SyncJob(environment, path, [path], partial(log_dir.renamed, log_dir.renames))
             for path, log_dir in self._dirs.items()
@@ -102,7 +102,7 @@ class LogDirs:
         return check_meta_properties(found, cluster_id=cluster_id, broker_id=broker_id)
 
     def write_identity(self, cluster_id: str, broker_id: int, now_ms: int, fail_dir: FailDir) -> None:
-        """Write ``meta.properties`` where it is missing or incomplete."""
+        """Write ``meta.properties`` if it is missing or incomplete."""
         for path in self.live:
             log_dir = self._dirs[path]
             try:

@@ -39,7 +39,7 @@ class LogFiles:
         self._snapshots = snapshots
         self._environment = environment
         self.config = config
-        """The topic's settings; whoever changes them replaces this value."""
+        """The topic's settings; a change replaces this value."""
 
     def add(self, base_offset: int) -> LogSegment:
         """Make an empty segment. Files of that name which are there already are deleted."""

@@ -239,7 +239,7 @@ class _LogLoader:
         return cut_bytes
 
     def _end_offset_unless_before_start(self) -> int | None:
-        """Return the log's end; drop everything, and return None, where the log ends before it starts."""
+        """Return the log's end; if the log ends before it starts, drop everything and return None."""
         if not len(self._segments):
             return None
         end_offset = self._sound_end(self._segments.last)
@@ -284,7 +284,7 @@ class _LogLoader:
         return self._sound_end(self._segments.last)
 
     def _sound_end(self, segment: LogSegment) -> int:
-        """Return the log's end; behind bytes that are no batch nobody would find what is appended."""
+        """Return the log's end. Cut bytes behind it that are no batch: no reader would find what comes after them."""
         end_offset, position = segment.read_end()
         if position == segment.size_bytes:
             return end_offset

@@ -143,7 +143,7 @@ class LogManager:
         return self._dirs.check_identity(cluster_id, broker_id, self.fail_dir)
 
     def write_identity(self, cluster_id: str, broker_id: int) -> None:
-        """Write ``meta.properties`` where it is missing or incomplete."""
+        """Write ``meta.properties`` if it is missing or incomplete."""
         self._dirs.write_identity(cluster_id, broker_id, self.clock.now_ms(), self.fail_dir)
 
     def release(self) -> None:
@@ -235,7 +235,7 @@ class LogManager:
         ``is_new`` says that the controller has just made the partition: else its log may be in a dir that is offline.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR where dirs are offline or fail, INCONSISTENT_TOPIC_ID for another topic's.
+            KafkaError: KAFKA_STORAGE_ERROR if dirs are offline or fail, INCONSISTENT_TOPIC_ID for another topic's.
         """
         log = self.logs.get(topic_partition)
         if log is None:
@@ -305,7 +305,7 @@ class LogManager:
         """Open or make the folder ``name`` in the first of the dirs that can be used; the caller keeps the log.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR where none can.
+            KafkaError: KAFKA_STORAGE_ERROR if none can.
         """
         cause: OSError | None = None
         for path in candidates:
@@ -336,7 +336,7 @@ class LogManager:
         The files go after ``log.segment.delete.delay.ms``. The deletion counts once ``forgetting_jobs`` are done.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR where it may be in a dir that is offline, or the disk fails.
+            KafkaError: KAFKA_STORAGE_ERROR if it may be in a dir that is offline, or the disk fails.
         """
         self.replaced.give_up(topic_partition)
         future = self.future_logs.pop(topic_partition, None)

@@ -27,7 +27,7 @@ def create_future_log(manager: LogManager, topic_partition: TopicPartition, log_
     """Make the empty log in ``log_dir`` that is to replace the partition's log.
 
     Raises:
-        KafkaError: KAFKA_STORAGE_ERROR where any dir is offline, for the partition may have a future log in there, or
+        KafkaError: KAFKA_STORAGE_ERROR if any dir is offline, for the partition may have a future log in there, or
             the disk fails.
     """
     if manager.offline_dirs:
@@ -55,7 +55,7 @@ def replace_current_with_future(manager: LogManager, topic_partition: TopicParti
     ``preparing_jobs`` are to be done before, or are done here; ``manager.replaced.jobs`` are to follow.
 
     Raises:
-        KafkaError: KAFKA_STORAGE_ERROR where one of the two is gone, or the future log's disk fails. When the current
+        KafkaError: KAFKA_STORAGE_ERROR if one of the two is gone, or the future log's disk fails. When the current
             one's fails it is too late to matter.
     """
     current, future = manager.logs.get(topic_partition), manager.future_logs.get(topic_partition)
@@ -111,7 +111,7 @@ def preparing_jobs(manager: LogManager, current: Log, future: Log) -> Iterator[D
 
 
 def check_prepared(topic_partition: TopicPartition, job: DiskJob) -> None:
-    """Raise KafkaError KAFKA_STORAGE_ERROR where one of the ``preparing_jobs`` has failed."""
+    """Raise KafkaError KAFKA_STORAGE_ERROR if one of the ``preparing_jobs`` has failed."""
     if job.error is not None:
         message = f"Error while preparing the move of {topic_partition}: {job.error}"
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message) from job.error

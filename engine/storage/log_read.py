@@ -19,7 +19,7 @@ from engine.storage.segment_list import SegmentList
 class SegmentSearch:
     """Searches the segments of one log. It changes nothing but what the active segment remembers.
 
-    Whoever asks says where the log ends, and asks for no offset beyond. Methods raise KafkaError KAFKA_STORAGE_ERROR
+    The caller says where the log ends, and asks for no offset beyond. Methods raise KafkaError KAFKA_STORAGE_ERROR
     when the disk fails.
     """
 
@@ -105,7 +105,7 @@ class SegmentSearch:
         return LogRead(FileRange(file, position, min(size_bytes, end - position)), where, size_bytes < first_bytes)
 
     def _find(self, offset: int) -> tuple[LogSegment, int]:
-        """Search the first batch that reaches ``offset``; the log's end where the rest of the log is empty."""
+        """Search the first batch that reaches ``offset``; the log's end if the rest of the log is empty."""
         segment = self._segments.floor(offset)
         while segment is not None:
             position = segment.find(offset)

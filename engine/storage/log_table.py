@@ -33,7 +33,7 @@ class LogTable(dict[TopicPartition, Log]):
             del self._by_topic[topic_partition.topic]
 
     def setdefault(self, topic_partition: TopicPartition, log: Log) -> Log:
-        """Return the partition's log; ``log`` becomes it where there is none."""
+        """Return the partition's log; ``log`` becomes it if there is none."""
         known = super().setdefault(topic_partition, log)
         if known is log:
             self[topic_partition] = log
@@ -46,7 +46,7 @@ class LogTable(dict[TopicPartition, Log]):
     def pop(self, topic_partition: TopicPartition, default: None) -> Log | None: ...
 
     def pop(self, topic_partition: TopicPartition, default: Log | None = _REQUIRED) -> Log | None:
-        """Remove a partition's log and return it; where there is none, return the default or raise KeyError."""
+        """Remove a partition's log and return it; if there is none, return the default or raise KeyError."""
         if default is not _REQUIRED and topic_partition not in self:
             return default
         log = self[topic_partition]

@@ -108,7 +108,7 @@ def newest_batch(log: SearchedLog) -> BatchToSearch | None:
 
 
 def earliest_offset(log: SearchedLog) -> OffsetAtTime:
-    """Return the log's start, with the epoch it was written under where the epoch cache reaches back so far."""
+    """Return the log's start, with the epoch it was written under if the epoch cache reaches back that far."""
     earliest = log.leader_epochs.earliest_entry
     is_known = earliest is not None and earliest.start_offset <= log.log_start_offset
     leader_epoch = earliest.leader_epoch if earliest is not None and is_known else None

@@ -35,7 +35,7 @@ class OffsetIndex(IndexFile):
 
     @property
     def last_offset(self) -> int:
-        """The last entry's offset; the base offset where there is no entry."""
+        """The last entry's offset; the base offset if there is no entry."""
         return self._paths.base_offset + self._last_relative_offset
 
     def append(self, offset: int, position: int) -> None:

@@ -47,7 +47,7 @@ class PartitionFolder:
     # --- failure
 
     def check_online(self) -> None:
-        """Raise KafkaError KAFKA_STORAGE_ERROR where the log dir has failed."""
+        """Raise KafkaError KAFKA_STORAGE_ERROR if the log dir has failed."""
         if self.is_offline:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,

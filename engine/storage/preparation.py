@@ -1,7 +1,7 @@
 """Work on the records of a large append that would hold the event loop, so that it can be done beside it.
 
-A batch has to be unpacked where its codec is not the topic's, where the topic is compacted or limits timestamps, and
-where it comes in an old format: up to a second for a megabyte of small records.
+A batch has to be unpacked if its codec is not the topic's, if the topic is compacted or limits timestamps, and
+if it comes in an old format: up to a second for a megabyte of small records.
 """
 
 from __future__ import annotations

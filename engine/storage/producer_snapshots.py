@@ -128,7 +128,7 @@ class ProducerSnapshots:
         self._unsynced.update(self._offsets[-1:])
 
     def read(self, offset: int) -> list[ProducerSnapshotEntry]:
-        """Return the producers in a snapshot; CorruptFileError where it is damaged."""
+        """Return the producers in a snapshot; CorruptFileError if it is damaged."""
         pending = self._pending.get(offset)
         if pending is not None:
             return pending.entries()

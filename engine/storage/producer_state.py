@@ -96,7 +96,7 @@ class ProducerStateManager:
             self._ongoing[first_offset] = updated.producer_id
 
     def changeable(self, entry: ProducerEntry) -> ProducerEntry:
-        """Return the producer's entry to be changed: another one where a snapshot still needs this one."""
+        """Return the producer's entry to change: another one if a snapshot still needs this one."""
         if entry.is_frozen:
             entry = self.producers[entry.producer_id] = entry.copy()
         return entry

@@ -87,7 +87,7 @@ class ReplacedLogs:
         self._logs: dict[TopicPartition, _Replaced] = {}
 
     def add(self, old: Log, new: Log, *, keeps_mark: bool) -> None:
-        """Take a log out of use; ``keeps_mark`` where yet another folder of the replica may be somewhere."""
+        """Take a log out of use; ``keeps_mark`` if yet another folder of the replica may be somewhere."""
         old.is_retired = True
         old.abandon()
         self._logs[old.topic_partition] = _Replaced(old, new, keeps_mark)
@@ -132,7 +132,7 @@ class ReplacedLogs:
             self._rename(one)
 
     def dir_failed(self, log_dir: Path) -> None:
-        """Follow the failure of a log dir. Where the new log is gone the old one must not come back for it."""
+        """Follow the failure of a log dir. If the new log is gone the old one must not come back for it."""
         for name, one in list(self._logs.items()):
             if one.old.log_dir == log_dir:
                 del self._logs[name]

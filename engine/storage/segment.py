@@ -248,12 +248,12 @@ class LogSegment:
         return 0 <= last_offset - self.base_offset <= RELATIVE_OFFSET_MAX
 
     def waited_for_roll_ms(self, now_ms: int, timestamp_ms: int) -> int:
-        """Return how old the segment is: by timestamps where its first batch has one, else by the clock."""
+        """Return how old the segment is: by timestamps if its first batch has one, else by the clock."""
         first_ms = self.first_batch_timestamp_ms()
         return timestamp_ms - first_ms if first_ms >= 0 else now_ms - self.created_ms
 
     def first_batch_timestamp_ms(self) -> int:
-        """Return the first batch's largest timestamp; -1 where there is no batch, or one without timestamp."""
+        """Return the first batch's largest timestamp; -1 if there is no batch, or one without timestamp."""
         if self._rolling_timestamp_ms is None:
             if self.size_bytes == 0:
                 return NO_TIMESTAMP
@@ -292,13 +292,13 @@ class LogSegment:
     # --- timestamps
 
     def load_max_timestamp(self) -> TimestampOffset:
-        """Return the largest timestamp and the last offset of the first batch that has it; -1 where there is none."""
+        """Return the largest timestamp and the last offset of the first batch that has it; -1 if there is none."""
         if self.max_timestamp_ms == UNKNOWN_TIMESTAMP:
             self.max_timestamp_ms, self.max_timestamp_offset = self.time_index.last_entry
         return TimestampOffset(self.max_timestamp_ms, self.max_timestamp_offset)
 
     def largest_timestamp_ms(self) -> int:
-        """Return the largest timestamp, or the file's last modification where no record has one."""
+        """Return the largest timestamp, or the file's last modification if no record has one."""
         timestamp_ms = self.load_max_timestamp().timestamp_ms
         return timestamp_ms if timestamp_ms >= 0 else self.last_modified_ms()
 
@@ -309,12 +309,12 @@ class LogSegment:
         return scan_batches(self.file().fd, position, self.size_bytes if end is None else end)
 
     def find(self, offset: int) -> int:
-        """Return the position of the first batch that reaches ``offset``; -1 where none does."""
+        """Return the position of the first batch that reaches ``offset``; -1 if none does."""
         start = self.offset_index.lookup(offset).position
         return find_batch(self.file().fd, start, self.size_bytes, offset)
 
     def read_next_offset(self) -> int:
-        """Return the offset after the last batch; the base offset where there is none."""
+        """Return the offset after the last batch; the base offset if there is none."""
         return self.read_end()[0]
 
     def read_end(self) -> tuple[int, int]:

@@ -78,5 +78,5 @@ class SegmentList:
         return self._segments[first : bisect_left(self._base_offsets, end)] if start < end else []
 
     def reaching(self, offset: int) -> list[LogSegment]:
-        """Return the segment of ``offset`` (or the first, where it is before all) and all that follow."""
+        """Return the segment of ``offset`` (or the first, if it is before all) and all that follow."""
         return self._segments[max(0, bisect_right(self._base_offsets, offset) - 1) :]

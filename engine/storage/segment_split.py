@@ -54,7 +54,7 @@ def is_overflow(segment: LogSegment, position: int, end_offset: int) -> bool:
 def split_segment(segment: LogSegment) -> list[NewSegment]:
     """Copy a segment's batches, in pieces that indexes can count, to ``.cleaned`` files without indexes.
 
-    The first piece has the segment's base offset, and no batch where all are too far from it. What follows the last
+    The first piece has the segment's base offset, and no batch if all are too far from it. What follows the last
     whole batch goes with it: whether it is cut is not decided here.
 
     Raises:
@@ -82,7 +82,7 @@ def first_offset_of(data: bytes | memoryview, header: BatchHeader) -> int:
     try:
         return next((record.offset for record in iter_batch_records(data, 0, header)), header.base_offset)
     except KafkaError:
-        # Nobody can read these records: it does not matter from where on they are looked for.
+        # No client can read these records: it does not matter where the search for them begins.
         return header.base_offset
 
 

@@ -38,7 +38,7 @@ class TimeIndex(IndexFile):
 
     @property
     def last_entry(self) -> TimestampOffset:
-        """The last entry; timestamp -1 at the base offset where there is none."""
+        """The last entry; timestamp -1 at the base offset if there is none."""
         if self.count == 0:
             return TimestampOffset(NO_TIMESTAMP, self._paths.base_offset)
         return self._at(self.count - 1)

@@ -109,7 +109,7 @@ class ZkClient:
             connection_timeout_ms: how long to wait for the first connection; None is the session time-out.
             client_name: who asks, for log lines.
             auth: pairs of scheme and credentials, such as ``("digest", "user:password")``.
-            make_chroot: make the chroot where it is missing, as a broker does; a tool had better not.
+            make_chroot: make the chroot if it is missing, as a broker does; a tool had better not.
             patience_ms: so long after the connection broke the session counts as lost, and calls end, though nobody has
                 said so. None, which is right for a broker, waits for ZooKeeper for as long as it takes.
 
@@ -175,7 +175,7 @@ class ZkClient:
         self._keeper.listeners.append(listener)
 
     async def wait_connected(self) -> None:
-        """Wait until a session is open; at once where one is. Raises SessionLost when the client is closed."""
+        """Wait until a session is open; return at once if one is. Raises SessionLost when the client is closed."""
         await self._keeper.wait_open()
 
     def break_connection(self) -> None:
@@ -185,7 +185,7 @@ class ZkClient:
     # Reads
 
     async def get(self, path: str) -> tuple[bytes, ZnodeStat]:
-        """Return a znode's data (null as empty) and stat; arms the path's data callbacks, also where it is missing.
+        """Return a znode's data (null as empty) and stat; arms the path's data callbacks, also if it is missing.
 
         Raises:
             NoNode: there is none.

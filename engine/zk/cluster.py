@@ -49,7 +49,7 @@ class ClusterZnodes:
         self._acl = acl_policy.acl
 
     async def make_persistent_paths(self) -> None:
-        """Make Kafka's folders where they are missing, one by one and in Kafka's order."""
+        """Make Kafka's folders if they are missing, one by one and in Kafka's order."""
         for path in PERSISTENT_PATHS:
             await self._client.ensure_path(path, self._acl(path))
 

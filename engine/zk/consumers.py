@@ -26,7 +26,7 @@ class ConsumerZnodes:
     async def get_consumer_offsets(
         self, wanted: Sequence[GroupPartition]
     ) -> dict[GroupPartition, int | CoordinationError | None]:
-        """Return offsets by group and partition; None if there is none, an error where it cannot be read."""
+        """Return offsets by group and partition; None if there is none, an error if it cannot be read."""
         found = await self._client.read_many(
             (ConsumerOffsetZNode.path(group, partition) for group, partition in wanted),
             lambda position, outcome: decoded(outcome, _offset_of(*wanted[position])),

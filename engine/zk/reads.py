@@ -40,7 +40,7 @@ async def children_or_empty(client: ZkClient, path: str) -> list[str]:
 
 
 def decoded(outcome: ReadOutcome, decode: Decode[T]) -> T | CoordinationError | None:
-    """Return what one of many znodes says: None if there is none, an error where nobody can read or decode it."""
+    """Return what one of many znodes says: None if there is none, an error if nobody can read or decode it."""
     if isinstance(outcome, NoNode):
         return None
     if isinstance(outcome, ZooKeeperError):
@@ -52,7 +52,7 @@ def decoded(outcome: ReadOutcome, decode: Decode[T]) -> T | CoordinationError | 
 
 
 def or_raise(read: T | CoordinationError) -> T:
-    """Return what was read; raise it where it is an error."""
+    """Return what was read; raise it if it is an error."""
     if isinstance(read, CoordinationError):
         raise read
     return read

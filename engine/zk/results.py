@@ -11,7 +11,7 @@ from engine.common.model import LeaderAndIsr, LeaderIsrAndControllerEpoch, Topic
 T = TypeVar("T")
 
 PartitionStateRead = LeaderIsrAndControllerEpoch | CoordinationError | None
-"""A partition's state; None if it has none; an error where it cannot be read or understood."""
+"""A partition's state; None if it has none; an error if it cannot be read or understood."""
 
 
 @dataclass(slots=True)

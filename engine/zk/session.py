@@ -256,7 +256,7 @@ class Session:
         self._handler.break_connection()
 
     async def close(self) -> None:
-        """End the session; its ephemeral znodes go at once where the server can be told, else with the time-out."""
+        """End the session; its ephemeral znodes go at once if the server hears of it, else with the time-out."""
         ended: asyncio.Future[None] = self.loop.create_future()
         if not self.id:
             # Nothing that the server could be told to end: who has not answered so far need not be waited for.

@@ -111,7 +111,7 @@ class SessionKeeper:
             raise ConnectTimedOut(f"no ZooKeeper server answered at {self.hosts} within {timeout_ms} ms") from None
 
     async def wait_open(self) -> None:
-        """Wait until a session is open; at once where one is."""
+        """Wait until a session is open; return at once if one is."""
         while not self._is_open:
             # Shielded: one waiter's cancellation must not cancel the others' future.
             await asyncio.shield(self._opened)

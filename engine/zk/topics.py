@@ -149,7 +149,7 @@ class TopicZnodes:
     async def _delete_by_levels(self, topic: str, epoch_zk_version: int | None) -> None:
         """Settle each level before its parents go.
 
-        Where the connection breaks, what was sent over it may be lost, and what follows over the next one is not: then
+        If the connection breaks, what was sent over it may be lost, and what follows over the next one is not: then
         parents are asked for before their children.
         """
         partitions = await self._partitions_below(topic)

@@ -74,8 +74,11 @@ TESTED_BY = {
     ],
     "engine/storage/log_files.py": [
         "storage/test_log_files.py",
+        "storage/test_append.py",
         "storage/test_retention.py",
         "storage/test_recovery.py",
+        "storage/test_log_moves.py",
+        "storage/test_few_descriptors.py",
         "storage/test_compaction.py",
     ],
     "engine/storage/partition_folder.py": [
@@ -123,6 +126,14 @@ TESTED_BY = {
     "engine/storage/checkpoint_file.py": ["storage/test_reused_names.py", "storage/test_power_failures.py"],
     "engine/storage/log_checkpoints.py": ["storage/test_reused_names.py", "storage/test_power_failures.py"],
     "engine/storage/replaced_logs.py": ["storage/test_log_moves.py", "replication/test_log_dir_moves.py"],
+    "engine/replication/partition.py": [
+        "replication/test_partition.py",
+        "replication/test_roles.py",
+        "replication/test_settled_partitions.py",
+        "replication/test_isr_changes.py",
+        "replication/test_log_dir_moves.py",
+        "replication/test_replication.py",
+    ],
     "engine/replication/truncation.py": ["replication/test_truncation.py"],
     "engine/replication/isr.py": ["replication/test_isr.py"],
     "engine/replication/roles.py": ["replication/test_roles.py"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,8 +14,10 @@ from log_folders import data_batch, marker_batch
 from replicated_brokers import TP, World, world
 from virtual_time import run_virtual
 
-from engine.common.errors import ErrorCode
-from engine.common.model import IsolationLevel
+from engine.common.errors import ErrorCode, KafkaError
+from engine.common.model import IsolationLevel, ReplicaAssignment
+from engine.common.topic_id import ZERO_TOPIC_ID
+from engine.replication.isr import IsrState
 from engine.replication.partition import Partition
 from engine.replication.replica_selector import select_by_rack
 from engine.runtime.purgatory import DelayedOperation
@@ -101,8 +104,64 @@ def test_broker_0_is_a_follower_like_any_other(tmp_path: Path) -> None:
             await w.until_equal(0)
             assert (w.partition(1).followers[0].log_end_offset, w.log(1).high_watermark) == (end, end)
             assert w.isr_updates == [], "it never left the ISR"
+            read = w.partition(1).read_records(0, MAX, replica_id=0, isolation=IsolationLevel.READ_COMMITTED)
+            assert read.aborted is None, "what is aborted concerns consumers"
 
     run_virtual(test)
+
+
+def test_how_many_replicas_in_sync_are_too_few(tmp_path: Path) -> None:
+    """Only the leader says so."""
+
+    async def test(w: World, partition: Partition) -> None:
+        log = w.log(1)
+        log.update_config(replace(log.config, min_insync_replicas=2))
+        follower = w.partition(2)
+        assert partition.isr == (1, 2)
+        assert (partition.is_under_min_isr, partition.is_under_replicated) == (False, False)
+        partition.isr_state = IsrState.settled((1,))
+        assert (partition.is_under_min_isr, partition.is_under_replicated) == (True, True)
+        assert (follower.is_under_min_isr, follower.is_under_replicated) == (False, False)
+        partition.assignment = ReplicaAssignment((1, 2), adding_replicas=(2,))
+        assert not partition.is_under_replicated, "the other replica is on its way"
+
+    led(tmp_path, test)
+
+
+def test_a_partition_without_a_log_or_topic_id_has_the_zero_id(tmp_path: Path) -> None:
+    async def test(w: World, partition: Partition) -> None:
+        assert Partition(TP, partition.environment).topic_id == ZERO_TOPIC_ID
+        partition.log = SimpleNamespace(topic_id=None)  # type: ignore[assignment]
+        assert partition.topic_id == ZERO_TOPIC_ID
+
+    led(tmp_path, test)
+
+
+def test_nobody_gets_the_log_for_another_leader_epoch(tmp_path: Path) -> None:
+    async def test(w: World, partition: Partition) -> None:
+        assert partition.checked_log(1, leader_only=True) is w.log(1)
+        for epoch, error in ((0, ErrorCode.FENCED_LEADER_EPOCH), (2, ErrorCode.UNKNOWN_LEADER_EPOCH)):
+            with pytest.raises(KafkaError) as caught:
+                partition.checked_log(epoch, leader_only=True)
+            assert caught.value.code is error
+
+    led(tmp_path, test)
+
+
+def test_a_high_watermark_that_stays_is_not_reported_as_moved(tmp_path: Path) -> None:
+    """Each move wakes the requests that wait for it."""
+
+    async def test(w: World, partition: Partition) -> None:
+        log = w.log(1)
+        assert not partition.advance_high_watermark()
+        log.update_config(replace(log.config, min_insync_replicas=3))
+        w.produce(1, b"c")
+        partition.isr_state = IsrState.settled((1,))
+        assert not partition.advance_high_watermark(), "too few are in sync"
+        assert not w.partition(2).advance_high_watermark(), "it does not lead"
+        assert log.high_watermark == 2
+
+    led(tmp_path, test)
 
 
 @pytest.mark.parametrize(

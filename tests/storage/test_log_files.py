@@ -86,3 +86,12 @@ def test_a_folder_needs_a_flush_after_a_swap(tmp_path: Path) -> None:
     (log.dir / f"{0:020d}.log.cleaned").write_bytes(first.path.read_bytes())
     log.replace_segments([first], [NewSegment(0, first.size_bytes, has_transaction_index=False)])
     assert log.folder.is_unsynced
+
+
+def test_a_log_that_is_closed_keeps_no_room_and_no_descriptor(tmp_path: Path) -> None:
+    log = log_of(tmp_path / "t-0", LogConfig(segment_index_bytes=240, preallocate=True, segment_bytes=4096))
+    log.close()
+    sizes = {path.name: path.stat().st_size for path in log.dir.iterdir() if path.suffix in (".log", ".index")}
+    assert sizes[f"{2:020d}.log"] == log.active_segment.size_bytes
+    assert sizes[f"{2:020d}.index"] == 0
+    assert open_files(tmp_path) == []

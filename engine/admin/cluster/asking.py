@@ -68,7 +68,7 @@ async def ask_all(
     Args:
         homes: says whom to ask.
         ask: asks one broker about at most ``batch`` keys.
-        known: whom to ask at first, where that is known already.
+        known: whom to ask at first, if that is known already.
         patience_s: so long keys are asked about again whose failure is one that ``may_repeat`` lets pass.
         is_change: what is asked for may have been carried out although nobody answers: the answer is waited for until
             the operation's time is over, which then says so.
@@ -136,7 +136,7 @@ def batches_of(keys: Sequence[K], size: int) -> Iterable[list[K]]:
 async def _find_homes(homes: Homes[K], keys: Iterable[K], at_home: dict[K, int], found: dict[K, V | Unknown]) -> None:
     """Learn where keys are whose home is not known. Who has none gets the reason as its answer.
 
-    Where nobody can say anything, at first that is the end of the whole; later it is one more reason.
+    If nobody can say anything, at first that is the end of the whole; later it is one more reason.
     """
     homeless = [key for key in keys if key not in at_home]
     if not homeless:
@@ -204,7 +204,7 @@ async def _ask_broker(
 
 
 async def _look_around(wire: WireCluster) -> None:
-    """Learn which brokers live now; where nobody answers, the next round says so."""
+    """Learn which brokers live now; if nobody answers, the next round says so."""
     try:
         await wire.metadata([])
     except FAILURES:

@@ -1,6 +1,6 @@
 """Why an operation of a tool could not be done, told in kinds that a caller can act on.
 
-Each error says what and where, and where there is one a hint at what to do next. Where these name an operation or a
+Each error says what and where, and if there is one a hint at what to do next. Where these name an operation or a
 parameter they are phrases, which a face spells. A command line maps the kind to its exit code, a dashboard to a colour.
 This is not the table of Kafka's wire errors: those are ``ErrorCode``, and one that the cluster answered with travels
 inside ``Refused``.

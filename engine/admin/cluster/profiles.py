@@ -133,7 +133,7 @@ def load_profiles(path: Path) -> Profiles:
 
 
 def add_profile(profiles: Profiles, profile: Profile) -> None:
-    """Append a profile to the file, which is created where it is missing; the first one becomes the default.
+    """Append a profile to the file, which is created if it is missing; the first one becomes the default.
 
     Raises:
         BadRequest: the name is taken or cannot be a name, or the profile names no address.

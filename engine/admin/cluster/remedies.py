@@ -13,7 +13,7 @@ from typing import Protocol
 
 
 class Operation(Enum):
-    """Something that a person can do or look at. The value names it where there is no face to spell it."""
+    """Something that a person can do or look at. The value names it if there is no face to spell it."""
 
     LIST_TOPICS = "the list of topics"
     DESCRIBE_TOPICS = "the description of topics"
@@ -53,7 +53,7 @@ class Operation(Enum):
 
 
 class Parameter(Enum):
-    """Something that a person can give with an operation. The value names it where there is no face to spell it."""
+    """Something that a person can give with an operation. The value names it if there is no face to spell it."""
 
     ADD_CONFIG = "settings to add"
     ADD_CONFIG_FILE = "a file of settings to add"

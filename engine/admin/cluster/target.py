@@ -121,7 +121,7 @@ class ClusterTarget:
 
     @property
     def reads_from(self) -> Side:
-        """Cluster state comes from ZooKeeper where it is known."""
+        """Cluster state comes from ZooKeeper if it is known."""
         return self.via or (Side.ZOOKEEPER if self.zookeeper else Side.WIRE)
 
     @property

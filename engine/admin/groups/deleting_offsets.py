@@ -1,4 +1,4 @@
-"""A group's committed offsets of topics removed, at its coordinator or in ZooKeeper, where no member reads them."""
+"""A group's committed offsets of topics removed, at its coordinator or in ZooKeeper, if no member reads them."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class AssignedTopic:
 
 @dataclass(frozen=True, slots=True)
 class DescribedMember:
-    """One member. ``assignment`` is None where its protocol is not the consumers'."""
+    """One member. ``assignment`` is None if its protocol is not the consumers'."""
 
     consumer_id: str
     group_instance_id: str | None

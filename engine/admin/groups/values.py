@@ -78,7 +78,7 @@ class GroupListing:
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """One member; ``assignment`` is what it owns, None where its bytes are not the consumers' format."""
+    """One member; ``assignment`` is what it owns, None if its bytes are not the consumers' format."""
 
     member_id: str
     group_instance_id: str | None

@@ -128,7 +128,7 @@ class Lake:
         return chunks
 
     def check(self) -> None:
-        """Raise NotFound or BadRequest where no history is there."""
+        """Raise NotFound or BadRequest if no history is there."""
         if self._settings() is None:
             hint = Phrase("one is kept by: ", Operation.KEEP_LAG_HISTORY)
             raise NotFound("there is no lag history", where=self.shown, hint=hint)

@@ -88,7 +88,7 @@ class LagHistory:
 
 
 def read_lake(lake: Lake, since_ms: int, until_ms: int, objective: Objective, groups: Sequence[str] = ()) -> LagHistory:
-    """Return what was so in a span of time; of all readers where no group is named.
+    """Return what was so in a span of time; of all readers if no group is named.
 
     Raises:
         NotFound: there is no history.

@@ -88,7 +88,7 @@ def plan_chunks(
 
 
 def sample_chunk(task: ChunkTask) -> ChunkDone:
-    """Take the sample and write the file, also where there is nothing to tell: then no older one can stay."""
+    """Take the sample and write the file, also if there is nothing to tell: then no older one can stay."""
     with collector_paused():
         return _sample_chunk(task)
 
@@ -228,7 +228,7 @@ def _add(rows: Rows, task: ChunkTask, cluster: str, answer: GroupLag, sampled_ms
 
 
 def _add_unknown(rows: Rows, task: ChunkTask, lake: Lake, cluster: str, error: str) -> None:
-    """Add a row for each reader that the cluster had before; for the cluster itself where none was ever seen."""
+    """Add a row for each reader that the cluster had before; for the cluster itself if none was ever seen."""
     known = lake.readers_before(task.time_ms, task.chunk, cluster)
     if not known and task.chunk == 0 and not lake.readers_before(task.time_ms, None, cluster):
         known = [{"kind": CLUSTER_KIND, "group": cluster}]

@@ -9,7 +9,7 @@ The rules are Burrow's (2025), carried over from commits, which it watches, to s
 5.  With too few samples (see ``is_telling``) nothing more can be said: unknown.
 6.  Everything that was there two samples ago has been read: OK.
 7.  The offset has stood still for all of the time, or more than twice as long as it moved before: STALL where somebody
-    owns the partition, STOP where nobody does.
+    owns the partition, STOP if nobody does.
 8.  The lag fell at least once: OK. Else WARN.
 
 Who seems to stand still by rule 7 may only commit seldom: that is looked up (``pace``), and then nothing can be said.

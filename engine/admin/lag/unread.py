@@ -39,7 +39,7 @@ class Place(NamedTuple):
 
 
 class UnreadRecord(NamedTuple):
-    """The first record at or after a place; its time None where its format has none."""
+    """The first record at or after a place; its time None if its format has none."""
 
     offset: int
     timestamp_ms: int | None

@@ -131,7 +131,7 @@ async def _found_at(
     version_min: int = 0,
     patience_s: float = PATIENCE_S,
 ) -> dict[TopicPartition, tuple[int, FoundOffset] | Unknown]:
-    """Return who answered what. UNSUPPORTED_VERSION where a leader knows no version of the API that is so new."""
+    """Return who answered what. UNSUPPORTED_VERSION if a leader knows no version of the API that is so new."""
 
     async def ask(
         leader_id: int, partitions: list[TopicPartition]

@@ -89,7 +89,7 @@ def settings_from(properties: Mapping[str, str]) -> ProducerSettings:
 
 
 def _checked(settings: ProducerSettings, given: Iterable[str]) -> ProducerSettings:
-    """Turn idempotence off where other settings rule it out, as Kafka does; refuse where it was asked for."""
+    """Turn idempotence off where other settings rule it out, as Kafka does; refuse if it was asked for."""
     fits = settings.acks == ACKS_ALL and settings.in_flight_max <= _IDEMPOTENT_IN_FLIGHT_MAX
     if not settings.is_idempotent or fits:
         return settings

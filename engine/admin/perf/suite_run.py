@@ -202,7 +202,7 @@ class Suite:
         self._made = [one for one in self._made if one not in topics]
 
     async def _clean_up(self) -> None:
-        """Take away what is left of the topics, also where everything is being cancelled."""
+        """Take away what is left of the topics, also if everything is being cancelled."""
         if self._made:
             await asyncio.shield(asyncio.create_task(self._delete_what_is_there(), name="perf suite: clean up"))
         self.left_topics = list(self._made)

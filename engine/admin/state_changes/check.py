@@ -75,7 +75,7 @@ class CheckResult:
 
     @property
     def severity(self) -> Severity:
-        """The gravest of all findings; INFO where there is none."""
+        """The gravest of all findings; INFO if there is none."""
         order = list(Severity)
         return min((finding.check.severity for finding in self.findings), key=order.index, default=Severity.INFO)
 

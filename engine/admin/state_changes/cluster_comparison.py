@@ -1,6 +1,6 @@
 """Holds the last states in the logs against a cluster's present ones.
 
-The state znode's version, or where it is not known the leader epoch, says which of the two is newer. A cluster that has
+The state znode's version, or if it is not known the leader epoch, says which of the two is newer. A cluster that has
 gone on is no contradiction; one that stands before the logs, or tells the same version otherwise, is.
 """
 

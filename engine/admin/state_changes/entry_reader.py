@@ -55,7 +55,7 @@ class Block(Generic[Tag]):
     """Entries in the order of time; those of the same millisecond as they stand in the log."""
 
     begins_at: bytes
-    """The earliest time in the part of the log that was read, also where nothing of it was wanted."""
+    """The earliest time in the part of the log that was read, also if nothing of it was wanted."""
     starts: list[bytes] = field(default_factory=list)
     tags: list[Tag] = field(default_factory=list)
     entries: list[bytes] = field(default_factory=list)
@@ -292,7 +292,7 @@ def _keep(block: Block[Tag], wanted: Sequence[int]) -> None:
 
 
 def _last_boundary(text: bytes) -> int:
-    """Return where the line feed before the last entry stands; -1 where no second entry begins."""
+    """Return where the line feed before the last entry stands; -1 if no second entry begins."""
     at = text.rfind(b"\n[")
     while at >= 0 and not is_start(text[at + 1 : at + 1 + START_BYTES]):
         at = text.rfind(b"\n[", 0, at)
@@ -305,7 +305,7 @@ def line_count(entry: bytes) -> int:
 
 
 def _last_start_in(text: bytes) -> bytes:
-    """Return the time of the last entry in a text, or its first bytes where none has a time."""
+    """Return the time of the last entry in a text, or its first bytes if none has a time."""
     last = _last_boundary(text) + 1
     return text[last : last + START_BYTES]
 

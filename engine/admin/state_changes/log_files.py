@@ -27,7 +27,7 @@ _LOOK_BYTES_MAX = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class LogFile:
-    """One log. ``last_start`` is None where only reading it all would tell; a pipe's size is 0."""
+    """One log. ``last_start`` is None if only reading it all would tell; a pipe's size is 0."""
 
     path: Path
     broker_ids: frozenset[int]

@@ -1,4 +1,4 @@
-"""The bytes of one log: a plain file, a gzip or a pipe; and what is wrong where it cannot be read to its end."""
+"""The bytes of one log: a plain file, a gzip or a pipe; and what is wrong if it cannot be read to its end."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class PartitionEntry:
 
     @property
     def at_ms(self) -> int | None:
-        """When it was written; None where its line has no time."""
+        """When it was written; None if its line has no time."""
         return epoch_ms(self.row.utc_start)
 
     @property

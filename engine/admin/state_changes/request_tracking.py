@@ -1,6 +1,6 @@
 """Follows the controller's requests from its own log into the brokers' logs, and notes those that never arrived.
 
-Where the controller logs each partition (TRACE, the default until 2.5) each is looked for. Since 2.6 the default is a
+If the controller logs each partition (TRACE, the default until 2.5) each is looked for. Since 2.6 the default is a
 summary per request: those are matched in order, by controller and number of partitions, for they carry no number of
 their own. A broker handles its requests in order, so what comes before one that it handled was replaced by it: the
 controller sends the whole state to a broker that registers again.

@@ -31,7 +31,7 @@ class Bound:
 
 
 def parse_duration(text: str) -> timedelta | None:
-    """Return a duration such as ``2h`` or ``90s``; None where ``text`` is none."""
+    """Return a duration such as ``2h`` or ``90s``; None if ``text`` is none."""
     match = _RELATIVE.fullmatch(text.strip())
     try:
         return None if match is None else timedelta(seconds=float(match[1]) * _UNITS[match[2]])

@@ -57,7 +57,7 @@ def moment_of(start: bytes) -> datetime | None:
 
 
 def shifted(start: bytes, by: timedelta) -> bytes:
-    """Return the start moved by a duration; the same where it is no time, or would leave the calendar."""
+    """Return the start moved by a duration; the same if it is no time, or would leave the calendar."""
     moment = moment_of(start)
     try:
         return start if moment is None else start_of(moment + by)

@@ -41,7 +41,7 @@ class QueryReader:
         self._reading: asyncio.Future[_Found] | None = None
 
     async def read(self, wire: WireCluster | None) -> ReadQueries:
-        """Return the queries by path; without ``wire``, and where no broker answers, without their lags.
+        """Return the queries by path; without ``wire``, and if no broker answers, without their lags.
 
         Raises:
             AdminError: nothing could be read, or the store hangs.

@@ -1,4 +1,4 @@
-"""What ZooKeeper tells a feed: by watches at once, and the states of partitions in rotation where no broker is asked.
+"""What ZooKeeper tells a feed: by watches at once, and the states of partitions in rotation if no broker is asked.
 
 One task reads, one thing after the other, so an older answer never comes after a newer one. A watch only says that
 something is to be read again.

@@ -562,6 +562,6 @@ def _connected(side: Side, now_ms: int) -> Link:
 
 
 def _changed(topic: TopicSnapshot, change: _Change) -> TopicSnapshot:
-    """Return the topic with its partitions changed; the same object where none was."""
+    """Return the topic with its partitions changed; the same object if none was."""
     partitions = tuple(map(change, topic.partitions))
     return topic if all(map(is_, partitions, topic.partitions)) else replace(topic, partitions=partitions)

@@ -29,7 +29,7 @@ class CleanerKeys:
     )
     log_cleaner_dedupe_buffer_size = LONG(134_217_728, MEDIUM, dynamic=CLUSTER_WIDE).with_effect(
         "Bytes for the cleaner's maps of keys, over all threads. A larger map cleans more in one pass. A key takes 100 "
-        "to 200 bytes here, where it takes 24 in Apache Kafka."
+        "to 200 bytes here; in Apache Kafka it takes 24."
     )
     log_cleaner_io_buffer_size = INT(524_288, MEDIUM, at_least(0), CLUSTER_WIDE).with_effect(
         "Bytes for the cleaner's read and write buffers, over all threads."

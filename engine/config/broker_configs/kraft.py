@@ -12,7 +12,7 @@ class KRaftKeys:
     process_roles = LIST((), HIGH, ListOf(("broker", "controller"))).with_effect(
         "Roles of a KRaft process. klamm brokers keep their metadata in ZooKeeper: set, it is refused."
     )
-    node_id = INT(-1, HIGH).with_effect("Another name of `broker.id`; where both are set they must be equal.")
+    node_id = INT(-1, HIGH).with_effect("Another name of `broker.id`; if both are set they must be equal.")
     controller_listener_names = STRING(None, HIGH).without_effect(
         "Listeners of KRaft controllers; must be empty with ZooKeeper."
     )

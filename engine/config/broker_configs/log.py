@@ -44,7 +44,7 @@ class LogKeys:
         .read_as(parse_csv)
         .with_effect("Folders for the logs, separated by commas, best one per disk. Not set: `log.dir`.")
     )
-    log_dir = STRING("/tmp/kafka-logs", HIGH).with_effect("Folder for the logs where `log.dirs` is not set.")
+    log_dir = STRING("/tmp/kafka-logs", HIGH).with_effect("Folder for the logs if `log.dirs` is not set.")
     log_segment_bytes = INT(1_073_741_824, HIGH, at_least(14), CLUSTER_WIDE).with_effect(
         "Size, in bytes, at which a new segment begins. Retention and compaction work on whole segments."
     )

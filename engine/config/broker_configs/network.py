@@ -27,7 +27,7 @@ class NetworkKeys:
         "of IPv4 and IPv6. A name that is not a security protocol needs an entry in `listener.security.protocol.map`."
     )
     advertised_listeners = STRING(None, HIGH, dynamic=PER_BROKER, at_start_only=True).with_effect(
-        "Addresses that clients and other brokers are told, where they differ from `listeners` (NAT, containers, load "
+        "Addresses for clients and other brokers, if they differ from `listeners` (NAT, containers, load "
         "balancers). `0.0.0.0` is not allowed."
     )
     listener_security_protocol_map = STRING(
@@ -83,7 +83,7 @@ class NetworkKeys:
         "Milliseconds to hold a connection open whose authentication failed, to slow guessing down."
     )
     max_connections = INT(INT_MAX, MEDIUM, at_least(0), CLUSTER_WIDE).with_effect(
-        "Most connections at one time, over all listeners. Brokers get in all the same where they have a listener of "
+        "Most connections at one time, over all listeners. Brokers get in all the same if they have a listener of "
         "their own: the client that was silent for the longest makes room."
     )
     max_connections_per_ip = INT(INT_MAX, MEDIUM, at_least(0), CLUSTER_WIDE).with_effect(

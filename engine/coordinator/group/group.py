@@ -85,7 +85,7 @@ class Group:
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether the members read the topic; where that cannot be told, they may."""
+        """Whether the members read the topic; if that cannot be told, they may."""
         return self.subscribed_topics is None or topic in self.subscribed_topics
 
     # -- members

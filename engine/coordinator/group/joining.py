@@ -179,7 +179,7 @@ def fence(rebalance: Rebalance, group: Group, member: Member) -> None:
 
 
 def static_rejoin_stored(rebalance: Rebalance, group: Group, before: StaticMemberBefore, error: ErrorCode) -> None:
-    """Answer a static member's join once its new id is stored; undo the change where it could not be."""
+    """Answer a static member's join once its new id is stored; undo the change if it could not be."""
     member = group.members.get(before.new_member_id)
     if member is None or group.state is not GroupState.STABLE:
         # Fenced or gone meanwhile, or a rebalance has begun, which answers the join.

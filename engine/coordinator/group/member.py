@@ -64,14 +64,14 @@ class Member:
         return frozenset(name for name, _ in self.protocols)
 
     def metadata(self, protocol_name: str) -> bytes:
-        """Return the subscription under a protocol. KeyError where the member does not know it."""
+        """Return the subscription under a protocol. KeyError if the member does not know it."""
         for name, metadata in self.protocols:
             if name == protocol_name:
                 return metadata
         raise KeyError(protocol_name)
 
     def vote(self, candidates: Container[str]) -> str:
-        """Return the candidate that the member likes best. KeyError where it knows none."""
+        """Return the candidate that the member likes best. KeyError if it knows none."""
         for name, _ in self.protocols:
             if name in candidates:
                 return name

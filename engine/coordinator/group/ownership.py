@@ -94,7 +94,7 @@ class OwnedGroups:
         return None if owned is None else owned.groups.get(group_id)
 
     def find_or_add(self, group_id: str) -> Group:
-        """Return the group, made new where there is none."""
+        """Return the group, made new if there is none."""
         groups = self._owned[self.index_of(group_id)].groups
         group = groups.get(group_id)
         if group is None:

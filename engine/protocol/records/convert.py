@@ -57,7 +57,7 @@ def in_old_format(buffer: Buffer, magic: int) -> bytes:
     """Return the one version 2 batch of an append as messages of v0 or v1, for a log that is kept in that format.
 
     Raises:
-        KafkaError: UNSUPPORTED_FOR_MESSAGE_FORMAT where the batch has what the old format has no place for: a
+        KafkaError: UNSUPPORTED_FOR_MESSAGE_FORMAT if the batch has what the old format has no place for: a
             producer's sequences, a transaction, headers. UNSUPPORTED_COMPRESSION_TYPE for zstd.
     """
     for position, header in iter_batches(buffer):

@@ -1,4 +1,4 @@
-"""Records out of version 2 batches. Pure Python, written for speed: the varint reading is spelt out where it is hot."""
+"""Records out of version 2 batches. Pure Python, written for speed: the varint reading is inlined where it is hot."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def encode_batch(
     """Make one version 2 batch of the records, which may be encoded for this ``base_offset``.
 
     ``log_append_time_ms`` is the batch's maximum timestamp under ``LOG_APPEND_TIME``; the records keep their own in the
-    bytes, as in Kafka. ``last_offset`` keeps a batch's end where compaction took the last record; ``delete_horizon_ms``
+    bytes, as in Kafka. ``last_offset`` keeps a batch's end if compaction took the last record; ``delete_horizon_ms``
     takes the base timestamp's place (KIP-534).
 
     Raises:

@@ -49,7 +49,7 @@ def decompress(data: bytes, size_max: int) -> bytes:
 
 
 def _blocks(data: bytes) -> list[bytes]:
-    """Split xerial framing. Streams may be concatenated: a whole frame header may stand where a length would."""
+    """Split xerial framing. Streams may be concatenated: a whole frame header may be in a length's place."""
     blocks = []
     position = len(_FRAME_HEADER)
     while position < len(data):

@@ -58,7 +58,7 @@ def prepare_append(
 ) -> PreparedRecords:
     """Check the records of one append, and return them as the one batch that the log gets.
 
-    Messages of v0 and v1 become version 2. The batch is decoded and rebuilt only where its codec is not the topic's,
+    Messages of v0 and v1 become version 2. The batch is decoded and rebuilt only if its codec is not the topic's,
     or its inner offsets do not count 0, 1, 2 …; otherwise it is stamped in place, and its checksum renewed when the
     timestamps had to change. ``size_max`` bounds the decompressed records.
 

@@ -1,7 +1,7 @@
 """What becomes of one batch: dropped, kept as it is, kept with fewer records, or kept as an empty one.
 
 Offsets never change: a batch keeps its base offset and last offset delta. Records that stay are copied as the bytes
-they were, for their timestamps count from a base that stays too. Only where a batch gets its delete horizon, which
+they were, for their timestamps count from a base that stays too. Only if a batch gets its delete horizon, which
 takes the base timestamp's place (KIP-534), are they written again. Source: Cleaner.cleanInto and MemoryRecords.filterTo
 of Kafka 3.9.
 """

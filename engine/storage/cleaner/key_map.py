@@ -1,6 +1,6 @@
 """The map of keys to their last offsets, kept within the bytes it may take. Exact: no two keys are ever confused.
 
-Python's own dictionary holds it, which costs 100 to 200 bytes a key where Kafka's table of MD5 sums takes 24: with the
+Python's own dictionary holds it, which costs 100 to 200 bytes a key; Kafka's table of MD5 sums takes 24: with the
 same ``log.cleaner.dedupe.buffer.size`` a log of very many keys takes more rounds here.
 """
 

@@ -27,7 +27,7 @@ class SegmentToClean:
 
 @dataclass(frozen=True, slots=True)
 class LastOfProducer:
-    """The last data offset of an active producer (-1 where only a marker is known), and its epoch."""
+    """The last data offset of an active producer (-1 if only a marker is known), and its epoch."""
 
     last_offset: int
     producer_epoch: int
@@ -94,7 +94,7 @@ class Progress:
 class GroupCleaned:
     """``new`` segments are on the disk, to replace those of ``base_offsets``.
 
-    It is one, or more where one cannot count so far. The first begins where the first of those does.
+    It is one, or more if one cannot count so far. The first begins where the first of those does.
     """
 
     base_offsets: tuple[int, ...]

@@ -32,7 +32,7 @@ def index_records(data: bytes, position: int, end: int, count: int, base_offset:
     """Put key and offset of ``count`` records between ``position`` and ``end`` into the map; return the null keys.
 
     Raises:
-        KafkaError: CORRUPT_MESSAGE where the bytes are not exactly this many records.
+        KafkaError: CORRUPT_MESSAGE if the bytes are not exactly this many records.
     """
     null_keys = 0
     try:
@@ -97,7 +97,7 @@ def find_survivors(
     """Return the records that are at or beyond their key's offset in the map, or whose key is not in it.
 
     Raises:
-        KafkaError: CORRUPT_MESSAGE where the bytes are not exactly this many records.
+        KafkaError: CORRUPT_MESSAGE if the bytes are not exactly this many records.
     """
     bounds: list[int] = []
     null_keys = 0

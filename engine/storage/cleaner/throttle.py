@@ -12,7 +12,7 @@ SAVED_S_MAX = 1.0
 
 
 class Pace:
-    """Told of every read and write; sleeps where that was too fast, and calls ``on_progress`` now and then."""
+    """Told of every read and write; sleeps if that was too fast, and calls ``on_progress`` now and then."""
 
     def __init__(self, bytes_per_second: float, on_progress: Callable[[int], None]) -> None:
         self._rate = bytes_per_second

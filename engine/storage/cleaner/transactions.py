@@ -49,7 +49,7 @@ class CleanedTransactions:
         """Return whether the control batch marks nothing any more: all data before it is gone.
 
         Raises:
-            KafkaError: INVALID_RECORD where the control record is malformed.
+            KafkaError: INVALID_RECORD if the control record is malformed.
         """
         self._reach(header.last_offset)
         record = next(iter(iter_batch_records(buffer, position, header)), None)

@@ -1,7 +1,7 @@
 """``python -m engine.storage.cleaner.worker``: the process that cleans, so that the broker's event loop need not.
 
 Plans come in on standard input, reports go out on standard output, a line each. It ends when its broker does: killed by
-the kernel where that is possible, else at the end of its input; whenever that is, the log is as good as before.
+the kernel if that is possible, else at the end of its input; whenever that is, the log is as good as before.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _read_plans(source: BinaryIO, plans: SimpleQueue[bytes]) -> None:
 
 def _die_with_parent() -> None:
     parent = os.getppid()
-    # Where there is no prctl the end of the input must do.
+    # If there is no prctl the end of the input must do.
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
     if os.getppid() != parent:

@@ -46,7 +46,7 @@ class FinalizedFeatures:
 
 
 class FeatureZNode:
-    """Finalized features of the cluster; written by each new controller where it is missing or of the wrong form."""
+    """Finalized features of the cluster; written by each new controller if it is missing or of the wrong form."""
 
     path: Final = "/feature"
 
