@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,6 +28,8 @@ from cli.output.report import Report
 if TYPE_CHECKING:
     from engine.admin.cluster.connection import Cluster
     from engine.admin.reassignment.plan_runs import PlanRun
+    from engine.admin.reassignment.waves import Standing, Wave
+    from engine.common.model import TopicPartition
 
 _Size = str | None
 _OPTIONS: dict[str, tuple[Any, Any]] = {
@@ -175,6 +177,7 @@ async def _carry_out(invocation: Invocation, wanted: tuple[LoadedPlan, PlanRun])
         if not waves:
             invocation.talk.say("nothing to move: the plan is empty")
             return waves_report(waves)
+        await _warn_of_room(invocation, cluster, waves, standings)
         if not invocation.confirm(run.told(cluster, waves, standings)):
             return waves_report(waves)
         view = ExecutionView(invocation, goes_on, is_throttled=run.throttle is not None)
@@ -184,6 +187,29 @@ async def _carry_out(invocation: Invocation, wanted: tuple[LoadedPlan, PlanRun])
         finally:
             view.end()
     return waves_result_report(result, goes_on, str(run.journal_file))
+
+
+async def _warn_of_room(
+    invocation: Invocation,
+    cluster: Cluster,
+    waves: Sequence[Wave],
+    standings: Mapping[TopicPartition, Standing] | None,
+) -> None:
+    """Warn of brokers that have too little room for what is not copied yet, as far as sizes are known."""
+    from cli.views.reassignment import shortage_told
+    from engine.admin.brokers.reading_load import read_volumes
+    from engine.admin.reassignment.room import of_wave, room_shortages
+    from engine.admin.reassignment.waves import Standing
+
+    ahead = [
+        move
+        for wave in waves
+        for move in wave
+        if standings is None or standings.get(move.name, Standing.WAITING) is Standing.WAITING
+    ]
+    sizes = {move.name: move.size_bytes for move in ahead if move.size_bytes is not None}
+    for shortage in room_shortages(map(of_wave, ahead), sizes, await read_volumes(cluster)):
+        invocation.talk.warn(shortage_told(shortage))
 
 
 async def _refuse_drift(invocation: Invocation, cluster: Cluster, loaded: LoadedPlan, run: PlanRun) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 from collections.abc import Iterator
 from contextlib import suppress
@@ -21,6 +22,7 @@ from engine.admin.reassignment.journal import read_journal
 from engine.admin.reassignment.lock import operator_lock, read_holder
 from engine.admin.reassignment.lock_holder import Holder, LockHeld
 from engine.admin.reassignment.throttle_settings import FOLLOWER_RATE
+from engine.common.snapshot import LogDirSnapshot
 from engine.local.cluster import LocalCluster
 
 pytestmark = pytest.mark.timeout(900)
@@ -68,6 +70,24 @@ def test_a_plan_is_applied_in_waves_and_rolled_back(
     led_back = by_wire("plan", "verify", plan, "-o", "json")
     assert (led_back.code, [one["state"] for one in led_back.json]) == (1, ["failed"] * 3), "its journal tells of a run"
     nothing_is_left(by_znodes, topic_name)
+
+
+def test_a_broker_with_too_little_room_is_named_before_anything_is_copied(
+    by_wire: Operator, by_znodes: Operator, topic_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(by_wire, topic_name, "0:1,1:0")
+    plan = made_plan(by_wire, tmp_path, topic_name, [0, 2], [2, 0])
+
+    async def volumes(_: Cluster) -> list[LogDirSnapshot]:
+        return [LogDirSnapshot(2, "/small", 1 << 30, 4 << 20)]
+
+    would = by_wire("plan", "apply", plan, "--dry-run")
+    assert (would.code, "has to copy" in would.err) == (0, False), "there is room"
+    monkeypatch.setattr("engine.admin.brokers.reading_load.read_volumes", volumes)
+    for side in (by_wire, by_znodes):
+        would = side("plan", "apply", plan, "--dry-run")
+        assert would.code == 0
+        assert re.search(r"^warning: broker 2 has to copy \d\.\d MiB, but has only 4\.0 MiB free", would.err, re.M)
 
 
 def test_one_operator_at_a_time_and_an_interrupt_says_what_is_left(

@@ -9,7 +9,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from engine.admin.reassignment.execute import PlannedMove
+from engine.admin.reassignment.execute import PlannedDir, PlannedMove
+from engine.admin.reassignment.waves import WaveMove
 from engine.common.model import TopicPartition
 from engine.common.snapshot import LogDirSnapshot
 
@@ -52,6 +53,14 @@ def room_shortages(
         if (free := free_of_dir.get(place)) is not None and size > free
     ]
     return sorted(found, key=lambda one: (one.broker, one.log_dir or ""))
+
+
+def of_wave(move: WaveMove) -> PlannedMove:
+    """Return a move of a plan's wave with the log dirs that its copies are meant for."""
+    copied = {*move.adding, *move.changing_dirs}
+    dirs = [PlannedDir(broker, None, path) for broker, path in move.move.wanted_dirs.items() if broker in copied]
+    removing = tuple(broker for broker in move.before if broker not in move.target)
+    return PlannedMove(*move.name, move.before, move.target, move.adding, removing, tuple(dirs))
 
 
 def _free(volumes: Sequence[LogDirSnapshot], broker: int) -> int | None:

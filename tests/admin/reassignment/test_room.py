@@ -13,8 +13,9 @@ from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.target import ClusterTarget, Origin
 from engine.admin.reassignment.execute import PlannedDir, PlannedMove, prepare_reassignment
 from engine.admin.reassignment.plan_file import PartitionMove
-from engine.admin.reassignment.room import RoomShortage, room_shortages
+from engine.admin.reassignment.room import RoomShortage, of_wave, room_shortages
 from engine.admin.reassignment.throttle_settings import Throttle
+from engine.admin.reassignment.waves import WaveMove
 from engine.common.model import TopicPartition
 from engine.common.snapshot import LogDirSnapshot
 
@@ -75,3 +76,8 @@ def test_brokers_are_asked(usable_bytes: int, expected: list[RoomShortage]) -> N
                 assert room_shortages(prepared.planned, sizes, told) == expected
 
     asyncio.run(run())
+
+
+def test_of_a_plan_counts_what_its_waves_copy() -> None:
+    move = WaveMove(PartitionMove(T0, (1, 2, 3), ("/b", "any", "/x")), (1, 0, 3), dirs_before=("/a", "any", "/x"))
+    assert of_wave(move) == PlannedMove("t", 0, (1, 0, 3), (1, 2, 3), (2,), (0,), (PlannedDir(1, None, "/b"),))
