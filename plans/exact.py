@@ -34,7 +34,7 @@ _COLUMNS_MAX = 5_000
 """Columns of the integer program that is no proof. With more of them the first solution alone may take minutes."""
 
 _ENTRIES_MAX = 40_000
-"""Numbers in such a program up to which every partition may have any of its columns."""
+"""Numbers in such a program up to which every partition may have any of its columns within a cap."""
 
 _TOLERANCE = 1e-6
 _SCALES = (1, 2, 6, 60)
@@ -147,12 +147,6 @@ class Master:
         duals = self.solver.getSolution().col_dual[self._slacks :]
         ranked = sorted(zip(duals, range(len(duals)), strict=True))[:most]
         return [self.columns[number] for _, number in ranked]
-
-    def begin_with(self, columns: set[Column]) -> None:
-        """Tell HiGHS of columns that keep all rows, one for each partition."""
-        given = highspy.HighsSolution()
-        given.col_value = [0.0] * self._slacks + [float(column in columns) for column in self.columns]
-        self.solver.setSolution(given)
 
     def whole(self) -> set[Column]:
         """Return the columns that the linear program takes whole."""
@@ -429,17 +423,15 @@ class Search:
     def _any_integer(self) -> Solution | None:
         """Return whole columns that keep all rows.
 
-        In a large program the partitions that the linear program places whole stay there, or as they were at the
-        start; the others are few. Of all of them together HiGHS takes minutes between two looks at its limits.
+        In a large program HiGHS takes minutes between two looks at its limits. A cap takes a small part of the plan
+        anyhow, so there the partitions that the linear program places whole stay there, or as they were at the start.
         """
         start = self._start_columns()
         master = self._of_any([*self.cheapest, *start])
-        if master.solver.getNumNz() > _ENTRIES_MAX:
+        if self.model.problem.is_capped and master.solver.getNumNz() > _ENTRIES_MAX:
             placed = {column[0] for column in self.whole}
             others = [column for column in self.cheapest if column[0] not in placed]
             master = self._of_any([*sorted(self.whole), *start, *others])
-        if self.is_start_level:
-            master.begin_with(set(start[: len(self.model.factor)]))
         found = master.solve_integer(self.share)
         return None if found is None else _solution(found)
 

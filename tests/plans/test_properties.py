@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from small_clusters import applied, drawn_cluster
@@ -16,6 +17,7 @@ from engine.common.snapshot_json import snapshot_to_json
 from plans.options import Aim, Minimise, PlanOptions, Strategy
 from plans.plan_file import encode_plan
 from plans.planning import make_plan
+from plans.work import Work
 
 Rank = tuple[int, ...]
 LEVEL = (Aim.REPLICAS, Aim.LEADERS)
@@ -167,3 +169,33 @@ def test_a_run_that_is_cut_short_ends_at_the_same_step() -> None:
     assert score.gap is not None
     assert whole.gap is not None
     assert (score.gap, score.leader_changes) > (whole.gap, whole.leader_changes)
+
+
+def test_within_a_cap_a_large_program_is_made_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """HiGHS would take minutes between two looks at its limits. The bound is the same, and the aim is met."""
+    pytest.importorskip("highspy")
+    from plans import exact, whole_program
+
+    entries: list[int] = []
+    as_ever = exact.run_limited
+
+    def watched(solver: Any, work: Work, share: int = 1) -> None:
+        entries.append(solver.getNumNz())
+        as_ever(solver, work, share)
+
+    monkeypatch.setattr(exact, "run_limited", watched)
+    monkeypatch.setattr(whole_program, "is_small", lambda problem: False)
+    snapshot = drawn_cluster(1, brokers=9, racks=3, partitions=120, factor=2)
+    options = PlanOptions(
+        aim=(Aim.BYTES,), minimise=Minimise.BYTES, tolerance_percent=1.0, time_limit_s=0.5, max_moves=1000
+    )
+    large = make_plan(snapshot, Strategy.REBALANCE, options).plan.klamm.score
+    whole = max(entries)
+    entries.clear()
+    monkeypatch.setattr(exact, "_ENTRIES_MAX", whole - 1)
+    small = make_plan(snapshot, Strategy.REBALANCE, options).plan.klamm.score
+    assert entries and max(entries) < whole
+    assert (small.solver, small.lower_bound.bytes) == ("highs", large.lower_bound.bytes)
+    assert small.remaining_moves == 0
+    held = [row.bytes_after or 0 for row in small.brokers]
+    assert all(0.99 * sum(held) / 9 - 1 <= one <= 1.01 * sum(held) / 9 + 1 for one in held)

@@ -68,6 +68,15 @@ def test_factor_raises_and_lowers() -> None:
     assert down.plan.klamm.score.moves == 0
 
 
+def test_more_replicas_than_racks_share_them_as_little_as_can_be() -> None:
+    made = make_plan(
+        cluster({1: "a", 2: "a", 3: "b", 4: "b"}, {"t": [(1, 2)]}), Strategy.FACTOR, PlanOptions(replication_factor=3)
+    )
+    assert set(lists(made)["t-0"]) in ({1, 2, 3}, {1, 2, 4})
+    assert "3 replicas share 2 racks: some racks get more than one" in made.notes
+    assert made.plan.klamm.score.after.rack_violations == 0
+
+
 def test_move_keeps_what_is_there_already() -> None:
     snapshot = cluster(RACKS, {"t": [(1, 2, 3)], "u": [(1, 2, 3)]})
     made = make_plan(snapshot, Strategy.MOVE, PlanOptions(brokers=(3, 4, 5), topics=("t",)))
