@@ -30,6 +30,7 @@ from engine.pipeline.source import StreamPlan
 
 A, B, C = (TopicPartition("t", number) for number in range(3))
 GIVEN = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}
+SINK = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t"}
 
 
 def refuse(what: str) -> None:
@@ -238,7 +239,7 @@ def test_connections_stay_open_between_questions(monkeypatch: pytest.MonkeyPatch
 
 
 def test_spark_s_processes_that_only_ask_import_nothing_that_reads() -> None:
-    """Spark starts one for the columns and one for the reader of each query, and waits for them."""
+    """Spark starts one for the columns and one for the reader or writer of each query, and waits for them."""
     program = f"""
 import sys
 from pyspark.sql.types import StructType
@@ -247,6 +248,7 @@ from klamm.spark import KafkaDataSource
 source = KafkaDataSource({GIVEN})
 source.schema()
 source.streamReader(StructType().add("value", "binary"))
+KafkaDataSource({SINK}).writer(StructType().add("value", "binary"), False)
 print([name for name in ("numpy", "cramjam", "engine.network.client", "engine.pipeline.source") if name in sys.modules])
 import engine.pipeline.source
 print([name for name in ("numpy", "cramjam", "engine.pipeline.columns") if name in sys.modules])

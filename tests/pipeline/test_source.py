@@ -10,14 +10,17 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import pyspark
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from source_rows import consumed, reader, send, spark_rows
 from wire_client import WireClient, describe_topic
 
+import klamm.spark
 from engine.local.cluster import LocalCluster
-from klamm.spark import KafkaDataSource, klamm_kafka
+from klamm.spark import KafkaDataSource, klamm_kafka, register
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -172,6 +175,30 @@ def test_bad_options_say_what_to_do(frame: Callable[..., Any], options: Mapping[
     with pytest.raises(Exception) as caught:
         frame(**options).count()
     assert told in str(caught.value)
+
+
+def test_spark_s_processes_import_pyspark_as_it_is_installed(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of themselves they take it from a zip, and compile it each time."""
+
+    class Reader(DataSourceReader):
+        def partitions(self) -> list[InputPartition]:
+            return [InputPartition(pyspark.__file__)]
+
+        def read(self, partition: InputPartition) -> Iterator[tuple[str, str]]:
+            yield partition.value, str(pyspark.__file__)
+
+    class Place(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "place-of-pyspark"
+
+        def reader(self, schema: object) -> Reader:
+            return Reader()
+
+    monkeypatch.setattr(klamm.spark, "KafkaDataSource", Place)
+    register(spark)
+    data = spark.read.format("place-of-pyspark").schema("planner string, task string").load()
+    assert [tuple(row) for row in data.collect()] == [(pyspark.__file__, pyspark.__file__)]
 
 
 # -- streams
