@@ -74,9 +74,14 @@ class _Queued:
     answer: asyncio.Future[Any] | None = None
     is_watched: bool = False
 
+    @property
+    def is_waited_for(self) -> bool:
+        """Somebody waits, and has no answer yet."""
+        return self.answer is not None and not self.answer.done()
+
     def give(self, value: object) -> None:
         """Answer; later answers, and answers nobody waits for any more, are dropped."""
-        if self.answer is not None and not self.answer.done():
+        if self.answer is not None and self.is_waited_for:
             self.answer.set_result(value)
 
 
@@ -245,7 +250,8 @@ class Controller:
         except Exception as error:
             # The queue must go on, whatever one event runs into.
             self._log.error(f"Error processing event {event}", error)
-        if isinstance(event, ControllerEvent):
+        if isinstance(event, ControllerEvent) and queued.is_waited_for:
+            # Of an election of 200,000 partitions the refusal alone is large.
             queued.give(event.refusal)
 
     async def _process_own(self, event: _Own) -> None:

@@ -66,14 +66,14 @@ class ReplicaElections:
         answer: ElectionAnswer = {}
         electable: list[TopicPartition] = []
 
-        def judge(partition: TopicPartition) -> None:
-            error = self._reason_not_to_elect(partition, election_type, trigger)
-            if error is None:
-                electable.append(partition)
-            else:
-                answer[partition] = error
-
-        yield from each(dict.fromkeys(partitions), judge)
+        for piece in slices(dict.fromkeys(partitions)):
+            yield from carry_out(GiveWay())
+            for partition in piece:
+                error = self._reason_not_to_elect(partition, election_type, trigger)
+                if error is None:
+                    electable.append(partition)
+                else:
+                    answer[partition] = error
         results = yield from self._elect(electable, election_type, trigger)
 
         def note(partition: TopicPartition) -> None:

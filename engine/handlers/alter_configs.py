@@ -12,8 +12,9 @@ Version notes
 from __future__ import annotations
 
 from engine.config.alter import AlterOperation, ConfigChange
-from engine.handlers.config_changes import ResourceChange, change_configs
+from engine.handlers.config_changes import Outcome, ResourceChange, change_configs
 from engine.handlers.context import RequestContext
+from engine.handlers.in_turns import in_turns
 from engine.handlers.registry import handles
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.alter_configs import (
@@ -27,18 +28,18 @@ from engine.protocol.apis.alter_configs import (
 @handles(ApiKey.ALTER_CONFIGS)
 async def alter_configs(context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
     """Replace the settings, resource by resource."""
-    asked = [_replacement(resource) for resource in request.resources]
+    asked = await in_turns(request.resources, _replacement)
     outcomes = await change_configs(context.broker, asked, validate_only=request.validate_only)
-    return AlterConfigsResponse(
-        responses=[
-            AlterConfigsResourceResponse(
-                error_code=outcome.code,
-                error_message=outcome.message,
-                resource_type=change.type_code,
-                resource_name=change.name,
-            )
-            for change, outcome in zip(asked, outcomes, strict=True)
-        ]
+    responses = await in_turns(zip(asked, outcomes, strict=True), lambda one: _answer(*one))
+    return AlterConfigsResponse(responses=responses)
+
+
+def _answer(change: ResourceChange, outcome: Outcome) -> AlterConfigsResourceResponse:
+    return AlterConfigsResourceResponse(
+        error_code=outcome.code,
+        error_message=outcome.message,
+        resource_type=change.type_code,
+        resource_name=change.name,
     )
 
 

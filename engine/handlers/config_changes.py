@@ -33,6 +33,7 @@ from engine.handlers.config_resources import (
     resource_type,
 )
 from engine.handlers.context import Broker
+from engine.replication.state_changes import Breather
 
 logger = logging.getLogger("kafka.server.ZkAdminManager")
 
@@ -65,7 +66,9 @@ async def change_configs(broker: Broker, asked: Sequence[ResourceChange], *, val
     for change in asked:
         times[change.type_code, change.name] = times.get((change.type_code, change.name), 0) + 1
     outcomes: list[Outcome] = []
+    breather = Breather()
     for change in asked:
+        await breather.give_way()
         if times[change.type_code, change.name] > 1:
             outcomes.append(Outcome(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once."))
         else:

@@ -12,10 +12,14 @@ Version notes
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
+from typing import Any
+
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
 from engine.common.topic_names import INTERNAL_TOPICS
 from engine.handlers.context import Broker, RequestContext
+from engine.handlers.in_turns import topics_answered
 from engine.handlers.registry import handles
 from engine.network.request import CLOSE_FOR_FAULT, Deferred
 from engine.protocol.api_keys import ApiKey
@@ -32,7 +36,9 @@ INVALID_LOW_WATERMARK = -1
 
 
 @handles(ApiKey.DELETE_RECORDS)
-def delete_records(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse | Deferred:
+def delete_records(
+    context: RequestContext, request: DeleteRecordsRequest
+) -> DeleteRecordsResponse | Deferred | Coroutine[Any, Any, DeleteRecordsResponse | Deferred]:
     """Delete records before an offset, on all replicas."""
     waiting: list[_Waiting] = []
     wanted: dict[str, dict[int, int]] = {}
@@ -40,23 +46,22 @@ def delete_records(context: RequestContext, request: DeleteRecordsRequest) -> De
         for partition in topic.partitions:
             # Kafka keeps a map: of a partition that is named twice the last offset counts.
             wanted.setdefault(topic.name, {})[partition.partition_index] = partition.offset
-    response = DeleteRecordsResponse(
-        topics=[
-            DeleteRecordsTopicResult(
-                name=topic,
-                partitions=[
-                    _delete(context.broker, TopicPartition(topic, index), offset, waiting)
-                    for index, offset in offsets.items()
-                ],
-            )
-            for topic, offsets in wanted.items()
-        ]
+
+    def answer(topics: list[tuple[str, list[DeleteRecordsPartitionResult]]]) -> DeleteRecordsResponse | Deferred:
+        results = [DeleteRecordsTopicResult(name=topic, partitions=partitions) for topic, partitions in topics]
+        response = DeleteRecordsResponse(topics=results)
+        operation = DelayedDeleteRecords(request.timeout_ms, context.broker, waiting, response)
+        keys = [one.topic_partition for one in waiting]
+        if context.broker.replica_manager.delayed_delete_records.try_complete_else_watch(operation, keys):
+            return response
+        return operation.deferred
+
+    return topics_answered(
+        list(wanted),
+        lambda topic: list(wanted[topic]),
+        lambda topic, index: _delete(context.broker, TopicPartition(topic, index), wanted[topic][index], waiting),
+        answer,
     )
-    operation = DelayedDeleteRecords(request.timeout_ms, context.broker, waiting, response)
-    keys = [one.topic_partition for one in waiting]
-    if context.broker.replica_manager.delayed_delete_records.try_complete_else_watch(operation, keys):
-        return response
-    return operation.deferred
 
 
 class _Waiting:

@@ -33,24 +33,37 @@ async def elect_leaders(context: RequestContext, request: ElectLeadersRequest) -
     broker = context.broker
     if request.election_type not in set(ElectionType):
         return ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST)
-    partitions = _wanted(request, broker.metadata_cache)
+    partitions = await _wanted(request, broker.metadata_cache)
     answer: dict[TopicPartition, int | ApiError] = await broker.controller.ask(
         ElectLeaders(partitions, ElectionType(request.election_type))
     )
-    leaders = {p: result for p, result in answer.items() if isinstance(result, int)}
+    breather = Breather()
+    leaders: dict[TopicPartition, int] = {}
+    errors: dict[TopicPartition, ApiError] = {}
+    for partition, result in answer.items():
+        await breather.give_way()
+        if isinstance(result, int):
+            leaders[partition] = result
+        else:
+            errors[partition] = result
     await broker.topic_admin.wait_for_metadata(lambda: not _unseen(leaders, broker.metadata_cache), request.timeout_ms)
-    errors = {p: result for p, result in answer.items() if isinstance(result, ApiError)}
     errors.update(dict.fromkeys(leaders, NO_ERROR))
     errors.update(dict.fromkeys(_unseen(leaders, broker.metadata_cache), ApiError(ErrorCode.REQUEST_TIMED_OUT)))
-    if request.topic_partitions is None:
-        errors = {p: error for p, error in errors.items() if error.code is not ErrorCode.ELECTION_NOT_NEEDED}
-    return await _response(errors)
+    return await _response(errors, ErrorCode.ELECTION_NOT_NEEDED if request.topic_partitions is None else None)
 
 
-def _wanted(request: ElectLeadersRequest, cache: MetadataCache) -> tuple[TopicPartition, ...]:
+async def _wanted(request: ElectLeadersRequest, cache: MetadataCache) -> tuple[TopicPartition, ...]:
+    wanted: list[TopicPartition] = []
+    breather = Breather()
     if request.topic_partitions is None:
-        return tuple(TopicPartition(topic, p) for topic in sorted(cache.topics) for p in cache.partitions(topic))
-    return tuple(TopicPartition(t.topic, p) for t in request.topic_partitions for p in t.partitions)
+        for topic in sorted(cache.topics):
+            wanted += [TopicPartition(topic, p) for p in cache.partitions(topic)]
+            await breather.give_way()
+    else:
+        for asked in request.topic_partitions:
+            wanted += [TopicPartition(asked.topic, p) for p in asked.partitions]
+            await breather.give_way()
+    return tuple(wanted)
 
 
 def _unseen(leaders: dict[TopicPartition, int], cache: MetadataCache) -> list[TopicPartition]:
@@ -63,11 +76,14 @@ def _unseen(leaders: dict[TopicPartition, int], cache: MetadataCache) -> list[To
     return unseen
 
 
-async def _response(errors: dict[TopicPartition, ApiError]) -> ElectLeadersResponse:
+async def _response(errors: dict[TopicPartition, ApiError], left_out: ErrorCode | None) -> ElectLeadersResponse:
+    """Tell what became of each partition, but for those with an error that is left out."""
     topics: dict[str, ReplicaElectionResult] = {}
     breather = Breather()
     for partition, error in errors.items():
         await breather.give_way()
+        if error.code is left_out:
+            continue
         topic = topics.setdefault(partition.topic, ReplicaElectionResult(topic=partition.topic))
         topic.partition_result.append(
             PartitionResult(partition_id=partition.partition, error_code=error.code, error_message=error.message)

@@ -15,8 +15,9 @@ Version notes
 from __future__ import annotations
 
 from engine.config.alter import ConfigChange
-from engine.handlers.config_changes import ResourceChange, change_configs
+from engine.handlers.config_changes import Outcome, ResourceChange, change_configs
 from engine.handlers.context import RequestContext
+from engine.handlers.in_turns import in_turns
 from engine.handlers.registry import handles
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.incremental_alter_configs import (
@@ -32,18 +33,18 @@ async def incremental_alter_configs(
     context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
     """Make the changes, resource by resource."""
-    asked = [_change(resource) for resource in request.resources]
+    asked = await in_turns(request.resources, _change)
     outcomes = await change_configs(context.broker, asked, validate_only=request.validate_only)
-    return IncrementalAlterConfigsResponse(
-        responses=[
-            AlterConfigsResourceResponse(
-                error_code=outcome.code,
-                error_message=outcome.message,
-                resource_type=change.type_code,
-                resource_name=change.name,
-            )
-            for change, outcome in zip(asked, outcomes, strict=True)
-        ]
+    responses = await in_turns(zip(asked, outcomes, strict=True), lambda one: _answer(*one))
+    return IncrementalAlterConfigsResponse(responses=responses)
+
+
+def _answer(change: ResourceChange, outcome: Outcome) -> AlterConfigsResourceResponse:
+    return AlterConfigsResourceResponse(
+        error_code=outcome.code,
+        error_message=outcome.message,
+        resource_type=change.type_code,
+        resource_name=change.name,
     )
 
 

@@ -9,17 +9,43 @@ Version notes
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
 from engine.common.errors import ErrorCode
 from engine.coordinator.group.values import MemberIdentity
 from engine.handlers.context import RequestContext
+from engine.handlers.in_turns import AT_ONCE_MAX
 from engine.handlers.registry import handles
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 
 
 @handles(ApiKey.LEAVE_GROUP)
-def leave_group(context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse:
+def leave_group(
+    context: RequestContext, request: LeaveGroupRequest
+) -> LeaveGroupResponse | Coroutine[Any, Any, LeaveGroupResponse]:
     """Remove members from their group."""
+    if len(request.members) > AT_ONCE_MAX:
+        return _piece_by_piece(context, request)
+    return _leave(context, request)
+
+
+async def _piece_by_piece(context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse:
+    """Remove some members after the other; an error of the whole group is the same for all."""
+    answers: list[MemberResponse] = []
+    for start in range(0, len(request.members), AT_ONCE_MAX):
+        members = request.members[start : start + AT_ONCE_MAX]
+        response = _leave(context, LeaveGroupRequest(group_id=request.group_id, members=members))
+        if response.error_code:
+            return response
+        answers += response.members
+        await asyncio.sleep(0)
+    return LeaveGroupResponse(members=answers)
+
+
+def _leave(context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse:
     if context.api_version >= 3:
         members = [MemberIdentity(m.member_id, m.group_instance_id, m.reason) for m in request.members]
     else:

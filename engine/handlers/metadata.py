@@ -41,6 +41,9 @@ from engine.protocol.apis.metadata import (
 )
 from engine.replication.metadata_cache import PartitionMetadata
 
+TOPICS_AT_ONCE = 1000
+"""More names are answered piece by piece: 200,000 that nobody has would hold everybody up for 0.2 s."""
+
 PARTITIONS_AT_ONCE = 5000
 """More of them are described in as many turns as it takes, and encoded in a thread: 200,000 would hold everybody up."""
 
@@ -53,7 +56,30 @@ def metadata(context: RequestContext, request: MetadataRequest) -> MetadataRespo
     names = cache.topics if wants_all else [topic.name for topic in request.topics or () if topic.name is not None]
     if sum(len(cache.partitions(name)) for name in names) > PARTITIONS_AT_ONCE:
         return _in_turns(context, request, list(names))
+    if request.topics is not None and len(request.topics) > TOPICS_AT_ONCE:
+        return _piece_by_piece(context, request, request.topics)
     return _described(context, request)
+
+
+async def _piece_by_piece(
+    context: RequestContext, request: MetadataRequest, topics: list[MetadataRequestTopic]
+) -> LargeAnswer:
+    """Answer about some of the topics after the other: most are not there, for else it would be many partitions."""
+    told: dict[tuple[str | None, bytes], MetadataResponseTopic] = {}
+    for start in range(0, len(topics), TOPICS_AT_ONCE):
+        piece = MetadataRequest(
+            topics=topics[start : start + TOPICS_AT_ONCE],
+            allow_auto_topic_creation=request.allow_auto_topic_creation,
+            include_cluster_authorized_operations=request.include_cluster_authorized_operations,
+            include_topic_authorized_operations=request.include_topic_authorized_operations,
+        )
+        answer = _described(context, piece)
+        response: Any = answer if isinstance(answer, MetadataResponse) else await answer
+        for topic in response.topics:
+            told[topic.name, topic.topic_id] = topic
+        await asyncio.sleep(0)
+    response.topics = list(told.values())
+    return LargeAnswer(response)
 
 
 async def _in_turns(context: RequestContext, request: MetadataRequest, names: list[str]) -> LargeAnswer:

@@ -23,7 +23,9 @@ from kazoo.handlers.utils import create_tcp_connection, create_tcp_socket
 _log = logging.getLogger("engine.zk")
 
 _ITEMS_PER_TURN = 64
-"""This many deliveries, about a millisecond, before other callbacks of the event loop have their turn."""
+_HOLD_S_MAX = 0.002
+"""So many deliveries, or as long, before other callbacks of the event loop have their turn: a small znode takes some
+microseconds, a topic of 1,000 partitions some milliseconds."""
 
 _RECEIVE_SIZE = 65_536
 _SEND_SIZE = 65_536
@@ -53,12 +55,15 @@ class Inbox:
         # Cleared first: what is put from here on either is seen below or schedules another drain.
         self._is_scheduled = False
         items = self._items
+        until_s = self._loop.time() + _HOLD_S_MAX
         for _ in range(min(len(items), _ITEMS_PER_TURN)):
             call, arguments = items.popleft()
             try:
                 call(*arguments)
             except Exception:
                 _log.exception("A delivery from ZooKeeper failed; the others go on.")
+            if self._loop.time() >= until_s:
+                break
         if items and not self._is_scheduled:
             self._is_scheduled = True
             self._loop.call_soon(self._drain)

@@ -12,22 +12,33 @@ import pytest
 from event_loop import in_event_loop
 
 from engine.common.errors import ErrorCode, KafkaError
+from engine.handlers.alter_configs import alter_configs
 from engine.handlers.delete_groups import delete_groups
+from engine.handlers.delete_records import delete_records
 from engine.handlers.describe_groups import describe_groups
 from engine.handlers.describe_producers import describe_producers
 from engine.handlers.find_coordinator import find_coordinator
 from engine.handlers.in_turns import AT_ONCE_MAX, answered, topics_answered
+from engine.handlers.incremental_alter_configs import incremental_alter_configs
+from engine.handlers.leave_group import leave_group
 from engine.handlers.offset_for_leader_epoch import offset_for_leader_epoch
+from engine.protocol.apis.alter_configs import AlterConfigsRequest, AlterConfigsResource
 from engine.protocol.apis.delete_groups import DeleteGroupsRequest
+from engine.protocol.apis.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from engine.protocol.apis.describe_groups import DescribeGroupsRequest
 from engine.protocol.apis.describe_producers import DescribeProducersRequest, TopicRequest
 from engine.protocol.apis.find_coordinator import FindCoordinatorRequest
+from engine.protocol.apis.incremental_alter_configs import AlterConfigsResource as IncrementalResource
+from engine.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsRequest
+from engine.protocol.apis.leave_group import LeaveGroupRequest
+from engine.protocol.apis.leave_group import MemberIdentity as LeaveMember
 from engine.protocol.apis.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
 from engine.replication import state_changes
+from engine.runtime.purgatory import Purgatory
 
 MANY = 3 * AT_ONCE_MAX
 NAMES = [f"g{number}" for number in range(MANY)]
@@ -46,9 +57,8 @@ def context() -> Any:
         partition_for=lambda _: 0,
     )
     cache = SimpleNamespace(partitions=lambda _: {0: None}, partition_info=lambda _: None)
-    broker = SimpleNamespace(
-        group_coordinator=groups, metadata_cache=cache, replica_manager=SimpleNamespace(partition=unknown_partition)
-    )
+    replicas = SimpleNamespace(partition=unknown_partition, delayed_delete_records=Purgatory("test"))
+    broker = SimpleNamespace(broker_id=0, group_coordinator=groups, metadata_cache=cache, replica_manager=replicas)
     return SimpleNamespace(api_version=4, broker=broker)
 
 
@@ -77,6 +87,13 @@ REQUESTS: dict[str, tuple[Callable[[Any, Any], Any], Callable[[list[str]], Any],
         ),
         lambda answer: [NAMES[p.partition] for topic in answer.topics for p in topic.partitions],
     ),
+    "DeleteRecords": (
+        delete_records,
+        lambda names: DeleteRecordsRequest(
+            topics=[DeleteRecordsTopic(name=name, partitions=[DeleteRecordsPartition()]) for name in names]
+        ),
+        lambda answer: [topic.name for topic in answer.topics],
+    ),
     "DescribeProducers": (
         describe_producers,
         lambda names: DescribeProducersRequest(
@@ -104,6 +121,51 @@ async def test_very_many_are_answered_in_turns(name: str) -> None:
             await asyncio.sleep(0)
     assert named(await answering) == NAMES
     assert turns >= MANY
+
+
+@pytest.mark.parametrize("is_incremental", [False, True])
+@in_event_loop
+async def test_settings_of_very_many_resources_are_changed_in_turns(is_incremental: bool) -> None:
+    resource: Any = IncrementalResource if is_incremental else AlterConfigsResource
+    resources = [resource(resource_name=name) for name in NAMES]
+    request: Any = IncrementalAlterConfigsRequest if is_incremental else AlterConfigsRequest
+    handler: Any = incremental_alter_configs if is_incremental else alter_configs
+    with pytest.MonkeyPatch.context() as patches:
+        patches.setattr(state_changes, "HOLD_MS_MAX", 0)
+        answering = asyncio.ensure_future(handler(context(), request(resources=resources)))
+        turns = 0
+        while not answering.done():
+            turns += 1
+            await asyncio.sleep(0)
+    answer = await answering
+    assert [one.resource_name for one in answer.responses] == NAMES
+    assert {one.error_code for one in answer.responses} == {ErrorCode.INVALID_REQUEST}
+    # To read them, to change them, to answer.
+    assert turns >= 3 * MANY
+
+
+@in_event_loop
+async def test_members_of_a_group_leave_piece_by_piece() -> None:
+    left: list[list[str]] = []
+
+    def leave(group_id: str, members: list[Any]) -> tuple[ErrorCode, list[ErrorCode]]:
+        left.append([member.member_id for member in members])
+        is_there = len(left) < 3
+        return (ErrorCode.NONE, [ErrorCode.NONE] * len(members)) if is_there else (ErrorCode.NOT_COORDINATOR, [])
+
+    where = context()
+    where.broker.group_coordinator.leave = leave
+    few, many = NAMES[: 2 * AT_ONCE_MAX], NAMES
+    answer = await leave_of(where, few)
+    assert [member.member_id for member in answer.members] == few and not answer.error_code
+    assert [len(names) for names in left] == [AT_ONCE_MAX] * 2
+    answer = await leave_of(where, many)
+    assert (answer.error_code, answer.members) == (ErrorCode.NOT_COORDINATOR, [])
+
+
+async def leave_of(where: Any, names: list[str]) -> Any:
+    members = [LeaveMember(member_id=name) for name in names]
+    return await leave_group(where, LeaveGroupRequest(group_id="g", members=members))  # type: ignore[misc]
 
 
 @in_event_loop

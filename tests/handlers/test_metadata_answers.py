@@ -182,3 +182,30 @@ def test_a_topic_made_again_under_its_name_is_another() -> None:
     again = ask(cache)["b"]
     assert again.topic_id != earlier
     assert again.partitions[0].leader_id == 1
+
+
+@pytest.mark.parametrize("version", [8, 12])
+def test_very_many_names_are_answered_piece_by_piece(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each once, whoever has it, and others have their turns."""
+    cache = MetadataCache(0)
+    tell(cache, *(state(topic, 0, 0, ALL) for topic in "abc"))
+    names = ["a", *(f"nowhere-{n}" for n in range(8)), "b", "a"]
+    monkeypatch.setattr("engine.handlers.metadata.TOPICS_AT_ONCE", 4)
+    config = SimpleNamespace(auto_create_topics_enable=False)
+    parts = SimpleNamespace(metadata_cache=cache, cluster_id="c", config=config)
+    context: Any = SimpleNamespace(api_version=version, broker=parts, peer=SimpleNamespace(listener_name="PLAINTEXT"))
+
+    async def check() -> None:
+        answer: Any = metadata(context, MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names]))
+        asking = asyncio.ensure_future(answer)
+        await asyncio.sleep(0)
+        assert not asking.done(), "a turn for others"
+        large = await asking
+        assert isinstance(large, LargeAnswer)
+        assert [topic.name for topic in large.response.topics] == names[:-1]
+        errors = {topic.name: topic.error_code for topic in large.response.topics}
+        assert (errors["a"], errors["b"]) == (ErrorCode.NONE, ErrorCode.NONE)
+        assert errors["nowhere-3"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert [node.node_id for node in large.response.brokers] == list(ALL)
+
+    asyncio.run(check())
