@@ -97,16 +97,6 @@ class Partition:
         return log is not None and len(self.isr_state.committed) < self._min_isr(log)
 
     @property
-    def is_under_replicated(self) -> bool:
-        """Fewer members in sync than the partition will have once a reassignment is over."""
-        wanted = len(self.assignment.replicas) - len(self.assignment.adding_replicas)
-        return self.leader_log is not None and wanted > len(self.isr_state.committed)
-
-    @property
-    def is_reassigning(self) -> bool:
-        return self.assignment.is_being_reassigned
-
-    @property
     def low_watermark(self) -> int:
         """The smallest log start offset among the leader, its live followers and its copy in another log dir.
 

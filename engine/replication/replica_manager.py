@@ -417,23 +417,3 @@ class ReplicaManager:
     @property
     def offline_replica_count(self) -> int:
         return len(self._offline)
-
-    @property
-    def leader_count(self) -> int:
-        return sum(1 for _ in self.led_partitions())
-
-    @property
-    def under_replicated_count(self) -> int:
-        return sum(partition.is_under_replicated for partition in self.led_partitions())
-
-    @property
-    def under_min_isr_count(self) -> int:
-        return sum(partition.is_under_min_isr for partition in self.led_partitions())
-
-    @property
-    def at_min_isr_count(self) -> int:
-        return sum(partition.is_at_min_isr for partition in self.led_partitions())
-
-    @property
-    def reassigning_count(self) -> int:
-        return sum(partition.is_reassigning for partition in self.led_partitions())

@@ -1,4 +1,4 @@
-"""Where a broker's log lines go: Kafka's files, Kafka's pattern, rolled at each full hour as Kafka ships them (E19).
+"""Where a broker's log lines go: Kafka's files, Kafka's pattern, rolled at each full hour as Kafka ships them.
 
 ``server.log`` has everything but what ``controller.log``, ``state-change.log``, ``kafka-request.log`` and
 ``log-cleaner.log`` have for themselves. Log lines are written by whichever thread logs; the files are flushed with each

@@ -1,4 +1,4 @@
-"""The log cleaner: finds the filthiest log, has a process clean it, puts the result in place (E2).
+"""The log cleaner: finds the filthiest log, has a process clean it, puts the result in place.
 
 One task and one process for each of ``log.cleaner.threads``; a process is started when there is something to clean, and
 ended when there was nothing for a while. The event loop only measures, plans and renames. Source of all rules:

@@ -95,3 +95,13 @@ def test_a_log_that_is_closed_keeps_no_room_and_no_descriptor(tmp_path: Path) ->
     assert sizes[f"{2:020d}.log"] == log.active_segment.size_bytes
     assert sizes[f"{2:020d}.index"] == 0
     assert open_files(tmp_path) == []
+
+
+def test_nothing_is_replaced_in_a_failed_log_dir(tmp_path: Path) -> None:
+    log = log_of(tmp_path / "t-0")
+    first = log.segments[0]
+    (log.dir / f"{0:020d}.log.cleaned").write_bytes(first.path.read_bytes())
+    log.folder.is_offline = True
+    with pytest.raises(KafkaError):
+        log.replace_segments([first], [NewSegment(0, first.size_bytes, has_transaction_index=False)])
+    assert log.segments[0] is first

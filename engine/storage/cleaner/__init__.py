@@ -1,1 +1,1 @@
-"""Log compaction: which log, how, in which process, and how the result takes its place (E2)."""
+"""Log compaction: which log, how, in which process, and how the result takes its place."""

@@ -1,0 +1,125 @@
+"""What the code's structure promises: state has one owner, settings are read one way, every dependency is used."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from engine.config.broker_configs import BROKER_CONFIG_DEF
+from engine.config.topic_config_keys import TOPIC_CONFIG_DEF
+from engine.storage.log import Log
+from engine.zk.kafka_client import KafkaZkClient
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("cli", "engine", "klamm", "plans", "tui")
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+IMPORTED_AS = {"pyyaml": "yaml"}
+NAMED_TUPLE = {"_replace", "_make", "_fields", "_asdict"}
+FOREIGN = {"engine/zk/session.py": "kazoo"}
+"""Modules that use what a library keeps private, and whose it is."""
+
+
+@functools.cache
+def sources(package: str) -> list[tuple[str, str, ast.Module]]:
+    paths = sorted((ROOT / package).rglob("*.py"))
+    return [(str(path.relative_to(ROOT)), text := path.read_text(), ast.parse(text)) for path in paths]
+
+
+def modules(*packages: str) -> Iterator[tuple[str, str, ast.Module]]:
+    """Yield path, text and tree of every module."""
+    for package in packages:
+        yield from sources(package)
+
+
+def broker_modules(*parts: str) -> Iterator[tuple[str, str, ast.Module]]:
+    return (module for module in modules("engine") if module[0].split("/")[1] in parts)
+
+
+@pytest.mark.parametrize("kind", [Log, KafkaZkClient])
+def test_what_was_made_of_mixins_is_composed(kind: type) -> None:
+    assert kind.__bases__ == (object,)
+
+
+def test_no_class_is_a_mixin() -> None:
+    found = [
+        f"{name}:{node.name}"
+        for name, _, tree in modules(*PACKAGES)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef) and "mixin" in node.name.lower()
+    ]
+    assert found == []
+
+
+def test_where_the_last_append_went_has_one_owner() -> None:
+    owners = {name for name, text, _ in modules("engine") if "_last_append" in text}
+    assert owners == {"engine/storage/active_segment.py"}
+
+
+def test_no_module_touches_the_private_state_of_another() -> None:
+    """Only a class and its relatives in a module do, and one module that patches kazoo."""
+    found = []
+    for name, text, tree in broker_modules("storage", "replication", "controller", "zk"):
+        own = set(re.findall(r"(?:self\.|def |\")(_\w+)", text)) | NAMED_TUPLE | {"_exit", "_drop_preallocated_tail"}
+        found += [
+            f"{name}:{node.lineno} {ast.unparse(node)}"
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Attribute)
+            and re.match(r"_[a-z]", node.attr)
+            and ast.unparse(node.value) not in ("self", "cls")
+            and node.attr not in own
+            and name not in FOREIGN
+        ]
+    assert found == []
+
+
+def test_a_broker_reads_its_settings_by_attribute() -> None:
+    """The only reads by Kafka's name are in ``engine.config``, which makes the attributes."""
+    keys = {*BROKER_CONFIG_DEF.names, *(key.name for key in TOPIC_CONFIG_DEF)}
+    apart = {"config", "admin", "local", "pipeline"}
+    found = []
+    for name, _, tree in modules("engine"):
+        if name.split("/")[1] in apart:
+            continue
+        for node in ast.walk(tree):
+            read: ast.AST | None = None
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get":
+                read = next(iter(node.args), None)
+            elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+                read = node.slice
+            if isinstance(read, ast.Constant) and read.value in keys:
+                found.append(f"{name}:{node.lineno} {read.value}")
+    assert found == []
+
+
+@pytest.mark.parametrize("extra", ["", "spark", "plan", "jre"])
+def test_every_dependency_is_imported(extra: str) -> None:
+    """Or looked for by its name: it may be missing."""
+    wanted = PYPROJECT["optional-dependencies"][extra] if extra else PYPROJECT["dependencies"]
+    names = {re.split(r"[<>=\[ ;]", one)[0].lower() for one in wanted}
+    imported = set()
+    for _, _, tree in modules(*PACKAGES):
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                imported |= {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                imported.add(node.module.split(".")[0])
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in names:
+                imported.add(node.value)
+    assert {name for name in names if IMPORTED_AS.get(name, name) not in imported} == set()
+
+
+def test_no_text_names_a_finding_that_nobody_can_look_up() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}: {match}"
+        for folder in (*PACKAGES, "docs")
+        for path in sorted((ROOT / folder).rglob("*"))
+        if path.suffix in (".py", ".md")
+        for match in re.findall(r"\(E\d{1,2}\)", path.read_text())
+    ]
+    assert found == []
