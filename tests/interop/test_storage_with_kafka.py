@@ -179,6 +179,25 @@ def test_kafkas_dump_tool_finds_our_indexes_sound(tmp_path: Path) -> None:
     assert aborted.count("producerId: 6 firstOffset:") == 5
 
 
+def test_kafkas_dump_tool_finds_a_followers_indexes_sound(tmp_path: Path) -> None:
+    """A leader sends many batches at once; the tool looks for a batch that ends with an entry's offset."""
+    config = LogConfig(index_interval_bytes=400)
+    leader, log = open_log(tmp_path / "t-0", config), open_log(tmp_path / "u-0", config)
+    for n in range(60):
+        leader.append_as_leader(data_batch(b"x" * 70, timestamp_ms=1000 + n * 7 % 40), 0)
+    whole = leader.segments[0].path.read_bytes()
+    third = len(whole) // 3
+    for start in range(0, len(whole), third):
+        log.append_as_follower(memoryview(whole[start : start + third]))
+    assert log.log_end_offset == 60
+    leader.close()
+    log.close()
+    indexes = [str(path) for path in log.dir.glob("*index") if path.stat().st_size]
+    assert {Path(path).suffix for path in indexes} == {".index", ".timeindex"}
+    told = _dump("--files", ",".join(indexes))
+    assert "ismatch" not in told and "out of order" not in told, told
+
+
 def _dump(*arguments: str) -> str:
     done = run_tool("kafka.tools.DumpLogSegments", *arguments)
     assert done.returncode == 0, done.stderr
