@@ -24,6 +24,7 @@ from engine.common.model import Node, TopicPartition
 from engine.config.log_config import LogConfig
 from engine.handlers.delete_records import delete_records
 from engine.handlers.produce import produce
+from engine.network.errors import ConnectionLost
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.delete_records import (
     DeleteRecordsPartition,
@@ -93,7 +94,11 @@ class Client:
             wanted = FetchPartition(partition=where.partition, fetch_offset=offset, partition_max_bytes=200)
             topic = FetchTopic(topic=where.topic, partitions=[wanted])
             request = FetchRequest(replica_id=-1, max_wait_ms=0, min_bytes=0, max_bytes=10_000, topics=[topic])
-            response = await self._ask(request, 11)
+            try:
+                response = await self._ask(request, 11)
+            except ConnectionLost:
+                # What it has read so far is right; the rest it would ask for again.
+                return
             (answer,) = response.responses[0].partitions
             self.errors[where].add(ErrorCode(answer.error_code))
             records = [one for one in iter_records(bytes(answer.records or b"")) if one.offset >= offset]

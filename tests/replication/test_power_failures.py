@@ -96,7 +96,7 @@ async def history(w: World, disks: Disks, rng: random.Random, crash: str, steps:
                     fallen = [rng.choice(BROKERS)]
                 case "all down":
                     fallen = list(BROKERS)
-        if fallen and (len(fallen) == 3 or fallen != w.states[TP].isr):
+        if fallen and (len(fallen) == 3 or set(fallen) != set(w.states[TP].isr)):
             isr = w.states[TP].isr
             await down(w, disks, fallen, crash)
             with disks.watched():

@@ -147,7 +147,12 @@ class InProcessConnection:
         encoded = encode_response(answer, ApiKey(header.api_key), api_version, 1)
         await asyncio.sleep(0.0005)
         world.check_link(self._source, target)
-        _, response = decode_response(memoryview(flat(encoded))[4:], ApiKey(header.api_key), api_version)
+        try:
+            frame = flat(encoded)
+        except OSError as error:
+            # A broker that cannot read what it has begun to send hangs up.
+            raise ConnectionLost(str(error), address=f"broker-{target}") from error
+        _, response = decode_response(memoryview(frame)[4:], ApiKey(header.api_key), api_version)
         await world.hold_answer(response)
         world.tamper(response)
         return response
