@@ -51,6 +51,11 @@ class Action:
         return not self.pages or page in self.pages
 
     @property
+    def is_of_rows(self) -> bool:
+        """Whether it does something with the rows of a table."""
+        return self.id.startswith(("row.", "rows."))
+
+    @property
     def key_text(self) -> str:
         """Its keys for people: ``enter``, ``^s``, ``D``."""
         return " ".join(key_label(key) for key in self.keys)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tui.actions import PAGES, Group, key_label
+from tui.actions import PAGES, key_label
 from tui.cells import Tone
 from tui.cluster_mark import cluster_mark
 from tui.lines import Line, fitted, line, width_of
@@ -94,7 +94,7 @@ def footer_items(screen: MainView) -> list[KeyItem]:
     """Return the keys that are worth a place at the bottom, those of this screen before those that are everywhere."""
     shown = [action for action in screen.dashboard.session.registry.on_page(screen.page_name) if action.in_footer]
     if screen.page_name == "overview":
-        shown = [action for action in shown if action.group is not Group.ROWS]
+        shown = [action for action in shown if not action.is_of_rows]
     shown.sort(key=lambda action: not action.pages)
     return [
         KeyItem(

@@ -268,8 +268,9 @@ class MainScreen(Screen[None]):
         self.perform("row.open")
 
     def on_line_table_moved(self) -> None:
-        """Say what there is to say of another row."""
-        self._draw_around()
+        """Say what there is to say of another row, unless a key led away from the table before this came."""
+        if self.location.page != "overview":
+            self._draw_around()
 
     def on_line_table_header_clicked(self, event: LineTable.HeaderClicked) -> None:
         """A click on a title sorts by it."""
@@ -297,7 +298,10 @@ class MainScreen(Screen[None]):
         if not action.is_on(self.page_name):
             self.tell(f"{action.title.lower()} belongs to {', '.join(sorted(action.pages))}", is_error=True)
             return
-        if action_id.startswith("page."):
+        if action.is_of_rows and self.location.page == "overview":
+            # The table that is out of sight still has rows and a cursor.
+            self.tell("the overview has no rows: the keys above show the other screens")
+        elif action_id.startswith("page."):
             self.go_to(Location(action_id.removeprefix("page.")))
         elif action_id in OPERATIONS:
             self.work.offer(offer_for(action_id, self.view, self._chosen()))
@@ -321,9 +325,6 @@ class MainScreen(Screen[None]):
     # What the actions do
 
     def _open(self) -> None:
-        if self.location.page == "overview":
-            self.tell("the overview has no rows to open: 1 to 9, 0 and l show the other screens")
-            return
         item = self.model.cursor_item
         if self.location.page == "logs" and item is not None:
             self.app.push_screen(TextDialog("One line of the log", logs.whole(item), is_wide=True))
@@ -358,9 +359,6 @@ class MainScreen(Screen[None]):
             self._arrive()
 
     def _filter(self) -> None:
-        if self.location.page == "overview":
-            self.tell("the overview has no rows to filter")
-            return
         field = self.query_one("#filter", Input)
         field.add_class("-shown")
         field.value = self.model.filter.text

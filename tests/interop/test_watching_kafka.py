@@ -13,6 +13,7 @@ from dashboards import Driven
 from event_loop import in_event_loop
 from klamm_program import klamm
 from plan_keys import apply_until_it_moves, make_move
+from session_end import SEEN_WITHIN_S, session_ended
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.target import ClusterTarget, Origin, Side, parse_addresses
@@ -24,14 +25,10 @@ from engine.common.model import ReplicaAssignment, TopicPartition
 from engine.local.addresses import own_loopback_address
 from engine.local.zookeeper import EmbeddedZooKeeper
 from engine.zk.client import ZkClient
-from engine.zk.watches import WatchEvent
 from tui.app import Dashboard
 from tui.session import Session
 
 ORDERS = TopicPartition("orders", 0)
-SEEN_WITHIN_S = 2.0
-"""Of the end of a broker's session: that is when the cluster itself learns of it."""
-DEADLINE_S = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -55,17 +52,6 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, lis
         yield zookeeper, made
 
 
-async def _unregistered(zk: ZkClient, broker_id: int) -> None:
-    """Return as soon as ZooKeeper has ended a broker's session."""
-    gone = asyncio.Event()
-
-    def on_event(event: WatchEvent) -> None:
-        gone.set()
-
-    assert await zk.watch_and_check_exists(f"/brokers/ids/{broker_id}", on_event)
-    await gone.wait()
-
-
 def _everything_is_read(driven: Driven) -> bool:
     frame = driven.app.board.frame
     return frame is not None and ORDERS in frame.offsets and ORDERS in frame.logs and len(frame.words) == 2
@@ -79,16 +65,6 @@ def _check_what_kafka_tells(driven: Driven) -> None:
     partition = frame.cluster.partition(ORDERS)
     assert partition is not None and set(partition.isr) == {0, 1} and partition.leader_epoch == 0
     assert all(said.controller_id == frame.cluster.controller_id for said in frame.words.values())
-
-
-async def _kill(victim: ApacheKafkaBroker, zk: ZkClient) -> float:
-    """Kill a broker; return when ZooKeeper has ended its session."""
-    gone = asyncio.create_task(_unregistered(zk, victim.broker_id), name="session-of-the-victim")
-    await asyncio.sleep(0)
-    await asyncio.to_thread(victim.process.kill)
-    async with asyncio.timeout(DEADLINE_S):
-        await gone
-    return asyncio.get_running_loop().time()
 
 
 async def _elect_back(driven: Driven, victim: int) -> None:
@@ -135,7 +111,7 @@ async def test_a_killed_broker_is_shown_within_two_seconds_and_gets_its_leaders_
         _check_what_kafka_tells(driven)
         await driven.sees("● HEALTHY")
 
-        ended_s = await _kill(victim, zk)
+        ended_s = await session_ended(zk, victim.broker_id, victim.process.kill)
         await driven.until(lambda: "1 of 2" in driven.text and "✖ CRITICAL" in driven.text)
         assert loop.time() - ended_s < SEEN_WITHIN_S
         await driven.until(lambda: all(p.isr == (0,) for p in app.board.topics[0].partitions))

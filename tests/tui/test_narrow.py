@@ -9,10 +9,11 @@ import pytest
 from engine.admin.watch.fake_cluster import FakeCluster
 from engine.admin.watch.fake_feed import FakeFeed, fake_feed
 from engine.admin.watch.frame import Stage, StageSource, StageStatus
+from engine.common.model import TopicPartition
 from tui.board import Board
 from tui.lines import Line, width_of
 from tui.location import Location
-from tui.pages import brokers, groups, reassignments, topics
+from tui.pages import brokers, groups, reassignments, timeline, topics
 from tui.pages.overview import overview_lines
 from tui.pages.page import Page, View
 
@@ -89,3 +90,22 @@ def test_without_brokers_the_groups_say_which_they_are() -> None:
         board.take(replace(board.frame, sequence=board.frame.sequence + 1, stages=stages))
         (summary,) = texts(groups.PAGE.summary(View(board, Location("groups")), 120))
         assert (told in summary) is not has_wire
+
+
+def test_a_replica_that_was_moved_away_or_deleted_is_not_out_of_sync_any_more() -> None:
+    cluster, board = FakeCluster(3, {"gone": 1, "moved": 1}), Board()
+    feed = FakeFeed(cluster, plays=False)
+
+    def told(ticks: int) -> str:
+        for _ in range(ticks):
+            board.take(feed.tick())
+        return "\n".join(texts(timeline.PAGE.summary(View(board, Location("timeline")), 200)))
+
+    told(2)
+    cluster.kill(3)
+    assert "2 replicas out of sync: gone-0 without 3 for 1s, moved-0 without 3 for 1s" in told(2)
+    cluster.delete_topic("gone")
+    assert "1 replica out of sync: moved-0 without 3" in told(1)
+    cluster.reassign(TopicPartition("moved", 0), (1, 2))
+    assert "out of sync" not in told(100)
+    assert board.topics[0].partitions[0].replicas == (1, 2)

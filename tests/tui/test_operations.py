@@ -14,6 +14,7 @@ import pytest
 from dashboards import Driven
 from group_members import commit, fill
 from operated_cluster import Klamm, filled
+from session_end import SEEN_WITHIN_S, session_ended
 from typed_command import fault_of
 
 from engine.admin.cluster.connection import Cluster
@@ -25,6 +26,7 @@ from engine.admin.watch.live_feed import LiveFeed
 from engine.common.model import NO_LEADER, TopicPartition
 from engine.common.snapshot import PartitionSnapshot
 from engine.local.cluster import LocalCluster
+from engine.zk.client import ZkClient
 from tui.app import Dashboard
 from tui.cells import Tone
 from tui.operations.elections import Elect
@@ -134,10 +136,11 @@ def test_a_killed_broker_is_seen_and_its_leaders_are_elected_back_by_keys(
 
     async def scene(driven: Driven) -> None:
         loop = asyncio.get_running_loop()
-        await loop.run_in_executor(None, three_brokers.kill_broker, victim)
-        await driven.until(lambda: victim not in driven.app.board.live)
-        await driven.sees("2 of 3")
-        assert "✖ CRITICAL" in driven.text
+        async with await ZkClient.connect(three_brokers.zookeeper_connect, make_chroot=False) as zk:
+            ended_s = await session_ended(zk, victim, lambda: three_brokers.kill_broker(victim))
+        await driven.until(lambda: "2 of 3" in driven.text and "✖ CRITICAL" in driven.text)
+        assert loop.time() - ended_s < SEEN_WITHIN_S
+        assert victim not in driven.app.board.live
         await loop.run_in_executor(None, three_brokers.start_broker, victim)
         await loop.run_in_executor(None, three_brokers.wait_until_serving)
         await driven.press("3")

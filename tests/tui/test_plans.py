@@ -75,12 +75,12 @@ def test_a_broker_is_retired_from_its_row_and_the_plan_is_saved_and_opened(tmp_p
         (tmp_path / "other.json").write_text("mine")
         await driven.type("other.json")
         await driven.press("enter")
-        assert "there is a file already" in driven.text
+        await driven.sees("there is a file already")
         assert (tmp_path / "other.json").read_text() == "mine"
         await driven.press("escape", "o")
         await driven.type("absent.json")
         await driven.press("enter")
-        assert "no such file" in driven.text
+        await driven.sees("no such file")
         await driven.press("ctrl+u")
         await driven.type("plan-decommission.json")
         await driven.press("enter")
@@ -191,7 +191,7 @@ def test_a_file_that_no_machine_has_is_refused_where_it_was_typed(name: str, tmp
         await driven.press("o")
         await driven.type(name)
         await driven.press("enter")
-        assert "home" in driven.text or "too long" in driven.text
+        await driven.until(lambda: "home" in driven.text or "too long" in driven.text)
         await driven.press("escape", "colon")
         await driven.type(f"plan {name}")
         await driven.press("enter")

@@ -338,6 +338,22 @@ def test_a_terminal_that_is_too_small_says_what_it_needs() -> None:
     shown("broker-down", look, size=(59, 15))
 
 
+def test_keys_for_rows_leave_the_table_alone_that_the_overview_hides() -> None:
+    async def look(driven: Driven) -> None:
+        await driven.press("3", "1")
+        for action in driven.app.session.registry.on_page("overview"):
+            if action.is_of_rows:
+                before = len(driven.app._notifications)
+                await driven.press(action.keys[0])
+                assert driven.main.location.page == "overview"
+                assert len(driven.app._notifications) == before + 1, action.id
+        assert not driven.main.model.tags
+        await driven.press("3")
+        assert driven.main.model.cursor == 0
+
+    shown("live", look)
+
+
 def test_odd_names_do_no_harm() -> None:
     cluster = FakeCluster(3, {"x" * 249: 2, "a\x1b[31m\nb": 1, "[bold]": 1, "日本": 1})
     cluster.add_group("g\x07[/]", "[bold]", reads=1)
@@ -471,7 +487,7 @@ def test_a_plan_file_stands_beside_the_cluster(tmp_path: Path) -> None:
         await driven.press("colon")
         await driven.type(f"plan {plan}")
         await driven.press("enter")
-        assert "1 to do, 1 not found" in driven.text
+        await driven.sees("1 to do, 1 not found")
         assert "2,1,3" in driven.lines_with("audit-0")[-1]
         assert "3,1,2" in driven.lines_with("audit-0")[-1]
         assert driven.lines_with("preferred leaders")
@@ -479,7 +495,7 @@ def test_a_plan_file_stands_beside_the_cluster(tmp_path: Path) -> None:
         await driven.press("colon")
         await driven.type(f"plan {plan}")
         await driven.press("enter")
-        assert "not JSON" in driven.text
+        await driven.sees("not JSON")
 
     shown("live", look)
 

@@ -176,7 +176,10 @@ def _past_of(board: Board, item: PartitionItem) -> list[Line]:
         lines += _title("out of the ISR")
         for one in row.absences[-_ROWS:][::-1]:
             since = "before the first look" if one.since_ms is None else clock_time(one.since_ms)
-            is_over = one.until_ms is not None
+            is_over = not one.is_present(item.partition)
+            if is_over and one.until_ms is None:
+                lines.append(line(f"broker {one.broker} since {since}, and is no replica any more"))
+                continue
             text = f"broker {one.broker} since {since} for {span(one.lasted_s(board.frame.at_ms))}"
             lines.append(line((text, Tone.PLAIN if is_over else Tone.BAD), "" if is_over else ", and still is"))
     return [*lines, *_happened(reversed(own))]

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from engine.admin.watch.events import Event, EventKind
 from engine.common.model import TopicPartition
+from engine.common.snapshot import PartitionSnapshot
 
 _ISR_KINDS = (EventKind.ISR_SHRANK, EventKind.ISR_GREW, EventKind.ISR_CHANGED)
 _LEADER_KINDS = (EventKind.FIRST_LEADER, EventKind.LEADER_CHANGED, EventKind.PARTITION_OFFLINE)
@@ -17,11 +18,20 @@ _LEADER_KINDS = (EventKind.FIRST_LEADER, EventKind.LEADER_CHANGED, EventKind.PAR
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """A replica was out of the ISR. ``until_ms`` None: it still is. ``since_ms`` None: since before the first look."""
+    """A replica was out of the ISR.
+
+    Attributes:
+        since_ms: None: since before the first look.
+        until_ms: None: no look saw it return.
+    """
 
     broker: int
     since_ms: int | None
     until_ms: int | None
+
+    def is_present(self, partition: PartitionSnapshot | None) -> bool:
+        """Whether it still is, as the partition is now: a replica that was moved away is not missed any more."""
+        return self.until_ms is None and partition is not None and self.broker in partition.osr
 
     def lasted_s(self, now_ms: int) -> float | None:
         """Return for how long it was, or has been, out; None: not known."""

@@ -1,0 +1,27 @@
+"""When ZooKeeper ends a broker's session: that is when a cluster itself learns that the broker is gone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from engine.zk.client import ZkClient
+from engine.zk.watches import WatchEvent
+
+SEEN_WITHIN_S = 2.0
+"""So soon after the end of a broker's session the dashboard shows it."""
+_DEADLINE_S = 60.0
+
+
+async def session_ended(zk: ZkClient, broker_id: int, kill: Callable[[], None]) -> float:
+    """Kill a broker; return the loop's time when ZooKeeper has ended its session."""
+    gone = asyncio.Event()
+
+    def on_event(event: WatchEvent) -> None:
+        gone.set()
+
+    assert await zk.watch_and_check_exists(f"/brokers/ids/{broker_id}", on_event)
+    await asyncio.to_thread(kill)
+    async with asyncio.timeout(_DEADLINE_S):
+        await gone.wait()
+    return asyncio.get_running_loop().time()
