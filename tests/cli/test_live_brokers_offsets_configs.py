@@ -8,6 +8,7 @@ import pytest
 from command_rounds import ROUNDS, Operated, Round
 from klamm_program import in_process
 
+from engine.local.addresses import own_loopback_address
 from engine.local.cluster import LocalCluster
 
 
@@ -57,3 +58,18 @@ def test_via_forces_a_side(live_cluster: LocalCluster, capsys: pytest.CaptureFix
     for words, side in (("offsets", "zookeeper"), ("zk tree", "wire")):
         wrong = in_process(*words.split(), *both, "--via", side, capture=capsys)
         assert (wrong.code, wrong.out, f"not --via {side}" in wrong.err) == (2, "", True)
+
+
+@pytest.mark.parametrize("words", ["topics describe", "configs describe --topic"])
+def test_a_zookeeper_that_only_the_brokers_reach_hides_no_settings(
+    words: str, live_cluster: LocalCluster, topic_name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    by_wire = ("-b", live_cluster.bootstrap_servers)
+    created = in_process("topics", "create", topic_name, "--config", "retention.ms=2h", *by_wire, capture=capsys)
+    assert created.code == 0, created.err
+    # Nobody listens there, as behind a firewall.
+    unreachable = f"{own_loopback_address()}:1"
+    both = (*by_wire, "--zookeeper", unreachable)
+    ran = in_process(*words.split(), topic_name, *both, "-o", "json", capture=capsys)
+    assert (ran.code, '"7200000"' in ran.out) == (0, True), (ran.out, ran.err)
+    assert ran.err.splitlines() == [f"warning: ZooKeeper cannot be reached: {unreachable}: asking the brokers alone"]

@@ -12,7 +12,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from engine.admin.cluster.errors import BadRequest, Unreachable, ZooKeeperUnreachable
+from engine.admin.cluster.errors import BadRequest, Unreachable, ZooKeeperSilent, ZooKeeperUnreachable
 from engine.admin.cluster.observer import Accepted, Complain, Observer, OnRead, tell_nobody, tell_nobody_how_far
 from engine.admin.cluster.remedies import NAME_ZOOKEEPER, Give, Operation, Parameter, Phrase, Words
 from engine.admin.cluster.settings_silence import SettingsSilence
@@ -70,8 +70,6 @@ class Cluster:
         self.timeout_s = timeout_s
         self.waits = Waits()
         self._settings = settings or SettingsSilence()
-        if zookeeper_trouble is not None:
-            self._settings.zookeeper_is_silent()
         self._zk: ZkClient | None = None
         self._has_sent = False
         self._wire: WireCluster | None = None
@@ -151,9 +149,11 @@ class Cluster:
                     self.target.zookeeper, timeout_s=self.timeout_s, has_brokers=has_brokers, patience_s=self.timeout_s
                 )
         except Unreachable as error:
+            self._settings.zookeeper_was_away(is_silent=isinstance(error, ZooKeeperSilent))
             if not has_brokers or self.target.via is not None:
                 raise
             raise ZooKeeperUnreachable(error.message, where=error.where, hint=error.hint) from error
+        self._settings.answered()
         self.observe(f"connected to ZooKeeper {self.target.zookeeper}")
         return self._zk
 

@@ -63,6 +63,10 @@ class Unreachable(AdminError):
     kind = FailureKind.UNREACHABLE
 
 
+class ZooKeeperSilent(Unreachable):
+    """ZooKeeper takes connections perhaps, and says nothing: who asks it waits, and so do the brokers most likely."""
+
+
 class ZooKeeperUnreachable(Unreachable):
     """ZooKeeper did not answer, nothing was asked of anybody, and brokers are named that may answer instead."""
 

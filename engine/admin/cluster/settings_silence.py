@@ -2,7 +2,8 @@
 
 A broker of Apache Kafka keeps one of its request threads (``num.io.threads``, eight) for such a question until
 ZooKeeper answers. While ZooKeeper stands still, eight questions make it deaf to everybody, its producers too. So who
-got no answer does not ask again for a while.
+got no answer does not ask again for a while, and who found ZooKeeper silent does not ask at all. A ZooKeeper that klamm
+cannot reach is another matter: brokers may reach it. One question tells, and it is not waited for long.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from engine.admin.cluster.remedies import Operation, Phrase
 
 FIRST_REST_S, REST_MAX_S = 30.0, 3600.0
 """How long nobody is asked after the first silence, and at most: each silence doubles it."""
+ABSENT_ZOOKEEPER_LIMIT_S = 5.0
+"""How long an answer may take where klamm itself could not reach ZooKeeper: a broker that can answers at once."""
 
 UNKNOWN_SETTINGS_HINT = Phrase("brokers read them from ZooKeeper: is it up? ", Operation.CHECK_ZOOKEEPER, " tells")
 
@@ -26,15 +29,20 @@ class SettingsSilence:
         self._trouble: str | None = None
         self._rest_s = FIRST_REST_S / 2
         self._until_s = -math.inf
+        self.limit_s = math.inf
+        """How long an answer may take at most."""
 
     def check(self) -> None:
         """Raise Unreachable if it is too soon to ask again."""
         if self._trouble is not None and time.monotonic() < self._until_s:
             raise Unreachable(self._trouble, hint=UNKNOWN_SETTINGS_HINT)
 
-    def zookeeper_is_silent(self) -> None:
-        """Note that ZooKeeper itself was asked and did not answer: nobody is asked at all."""
-        self._trouble, self._until_s = "not asked for, since brokers read them from ZooKeeper", math.inf
+    def zookeeper_was_away(self, *, is_silent: bool) -> None:
+        """Note that ZooKeeper itself was asked, and either kept silent or could not be reached."""
+        if is_silent:
+            self._trouble, self._until_s = "not asked for, since brokers read them from ZooKeeper", math.inf
+        else:
+            self.limit_s = ABSENT_ZOOKEEPER_LIMIT_S
 
     def not_answered(self, trouble: str) -> None:
         """Note that a broker gave no answer, and what is reported about that."""
@@ -42,5 +50,5 @@ class SettingsSilence:
         self._trouble, self._until_s = trouble, time.monotonic() + self._rest_s
 
     def answered(self) -> None:
-        """Note that a broker gave an answer."""
-        self._trouble, self._rest_s = None, FIRST_REST_S / 2
+        """Note that a broker, or ZooKeeper itself, gave an answer."""
+        self._trouble, self._rest_s, self.limit_s = None, FIRST_REST_S / 2, math.inf

@@ -122,6 +122,7 @@ class WireCluster:
         self.change_count = 0
         """How many changes were sent, answered or not."""
         self._settings = settings or SettingsSilence()
+        self._asks_settings = asyncio.Lock()
 
     async def metadata(self, topics: Sequence[str] | None, *, broker_id: int | None = None) -> MetadataResponse:
         """Ask any broker, or a certain one, for these topics, none of them or (None) all. Never creates a topic.
@@ -183,13 +184,16 @@ class WireCluster:
         Raises:
             Unreachable: no broker answers within ``limit_s``, or it is too soon to ask again.
         """
-        self._settings.check()
-        try:
-            response = await self.call_any(request, limit_s=min(limit_s, self.operation_s * 0.8))
-        except Unreachable as error:
-            self._settings.not_answered(str(error))
-            raise Unreachable(error.message, where=error.where, hint=error.hint or UNKNOWN_SETTINGS_HINT) from error
-        self._settings.answered()
+        # One after the other: where the first gets no answer the second is not sent.
+        async with self._asks_settings:
+            self._settings.check()
+            limit_s = min(limit_s, self.operation_s * 0.8, self._settings.limit_s)
+            try:
+                response = await self.call_any(request, limit_s=limit_s)
+            except Unreachable as error:
+                self._settings.not_answered(str(error))
+                raise Unreachable(error.message, where=error.where, hint=error.hint or UNKNOWN_SETTINGS_HINT) from error
+            self._settings.answered()
         return response
 
     async def call_broker(

@@ -7,7 +7,7 @@ import socket
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from engine.admin.cluster.errors import Unreachable
+from engine.admin.cluster.errors import Unreachable, ZooKeeperSilent
 from engine.admin.cluster.remedies import CHECK_NAME, START_IT, UNRESOLVED, Give, Parameter, Phrase
 from engine.common.model import SecurityProtocol
 from engine.zk.client import ZkClient, server_addresses
@@ -41,7 +41,8 @@ async def open_zookeeper(
         session_timeout_ms: so long ZooKeeper keeps the session, and what is ephemeral in it, of a client that is gone.
 
     Raises:
-        Unreachable: nobody answers in time, or the chroot does not exist.
+        ZooKeeperSilent: nobody answers in time.
+        Unreachable: nobody is there, or the chroot does not exist.
     """
     instead = Phrase("; the brokers may answer: ", Give(Parameter.VIA, "wire")) if has_brokers else Phrase()
     connect_s_max = CONNECT_TIMEOUT_BESIDE_BROKERS_S if has_brokers else CONNECT_TIMEOUT_MAX_S
@@ -56,8 +57,8 @@ async def open_zookeeper(
             if found is _Found.NOBODY:
                 where, hint = (f"{connect}{UNRESOLVED}", CHECK_NAME) if unknown else (connect, START_IT)
                 raise Unreachable("ZooKeeper cannot be reached", where=where, hint=Phrase(hint, instead))
-            if found is _Found.SILENCE and has_brokers and not opening.done():
-                raise _silent(connect, instead)
+            if found is not _Found.SOMEBODY and has_brokers and not opening.done():
+                raise _silent(connect, instead, takes_connections=found is _Found.SILENCE)
         return await opening
     finally:
         opening.cancel()
@@ -68,9 +69,11 @@ class _Found(IntEnum):
     """Whom a look at the servers has found; the largest counts."""
 
     NOBODY = 0
-    SILENCE = 1
-    """A connection, or none yet, and no word: a frozen machine's kernel still takes connections."""
-    SOMEBODY = 2
+    NO_CONNECTION = 1
+    """None yet: a firewall drops what is sent, or so many wait for a frozen ZooKeeper that no more are taken."""
+    SILENCE = 2
+    """A connection, and no word: the kernel of a frozen one still takes connections."""
+    SOMEBODY = 3
     """A server that lives. One that is electing a leader gives no session, and says a word."""
 
 
@@ -85,7 +88,7 @@ async def _look(connect: str, unknown: list[str]) -> _Found:
                 writer.write(b"srvr")
                 await reader.read(1)
         except TimeoutError:
-            return _Found.SILENCE
+            return _Found.NO_CONNECTION if writer is None else _Found.SILENCE
         except socket.gaierror:
             unknown.append(host)
             return _Found.NOBODY
@@ -99,10 +102,12 @@ async def _look(connect: str, unknown: list[str]) -> _Found:
     return max(await asyncio.gather(*(look(host, port) for host, port in server_addresses(connect))))
 
 
-def _silent(connect: str, instead: Phrase) -> Unreachable:
+def _silent(connect: str, instead: Phrase, *, takes_connections: bool = True) -> ZooKeeperSilent:
     who = Phrase("a ZooKeeper that hangs, or a broker, which ", Parameter.BOOTSTRAP_SERVERS, " would name")
-    told = Phrase("somebody listens there: ", who, instead)
-    return Unreachable("ZooKeeper does not answer", where=connect, hint=told)
+    told = (
+        Phrase("somebody listens there: ", who) if takes_connections else Phrase("it hangs, or a firewall is between")
+    )
+    return ZooKeeperSilent("ZooKeeper does not answer", where=connect, hint=Phrase(told, instead))
 
 
 async def _open(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
@@ -12,7 +13,7 @@ from scripted_brokers import SILENCE, ScriptedCluster, scripted_cluster
 
 from engine.admin.cluster.client_properties import ClientProperties
 from engine.admin.cluster.connection import Cluster
-from engine.admin.cluster.errors import Refused, Unreachable
+from engine.admin.cluster.errors import Refused, Unreachable, ZooKeeperUnreachable
 from engine.admin.cluster.settings_silence import FIRST_REST_S, SettingsSilence
 from engine.admin.cluster.target import ClusterTarget, Origin
 from engine.admin.cluster.wire import WireCluster
@@ -31,6 +32,7 @@ from engine.common.errors import ErrorCode
 from engine.common.model import BrokerInfo
 from engine.common.snapshot import ClusterSnapshot, SnapshotSource
 from engine.common.snapshot_json import snapshot_from_json, snapshot_to_json
+from engine.local.addresses import own_loopback_address
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.describe_configs import (
     DescribeConfigsRequest,
@@ -167,21 +169,63 @@ def test_a_broker_that_waits_for_zookeeper_is_not_given_more_to_wait_for(monkeyp
 
 
 def test_where_zookeeper_itself_was_silent_nobody_is_asked_for_settings() -> None:
+    complaints: list[str] = []
+
     async def scene(cluster: ScriptedCluster, _: WireTopicReader) -> None:
-        target = ClusterTarget("t", Origin.OPTIONS, bootstrap=tuple(cluster.bootstrap))
-        complaints: list[str] = []
-        async with Cluster(target, zookeeper_trouble="ZooKeeper does not answer") as opened:
-            wire = await opened.wire()
-            (topic,) = await WireTopicReader(wire, on_unknown=complaints.append).topics(["t"])
-            assert topic.configs is None
-            with pytest.raises(Unreachable, match="not asked for"):
-                await describe_clients(wire, EntityType.USER, None)
-        assert complaints == [
+        with socket.create_server((own_loopback_address(), 0)) as frozen:
+            host, port = frozen.getsockname()
+            silence = SettingsSilence()
+            await find_zookeeper_away(cluster, f"{host}:{port}", silence)
+        for _again in range(2):
+            async with Cluster(brokers_of(cluster), settings=silence) as opened:
+                wire = await opened.wire()
+                (topic,) = await WireTopicReader(wire, on_unknown=complaints.append).topics(["t"])
+                assert topic.configs is None
+                with pytest.raises(Unreachable, match="not asked for"):
+                    await describe_clients(wire, EntityType.USER, None)
+        assert set(complaints) == {
             "settings of 1 topic are not known: not asked for, since brokers read them from ZooKeeper"
-        ]
+        }
         assert not cluster.brokers[0].requests(DescribeConfigsRequest)
 
     play(scene, None)
+
+
+@pytest.mark.parametrize("hears_it", [True, False], ids=["a broker reaches it", "it is dead"])
+def test_where_zookeeper_cannot_be_reached_from_here_a_broker_is_asked_once(
+    monkeypatch: pytest.MonkeyPatch, hears_it: bool
+) -> None:
+    """A firewall may stand between klamm and ZooKeeper, and none between ZooKeeper and the brokers."""
+    monkeypatch.setattr("engine.admin.cluster.settings_silence.ABSENT_ZOOKEEPER_LIMIT_S", 0.1)
+    complaints: list[str] = []
+
+    async def scene(cluster: ScriptedCluster, _: WireTopicReader) -> None:
+        answer = answering([ErrorCode.NONE]) if hears_it else lambda _: SILENCE
+        cluster.brokers[0].answers[ApiKey.DESCRIBE_CONFIGS] = answer
+        silence = SettingsSilence()
+        await find_zookeeper_away(cluster, f"{own_loopback_address()}:1", silence)
+        async with Cluster(brokers_of(cluster), settings=silence) as opened:
+            reader = WireTopicReader(await opened.wire(), on_unknown=complaints.append)
+            found = await asyncio.gather(*(reader.topics(["t"]) for _again in range(3)))
+        asked = len(cluster.brokers[0].requests(DescribeConfigsRequest))
+        if hears_it:
+            assert ([one.configs for (one,) in found], complaints) == ([{"retention.ms": "7"}] * 3, [])
+        else:
+            assert ([one.configs for (one,) in found], asked) == ([None] * 3, 1)
+            assert set(complaints) == {"settings of 1 topic are not known: no answer within 0.1 s"}
+
+    play(scene, None)
+
+
+def brokers_of(cluster: ScriptedCluster, zookeeper: str | None = None) -> ClusterTarget:
+    return ClusterTarget("t", Origin.OPTIONS, bootstrap=tuple(cluster.bootstrap), zookeeper=zookeeper)
+
+
+async def find_zookeeper_away(cluster: ScriptedCluster, zookeeper: str, silence: SettingsSilence) -> None:
+    """Do what a command does first: ask ZooKeeper, and get no answer."""
+    async with Cluster(brokers_of(cluster, zookeeper), settings=silence, timeout_s=1.0) as opened:
+        with pytest.raises(ZooKeeperUnreachable):
+            await opened.zookeeper()
 
 
 def test_a_broker_that_stands_still_hides_no_settings_of_others() -> None:
