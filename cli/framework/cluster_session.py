@@ -28,6 +28,7 @@ async def open_cluster(invocation: Invocation, *, for_change: bool = False) -> A
         timeout_s=invocation.timeout_s,
         zookeeper_trouble=invocation.zookeeper_trouble,
         settings=invocation.settings,
+        is_dry_run=invocation.is_dry_run,
     )
     invocation.awaited = cluster.awaited
     with engine_log_told(invocation.talk):

@@ -132,6 +132,36 @@ def test_a_broker_that_stands_still_is_named_by_those_who_look_at_all(paused: Lo
     assert (ran.code, [str(one["error"])[:16] for one in ran.json]) == (1, ["None", "no answer within"]), ran.err
 
 
+DRY_RUNS = (
+    "topics create more",
+    "topics create more --replica-assignment 0:1",
+    "topics alter slow --partitions 2",
+    "topics delete slow",
+    "configs alter --broker {controller} --add-config log.cleaner.threads=2",
+    "reassign execute --reassignment-json-file {plan}",
+    "brokers demote {controller}",
+)
+
+
+def test_a_dry_run_does_not_wait_for_a_silent_controller(slow: LocalCluster, capsys: Capture, tmp_path: Path) -> None:
+    controller, plan = slow.controller_id(), tmp_path / "plan.json"
+    assert controller is not None
+    plan.write_text('{"version": 1, "partitions": [{"topic": "slow", "partition": 0, "replicas": [1, 0]}]}')
+    slow.pause_broker(controller)
+    try:
+        for words in DRY_RUNS:
+            spelled = words.format(controller=controller, plan=plan)
+            ran = run(slow, spelled, "--dry-run", "--timeout", "5", "-o", "json", capture=capsys)
+            assert ran.code == 3, (words, ran.out, ran.err)
+            assert "within 2 s" in ran.error["message"], (words, ran.err)
+            port = slow.status().brokers[controller].port
+            assert any(name in ran.error["message"] for name in (f"broker {controller}", f":{port}")), (words, ran.err)
+    finally:
+        slow.resume_broker(controller)
+        slow.wait_until_serving()
+        wait_until_followed(slow, capsys)
+
+
 def test_commands_that_look(slow: LocalCluster, capsys: Capture) -> None:
     """All in one, for the cluster dies only once: as long as its session lives, and when everybody knows."""
     for topic, assignment in (("both", "0:1,0:1"), ("gone", "1")):

@@ -54,12 +54,14 @@ class Cluster:
         timeout_s: float = 30.0,
         zookeeper_trouble: str | None = None,
         settings: SettingsSilence | None = None,
+        is_dry_run: bool = False,
     ) -> None:
         """Make a cluster of which nothing is open yet.
 
         Args:
             zookeeper_trouble: why its ZooKeeper is not asked, if the caller has just tried and failed.
             settings: what an earlier cluster of the same command has found of brokers that wait for ZooKeeper.
+            is_dry_run: a change is only tried, and nobody waited for as long as if it had been sent.
         """
         self.target = target
         self.zookeeper_trouble = zookeeper_trouble
@@ -69,6 +71,7 @@ class Cluster:
         self.on_read = on_read
         self.timeout_s = timeout_s
         self.waits = Waits()
+        self._is_dry_run = is_dry_run
         self._settings = settings or SettingsSilence()
         self._zk: ZkClient | None = None
         self._has_sent = False
@@ -179,6 +182,7 @@ class Cluster:
                 request_timeout_s=self.timeout_s,
                 waits=self.waits,
                 settings=self._settings,
+                is_dry_run=self._is_dry_run,
             )
         return self._wire
 

@@ -72,6 +72,8 @@ WHERE_TO_LOOK: Mapping[ApiKey, Operation] = {
 """The requests that change a cluster at an operator's word, and what shows whether one was carried out."""
 
 _ELECTION_PATIENCE_S, _ELECTION_SHARE = 60.0, 0.8
+_CHECK_LIMIT_S, _CHECK_SHARE = 8.0, 0.4
+"""How long an answer may take where nothing is changed that might still happen, and at most that share of the time."""
 
 
 class WireCluster:
@@ -89,6 +91,7 @@ class WireCluster:
         request_timeout_s: float | None = None,
         waits: Waits | None = None,
         settings: SettingsSilence | None = None,
+        is_dry_run: bool = False,
     ) -> None:
         """Make the cluster's wire side; nothing is opened yet.
 
@@ -97,13 +100,14 @@ class WireCluster:
             complain: called with those of ``bootstrap`` that gave no answer.
             waits: learns whom it waits for.
             settings: what is known of brokers that wait for ZooKeeper.
+            is_dry_run: a change is only tried: who is silent is not waited for as long as one that may be at work.
         """
         self._bootstrap = tuple(bootstrap)
         self._find_more = find_more
         self._complain = complain
         self._connect_timeout_ms = int(min(connect_timeout_s, CONNECT_TIMEOUT_MAX_S) * 1000)
         self._properties = properties or ClientProperties()
-        self._request_timeout_ms = _request_timeout_ms(self._properties, request_timeout_s)
+        self._is_dry_run = is_dry_run
         self._observe = observe
         self._clients: dict[tuple[str, int], BrokerClient] = {}
         self._connecting: dict[tuple[str, int], asyncio.Lock] = {}
@@ -113,6 +117,9 @@ class WireCluster:
         self.cluster_id: str | None = None
         self.operation_s = math.inf if request_timeout_s is None else request_timeout_s
         """How long the operation may take to which the questions belong."""
+        self._request_timeout_ms = _request_timeout_ms(self._properties, request_timeout_s)
+        if is_dry_run:
+            self._request_timeout_ms = min(self._request_timeout_ms, self._check_limit_ms)
         self.silent: dict[int, str] = {}
         """Brokers that gave no answer within a limit, and what is reported about that: the next question gives them
         less time, or none."""
@@ -123,6 +130,10 @@ class WireCluster:
         """How many changes were sent, answered or not."""
         self._settings = settings or SettingsSilence()
         self._asks_settings = asyncio.Lock()
+
+    @property
+    def _check_limit_ms(self) -> int:
+        return int(min(_CHECK_LIMIT_S, self.operation_s * _CHECK_SHARE) * 1000)
 
     async def metadata(self, topics: Sequence[str] | None, *, broker_id: int | None = None) -> MetadataResponse:
         """Ask any broker, or a certain one, for these topics, none of them or (None) all. Never creates a topic.
@@ -238,6 +249,8 @@ class WireCluster:
                 ``silence_s``.
         """
         asked = self._controller_id
+        if self._is_dry_run:
+            silence_s = min(silence_s, self._check_limit_ms / 1000)
         if asked in self.silent and not is_patient:
             limit_s = min(limit_s, GREETING_PATIENCE_S)
         try:
@@ -281,6 +294,8 @@ class WireCluster:
         except Unreachable as error:
             if not is_patient or not asking.done():
                 raise
+            if time.monotonic() >= deadline:
+                raise self._silent_controller(controller_id, silence_s) from error
             self._observe(f"controller {controller_id} cannot be reached: {error}")
             return None
         finally:
@@ -335,7 +350,8 @@ class WireCluster:
                 # A frozen one takes connections too; only one that greets will get what is sent.
                 await self.version(await self.client_of(controller_id), ApiKey.METADATA)
             except Unreachable as error:
-                if time.monotonic() >= deadline:
+                is_silent = isinstance(error.__cause__, RequestTimedOut)
+                if time.monotonic() >= deadline or (is_silent and self._is_dry_run):
                     where = f"broker {controller_id}, the controller"
                     raise Unreachable(error.message, where=where, hint=NO_CONTROLLER_HINT) from error
                 self._observe(f"controller {controller_id} cannot be reached, waiting for the next: {error}")
@@ -484,7 +500,10 @@ class WireCluster:
         version_max: int | None = None,
         timeout_ms: int | None = None,
     ) -> Any:
-        look = None if getattr(request, "validate_only", False) else WHERE_TO_LOOK.get(request.api_key)
+        is_check = getattr(request, "validate_only", False)
+        look = None if is_check else WHERE_TO_LOOK.get(request.api_key)
+        if is_check or self._is_dry_run:
+            timeout_ms = min(timeout_ms or self._request_timeout_ms, self._check_limit_ms)
         started = time.monotonic()
         is_sent = False
         try:

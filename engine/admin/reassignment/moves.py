@@ -109,7 +109,8 @@ def status_of(move: PartitionMove, found: PartitionSnapshot | None, *, is_listed
         )
     if assignment.replicas == move.replicas:
         return PartitionStatus(topic, partition, ReassignmentState.COMPLETE, assignment.replicas, move.replicas)
-    reason = "not there, and nothing moves it"
+    # A plan that nobody has begun looks like one that was begun and cancelled: the cluster keeps no trace of either.
+    reason = "not there, and no move is active: not begun, cancelled or undone"
     return PartitionStatus(
         topic, partition, ReassignmentState.FAILED, assignment.replicas, move.replicas, reason=reason
     )

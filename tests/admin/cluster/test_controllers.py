@@ -14,6 +14,7 @@ from wire_scenes import created, play
 from engine.admin.cluster.errors import (
     AnswerLost,
     NotFound,
+    OutcomeUnknown,
     Unreachable,
 )
 from engine.admin.cluster.wire import WireCluster
@@ -141,6 +142,42 @@ def test_who_only_reads_is_told_soon_that_the_controller_is_silent() -> None:
             await asyncio.sleep(0.01)
         cluster.controller_id = 1
         assert (await asking).names == set()
+
+    play(scene)
+
+
+def test_a_check_that_changes_nothing_is_not_waited_for_as_long_as_a_change() -> None:
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        first, _ = cluster.brokers
+        first.answers[ApiKey.CREATE_TOPICS] = lambda _: SILENCE
+        wire.operation_s = 1.0
+        topic = NewTopic("t", 3, 2)
+        with pytest.raises(Unreachable, match=r"no answer to CreateTopics within 0.4 s$") as told:
+            await create_topic(wire, topic, timeout_ms=800, validate_only=True)
+        assert (str(told.value.where), wire.change_count) == (f"{first.host}:{first.port}", 0)
+        with pytest.raises(OutcomeUnknown, match=r"within 0.9 s; what was sent may still happen"):
+            await create_topic(wire, topic, timeout_ms=800)
+
+    play(scene)
+
+
+def test_a_dry_run_does_not_wait_until_a_silent_controller_is_replaced() -> None:
+    async def scene(cluster: ScriptedCluster, _: WireCluster) -> None:
+        first, second = cluster.brokers
+        second.answers[ApiKey.LIST_PARTITION_REASSIGNMENTS] = lambda _: ListPartitionReassignmentsResponse()
+        first.is_frozen = True
+        wire = WireCluster(cluster.bootstrap[1:], request_timeout_s=1.0, is_dry_run=True)
+        try:
+            for ask in (wire.reachable_controller_id, lambda: read_reassignments(wire)):
+                with pytest.raises(Unreachable, match=r"within 0.4 s$") as told:
+                    await ask()
+                assert str(told.value.where) == "broker 0, the controller"
+            # One that is dead has no word to wait for: the next is elected, and asked.
+            await first.stop()
+            cluster.controller_id = 1
+            assert await read_reassignments(wire) == {}
+        finally:
+            await wire.close()
 
     play(scene)
 
