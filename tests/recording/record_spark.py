@@ -31,6 +31,15 @@ OWN = "own"
 ROLLING = "spark.eventLog.rolling.enabled"
 COMPRESS = "spark.eventLog.compress"
 CODEC = "spark.eventLog.compression.codec"
+STATE_WITH_IDS = [
+    "spark.sql.streaming.stateStore.providerClass="
+    "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+    "spark.sql.streaming.stateStore.checkpointFormatVersion=2",
+]
+NAMED_SOURCES = [
+    "spark.sql.streaming.offsetLog.formatVersion=2",
+    "spark.sql.streaming.queryEvolution.enableSourceEvolution=true",
+]
 RETAIN = "spark.sql.streaming.minBatchesToRetain=3"
 _QUERY_EVENT = b"StreamingQueryListener$Query"
 _RUN_S = 300
@@ -46,10 +55,11 @@ RUNS: dict[str, dict[str, list[str]]] = {
         "grown": [f"{ROLLING}=false", f"{COMPRESS}=false"], "made_again": [], "beside_files": [],
     },
     OWN: {
-        "named_sources": [
-            "spark.sql.streaming.offsetLog.formatVersion=2",
-            "spark.sql.streaming.queryEvolution.enableSourceEvolution=true",
-        ]
+        "named_sources": NAMED_SOURCES,
+        "state_with_ids": STATE_WITH_IDS,
+        "named_sink": [
+            *STATE_WITH_IDS, *NAMED_SOURCES, "spark.sql.streaming.queryEvolution.enableSinkEvolution=true"
+        ],
     },
 }  # fmt: skip
 

@@ -227,10 +227,35 @@ def named_sources(world: World) -> None:
     query.stop()
 
 
+def state_with_ids(world: World) -> None:
+    """The commit log of version 2, which names the state that a batch left."""
+    _count(world, "state-with-ids")
+
+
+def named_sink(world: World) -> None:
+    """The commit log of version 3, which names the sink. PySpark 4.3 has no method for that; its JVM has."""
+    _count(world, "named-sink", sink="results")
+
+
+def _count(world: World, name: str, sink: str | None = None) -> None:
+    stream = world.spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10)
+    if sink is not None:
+        stream = stream.name("rate_src")
+    writer: Any = world.write(stream.load().groupBy("value").count(), name, "update").format("noop")
+    if sink is not None:
+        writer._jwrite = writer._jwrite.name(sink)
+    query = writer.start()
+    deadline = time.monotonic() + _RUN_S
+    while (query.lastProgress or {}).get("batchId", 0) < 2 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    query.stop()
+
+
 SCENES: dict[str, Scene] = {
     scene.__name__: scene
     for scene in (
         stateless, stateful, join, foreach_batch, available_now, killed, grown, made_again, beside_files, named_sources,
+        state_with_ids, named_sink,
     )
 }  # fmt: skip
 

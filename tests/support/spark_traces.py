@@ -15,6 +15,9 @@ from engine.formats.spark_checkpoints import encode_offsets
 
 RECORDED = Path(__file__).parents[2] / "fixtures" / "spark"
 
+WITHOUT_KAFKA = {"state-with-ids", "named-sink"}
+"""Scenes that are about the commit log: they read from a source of another kind."""
+
 Ends = Mapping[TopicPartition, int]
 
 
