@@ -7,10 +7,11 @@ to these loggers. Where the lines go is not decided here.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
+from engine.common.listing import listed
 from engine.common.model import LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
 
 TRACE = 5
@@ -99,18 +100,23 @@ def event_log(controller_id: int) -> PrefixedLogger:
 
 
 def comma(values: Iterable[object]) -> str:
-    """Scala's ``mkString(",")``."""
-    return ",".join(map(str, values))
+    """Scala's ``mkString(",")``; what is beyond ``LISTED_MAX`` is counted, as below."""
+    return ",".join(listed(_sized(values)))
 
 
 def scala(name: str, values: Iterable[object]) -> str:
     """A Scala collection: ``Set(1, 2)``."""
-    return f"{name}({', '.join(map(str, values))})"
+    return f"{name}({', '.join(listed(_sized(values)))})"
 
 
 def scala_map(name: str, values: Mapping[Any, object]) -> str:
     """A Scala map: ``Map(a -> 1, b -> 2)``."""
-    return scala(name, (f"{key} -> {value}" for key, value in values.items()))
+    entries = listed(values.items(), lambda entry: f"{entry[0]} -> {entry[1]}")
+    return f"{name}({', '.join(entries)})"
+
+
+def _sized(values: Iterable[object]) -> Collection[object]:
+    return values if isinstance(values, Collection) else list(values)
 
 
 def leader_and_isr_text(state: LeaderAndIsr) -> str:

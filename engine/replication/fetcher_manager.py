@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 
+from engine.common.listing import listed
 from engine.common.model import Node, TopicPartition
 from engine.network.client import BrokerClient
 from engine.replication.fetch_state import InitialFetchState
@@ -174,10 +175,10 @@ def _java_abs(value: int) -> int:
 def scala_map(partitions: Mapping[TopicPartition, InitialFetchState]) -> str:
     """Return partitions and where fetching begins as Kafka's log lines write a map."""
     name = "Map" if len(partitions) <= 4 else "HashMap"
-    return f"{name}({', '.join(f'{tp} -> {state}' for tp, state in partitions.items())})"
+    return f"{name}({', '.join(listed(partitions.items(), lambda entry: f'{entry[0]} -> {entry[1]}'))})"
 
 
 def scala_set(partitions: Collection[TopicPartition]) -> str:
     """Return partitions as Kafka's log lines write a set."""
     name = "Set" if len(partitions) <= 4 else "HashSet"
-    return f"{name}({', '.join(map(str, partitions))})"
+    return f"{name}({', '.join(listed(partitions))})"

@@ -1,0 +1,41 @@
+"""Log lines name the first of very many things and count the others: a line about all of them held the loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from engine.common.listing import LISTED_MAX
+from engine.controller.logs import comma, scala, scala_map
+from engine.replication import fetcher_manager
+
+
+class Written:
+    """A thing that counts how many of its kind were written out."""
+
+    total = 0
+
+    def __str__(self) -> str:
+        Written.total += 1
+        return "x"
+
+
+LINES: dict[str, Callable[[list[Any]], str]] = {
+    "comma": comma,
+    "a generator": lambda values: comma(value for value in values),
+    "scala": lambda values: scala("Set", values),
+    "scala_map": lambda values: scala_map("Map", dict(enumerate(values))),
+    "the fetchers' set": fetcher_manager.scala_set,
+    "the fetchers' map": lambda values: fetcher_manager.scala_map(dict(enumerate(values))),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_of_very_many_the_first_are_written(name: str) -> None:
+    Written.total = 0
+    line = LINES[name]([Written() for _ in range(LISTED_MAX + 5)])
+    assert Written.total == LISTED_MAX
+    assert "and 5 more" in line
+    assert "more" not in LINES[name]([Written() for _ in range(LISTED_MAX)])
