@@ -41,9 +41,13 @@ class Wishes:
     timeout_s: float = 30.0
 
 
-def theme_names(environment: Mapping[str, str]) -> list[str]:
-    """Return the themes that can be chosen."""
-    return [*PALETTES, *custom_themes(_themes_folder(environment))[0]]
+def theme_refusal(name: str, environment: Mapping[str, str]) -> str:
+    """Return why a theme cannot be chosen; nothing where it can."""
+    custom, problems = custom_themes(_themes_folder(environment))
+    if name in PALETTES or name in custom:
+        return ""
+    broken = [str(problem) for problem in problems if problem.path.stem == name]
+    return broken[0] if broken else f"--theme must be one of {', '.join([*PALETTES, *custom])}, not {name!r}"
 
 
 def run_replay(recording: Path, wishes: Wishes) -> int:

@@ -90,11 +90,10 @@ def command(
         target = _with_places(_target(invocation, is_read_only=read_only), checkpoint, event_log, logs)
     if screenshot is None and not is_headless:
         _refuse_without_terminal()
-    from tui.run import Wishes, run_dashboard, run_replay, theme_names
+    from tui.run import Wishes, run_dashboard, run_replay, theme_refusal
 
-    known = theme_names(os.environ)
-    if theme is not None and theme not in known:
-        raise UsageError(f"--theme must be one of {', '.join(known)}, not {theme!r}")
+    if theme is not None and (why := theme_refusal(theme, os.environ)):
+        raise UsageError(why)
     wishes = Wishes(
         page=screen,
         refresh_s=refresh,

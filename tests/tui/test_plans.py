@@ -90,6 +90,21 @@ def test_a_broker_is_retired_from_its_row_and_the_plan_is_saved_and_opened(tmp_p
     shown("five", look, page="brokers", folder=tmp_path)
 
 
+def test_a_plan_is_told_whole_where_there_is_little_room() -> None:
+    async def look(driven: Driven) -> None:
+        await driven.press("down", "R")
+        await planned(driven)
+        told = " ".join(driven.text.split())
+        assert "5 leader changes: no plan can do with fewer bytes." in told
+        assert "2 waves bound 11 moves, 20.5 GiB optimal by " in told
+        assert "emptied; broker 5 gets it: it goes from 16 to 27 replicas" in told
+        first = driven.text.splitlines().index(driven.lines_with("PARTITION ")[0])
+        await driven.press("end")
+        assert driven.text.splitlines()[first] == driven.lines_with("PARTITION ")[0], "rows stay where they are"
+
+    shown("five", look, page="brokers", size=(80, 24))
+
+
 @pytest.mark.parametrize(
     ("page", "keys", "title", "first"),
     [

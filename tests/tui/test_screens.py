@@ -398,17 +398,6 @@ def test_a_frame_that_cannot_be_shown_is_told_and_the_next_one_is_shown(monkeypa
     shown("live", look)
 
 
-def test_other_themes_are_one_key_away() -> None:
-    async def look(driven: Driven) -> None:
-        seen = [driven.app.theme]
-        for _ in range(4):
-            await driven.press("ctrl+t")
-            seen.append(driven.app.theme)
-        assert seen == ["dark", "light", "contrast", "monochrome", "dark"]
-
-    shown("live", look)
-
-
 def test_q_ends_with_0_and_ctrl_c_with_130() -> None:
     async def run(key: str) -> int | None:
         async with dashboard() as driven:

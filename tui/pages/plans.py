@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from engine.common.model import TopicPartition
 from tui.board import Board, PartitionItem
 from tui.cells import NO_DATA, Cell, Column, Tone
-from tui.lines import Line, beside, line, width_of
+from tui.lines import Line, beside, folded, line, width_of, wrapped
 from tui.operations.plan_commands import making_words
 from tui.pages.page import View
 from tui.presenters.plan_card import CARD_WIDTH, Load, card_lines, heat_lines, loads_of, proof, sentence
@@ -21,6 +21,8 @@ from tui.units import count, ids, size
 
 TALL = 30
 """From so many lines on there is room for all measures, and for more than one line of why a partition moves."""
+WIDE = 140
+"""From so many columns on the reason takes one line."""
 _EMPTY = "no plan is open and nothing is under way   N makes a plan   o opens a file"
 
 
@@ -121,14 +123,14 @@ def summary_of(
     if plan.error:
         return [line((str(plan.path), Tone.STRONG), (f"   {plan.error}", Tone.BAD)), *ran]
     items = items_of(view.board, plan)
-    lines = [line((sentence(plan), Tone.STRONG)), _standing(plan, items), *ran]
+    lines = [*folded(line((sentence(plan), Tone.STRONG)), width), *_standing(plan, items, width), *ran]
     if items:
         lines += [()] * (view.height >= TALL) + _heat(view, plan, items, width)
-        lines += _why(plan, cursor, is_tall=view.height >= TALL)
+        lines += _why(plan, cursor, width, is_tall=view.height >= TALL)
     return lines
 
 
-def _standing(plan: OpenedPlan, items: Sequence[PlannedItem]) -> Line:
+def _standing(plan: OpenedPlan, items: Sequence[PlannedItem], width: int) -> list[Line]:
     """Return the file, how many partitions are how far, and how good the plan is."""
     name = (str(plan.path or ""), Tone.QUIET)
     if plan.path is None and plan.targets:
@@ -139,7 +141,7 @@ def _standing(plan: OpenedPlan, items: Sequence[PlannedItem]) -> Line:
         told.append(f"{plan.wave_count} wave{'' if plan.wave_count == 1 else 's'}")
     if plan.file is not None and plan.targets:
         told.append(proof(plan.file.klamm.score))
-    return line(name, ("".join(f"   {one}" for one in told), Tone.QUIET))
+    return wrapped([line(name), *(line((one, Tone.QUIET)) for one in told)], width)
 
 
 def _heat(view: View, plan: OpenedPlan | None, items: Sequence[PlannedItem], width: int) -> list[Line]:
@@ -172,13 +174,22 @@ def _loads_of_items(board: Board, items: Sequence[PlannedItem]) -> tuple[list[Lo
     return [Load("replicas", replicas, later_replicas), Load("preferred leaders", leaders, later_leaders)], brokers
 
 
-def _why(plan: OpenedPlan, cursor: TopicPartition | None, *, is_tall: bool) -> list[Line]:
+def _why(plan: OpenedPlan, cursor: TopicPartition | None, width: int, *, is_tall: bool) -> list[Line]:
     """Return why the partition under the cursor moves; always as many lines, so that rows stay where they are."""
     told = [text.strip() for text in plan.explained(cursor)] if cursor is not None else []
+    first, why = "".join(told[:1]), "; ".join(told[1:])
+    rows = 1 if width >= WIDE else 2
     if not is_tall:
-        return [line(("; ".join(told), Tone.QUIET))]
-    first, rest = told[:1], told[1:]
-    return [(), line((first[0] if first else "", Tone.PLAIN)), line(("; ".join(rest), Tone.QUIET))]
+        # The first says where it was and will be, as its row does.
+        return _in_rows(f"{cursor}: {why}" if why else first, width, rows)
+    return [(), line((first, Tone.PLAIN)), *_in_rows(why, width, rows)]
+
+
+def _in_rows(text: str, width: int, rows: int) -> list[Line]:
+    """Return a text in exactly so many lines. The last one is too long where the text is: it is cut when drawn."""
+    lines = ["".join(word for word, _ in part).rstrip() for part in folded(line(text), width)]
+    kept = [*lines[: rows - 1], " ".join(lines[rows - 1 :]), *[""] * rows][:rows]
+    return [line((one, Tone.QUIET)) for one in kept]
 
 
 def command_of(plan: OpenedPlan | None) -> list[str]:

@@ -1,0 +1,84 @@
+"""Themes: those that come with klamm, and those that a person writes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from dashboards import Driven, dashboard, drive
+from klamm_program import klamm
+
+from engine.admin.watch.fake_feed import fake_feed
+from engine.admin.watch.recording import FrameWriter
+from tui.themes import PALETTES, custom_themes
+
+NORD = 'base = "light"\naccent = "#88c0d0"\n'
+
+
+def test_a_theme_of_your_own_changes_what_it_names_and_keeps_the_rest(tmp_path: Path) -> None:
+    (tmp_path / "nord.toml").write_text(NORD)
+    (tmp_path / "notes.txt").write_text("no theme")
+    found, problems = custom_themes(tmp_path)
+    assert (list(found), problems) == (["nord"], [])
+    nord, light = found["nord"], PALETTES["light"]
+    assert nord.accent == "#88c0d0"
+    assert (nord.background, nord.bad, nord.is_dark) == (light.background, light.bad, False)
+    assert custom_themes(tmp_path / "absent") == ({}, [])
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('base = "pink"', "base must be one of dark, light, contrast, monochrome"),
+        ('acent = "#88c0d0"', "unknown key 'acent': known are base, background, text"),
+        ('accent = "no colour"', "no colour"),
+        ("accent = 5", "5"),
+        ("accent", "Expected"),
+        ("\udcff", "utf-8"),
+    ],
+)
+def test_a_theme_that_cannot_be_used_is_named_and_the_others_are_used(text: str, told: str, tmp_path: Path) -> None:
+    (tmp_path / "bad.toml").write_bytes(text.encode("utf-8", "surrogateescape"))
+    (tmp_path / "nord.toml").write_text(NORD)
+    found, problems = custom_themes(tmp_path)
+    assert list(found) == ["nord"]
+    (problem,) = map(str, problems)
+    assert problem.startswith(f"{tmp_path / 'bad.toml'}: ")
+    assert told in problem
+
+
+def test_other_themes_are_one_key_away() -> None:
+    async def look(driven: Driven) -> None:
+        seen = [driven.app.theme]
+        for _ in range(5):
+            await driven.press("ctrl+t")
+            seen.append(driven.app.theme)
+            assert ("#123456" in driven.app.export_screenshot()) == (driven.app.theme == "nord")
+        assert seen == ["dark", "light", "contrast", "monochrome", "nord", "dark"]
+
+    async def run() -> None:
+        palette = replace(PALETTES["light"], background="#123456")
+        async with dashboard(palettes={**PALETTES, "nord": palette}, problems=("bad.toml: no theme",)) as driven:
+            assert any("bad.toml: no theme" in note.message for note in driven.app._notifications)
+            await look(driven)
+
+    drive(run)
+
+
+def test_a_theme_of_your_own_is_chosen_by_its_name(tmp_path: Path) -> None:
+    folder = tmp_path / "config" / "klamm" / "themes"
+    folder.mkdir(parents=True)
+    (folder / "nord.toml").write_text(NORD)
+    recording = tmp_path / "made-up.rec"
+    writer = FrameWriter(recording, "made-up")
+    writer.write(fake_feed("live", plays=False).tick())
+    writer.close()
+    drawn = ("top", "--replay", recording, "--screenshot")
+    ran = klamm(*drawn, "nord.svg", "--theme", "nord", folder=tmp_path)
+    assert ran.code == 0, ran.err
+    assert "#88c0d0" in (tmp_path / "nord.svg").read_text("utf-8")
+    (folder / "nord.toml").write_text('accent = "no colour"')
+    ran = klamm(*drawn, "other.svg", "--theme", "nord", folder=tmp_path)
+    assert ran.code == 2
+    assert "nord.toml" in ran.err, "the reason is told, not only that there is no such theme"
