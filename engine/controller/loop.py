@@ -43,8 +43,6 @@ from engine.zk.session_keeper import SessionEvent
 from engine.zk.watches import WatchEvent, WatchEventKind
 from engine.zk.znodes.controller_znodes import ControllerZNode
 
-"""Id of the controller while nobody is."""
-
 HOLD_MS_MAX = 5
 """How long the controller works before it gives way to the rest of the broker."""
 

@@ -174,3 +174,13 @@ def test_notifications_are_read_told_and_deleted() -> None:
     assert world.core.context.leadership[P].leader_and_isr.isr == (1,)
     assert world.take_requests() == [f"b{b} UMD t-0(leader=1 le=1)" for b in (0, 1, 2)]
     assert world.take_writes() == []
+
+
+def test_the_leader_alone_may_still_be_recovering() -> None:
+    """The wish for an ISR of the leader alone is refused only where it has recovered before."""
+    world = world_of(isr=(1, 2))
+    world.zk.write_state(P, LeaderAndIsr(1, 1, (1, 2), RECOVERING), 1)
+    world.core.context.leadership[P] = world.zk.states[P].read()
+    answer = ask(world, 1, recovery=RECOVERING, partition_epoch=world.zk.states[P].state.partition_epoch)
+    assert isinstance(answer, LeaderAndIsr)
+    assert (answer.isr, answer.leader_recovery_state) == ((1,), RECOVERING)

@@ -1,6 +1,7 @@
 """Every legal and every illegal move of a replica: what is written, what is sent, what is logged."""
 
 import logging
+from dataclasses import replace
 
 import pytest
 from controller_world import World
@@ -163,3 +164,59 @@ def test_a_replica_that_is_gone_leaves_the_assignment() -> None:
     world = world_with(FOLLOWER, SUCCESSFUL)
     change(world, FOLLOWER, NON_EXISTENT)
     assert world.core.context.replicas(tp("t-0")) == (1, 0)
+
+
+def test_a_partition_that_never_had_a_leader_goes_offline_without_a_write() -> None:
+    world = world_with(FOLLOWER, ONLINE)
+    del world.core.context.leadership[tp("t-0")]
+    change(world, FOLLOWER, OFFLINE)
+    assert world.core.context.replica_state(FOLLOWER) is OFFLINE
+    assert world.take_requests() == ["b0 UMD", "b1 UMD", "b2 UMD", "b2 STOP t-0(le=-1)"]
+    assert world.take_writes() == []
+
+
+@pytest.mark.parametrize(("is_being_deleted", "state"), [(True, OFFLINE), (False, ONLINE)])
+def test_a_state_znode_that_is_gone_holds_up_no_deletion(is_being_deleted: bool, state: ReplicaState) -> None:
+    """Of a topic that stays, a replica whose leadership could not be written keeps its state: it is tried again."""
+    world = world_with(FOLLOWER, ONLINE)
+    if is_being_deleted:
+        world.core.context.topics_to_be_deleted["t"] = None
+    del world.zk.states[tp("t-0")]
+    change(world, FOLLOWER, OFFLINE)
+    assert world.core.context.replica_state(FOLLOWER) is state
+    assert world.take_writes() == []
+
+
+@pytest.mark.parametrize(("is_being_deleted", "state"), [(True, OFFLINE), (False, ONLINE)])
+def test_it_holds_up_none_either_where_leaders_write_their_isr_themselves(
+    is_being_deleted: bool, state: ReplicaState, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World(3, is_alter_partition_enabled=False)
+    world.elect()
+    world.zk.create_topic("t", {0: (1, 2, 0)})
+    world.settle()
+    if is_being_deleted:
+        world.core.context.topics_to_be_deleted["t"] = None
+    del world.zk.states[tp("t-0")]
+    with caplog.at_level(logging.ERROR, "state.change.logger"):
+        change(world, FOLLOWER, OFFLINE)
+    assert world.core.context.replica_state(FOLLOWER) is state
+    assert bool(caplog.records) is not is_being_deleted
+
+
+def test_an_isr_that_its_leader_changed_meanwhile_is_read_again() -> None:
+    world = world_with(FOLLOWER, ONLINE)
+    world.zk.write_state(tp("t-0"), replace(world.zk.states[tp("t-0")].state, isr=(1, 2)), 1)
+    change(world, FOLLOWER, OFFLINE)
+    assert world.take_writes() == ["state t-0 leader=1 le=1 isr=1 pe=2"]
+
+
+@pytest.mark.parametrize("dead", [1, 2])
+def test_a_new_controller_knows_which_replicas_are_online(dead: int) -> None:
+    world = world_with(FOLLOWER, ONLINE)
+    world.kill(dead)
+    world.settle()
+    world.elect()
+    world.settle()
+    states = {r: world.core.context.replica_state(PartitionAndReplica(tp("t-0"), r)) for r in (0, 1, 2)}
+    assert states == {r: OFFLINE if r == dead else ONLINE for r in (0, 1, 2)}

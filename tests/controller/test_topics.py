@@ -313,3 +313,21 @@ def test_one_more_topic_costs_no_more_where_there_are_thousands() -> None:
     world.settle()
     assert time.thread_time() - started_s < 0.05
     assert world.state("one-more-0")
+
+
+def test_a_new_controller_deletes_nothing_of_a_topic_with_an_offline_replica() -> None:
+    world = world_of()
+    world.zk.create_topic("t", {0: (0, 2)})
+    world.settle()
+    world.kill(2)
+    world.settle()
+    world.is_active = False
+    world.zk.mark_for_deletion("t")
+    world.elect()
+    world.take_requests()
+    world.settle()
+    assert not [one for one in world.take_requests() if "delete)" in one]
+    assert tp("t-0") in world.brokers[0].replicas
+    world.start(2)
+    world.settle()
+    assert world.zk.topics == {}

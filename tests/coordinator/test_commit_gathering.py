@@ -58,6 +58,91 @@ def test_they_are_invisible_until_they_are_replicated() -> None:
     with_world(test)
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_nothing_is_unstable_once_its_commit_has_ended(fails: bool) -> None:
+    """A reader that wants stable offsets would else wait for ever."""
+
+    async def test(world: CoordinatorWorld) -> None:
+        def read() -> CommittedOffset | E | None:
+            return world.coordinator.offsets.fetch("a", [READ], require_stable=True)[1][READ]
+
+        world.partition.is_replicated_at_once = False
+        answers = [world.commit(group, 7, is_alone=False) for group in "ab"]
+        await asyncio.sleep(0)
+        assert read() is E.UNSTABLE_OFFSET_COMMIT
+        if fails:
+            world.partition.is_leader = False
+            world.wake()
+            world.partition.is_leader = True
+        else:
+            world.replicate()
+        assert answers == [[E.NOT_COORDINATOR if fails else E.NONE]] * 2
+        assert read() is not E.UNSTABLE_OFFSET_COMMIT
+        assert world.committed("a") == (None if fails else 7)
+
+    with_world(test)
+
+
+def test_a_commit_that_is_deleted_before_it_is_replicated_does_not_come_back() -> None:
+    async def test(world: CoordinatorWorld) -> None:
+        world.partition.is_replicated_at_once = False
+        answer = world.commit("a", 7, is_alone=False)
+        await asyncio.sleep(0)
+        world.coordinator.offsets.partitions_deleted([READ])
+        world.replicate()
+        assert (answer, world.committed("a")) == ([E.NONE], None)
+
+    with_world(test)
+
+
+@pytest.mark.parametrize("texts", [["", "x" * 500], ["x" * 500, ""]])
+def test_of_two_commits_the_one_that_fits_is_written(texts: list[str]) -> None:
+    async def test(world: CoordinatorWorld) -> None:
+        world.partition.batch_bytes_max = 400
+        answers = [world.commit(g, 7, metadata=t, is_alone=False) for g, t in zip("ab", texts, strict=True)]
+        await asyncio.sleep(0)
+        assert answers == [[E.INVALID_COMMIT_OFFSET_SIZE if text else E.NONE] for text in texts]
+        assert [world.committed(group) for group in "ab"] == [None if text else 7 for text in texts]
+
+    with_world(test)
+
+
+def test_of_two_commits_the_one_that_a_record_can_hold_is_written() -> None:
+    async def test(world: CoordinatorWorld) -> None:
+        answers = [world.commit(g, number, is_alone=False) for g, number in (("a", 7), ("b", 2**63))]
+        await asyncio.sleep(0)
+        assert answers == [[E.NONE], [E.UNKNOWN_SERVER_ERROR]]
+        assert world.committed("a") == 7
+
+    with_world(test)
+
+
+def test_a_commit_of_a_generation_to_a_group_that_is_not_there_is_refused() -> None:
+    async def test(world: CoordinatorWorld) -> None:
+        answers: list[E] = []
+        for generation_id in (0, 1):
+            world.coordinator.offsets.commit(
+                "nosuch", Committer("", generation_id), {READ: CommittedOffset(1)}, lambda e, _: answers.append(e)
+            )
+        await asyncio.sleep(0)
+        assert (answers, record_counts(world)) == ([E.ILLEGAL_GENERATION] * 2, [])
+
+    with_world(test)
+
+
+def test_metadata_that_is_too_long_is_refused_alone() -> None:
+    async def test(world: CoordinatorWorld) -> None:
+        other = TopicPartition("other", 0)
+        offsets = {READ: CommittedOffset(1, metadata="x" * 4097), other: CommittedOffset(2, metadata="x" * 4096)}
+        said: list[tuple[E, dict[TopicPartition, E]]] = []
+        world.coordinator.offsets.commit("g", Committer(), offsets, lambda error, by: said.append((error, by)))
+        await asyncio.sleep(0)
+        assert said == [(E.NONE, {READ: E.OFFSET_METADATA_TOO_LARGE})]
+        assert (world.committed("g"), world.committed("g", other)) == (None, 2)
+
+    with_world(test)
+
+
 def test_what_is_too_large_is_refused_alone() -> None:
     async def test(world: CoordinatorWorld) -> None:
         world.partition.batch_bytes_max = 400

@@ -488,3 +488,58 @@ def test_every_transition_of_the_table_happens(monkeypatch: pytest.MonkeyPatch) 
         world = bring(state)
         world.machine.unload(world.group)
     assert seen == {(before, after) for after, allowed in VALID_PREVIOUS_STATES.items() for before in allowed}
+
+
+# -- sessions and fences
+
+
+@pytest.mark.parametrize("sign_of_life", ["sync", "commit"])
+def test_whoever_fetches_its_part_or_commits_keeps_its_session(world: World, sign_of_life: str) -> None:
+    leader, follower = world.stable()
+    for _ in range(3):
+        world.wait(SESSION_MS - 1)
+        world.heartbeat(leader, 1)
+        if sign_of_life == "sync":
+            assert world.sync(follower, 1)[0].assignment == follower.encode()
+        else:
+            assert world.machine.check_commit(world.group, Committer(follower, 1)) is E.NONE
+            world.carry_out()
+    assert list(world.group.members) == [leader, follower]
+    world.wait(2 * SESSION_MS)
+    assert world.group.members == {}
+
+
+def test_a_transaction_that_names_a_generation_but_no_member_is_fenced(world: World) -> None:
+    world.stable()
+    for generation_id in (0, 1):
+        committer = Committer("", generation_id)
+        assert world.machine.check_commit(world.group, committer, is_transactional=True) is E.UNKNOWN_MEMBER_ID
+
+
+@pytest.mark.parametrize(("size_max", "state"), [(1, S.PREPARING_REBALANCE), (2, S.STABLE)])
+def test_a_loaded_group_rebalances_only_above_its_limit(
+    world: World, make_world: MakeWorld, size_max: int, state: GroupState
+) -> None:
+    world.stable(2)
+    taken_over = make_world(group_max_size=size_max)
+    taken_over.group = world.group
+    taken_over.machine.loaded(taken_over.group)
+    taken_over.carry_out()
+    assert taken_over.group.state is state
+
+
+def test_members_that_died_with_the_old_coordinator_are_removed_by_the_new_one(world: World) -> None:
+    world.stable()
+    world.move()
+    assert len(world.group.members) == 2
+    world.wait(SESSION_MS)
+    assert world.group.members == {}
+
+
+def test_a_deleted_group_answers_those_who_wait_and_leaves_no_timer(world: World) -> None:
+    waiting = world.join()
+    pending = world.join(needs_known_member_id=True)[0].member_id
+    world.machine.delete(world.group)
+    world.carry_out()
+    assert (waiting[0].error, world.group.state, len(world.wheel)) == (E.UNKNOWN_MEMBER_ID, S.DEAD, 0)
+    assert world.join(pending)[0].error is E.COORDINATOR_NOT_AVAILABLE

@@ -134,3 +134,26 @@ def test_an_expiry_of_its_own_goes_before_the_retention_and_pending_ones_stay() 
         group.offsets.load(partition, StoredOffset(value, 1))
     group.offsets.begin_commit({U0: offset(2)})
     assert group.remove_expired_offsets(8, 1) == [T0]
+
+
+def test_an_offset_expires_at_the_end_of_its_retention() -> None:
+    group = group_with_offsets(GroupState.EMPTY, None, 0)
+    assert group.remove_expired_offsets(5 * HOUR_MS - 1, 4 * HOUR_MS) == []
+    assert group.remove_expired_offsets(5 * HOUR_MS, 4 * HOUR_MS) == [T0]
+
+
+def test_a_transaction_that_wrote_nothing_holds_no_group() -> None:
+    offsets = GroupOffsets()
+    offsets.begin_transactional_commit(7, [T0])
+    offsets.fail_transactional_commit(7, [T0])
+    assert offsets.is_empty
+    assert list(offsets.producer_ids) == []
+
+
+def test_what_is_deleted_during_a_transaction_does_not_come_back_with_its_end() -> None:
+    offsets = GroupOffsets()
+    offsets.begin_transactional_commit(7, [T0, T1])
+    offsets.end_transactional_commit(7, {T0: offset(1), T1: offset(2)}, 10)
+    assert offsets.remove([T0]) == []
+    offsets.end_transaction(7, is_commit=True)
+    assert (offsets.get(T0), offsets.get(T1)) == (None, offset(2))

@@ -5,6 +5,8 @@ KLAMM_FUZZ_ROUNDS (default 1) multiplies the examples.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -62,3 +64,9 @@ def test_unknown_tagged_fields_are_ignored(cls: type[Message], version: int) -> 
     assert out[-1] == 0
     later = bytes(out[:-1]) + b"\x02" + b"\xe7\x07\x03abc" + b"\xe8\x07\x00"
     assert decoder(cls, version)(later, 0) == (cls(), len(later))
+
+
+def test_the_readme_counts_what_two_others_check() -> None:
+    counts = [len(oracles_for(cls, version)) for cls, version in all_messages()]
+    claim = f"with two of them for {sum(count > 1 for count in counts)} of the {len(counts)} message versions"
+    assert claim in (Path(__file__).parents[2] / "README.md").read_text()
