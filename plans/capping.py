@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from engine.common.counting import counted
 from plans.cap_rules import byte_room, undone_of
 from plans.levels import Levels
 from plans.loads import ByteLimits, held_bytes
@@ -66,7 +67,8 @@ def remaining_moves(
 
 def cap_note(remaining: int) -> str:
     """Say what a cap leaves."""
-    return f"a cap ends the plan early: {remaining} moves are left of the whole plan"
+    are = "is" if remaining == 1 else "are"
+    return f"a cap ends the plan early: {counted(remaining, 'move')} {are} left of the whole plan"
 
 
 def _of_every_choice(

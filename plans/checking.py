@@ -262,11 +262,11 @@ def _limits(plan: PlanFile, snapshot: ClusterSnapshot, policy: Policy, lines: Pl
     figures = figures_of(plan, snapshot)
     line = lines.of_key("score")
     limits: tuple[tuple[Check, str, float | None, float | None, Callable[[float], str]], ...] = (
-        (Check.MOVES, "limits.moves", policy.moves, figures.moves, lambda n: f"{n:,} moves"),
+        (Check.MOVES, "limits.moves", policy.moves, figures.moves, lambda n: f"{n:,} move{'' if n == 1 else 's'}"),
         (Check.BYTES, "limits.bytes", policy.bytes, figures.bytes, lambda n: f"{n:,} bytes"),
         (
             Check.LEADER_CHANGES, "limits.leader_changes", policy.leader_changes, figures.leader_changes,
-            lambda n: f"{n:,} leader changes",
+            lambda n: f"{n:,} leader change{'' if n == 1 else 's'}",
         ),
         (Check.TIME, "limits.time", policy.time_s, figures.time_s, lambda n: f"{n:,.0f} s"),
     )  # fmt: skip

@@ -26,6 +26,7 @@ from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
 from cli.output.format import OutputFormat
 from cli.output.report import Report, Section
+from engine.common.counting import counted
 
 if TYPE_CHECKING:
     from engine.admin.cluster.connection import Cluster
@@ -279,7 +280,7 @@ def _summary(prepared: PreparedReassignment, cluster: str) -> str:
     if not count and dirs:
         return f"move {dirs} replica{'' if dirs == 1 else 's'} to other log dirs in {cluster}"
     if not count:
-        return f"change throttles and log dirs of {len(prepared.plan)} partitions in {cluster}"
+        return f"change throttles and log dirs of {counted(len(prepared.plan), 'partition')} in {cluster}"
     copies = sum(len(prepared.flows[move.name].destinations) for move in prepared.changing)
     return (
         f"move {count} partition{'' if count == 1 else 's'} in {cluster} "

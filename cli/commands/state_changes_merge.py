@@ -24,6 +24,7 @@ from cli.commands.state_changes_group import (
 from cli.exit_codes import ExitCode
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
+from engine.common.counting import counted
 
 
 @group.command(
@@ -72,5 +73,5 @@ def merge(
         from engine.admin.state_changes.parquet_file import write_parquet
 
         count = write_parquet(parquet, merged_rows(invocation, plan))
-        invocation.talk.say(f"wrote {parquet}: {count} rows")
+        invocation.talk.say(f"wrote {parquet}: {counted(count, 'row')}")
     return tell_problems(invocation, plan.problems)

@@ -10,6 +10,7 @@ from cli.output.values import human_duration
 from cli.views.lag import status_tone
 from engine.admin.lag.lake_compaction import CompactedDay
 from engine.admin.lag.lake_history import LagHistory, Moment, ReaderHistory
+from engine.common.counting import counted
 
 _WIDTH = 60
 _HEIGHT = 8
@@ -56,7 +57,7 @@ def history_report(history: LagHistory, *, top: int, has_plot: bool) -> Report:
     left_out = len(history.readers) - len(readers)
     more = f", {left_out} more with --top" if left_out else ""
     every = "" if history.interval_ms is None else f" {human_duration(history.interval_ms)} apart"
-    note = f"{history.sample_count} samples{every}, {len(history.readers)} readers{more}"
+    note = f"{counted(history.sample_count, 'sample')}{every}, {counted(len(history.readers), 'reader')}{more}"
     return Report(
         [_document(one) for one in readers],
         Table(_COLUMNS, [tuple(_document(one)[column.name] for column in _COLUMNS) for one in readers]),
@@ -71,7 +72,9 @@ def compacted_report(days: Sequence[CompactedDay]) -> Report:
     columns = (Column("day"), Column("files_before", Kind.NUMBER), Column("files_after", Kind.NUMBER))
     value = [{"day": day, "files_before": before, "files_after": after} for day, before, after in rows]
     fewer = sum(before - after for _, before, after in rows)
-    return Report(value, Table(columns, rows), notes=(f"{fewer} files fewer" if days else "nothing to compact",))
+    return Report(
+        value, Table(columns, rows), notes=(f"{counted(fewer, 'file')} fewer" if days else "nothing to compact",)
+    )
 
 
 def plot_lines(moments: Sequence[Moment], width: int = _WIDTH, height: int = _HEIGHT) -> list[str]:

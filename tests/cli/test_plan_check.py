@@ -74,7 +74,7 @@ def test_github_escapes_what_has_a_meaning(files: Files) -> None:
     assert len(lines) == 3
     assert lines[0].endswith("::odd,name%25-0 does not exist any more")
     assert lines[0].startswith(f"::error file={files.plan},line=4,title=klamm plan check%3A drift::")
-    assert lines[2].endswith(f"::1 moves, the policy allows 0 moves (limits.moves, {files.policy}:2)")
+    assert lines[2].endswith(f"::1 move, the policy allows 0 moves (limits.moves, {files.policy}:2)")
 
 
 def test_a_change_beside_the_plan_is_told_and_is_no_error(files: Files) -> None:
@@ -182,7 +182,7 @@ def test_markdown_shows_the_score_card_and_the_findings(files: Files) -> None:
     assert ran.code == 1
     assert "`move` of 1 partition: 1 move, 0 leader changes: no plan can do with fewer moves." in ran.out
     assert "| replicas, most minus fewest | 0 | 0 |" in ran.out
-    assert "| moves | error | 1 moves, the policy allows 0 moves" in ran.out
+    assert "| moves | error | 1 move, the policy allows 0 moves" in ran.out
 
 
 def test_an_unknown_key_of_a_policy_is_named_with_its_line(files: Files) -> None:

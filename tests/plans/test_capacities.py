@@ -190,7 +190,7 @@ def test_a_cap_ends_the_levelling_of_log_dirs_early(options: PlanOptions, moves:
     made = make_plan(two_dirs(10, 10, 10, 10), Strategy.LOG_DIRS, options)
     score = made.plan.klamm.score
     assert (score.moves, score.remaining_moves, score.is_optimal) == (moves, 1, False)
-    assert "a cap ends the plan early: 1 moves are left of the whole plan" in made.notes
+    assert "a cap ends the plan early: 1 move is left of the whole plan" in made.notes
     free = make_plan(two_dirs(10, 10, 10, 10), Strategy.LOG_DIRS, PlanOptions(max_moves=2)).plan.klamm.score
     assert (free.moves, free.remaining_moves, free.is_optimal) == (2, 0, True)
 

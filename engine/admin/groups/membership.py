@@ -18,6 +18,7 @@ from engine.admin.cluster.observer import Observer, tell_nobody
 from engine.admin.cluster.unknown import Unknown
 from engine.admin.cluster.wire import RETRY_PAUSE_S, WireCluster, refuse
 from engine.admin.groups.group_reading import find_coordinators
+from engine.common.counting import counted
 from engine.common.errors import ErrorCode, KafkaError, error_code
 from engine.common.model import TopicPartition
 from engine.formats.consumer_protocol import (
@@ -97,7 +98,7 @@ class Membership:
         except TimeoutError as error:
             message = f"the group is not joined within {patience_s:g} s"
             raise Unreachable(message, where=f"group {self.group}") from error
-        self._observe(f"joined group {self.group} with {len(partitions)} partitions")
+        self._observe(f"joined group {self.group} with {counted(len(partitions), 'partition')}")
         return partitions
 
     async def heartbeat(self) -> bool:

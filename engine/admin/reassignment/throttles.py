@@ -35,6 +35,7 @@ from engine.admin.reassignment.throttle_settings import (
     unthrottled_settings,
 )
 from engine.admin.topics.access import topic_reader
+from engine.common.counting import counted
 from engine.common.errors import CoordinationError
 from engine.common.model import TopicPartition
 from engine.common.snapshot import TopicSnapshot
@@ -93,7 +94,9 @@ async def set_throttle(cluster: Cluster, settings: ThrottleSettings) -> None:
             f"broker {late} does not report the throttle that klamm has set: until it reads its settings, it copies at "
             "full speed, and the rate cannot be taken off by the wire"
         )
-    cluster.observe(f"throttled {len(settings.topics)} topics and {len(settings.brokers)} brokers")
+    cluster.observe(
+        f"throttled {counted(len(settings.topics), 'topic')} and {counted(len(settings.brokers), 'broker')}"
+    )
 
 
 async def renew_throttle(cluster: Cluster, settings: ThrottleSettings) -> None:

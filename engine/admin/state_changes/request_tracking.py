@@ -14,6 +14,7 @@ from datetime import timedelta
 
 from engine.admin.state_changes.findings import Check, FindingBook, time_text
 from engine.admin.state_changes.zones import shifted
+from engine.common.counting import counted
 from engine.common.model import TopicPartition
 from engine.formats.state_change_events import (
     PartitionHandled,
@@ -137,4 +138,4 @@ class RequestTracking:
 
 
 def _request_text(way: _Way, request: _Request) -> str:
-    return f"{way[0]} to broker {way[1]} for {request.partition_count} partitions"
+    return f"{way[0]} to broker {way[1]} for {counted(request.partition_count, 'partition')}"

@@ -14,6 +14,7 @@ from engine.admin.topics.access import TopicReader
 from engine.admin.topics.filters import MIN_ISR_FILTERS, PartitionFilter, matches
 from engine.admin.topics.selection import TopicSelection, topic_not_found
 from engine.admin.topics.values import DEFAULT_MIN_ISR, TopicName
+from engine.common.counting import counted
 from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
 from engine.common.topic_id import topic_id_text
 from engine.common.topic_names import INTERNAL_TOPICS
@@ -102,7 +103,8 @@ async def _min_isr(reader: TopicReader, topics: Sequence[TopicSnapshot]) -> Mapp
     found = await reader.min_isr(topics)
     unknown = sum(topic.name not in found for topic in topics)
     if unknown:
-        raise Unreachable(f"min.insync.replicas of {unknown} topics is not known", hint=UNKNOWN_SETTINGS_HINT)
+        told = f"min.insync.replicas of {counted(unknown, 'topic')} is not known"
+        raise Unreachable(told, hint=UNKNOWN_SETTINGS_HINT)
     return found
 
 
