@@ -83,6 +83,7 @@ class _Builder:
             tolerance_percent=options.tolerance_percent,
             capacities=self._capacities(),
             leaving=frozenset(bits(self.masks["leaving"])),
+            targets=targets,
             replacements=options.replacements,
             max_moves=options.max_moves,
             max_bytes=options.max_bytes,
@@ -219,9 +220,10 @@ class _Builder:
         if factor < len(current):
             # The dead replicas are the first to be dropped, and no living one is dropped for them.
             living = kept & ~self.masks["dead"]
-            is_enough = living.bit_count() >= factor
-            must_hold = 0 if is_enough else living
-            may_hold &= ~self.masks["dead"] if is_enough else may_hold
+            dead = [broker for broker in current if must_hold >> broker & 1]
+            stays = mask_of(dead[: max(0, factor - living.bit_count())])
+            must_hold = stays if aim or not stays else stays | living
+            may_hold &= stays | ~self.masks["dead"]
         least = factor - min(factor, self._rack_count(may_hold))
         is_aimed = bool(aim) or self.strategy is Strategy.RACKS
         shared = (

@@ -90,10 +90,14 @@ def byte_limits(problem: Problem) -> ByteLimits:
     most: dict[int, int] = {}
     shares = _shares(problem) if Aim.BYTES in problem.aim else {}
     if shares:
+        # Giving lowers what a broker that is no target can hold, and so raises the shares of the others. Targets need
+        # not get more because of that: else the same plan, made again on its own result, would go on.
+        first = _shares(problem, all_may_get=True)
         for broker, share in shares.items():
-            slack = share * problem.tolerance_percent / 100
-            least[broker], most[broker] = -int(-(share - slack) // 1), int(share + slack)
-        _spare_givers(problem, least, most)
+            wanted = min(share, first[broker])
+            slack, less = (each * problem.tolerance_percent / 100 for each in (share, wanted))
+            least[broker] = -int(-(wanted - less) // 1) if problem.targets >> broker & 1 else 0
+            most[broker] = int(share + slack)
     held = held_bytes(problem, [one.current for one in problem.partitions])
     # A plan that only does what is forced empties no broker that was too full before.
     bounds = {
@@ -156,30 +160,6 @@ def whole_replicas(sizes: Sequence[int], amount: int) -> int:
     return whole
 
 
-def _spare_givers(problem: Problem, least: dict[int, int], most: dict[int, int]) -> None:
-    """Let brokers that can get nothing stay below their share, and above it by what the others cannot take.
-
-    ``expand`` moves data onto new brokers only: one new broker may be too small a change to level all the others.
-    """
-    may_get = 0
-    for one in problem.partitions:
-        if one.is_movable:
-            may_get |= one.may_hold & ~mask_of(one.current)
-    held = held_bytes(problem, [one.current for one in problem.partitions])
-    givers = [broker for broker in most if not may_get >> broker & 1]
-    room = sum(max(0, most[broker] - held[broker]) for broker in most if broker not in givers)
-    low, high = 0, max((held[broker] for broker in givers), default=0)
-    while low < high:
-        level = (low + high) // 2
-        if sum(max(0, held[broker] - max(most[broker], level)) for broker in givers) > room:
-            low = level + 1
-        else:
-            high = level
-    for broker in givers:
-        least[broker] = 0
-        most[broker] = max(most[broker], low)
-
-
 def held_bytes(problem: Problem, after: Sequence[tuple[int, ...]]) -> list[int]:
     """Return the bytes on each broker."""
     held = [0] * len(problem.brokers)
@@ -189,17 +169,21 @@ def held_bytes(problem: Problem, after: Sequence[tuple[int, ...]]) -> list[int]:
     return held
 
 
-def _shares(problem: Problem) -> dict[int, float]:
+def _shares(problem: Problem, *, all_may_get: bool = False) -> dict[int, float]:
     """Return each broker's level share of the bytes: the mean, as far as racks, pins and targets allow it.
 
     The j largest racks hold no more than j replicas of a partition, and as many more as it may share racks. Those that
-    can hold the least for each broker are filled first; the others share what is left.
+    can hold the least for each broker are filled first; the others share what is left. ``all_may_get``: as if every
+    broker were a target.
     """
     racks: dict[int, list[int]] = {}
     for broker in problem.remaining:
         racks.setdefault(problem.brokers[broker].rack, []).append(broker)
     ordered = sorted(racks.values(), key=lambda ones: (-len(ones), ones))
     low, high = _least_and_most(problem)
+    if all_may_get:
+        whole = sum((one.size or 0) for one in problem.partitions)
+        high = [most if problem.targets >> b & 1 else whole for b, most in enumerate(high)]
     room = _room(problem, [len(ones) for ones in ordered])
     shares: dict[int, float] = {}
     start = 0

@@ -17,7 +17,8 @@ from plans.plan_file import ANY_LOG_DIR, FORMAT, KAFKA_VERSION, Envelope, PlanEn
 from plans.problem import Problem
 from plans.score import Score
 from plans.scoring import Lists, broker_scores, costs_of, measures_of
-from plans.solving import Progress, Solved, first_figure, gap_between, level_notes, solve
+from plans.settling import settled
+from plans.solving import Progress, Solved, first_figure, gap_between, level_notes
 
 
 def make_plan(
@@ -48,7 +49,7 @@ class _Planner:
     def make(self) -> MadePlan:
         problem = self.built.problem
         limits = byte_limits(problem)
-        solved = solve(problem, limits, self.built.options.time_limit_s, self.progress)
+        solved = settled(self.snapshot, self.strategy, self.built, limits, self.progress)
         after = solved.after
         limits.check(problem, after, is_impossible=solved.is_impossible)
         notes = [*self.built.notes, *solved.notes, *level_notes(problem, solved), *_replace_notes(problem, after)]

@@ -46,7 +46,8 @@ class ProblemPartition:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What a solver is given. ``is_reorder`` lets no replica move. ``leaving`` are the brokers that are emptied."""
+    """What a solver is given. ``leaving`` are the brokers that are emptied; ``targets`` is the mask of those to which
+    replicas may go."""
 
     brokers: tuple[ProblemBroker, ...]
     partitions: tuple[ProblemPartition, ...]
@@ -57,6 +58,7 @@ class Problem:
     tolerance_percent: float
     capacities: tuple[int | None, ...]
     leaving: frozenset[int]
+    targets: int = 0
     replacements: tuple[Replacement, ...] = ()
     max_moves: int | None = None
     max_bytes: int | None = None

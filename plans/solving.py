@@ -126,7 +126,7 @@ class _Solver:
         after = self._lists(solution)
         return Solved(
             after=after,
-            is_level=self._is_met(after, replicas, leaders),
+            is_level=is_met(problem, after, replicas, leaders),
             replica_levels=replicas,
             leader_levels=leaders,
             counted=counted,
@@ -154,7 +154,7 @@ class _Solver:
         """Let the solver have a go, unless counting proves that nothing can be better."""
         problem = self.problem
         after = self._lists(solution)
-        is_level = self._is_met(after, replica_levels, leader_levels) and self.limits.is_kept(problem, after)
+        is_level = is_met(problem, after, replica_levels, leader_levels) and self.limits.is_kept(problem, after)
         costs = costs_of(problem, after)
         first = counted.moves if problem.minimise is Minimise.MOVES else counted.bytes
         if is_level and first_figure(problem, costs) == first and costs.leader_changes == counted.leader_changes:
@@ -190,7 +190,7 @@ class _Solver:
         if found is None:
             return best
         problem, lists = self.problem, self._lists(found)
-        is_good = self._is_met(lists, replica_levels, leader_levels) and self.limits.is_kept(problem, lists)
+        is_good = is_met(problem, lists, replica_levels, leader_levels) and self.limits.is_kept(problem, lists)
         one = _Candidate(found, is_good, costs_of(problem, lists))
         return one if one.rank(problem) <= best.rank(problem) else best
 
@@ -201,9 +201,11 @@ class _Solver:
             after[index] = ordered(problem.partitions[index].current, held, leader)
         return tuple(after)
 
-    def _is_met(self, after: Sequence[tuple[int, ...]], replicas: Levels | None, leaders: Levels | None) -> bool:
-        counts, leads = broker_counts(self.problem, after)
-        return (replicas is None or replicas.is_met(counts)) and (leaders is None or leaders.is_met(leads))
+
+def is_met(problem: Problem, after: Sequence[tuple[int, ...]], replicas: Levels | None, leaders: Levels | None) -> bool:
+    """Whether the brokers have their shares of replicas and leaders."""
+    counts, leads = broker_counts(problem, after)
+    return (replicas is None or replicas.is_met(counts)) and (leaders is None or leaders.is_met(leads))
 
 
 def level_notes(problem: Problem, solved: Solved) -> list[str]:

@@ -179,3 +179,24 @@ def test_progress_is_shown_while_the_solver_works(
     assert told and all(line.endswith(" s") for line in told), ran.err
     quiet = klamm(*words, "-o", "plain", "--quiet")
     assert (quiet.code, quiet.err) == (0, "")
+
+
+def test_a_plan_that_is_not_proven_comes_with_the_bound_and_the_gap(
+    klamm: Klamm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the solver is not there, the plan is larger than it has to be."""
+    monkeypatch.setitem(sys.modules, "plans.exact", None)
+    path = tmp_path / "s10.json"
+    path.write_text(snapshot_to_json(scenario("s10_cc_exp_small")), encoding="utf-8")
+    words = ("plan", "racks", "--aim", "replicas,leaders", "--minimise", "moves", "--snapshot", str(path))
+    score = klamm(*words, "-o", "json").json["klamm"]["score"]
+    moves, least = score["moves"], score["lower_bound"]["moves"]
+    # 1,281 are the fewest.
+    assert 1000 < least <= 1281 < moves
+    assert score["gap"] == pytest.approx((moves - least) / least, abs=1e-6)
+    assert not score["is_optimal"]
+    told = klamm(*words, "-o", "table").out
+    sentence = told.partition("\n")[0]
+    assert sentence.startswith(f"{moves:,} moves, ")
+    assert sentence.endswith(f": at least {least:,} moves are needed.")
+    assert "no plan can do with fewer" not in told

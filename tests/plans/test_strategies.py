@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 import pytest
-from small_clusters import cluster, drawn_cluster
+from small_clusters import applied, cluster, drawn_cluster
 
-from engine.common.model import ReplicaAssignment
+from engine.common.model import BrokerInfo, ReplicaAssignment
 from engine.common.snapshot import ClusterSnapshot
 from plans.capacity_file import parse_capacities
 from plans.errors import BadOption, Infeasible
@@ -48,6 +48,18 @@ def test_expand_moves_only_onto_the_new_brokers() -> None:
     assert set(lists(made).values()) == {(3,)}
     rows = {row.broker: row.replicas_after for row in made.plan.klamm.score.brokers}
     assert rows == {1: 3, 2: 2, 3: 3}
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_an_expansion_by_bytes_is_done_at_once(seed: int) -> None:
+    """What a broker gives lowers what it can hold; that alone gives the new broker no larger share later."""
+    drawn = drawn_cluster(seed, brokers=4, racks=4, partitions=60, factor=2)
+    snapshot = replace(drawn, brokers=(*drawn.brokers, BrokerInfo(5, (), "r1")))
+    options = PlanOptions(brokers=(5,), aim=(Aim.BYTES,))
+    made = make_plan(snapshot, Strategy.EXPAND, options)
+    assert made.plan.partitions
+    again = make_plan(applied(snapshot, made.plan.partitions), Strategy.EXPAND, options)
+    assert again.plan.partitions == ()
 
 
 def test_racks_repairs_with_one_move_each_and_touches_nothing_else() -> None:
