@@ -85,9 +85,50 @@ told = {"version": pyspark.__version__, "chosen": chosen, "ours": ours, "connect
 print(json.dumps(told | {"after_batch": after_batch, "after_stream": after_stream, "refusal": refusal}))
 """
 
+WATCHED = """\
+import json
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pyspark
+from klamm.spark_listener import LagListener
+from klamm_program import klamm
+from pyspark.sql import SparkSession
+from query_ways import all_ways_agree, produce, start
+
+given = json.loads(sys.argv[1])
+servers, topic, folder = given["servers"], given["topic"], Path(given["folder"])
+(folder / "events").mkdir(parents=True)
+builder = SparkSession.builder.master("local[2]").config("spark.jars", given["jars"])
+logged = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": str(folder / "events")}
+for name, value in (given["conf"] | logged).items():
+    builder = builder.config(name, value)
+spark = builder.getOrCreate()
+
+
+def program(*words):
+    return klamm(*words, folder=folder, env={"KLAMM_BOOTSTRAP_SERVER": servers})
+
+
+with closing(LagListener(folder / "told")) as listener:
+    spark.streams.addListener(listener)
+    query = start(spark, servers, topic, topic, folder / "checkpoint", kind="kafka", maxOffsetsPerTrigger=40)
+    for _ in range(2):
+        produce(servers, topic, 100)
+        query.processAllAvailable()
+    own = all_ways_agree(spark, query, program, folder / "checkpoint", folder / "told")
+    query.stop()
+    produce(servers, topic, 20)
+    behind = program("lag", "--checkpoint", folder / "checkpoint", "--event-log", folder / "told", "-o", "json").json
+ends = {str(one): end for one, end in own[max(own)].items()}
+lags = {row["kind"]: row["lag"] for row in behind}
+print(json.dumps({"version": pyspark.__version__, "batches": len(own), "ends": ends, "lags": lags}))
+"""
+
 
 def run(version: str, program: str, *words: str, folder: Path) -> str:
-    paths = os.pathsep.join([str(pyspark_folder(version)), str(ROOT)])
+    paths = os.pathsep.join(map(str, (pyspark_folder(version), ROOT, ROOT / "tests" / "support")))
     env = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
     env |= {"PYTHONPATH": paths, "PYSPARK_PYTHON": sys.executable}
     env["JAVA_HOME"] = str(find_java(user="Spark").program.resolve().parents[1])
@@ -96,6 +137,18 @@ def run(version: str, program: str, *words: str, folder: Path) -> str:
     ran = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=600, check=False)
     assert ran.returncode == 0, ran.stderr
     return ran.stdout
+
+
+def on_4_0(program: str, cluster: LocalCluster, topic: str, folder: Path) -> Any:
+    """Run a program with the connector's jars at hand, and return what it prints last."""
+    given = {
+        "servers": cluster.bootstrap_servers,
+        "topic": topic,
+        "folder": str(folder / "left"),
+        "jars": ",".join(map(str, connector_jars("4.0.0"))),
+        "conf": dict(SETTINGS),
+    }
+    return json.loads(run("4.0.0", program, json.dumps(given), folder=folder).splitlines()[-1])
 
 
 def test_3_5_is_told_what_it_lacks(tmp_path: Path) -> None:
@@ -115,17 +168,19 @@ def test_4_0_reads_and_writes_what_the_connector_reads(
         key, value = b"%d" % number if number % 2 else None, None if number % 7 == 0 else b"v" * number
         producer.produce(topic_name, value, key, partition=number % 2, headers=headers)
     assert producer.flush(30) == 0
-    given = {
-        "servers": live_cluster.bootstrap_servers,
-        "topic": topic_name,
-        "folder": str(tmp_path / "checkpoint"),
-        "jars": ",".join(map(str, connector_jars("4.0.0"))),
-        "conf": dict(SETTINGS),
-    }
-    found = json.loads(run("4.0.0", JOB, json.dumps(given), folder=tmp_path).splitlines()[-1])
+    found = on_4_0(JOB, live_cluster, topic_name, tmp_path)
     assert (found["version"], found["chosen"]) == ("4.0.0", "kafka")
     assert len(found["ours"]) == 200
     assert found["ours"] == found["connectors"]
     assert [len(found[name]) for name in ("after_batch", "after_stream")] == [400, 800]
     assert set(found["ours"]) < set(found["after_batch"]) < set(found["after_stream"])
     assert "PySpark 4.0.0 cannot limit the batches of a Python source, which came with 4.2" in found["refusal"]
+
+
+def test_all_ways_agree_where_the_connector_reads(live_cluster: LocalCluster, topic_name: str, tmp_path: Path) -> None:
+    """Checkpoint, event log and listener of a query that has nothing of klamm's in it but the listener."""
+    create_topic(live_cluster.bootstrap_servers.split(",")[0], topic_name, assignment={0: [0], 1: [1]})
+    found = on_4_0(WATCHED, live_cluster, topic_name, tmp_path)
+    assert (found["version"], found["ends"]) == ("4.0.0", {f"{topic_name}-0": 100, f"{topic_name}-1": 100})
+    assert found["batches"] >= 5, "a batch has 40 records at most"
+    assert found["lags"] == {"checkpoint": 20, "listener": 20}

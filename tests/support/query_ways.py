@@ -41,9 +41,11 @@ def produce(servers: str, topic: str, count: int) -> None:
     assert producer.flush(DEADLINE_S) == 0
 
 
-def start(spark: Any, servers: str, topic: str, name: str, checkpoint: Path, **options: object) -> Any:
-    """Start a query that reads a topic from its beginning."""
-    reader = spark.readStream.format("klamm-kafka").option("kafka.bootstrap.servers", servers)
+def start(
+    spark: Any, servers: str, topic: str, name: str, checkpoint: Path, kind: str = "klamm-kafka", **options: object
+) -> Any:
+    """Start a query that reads a topic from its beginning, with a source of this kind."""
+    reader = spark.readStream.format(kind).option("kafka.bootstrap.servers", servers)
     reader = reader.option("subscribe", topic).option("startingOffsets", "earliest")
     for option, value in options.items():
         reader = reader.option(option, value)
