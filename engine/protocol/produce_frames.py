@@ -59,8 +59,8 @@ class _Frame:
     def _size(self, plain: struct.Struct) -> int:
         """Read a count or length; null is as none."""
         if self._is_flexible:
-            size, self._position = read_varint(self._frame, self._position)
-            return max(size - 1, 0)
+            above, self._position = read_varint(self._frame, self._position)
+            return max(above - 1, 0)
         size: int = plain.unpack_from(self._frame, self._position)[0]
         self._position += plain.size
         return max(size, 0)
