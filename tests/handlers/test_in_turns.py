@@ -19,6 +19,7 @@ from engine.handlers.alter_replica_log_dirs import alter_replica_log_dirs
 from engine.handlers.delete_groups import delete_groups
 from engine.handlers.delete_records import delete_records
 from engine.handlers.describe_groups import describe_groups
+from engine.handlers.describe_log_dirs import describe_log_dirs
 from engine.handlers.describe_producers import describe_producers
 from engine.handlers.find_coordinator import find_coordinator
 from engine.handlers.in_turns import AT_ONCE_MAX, answered, topics_answered
@@ -36,6 +37,7 @@ from engine.protocol.apis.alter_replica_log_dirs import (
 from engine.protocol.apis.delete_groups import DeleteGroupsRequest
 from engine.protocol.apis.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from engine.protocol.apis.describe_groups import DescribeGroupsRequest
+from engine.protocol.apis.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from engine.protocol.apis.describe_producers import DescribeProducersRequest, TopicRequest
 from engine.protocol.apis.find_coordinator import FindCoordinatorRequest
 from engine.protocol.apis.incremental_alter_configs import AlterConfigsResource as IncrementalResource
@@ -216,6 +218,15 @@ async def test_very_many_offsets_are_committed_in_turns() -> None:
     assert len(topic.partitions) == MANY
     # To look at them, and to answer.
     assert turns >= 2 * MANY / AT_ONCE_MAX
+
+
+@in_event_loop
+async def test_very_many_replicas_are_described_in_turns() -> None:
+    request = DescribeLogDirsRequest(topics=[DescribableLogDirTopic(topic="t", partitions=list(range(MANY)))])
+    where = context()
+    where.broker.log_manager = SimpleNamespace(live_dirs=[], offline_dirs=[])
+    answer, turns = await turns_of(describe_log_dirs(where, request))
+    assert answer.results == [] and turns >= MANY / AT_ONCE_MAX
 
 
 @in_event_loop
