@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from engine.common.model import TopicPartition
 from engine.handlers.context import RequestContext
+from engine.handlers.in_turns import pieces
 from engine.handlers.registry import handles
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.alter_replica_log_dirs import (
@@ -25,6 +26,7 @@ from engine.protocol.apis.alter_replica_log_dirs import (
     AlterReplicaLogDirTopicResult,
 )
 from engine.replication.alter_log_dirs_change import alter_log_dirs
+from engine.replication.state_changes import Breather
 
 
 @handles(ApiKey.ALTER_REPLICA_LOG_DIRS)
@@ -32,15 +34,16 @@ async def alter_replica_log_dirs(
     context: RequestContext, request: AlterReplicaLogDirsRequest
 ) -> AlterReplicaLogDirsResponse:
     """Begin to move replicas; of a replica that is named twice the last dir counts."""
-    wanted = {
-        TopicPartition(topic.name, index): log_dir.path
-        for log_dir in request.dirs
-        for topic in log_dir.topics
-        for index in topic.partitions
-    }
+    breather = Breather()
+    wanted: dict[TopicPartition, str] = {}
+    for log_dir in request.dirs:
+        for topic in pieces(log_dir.topics, "partitions"):
+            wanted.update((TopicPartition(topic.name, index), log_dir.path) for index in topic.partitions)
+            await breather.give_way()
     outcomes = await alter_log_dirs(context.broker.replica_manager, wanted)
     results: dict[str, AlterReplicaLogDirTopicResult] = {}
     for (topic_name, index), code in outcomes.items():
         result = results.setdefault(topic_name, AlterReplicaLogDirTopicResult(topic_name=topic_name, partitions=[]))
         result.partitions.append(AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code))
+        await breather.give_way()
     return AlterReplicaLogDirsResponse(results=list(results.values()))

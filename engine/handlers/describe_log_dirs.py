@@ -20,6 +20,7 @@ from pathlib import Path
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.handlers.context import Broker, RequestContext
+from engine.handlers.in_turns import pieces
 from engine.handlers.registry import handles
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.describe_log_dirs import (
@@ -29,6 +30,7 @@ from engine.protocol.apis.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+from engine.replication.state_changes import Breather
 from engine.storage.log import Log
 
 logger = logging.getLogger("kafka.server.ReplicaManager")
@@ -40,9 +42,12 @@ UNKNOWN_LAG = -1
 async def describe_log_dirs(context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
     """Describe all log dirs of this broker."""
     broker = context.broker
-    wanted = None
+    wanted: set[TopicPartition] | None = None
     if request.topics is not None:
-        wanted = {TopicPartition(topic.topic, index) for topic in request.topics for index in topic.partitions}
+        wanted, breather = set(), Breather()
+        for topic in pieces(request.topics, "partitions"):
+            wanted.update(TopicPartition(topic.topic, index) for index in topic.partitions)
+            await breather.give_way()
     live_dirs = broker.log_manager.live_dirs
     volumes = await asyncio.gather(*(asyncio.to_thread(_volume_bytes, path) for path in live_dirs))
     results = [_described(broker, path, volume, wanted) for path, volume in zip(live_dirs, volumes, strict=True)]

@@ -5,7 +5,8 @@ A few are answered at once, in the read's own callback. Of more, the request wai
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+import copy
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from engine.replication.state_changes import Breather
@@ -28,6 +29,20 @@ def answered(items: Sequence[T], work: Callable[[T], R], finish: Callable[[list[
 
 async def _later(items: Sequence[T], work: Callable[[T], R], finish: Callable[[list[R]], O]) -> O:
     return finish(await in_turns(items, work))
+
+
+def pieces(topics: Iterable[T], parts: str) -> Iterator[T]:
+    """Yield the topics of a request; one that names very many partitions comes several times, each time with some.
+
+    Args:
+        parts: the attribute of a topic with its partitions.
+    """
+    for topic in topics:
+        named = getattr(topic, parts)
+        for start in range(0, len(named), AT_ONCE_MAX):
+            piece = copy.copy(topic)
+            setattr(piece, parts, named[start : start + AT_ONCE_MAX])
+            yield piece
 
 
 async def in_turns(items: Iterable[T], work: Callable[[T], R]) -> list[R]:

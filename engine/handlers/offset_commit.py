@@ -14,6 +14,7 @@ Version notes
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from functools import lru_cache
 from typing import Any, cast
@@ -24,7 +25,8 @@ from engine.coordinator.group.commit_gathering import CommitErrors
 from engine.coordinator.group.offset_requests import utf16_length
 from engine.coordinator.group.values import CommittedOffset, Committer, Offsets
 from engine.handlers.context import RequestContext
-from engine.handlers.registry import handles
+from engine.handlers.in_turns import pieces
+from engine.handlers.registry import handles, handles_large
 from engine.handlers.static_members import are_static_members_refused
 from engine.handlers.zookeeper_offsets import write_offsets
 from engine.network.request import Deferred
@@ -37,6 +39,7 @@ from engine.protocol.apis.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from engine.replication.state_changes import Breather
 
 _NOT_GIVEN = -1
 _LATEST_MS = 2**63 - 1
@@ -50,7 +53,7 @@ def offset_commit(
     """Store a group's offsets."""
     if are_static_members_refused(context, request.group_instance_id):
         return _response(request, ErrorCode.UNSUPPORTED_VERSION, {})
-    offsets, errors = _split(context, request)
+    offsets, errors = _split(context, request, request.topics)
     if not offsets:
         return _response(request, ErrorCode.NONE, errors)
     if context.api_version == 0:
@@ -66,7 +69,55 @@ def offset_commit(
     return deferred if deferred.response is None else cast("OffsetCommitResponse", deferred.response)
 
 
-def _split(context: RequestContext, request: OffsetCommitRequest) -> tuple[Offsets, CommitErrors]:
+@handles_large(ApiKey.OFFSET_COMMIT)
+async def offset_commit_in_turns(context: RequestContext, request: OffsetCommitRequest) -> object:
+    """Store very many offsets of a group; others have their turns while they are looked at and answered."""
+    if are_static_members_refused(context, request.group_instance_id):
+        return await _response_in_turns(request, ErrorCode.UNSUPPORTED_VERSION, {})
+    offsets: Offsets = {}
+    errors: CommitErrors = {}
+    breather = Breather()
+    for topic in pieces(request.topics, "partitions"):
+        there, refused = _split(context, request, [topic])
+        offsets.update(there)
+        errors.update(refused)
+        await breather.give_way()
+    if not offsets:
+        return await _response_in_turns(request, ErrorCode.NONE, errors)
+    if context.api_version == 0:
+        return await _commit_to_zookeeper(context, request, offsets, errors)
+    committer = Committer(request.member_id, request.generation_id_or_member_epoch, request.group_instance_id)
+    outcome: asyncio.Future[tuple[ErrorCode, CommitErrors]] = asyncio.get_running_loop().create_future()
+
+    def done(error: ErrorCode, refused: CommitErrors) -> None:
+        if not outcome.done():
+            outcome.set_result((error, refused))
+
+    context.broker.group_coordinator.offsets.commit(request.group_id, committer, offsets, done)
+    error, refused = await outcome
+    return await _response_in_turns(request, error, errors | refused)
+
+
+async def _response_in_turns(
+    request: OffsetCommitRequest, error: ErrorCode, errors: CommitErrors
+) -> OffsetCommitResponse:
+    """Answer as ``_response`` does, each topic once."""
+    answers: dict[str, dict[int, OffsetCommitResponsePartition]] = {}
+    breather = Breather()
+    for topic in pieces(request.topics, "partitions"):
+        name, of = topic.name, answers.setdefault(topic.name, {})
+        for asked in topic.partitions:
+            index = asked.partition_index
+            of[index] = _answer(index, errors.get(TopicPartition(name, index), error))
+        await breather.give_way()
+    return OffsetCommitResponse(
+        topics=[OffsetCommitResponseTopic(name=name, partitions=list(of.values())) for name, of in answers.items()]
+    )
+
+
+def _split(
+    context: RequestContext, request: OffsetCommitRequest, topics: list[OffsetCommitRequestTopic]
+) -> tuple[Offsets, CommitErrors]:
     """Return the offsets of partitions that are there, and the error of the others."""
     cache = context.broker.metadata_cache
     now_ms = context.broker.clock.now_ms()
@@ -75,7 +126,7 @@ def _split(context: RequestContext, request: OffsetCommitRequest) -> tuple[Offse
     expire_ms = None if retention_ms == _NOT_GIVEN else min(now_ms + retention_ms, _LATEST_MS)
     offsets: Offsets = {}
     errors: CommitErrors = {}
-    for topic in request.topics:
+    for topic in topics:
         name = topic.name
         there = cache.partitions(name)
         for asked in topic.partitions:

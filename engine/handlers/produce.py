@@ -28,16 +28,18 @@ from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import ACKS_ALL, TopicPartition
 from engine.common.topic_names import INTERNAL_TOPICS
 from engine.handlers.context import RequestContext
+from engine.handlers.in_turns import pieces
 from engine.handlers.leader_hint import LeaderHints
 from engine.handlers.produce_checks import (
     FIRST_BATCH_VERSION,
+    Parts,
     check_request,
     checked_records,
     last_of_each,
     names_a_partition_twice,
     not_one_batch,
 )
-from engine.handlers.registry import handles
+from engine.handlers.registry import handles, handles_large
 from engine.network.request import CLOSE_CONNECTION, CLOSE_FOR_FAULT, NO_RESPONSE, Deferred
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.produce import (
@@ -51,6 +53,7 @@ from engine.protocol.apis.produce import (
     TopicProduceResponse,
 )
 from engine.replication.partition import Partition
+from engine.replication.state_changes import Breather
 from engine.runtime.purgatory import DelayedOperation
 from engine.storage.log import Log
 from engine.storage.preparation import Preparation, PreparationNeeded
@@ -102,6 +105,35 @@ def produce(context: RequestContext, request: ProduceRequest) -> object:
     if outcome.to_prepare or outcome.to_flush:
         return _answer_later(context, request, outcome, response)
     return _answer(context, request, outcome, response)
+
+
+@handles_large(ApiKey.PRODUCE)
+async def produce_in_turns(context: RequestContext, request: ProduceRequest) -> object:
+    """Append to very many partitions while others have their turns."""
+    outcome, answers, breather = _Outcome(), _Answers(), Breather()
+    topics = list(pieces(request.topic_data, "partition_data"))
+    good: Parts = {}
+    bad: Parts = {}
+    try:
+        for topic in topics:
+            piece = ProduceRequest(transactional_id=request.transactional_id, topic_data=[topic])
+            check_request(piece)
+            taken, refused = last_of_each(piece, context.api_version)
+            good.update(taken)
+            bad.update(refused)
+            await breather.give_way()
+    except KafkaError as error:
+        outcome.has_refused = True
+        for topic in topics:
+            for data in topic.partition_data:
+                answers.tell(topic.name, _refuse(PartitionProduceResponse(index=data.index), error))
+            await breather.give_way()
+        return _answer(context, request, outcome, ProduceResponse(responses=answers.topics))
+    for parts in (good, bad):
+        for where, data in parts.items():
+            answers.tell(where.topic, _append(context, request, where.topic, data, outcome))
+            await breather.give_way()
+    return await _answer_later(context, request, outcome, ProduceResponse(responses=answers.topics))
 
 
 def _refuse_all(request: ProduceRequest, error: KafkaError, outcome: _Outcome) -> ProduceResponse:

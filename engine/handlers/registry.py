@@ -31,7 +31,13 @@ class HandlerEntry:
     handler: Callable[..., Any]
     is_async: bool
 
+    @property
+    def large_handler(self) -> Callable[..., Any]:
+        """What handles a large request: it gives way to others meanwhile, and its request owns its bytes."""
+        return _LARGE_HANDLERS.get(self.key, self.handler)
 
+
+_LARGE_HANDLERS: dict[int, Callable[..., Any]] = {}
 _HANDLERS: dict[int, HandlerEntry] = {}
 
 
@@ -48,6 +54,16 @@ def handles(key: ApiKey, *, versions: tuple[int, int] | None = None) -> Callable
         if lowest < spec.min_version or highest > spec.max_version:
             raise ValueError(f"{key.name} declares versions {spec.min_version}-{spec.max_version} only")
         _HANDLERS[key] = HandlerEntry(key, lowest, highest, handler, inspect.iscoroutinefunction(handler))
+        return handler
+
+    return register
+
+
+def handles_large(key: ApiKey) -> Callable[[Handler], Handler]:
+    """Register an ``async def`` function for the large requests of an API whose ordinary ones are answered at once."""
+
+    def register(handler: Handler) -> Handler:
+        _LARGE_HANDLERS[key] = handler
         return handler
 
     return register

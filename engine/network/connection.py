@@ -35,6 +35,7 @@ from engine.network.sender import Sender
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.codec import Outgoing
 from engine.protocol.frames import skip_header_tags
+from engine.protocol.produce_frames import names_many_partitions
 from engine.runtime.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)
@@ -59,8 +60,9 @@ LARGE_FRAME_BYTES = 256 * 1024
 
 _NOT_ENCODED = (NO_RESPONSE, CLOSE_FOR_FAULT, CLOSE_CONNECTION)
 
-_OF_RECORDS = (ApiKey.PRODUCE, ApiKey.FETCH)
-"""These are large for their records, which nobody decodes."""
+PRODUCED_AT_ONCE_MAX = 2000
+"""Produce requests have many bytes for their records, which nobody decodes; one that names more topics and partitions
+is large all the same."""
 
 
 class CloseReason(Enum):
@@ -261,7 +263,10 @@ class Connection(asyncio.BufferedProtocol):
             position = skip_header_tags(frame, position)
         route.requests_total += 1
         request = self._context.make_request(route.api_key, route.api_version, correlation_id, client_id, self.peer)
-        is_large = len(frame) >= LARGE_FRAME_BYTES and route.api_key not in _OF_RECORDS
+        is_large = len(frame) >= LARGE_FRAME_BYTES and (
+            route.api_key != ApiKey.PRODUCE
+            or names_many_partitions(frame, position, route.api_version, PRODUCED_AT_ONCE_MAX)
+        )
         if route.is_async or is_large:
             # It outlives the receive buffer, so its request gets bytes of its own.
             frame = memoryview(bytearray(frame))
@@ -316,7 +321,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._context.is_request_log_on:
             request_logger.debug("Received %s %r %r", route.name, request, body)
         try:
-            answer = route.handler(request, body)
+            answer = route.large_handler(request, body)
             if type(answer) is CoroutineType:
                 answer = await answer
         except Exception:

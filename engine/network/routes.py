@@ -23,6 +23,8 @@ class HandlerSpec:
     max_version: int
     handler: Callable[..., Any]
     is_async: bool
+    large_handler: Callable[..., Any] | None = None
+    """Handles large requests, if the other is not to: a coroutine function that gives way to others meanwhile."""
 
 
 class Route:
@@ -36,6 +38,7 @@ class Route:
         "handler",
         "has_client_id",
         "is_async",
+        "large_handler",
         "name",
         "request_has_tags",
         "requests_total",
@@ -49,6 +52,7 @@ class Route:
         self.api_key = int(key)
         self.api_version = api_version
         self.handler = spec.handler
+        self.large_handler = spec.large_handler or spec.handler
         self.is_async = spec.is_async
         self.requests_total = 0
         self.response_class = response_class(key)

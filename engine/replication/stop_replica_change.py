@@ -13,6 +13,9 @@ from engine.replication.replica_manager import ReplicaManager
 from engine.replication.roles import make_nothing
 from engine.replication.state_changes import Breather
 
+STOPPED_AT_ONCE_MAX = 1000
+"""So many are taken from their fetchers in one go."""
+
 
 class _Stop(NamedTuple):
     """One replica to stop; ``leader_epoch`` is -1 from controllers that do not send it."""
@@ -92,12 +95,13 @@ class StopReplicaChange:
                 permitted.append(stop)
             await breather.give_way()
         await self._stop(permitted)
-        return StopReplicaResponse(
-            partition_errors=[
+        answers = []
+        for tp, code in self._errors.items():
+            answers.append(
                 StopReplicaPartitionError(topic_name=tp.topic, partition_index=tp.partition, error_code=code)
-                for tp, code in self._errors.items()
-            ]
-        )
+            )
+            await breather.give_way()
+        return StopReplicaResponse(partition_errors=answers)
 
     def _may_stop(self, stop: _Stop) -> bool:
         topic_partition = stop.topic_partition
@@ -122,9 +126,12 @@ class StopReplicaChange:
 
     async def _stop(self, stops: list[_Stop]) -> None:
         manager = self._manager
-        manager.fetchers.remove(stop.topic_partition for stop in stops)
-        manager.log_dir_moves.remove(stop.topic_partition for stop in stops)
         breather = Breather()
+        for start in range(0, len(stops), STOPPED_AT_ONCE_MAX):
+            names = [stop.topic_partition for stop in stops[start : start + STOPPED_AT_ONCE_MAX]]
+            manager.fetchers.remove(names)
+            manager.log_dir_moves.remove(names)
+            await breather.give_way()
         for stop in stops:
             if stop.deletes:
                 partition = manager.partitions.pop(stop.topic_partition, None)

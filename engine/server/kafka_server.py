@@ -343,7 +343,7 @@ class KafkaServer:
         """Listen on all addresses before anything is announced: who is told an address may come at once, and waits."""
         config = self.config
         handlers = {
-            key: HandlerSpec(e.key, e.min_version, e.max_version, e.handler, e.is_async)
+            key: HandlerSpec(e.key, e.min_version, e.max_version, e.handler, e.is_async, e.large_handler)
             for key, e in all_handlers().items()
         }
         self._network = SocketServer(

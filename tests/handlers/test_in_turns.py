@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import struct
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -12,31 +13,48 @@ import pytest
 from event_loop import in_event_loop
 
 from engine.common.errors import ErrorCode, KafkaError
+from engine.common.model import TopicPartition
 from engine.handlers.alter_configs import alter_configs
+from engine.handlers.alter_replica_log_dirs import alter_replica_log_dirs
 from engine.handlers.delete_groups import delete_groups
 from engine.handlers.delete_records import delete_records
 from engine.handlers.describe_groups import describe_groups
+from engine.handlers.describe_log_dirs import describe_log_dirs
 from engine.handlers.describe_producers import describe_producers
 from engine.handlers.find_coordinator import find_coordinator
 from engine.handlers.in_turns import AT_ONCE_MAX, answered, topics_answered
 from engine.handlers.incremental_alter_configs import incremental_alter_configs
 from engine.handlers.leave_group import leave_group
 from engine.handlers.offset_for_leader_epoch import offset_for_leader_epoch
+from engine.handlers.registry import all_handlers
+from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.alter_configs import AlterConfigsRequest, AlterConfigsResource
+from engine.protocol.apis.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
 from engine.protocol.apis.delete_groups import DeleteGroupsRequest
 from engine.protocol.apis.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from engine.protocol.apis.describe_groups import DescribeGroupsRequest
+from engine.protocol.apis.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from engine.protocol.apis.describe_producers import DescribeProducersRequest, TopicRequest
 from engine.protocol.apis.find_coordinator import FindCoordinatorRequest
 from engine.protocol.apis.incremental_alter_configs import AlterConfigsResource as IncrementalResource
 from engine.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsRequest
 from engine.protocol.apis.leave_group import LeaveGroupRequest
 from engine.protocol.apis.leave_group import MemberIdentity as LeaveMember
+from engine.protocol.apis.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from engine.protocol.apis.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from engine.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from engine.replication import state_changes
 from engine.runtime.purgatory import Purgatory
 
@@ -142,6 +160,88 @@ async def test_settings_of_very_many_resources_are_changed_in_turns(is_increment
     assert {one.error_code for one in answer.responses} == {ErrorCode.INVALID_REQUEST}
     # To read them, to change them, to answer.
     assert turns >= 3 * MANY
+
+
+async def turns_of(answering: Any) -> tuple[Any, int]:
+    """Return an answer, and how often others had their turn meanwhile."""
+    with pytest.MonkeyPatch.context() as patches:
+        patches.setattr(state_changes, "HOLD_MS_MAX", 0)
+        task, turns = asyncio.ensure_future(answering), 0
+        while not task.done():
+            turns += 1
+            await asyncio.sleep(0)
+    return await task, turns
+
+
+@in_event_loop
+async def test_records_for_very_many_partitions_are_taken_in_turns() -> None:
+    batch = struct.pack(">8xi4xb", 88, 2).ljust(100, b"\0")
+    data = [PartitionProduceData(index=p % (MANY - 1), records=memoryview(batch)) for p in range(MANY)]
+    request = ProduceRequest(acks=1, topic_data=[TopicProduceData(name="t", partition_data=data)])
+    where = context()
+    handler: Any = all_handlers()[ApiKey.PRODUCE].large_handler
+    answer, turns = await turns_of(handler(where, request))
+    assert [p.index for t in answer.responses for p in t.partition_responses] == list(range(MANY - 1))
+    assert turns >= MANY - 1
+    # A senseless batch spoils all, whichever piece it is in.
+    data[-1].records = memoryview(struct.pack(">8xi4xb", 1, 2))
+    answer, turns = await turns_of(handler(where, request))
+    codes = {p.error_code for t in answer.responses for p in t.partition_responses}
+    assert codes == {ErrorCode.CORRUPT_MESSAGE} and turns >= MANY / AT_ONCE_MAX
+
+
+@in_event_loop
+async def test_very_many_offsets_are_committed_in_turns() -> None:
+    """Partitions that are not there have an error of their own; a topic named twice is answered once."""
+    asked = [OffsetCommitRequestPartition(partition_index=p, committed_offset=p) for p in range(MANY)]
+    topics = [OffsetCommitRequestTopic(name="t", partitions=some) for some in (asked, asked[:1])]
+    request = OffsetCommitRequest(group_id="g", topics=topics)
+    where = context()
+    committed: list[int] = []
+
+    def commit(group_id: str, committer: object, offsets: Any, done: Any) -> None:
+        committed.extend(value.offset for value in offsets.values())
+        asyncio.get_running_loop().call_soon(
+            done, ErrorCode.NONE, {TopicPartition("t", 1): ErrorCode.UNKNOWN_SERVER_ERROR}
+        )
+
+    where.broker.metadata_cache.partitions = lambda _: range(MANY - 1)
+    where.broker.clock = SimpleNamespace(now_ms=lambda: 0)
+    where.broker.config = SimpleNamespace(is_older_than=lambda _: False)
+    where.broker.group_coordinator.offsets = SimpleNamespace(commit=commit)
+    handler: Any = all_handlers()[ApiKey.OFFSET_COMMIT].large_handler
+    answer, turns = await turns_of(handler(where, request))
+    assert committed == list(range(MANY - 1))
+    (topic,) = answer.topics
+    errors = {p.partition_index: p.error_code for p in topic.partitions if p.error_code}
+    assert errors == {1: ErrorCode.UNKNOWN_SERVER_ERROR, MANY - 1: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert len(topic.partitions) == MANY
+    # To look at them, and to answer.
+    assert turns >= 2 * MANY / AT_ONCE_MAX
+
+
+@in_event_loop
+async def test_very_many_replicas_are_described_in_turns() -> None:
+    request = DescribeLogDirsRequest(topics=[DescribableLogDirTopic(topic="t", partitions=list(range(MANY)))])
+    where = context()
+    where.broker.log_manager = SimpleNamespace(live_dirs=[], offline_dirs=[])
+    answer, turns = await turns_of(describe_log_dirs(where, request))
+    assert answer.results == [] and turns >= MANY / AT_ONCE_MAX
+
+
+@in_event_loop
+async def test_moves_of_very_many_replicas_are_answered_in_turns() -> None:
+    topics = [AlterReplicaLogDirTopic(name="t", partitions=list(range(MANY)))]
+    request = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path="/nowhere", topics=topics)])
+    where = context()
+
+    async def undisturbed(change: Any) -> dict[TopicPartition, ErrorCode]:
+        return {TopicPartition("t", p): ErrorCode.NONE for p in range(MANY)}
+
+    where.broker.replica_manager.undisturbed = undisturbed
+    answer, turns = await turns_of(alter_replica_log_dirs(where, request))
+    assert [p.partition_index for t in answer.results for p in t.partitions] == list(range(MANY))
+    assert turns >= MANY + MANY / AT_ONCE_MAX
 
 
 @in_event_loop

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
 from network_serving import answer_with_name, run, serving
 
+import engine.network.client as client_module
 from engine.network.client import BrokerClient, ConnectFailed
 from engine.network.errors import ConnectionLost, NoCommonVersion, RequestTimedOut
 from engine.network.request import Deferred, RequestHead
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
-from engine.protocol.apis.metadata import MetadataRequest
+from engine.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic
 
 
 def test_a_connection_that_opens_after_the_close_is_not_kept() -> None:
@@ -69,6 +71,47 @@ def test_lent_answers_are_whole_until_the_next_request_is_sent() -> None:
             await client.close()
 
     run(check)
+
+
+def test_a_large_request_is_encoded_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is posted meanwhile may go first; each gets its own answer."""
+    loops_thread = threading.get_ident()
+    may_encode = threading.Event()
+    encoded: list[tuple[str, bool]] = []
+    encode = client_module.encode_request
+
+    def noted(request: Any, *rest: Any) -> Any:
+        name = request.topics[0].name
+        encoded.append((name, threading.get_ident() == loops_thread))
+        if name == "large":
+            assert may_encode.wait(30)
+        return encode(request, *rest)
+
+    async def check() -> None:
+        async with serving({ApiKey.METADATA: answer_with_name}) as (_, host, port):
+            client = BrokerClient(host, port, client_id="test")
+            await client.connect()
+            monkeypatch.setattr(client_module, "encode_request", noted)
+            large = asyncio.create_task(client.send(asking("large"), 4, is_large=True))
+            async with asyncio.timeout(30):
+                while not encoded:
+                    await asyncio.sleep(0.001)
+            assert name_of(await client.send(asking("small"), 4)) == "small"
+            assert not large.done()
+            may_encode.set()
+            assert name_of(await large) == "large"
+            assert encoded == [("large", False), ("small", True)]
+            await client.close()
+
+    run(check)
+
+
+def asking(name: str) -> MetadataRequest:
+    return MetadataRequest(topics=[MetadataRequestTopic(name=name)])
+
+
+def name_of(answer: Any) -> str:
+    return str(answer.cluster_id)
 
 
 def test_the_client_says_what_went_wrong() -> None:

@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 from network_serving import correlation_ids, metadata_request, read_frame, run, serving
 
-from engine.network.connection import LARGE_FRAME_BYTES
+from engine.network.connection import LARGE_FRAME_BYTES, PRODUCED_AT_ONCE_MAX
 from engine.network.request import Deferred, LargeAnswer, RequestHead
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.fetch import FetchRequest, FetchResponse
 from engine.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from engine.protocol.apis.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from engine.protocol.frames import encode_request
+from engine.protocol.produce_frames import names_many_partitions
 
 
 def test_a_large_answer_is_encoded_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,6 +45,53 @@ def test_a_large_answer_is_encoded_beside_the_loop(monkeypatch: pytest.MonkeyPat
             writer.close()
 
     run(check)
+
+
+def produce_request(partitions: int, records: bytes, transactional_id: str | None = "an id") -> ProduceRequest:
+    data = [PartitionProduceData(index=p, records=memoryview(records)) for p in range(partitions)]
+    topic = TopicProduceData(name="t", partition_data=data)
+    return ProduceRequest(acks=1, transactional_id=transactional_id, topic_data=[topic])
+
+
+@pytest.mark.parametrize("version", [2, 3, 8, 9, 11])
+def test_produce_requests_are_large_by_their_partitions(version: int) -> None:
+    """Those with many records for a few partitions are handled where they were received."""
+    many = PRODUCED_AT_ONCE_MAX + 1
+    seen: list[tuple[str, int, int]] = []
+
+    def noted(how: str) -> Any:
+        def produce(request: RequestHead, body: ProduceRequest) -> ProduceResponse:
+            (topic,) = body.topic_data
+            records = topic.partition_data[-1].records
+            assert records is not None
+            seen.append((how, len(topic.partition_data), len(records)))
+            return ProduceResponse(responses=[])
+
+        return produce
+
+    async def check() -> None:
+        handlers = {ApiKey.PRODUCE: noted("at once")}
+        async with serving(handlers, large_handlers={ApiKey.PRODUCE: noted("in turns")}) as (_, host, port):
+            reader, writer = await asyncio.open_connection(host, port)
+            sent = [(1, LARGE_FRAME_BYTES), (many - 2, 200), (many, 200), (many, 10)]
+            for number, (partitions, size) in enumerate(sent):
+                request = produce_request(partitions, bytes(size), None if version < 3 else "an id")
+                writer.write(bytes(encode_request(request, version, number, "c")))
+            assert correlation_ids([await read_frame(reader) for _ in sent]) == list(range(len(sent)))
+            ways = ["at once", "at once", "in turns", "at once"]
+            assert seen == [(how, *one) for how, one in zip(ways, sent, strict=True)]
+            writer.close()
+
+    run(check)
+
+
+def test_counting_partitions_stops_where_a_frame_makes_no_sense() -> None:
+    frame = bytes(encode_request(produce_request(50, b"r" * 90), 11, 0, None))[15:]
+    assert names_many_partitions(frame, 0, 11, 50)
+    assert not names_many_partitions(frame, 0, 11, 51)
+    for length in range(len(frame)):
+        assert names_many_partitions(frame[:length], 0, 11, 50) in (True, False)
+        assert not names_many_partitions(frame[:length], 0, 11, 51)
 
 
 @pytest.mark.parametrize("is_async", [True, False])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +27,10 @@ from engine.protocol.apis.stop_replica import (
     StopReplicaTopicState,
     StopReplicaTopicV1,
 )
+from engine.replication import state_changes
 from engine.replication.leader_and_isr_change import become_leader_or_follower
 from engine.replication.replica_manager import ReplicaManager
-from engine.replication.stop_replica_change import stop_replicas
+from engine.replication.stop_replica_change import STOPPED_AT_ONCE_MAX, stop_replicas
 
 OTHER_ID = bytes(range(16, 32))
 
@@ -161,6 +162,25 @@ class TestLeaderAndIsr:
             with pytest.raises(KafkaError) as refused:
                 w.produce(1, b"x")
             assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+        in_world(tmp_path, test)
+
+    def test_what_very_many_new_roles_make_is_left_to_itself(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The collector looked through what a broker knows of 200,000 partitions for hundreds of milliseconds."""
+        freezes: list[int] = []
+        turns = state_changes.TURNS_BETWEEN_FREEZES
+        monkeypatch.setattr(state_changes, "HOLD_MS_MAX", 0)
+        monkeypatch.setattr(state_changes, "leave_uncollected", lambda: freezes.append(1))
+
+        async def test(w: World, manager: ReplicaManager) -> None:
+            # Replicas of others: each is looked at, and that is a turn.
+            few = [state(index=p, replicas=[2]) for p in range(turns - 1)]
+            await lisr(manager, request(*few))
+            assert len(freezes) == 0
+            await lisr(manager, request(*(state(index=p, replicas=[2]) for p in range(2 * turns))))
+            assert len(freezes) == 2
 
         in_world(tmp_path, test)
 
@@ -316,6 +336,36 @@ class TestStopReplica:
             assert TP in manager.partitions
 
         in_world(tmp_path, test)
+
+    def test_very_many_are_stopped_in_turns(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """200,000 held everybody up twice, for 150 ms each."""
+        many = 3 * STOPPED_AT_ONCE_MAX
+        monkeypatch.setattr("engine.replication.state_changes.HOLD_MS_MAX", 0)
+        turns, removed = 0, []
+
+        async def test(w: World, manager: ReplicaManager) -> None:
+            nonlocal turns
+            remove = manager.fetchers.remove
+
+            def noted(partitions: Iterable[TopicPartition]) -> Any:
+                names = list(partitions)
+                removed.append(len(names))
+                return remove(names)
+
+            monkeypatch.setattr(manager.fetchers, "remove", noted)
+            states = [StopReplicaPartitionState(partition_index=p, leader_epoch=1) for p in range(many)]
+            topic = StopReplicaTopicState(topic_name="t", partition_states=states)
+            asked = StopReplicaRequest(controller_id=9, controller_epoch=1, topic_states=[topic])
+            stopping = asyncio.ensure_future(stop_replicas(manager, asked, correlation_id=7))
+            while not stopping.done():
+                turns += 1
+                await asyncio.sleep(0)
+            assert [one.partition_index for one in (await stopping).partition_errors] == list(range(many))
+
+        in_world(tmp_path, test)
+        assert removed == [STOPPED_AT_ONCE_MAX] * 3
+        # To read them, to look at them, to stop them, and to answer.
+        assert turns >= 4 * many
 
     def test_a_folder_nobody_names_any_more_goes_too(self, tmp_path: Path) -> None:
         async def test(w: World, manager: ReplicaManager) -> None:

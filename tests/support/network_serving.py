@@ -37,7 +37,10 @@ def answer_api_versions(request: RequestHead, body: Any) -> ApiVersionsResponse:
 
 @asynccontextmanager
 async def serving(
-    handlers: Mapping[ApiKey, Callable[..., Any]], limits: ServerLimits | None = None, clock: Clock | None = None
+    handlers: Mapping[ApiKey, Callable[..., Any]],
+    limits: ServerLimits | None = None,
+    clock: Clock | None = None,
+    large_handlers: Mapping[ApiKey, Callable[..., Any]] | None = None,
 ) -> AsyncIterator[tuple[SocketServer, str, int]]:
     """Serve ``handlers`` on a free loopback port; yields the server, its host and its port."""
     table = {ApiKey.API_VERSIONS: answer_api_versions, **handlers}
@@ -48,6 +51,7 @@ async def serving(
             API_SPECS[key].max_version,
             handler,
             asyncio.iscoroutinefunction(handler),
+            (large_handlers or {}).get(key),
         )
         for key, handler in table.items()
     }
