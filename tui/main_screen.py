@@ -250,14 +250,20 @@ class MainScreen(Screen[None]):
     # Keys
 
     def on_key(self, event: events.Key) -> None:
-        """Do what the registry says that a key does here."""
+        """Do what the registry says that a key does here, or move the cursor.
+
+        Both here, so that keys that come fast are done in their order: a binding of the table would come later than
+        an action that was pressed after it.
+        """
         if self.query_one("#filter", Input).has_focus and event.key not in ("escape",):
             return
         action = self.dashboard.session.registry.for_key(event.key, self.page_name)
         if action is not None:
-            event.stop()
-            event.prevent_default()
             self.perform(action.id)
+        elif not (self.query_one(LineTable).has_focus and self.query_one(LineTable).take_key(event.key)):
+            return
+        event.stop()
+        event.prevent_default()
 
     def on_key_bar_pressed(self, event: KeyBar.Pressed) -> None:
         """A click on a key is the key."""
@@ -390,7 +396,7 @@ class MainScreen(Screen[None]):
 
     def _tag(self) -> None:
         self.model.toggle_tag()
-        self.query_one(LineTable).action_move(1)
+        self.query_one(LineTable).take_key("down")
         self.draw(is_new_data=False)
 
     def _tag_all(self) -> None:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from kazoo.client import KazooClient
 
 Write = Callable[[Mapping[str, bytes], bool], None]
-"""Writes znodes with their parents, or ephemeral ones if that is said; empty data removes what is there."""
+"""Writes znodes with their parents, new ones as ephemeral ones if that is said; empty data removes what is there."""
 
 
 @contextmanager
@@ -20,10 +20,13 @@ def znode_writer(zookeeper: str) -> Iterator[Write]:
 
     def write(znodes: Mapping[str, bytes], is_ephemeral: bool) -> None:
         for path, data in znodes.items():
-            if data:
-                client.create(f"{slash}{chroot}{path}", data, ephemeral=is_ephemeral, makepath=True)
+            whole = f"{slash}{chroot}{path}"
+            if not data:
+                client.delete(whole)
+            elif client.exists(whole):
+                client.set(whole, data)
             else:
-                client.delete(f"{slash}{chroot}{path}")
+                client.create(whole, data, ephemeral=is_ephemeral, makepath=True)
 
     try:
         yield write

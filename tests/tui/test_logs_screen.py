@@ -14,7 +14,7 @@ from engine.admin.watch.fake_cluster import FakeCluster
 from engine.admin.watch.fake_feed import FakeFeed
 from engine.admin.watch.frame import LinkState
 from tui.key_file import key_file_path
-from tui.log_ring import LINES_MAX, log_file_path, logs_kept
+from tui.log_ring import LINES_MAX, LogRing, log_file_path, logs_kept
 from tui.saving import Saving
 
 RECORDED = Path(__file__).parents[2] / "fixtures" / "state-changes" / "broker-killed"
@@ -148,5 +148,17 @@ def test_logs_that_cannot_be_read_for_any_reason_are_no_end(monkeypatch: pytest.
         async with dashboard(feed(), page="partitions", target=target(RECORDED)) as driven:
             await driven.press("w")
             await driven.sees("IndexError: of a mistake")
+
+    drive(run)
+
+
+def test_the_dashboards_own_log_is_a_screen() -> None:
+    ring = LogRing()
+    ring.emit(logging.makeLogRecord({"name": "engine.zk", "levelno": logging.WARNING, "msg": "lost\x1b it"}))
+
+    async def run() -> None:
+        async with dashboard(log=ring) as driven:
+            await driven.press("l")
+            assert "lost\\x1b it" in driven.lines_with("engine.zk")[0]
 
     drive(run)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import re
 import resource
 from collections.abc import Awaitable, Callable
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from dashboards import Driven, dashboard, drive
+from textual import events
 from textual.command import CommandList
 
 from engine.admin.cluster.profiles import load_profiles, profiles_path
@@ -20,7 +20,6 @@ from engine.admin.watch.fake_feed import FakeFeed, fake_feed
 from engine.admin.watch.frame import LinkState
 from engine.common.model import TopicPartition
 from tui.actions import PAGES
-from tui.log_ring import LogRing
 from tui.recorded_feed import RecordedFeed
 from tui.saving import write_new
 from tui.widgets.line_table import LineTable
@@ -124,6 +123,16 @@ def test_drill_down_leaves_breadcrumbs_and_history_leads_back() -> None:
         await driven.press("escape", "2", "enter")
         assert driven.main.location.broker == 1
         assert "broker 1 is up" in driven.text
+
+    shown("live", look)
+
+
+def test_keys_that_come_fast_are_done_in_their_order() -> None:
+    async def look(driven: Driven) -> None:
+        for key in ("3", "j", "down", "enter"):
+            driven.app.post_message(events.Key(key, key if len(key) == 1 else None))
+        await driven.settled()
+        assert driven.main.location.topic == "clicks", "the row that was under the cursor when enter came"
 
     shown("live", look)
 
@@ -487,14 +496,3 @@ def test_a_plan_file_stands_beside_the_cluster(tmp_path: Path) -> None:
         await driven.sees("not JSON")
 
     shown("live", look)
-
-
-def test_the_dashboards_own_log_is_a_screen() -> None:
-    ring = LogRing()
-    ring.emit(logging.makeLogRecord({"name": "engine.zk", "levelno": logging.WARNING, "msg": "lost\x1b it"}))
-
-    async def look(driven: Driven) -> None:
-        await driven.press("l")
-        assert "lost\\x1b it" in driven.lines_with("engine.zk")[0]
-
-    shown("live", look, log=ring)

@@ -100,6 +100,7 @@ def test_queries_without_brokers_have_no_figure_that_nobody_told() -> None:
             await _show_without_lags(driven)
             (row,) = driven.lines_with("clicks-sessions")
             assert row.count("—") >= 3 and "clicks" in row
+            assert "lag not known" in driven.text and "0 records behind" not in driven.text
             await driven.press("enter")
             assert "not known while no broker says where they end" in driven.text
 

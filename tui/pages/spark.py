@@ -162,12 +162,15 @@ def _summary(view: View, width: int) -> list[Line]:
         return [line((text, Tone.QUIET)) for text in _HOW]
     rows = _rows_of(view)
     bad = sum(row.status.is_bad for row in rows)
-    behind = sum(lag for row in rows if (lag := row.of_lag("lag")) is not None)
+    lags = [lag for row in rows if (lag := row.of_lag("lag")) is not None]
+    unknown = len(rows) - len(lags)
     jobs = len(frame.queries)
+    behind = f"{count(sum(lags))} records behind" if lags or not rows else "lag not known"
     lines = [
         line(
-            f"{count(jobs)} {'query' if jobs == 1 else 'queries'}, {count(behind)} records behind   ",
+            f"{count(jobs)} {'query' if jobs == 1 else 'queries'}, {behind}   ",
             (f"{count(bad)} in trouble", Tone.BAD if bad else Tone.QUIET),
+            (f"   {count(unknown)} of unknown lag" if lags and unknown else "", Tone.WARN),
             (f"   read {span((frame.age_ms(Stage.SPARK) or 0) / 1000)} ago", Tone.QUIET),
         )
     ]

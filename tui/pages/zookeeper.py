@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from tui.cells import Cell, Column, Tone
+from tui.cells import NO_DATA, Cell, Column, Tone
 from tui.lines import Line, line
 from tui.location import Location
 from tui.pages.page import View
@@ -55,6 +55,11 @@ def _children(znode: Znode) -> Cell:
     return Cell(str(znode.children_count), Tone.PLAIN if znode.children_count else Tone.QUIET)
 
 
+def _modified(znode: Znode) -> Cell:
+    """Return when it was written; ZooKeeper's own znodes have the year 1970, for they never were."""
+    return Cell(f"{znode.modified:%Y-%m-%d %H:%M:%S}", Tone.QUIET) if znode.modified.timestamp() else NO_DATA
+
+
 COLUMNS = (
     Column("name", "ZNODE", lambda z: Cell(z.name + ("/" if z.children_count else ""), Tone.STRONG),
            lambda z: z.name, width=20),
@@ -63,8 +68,7 @@ COLUMNS = (
     Column("kind", "KIND", lambda z: Cell(z.kind or "", Tone.QUIET), lambda z: z.kind, rank=5),
     Column("owner", "SESSION", lambda z: Cell(z.ephemeral_owner or "", Tone.ACCENT), lambda z: z.ephemeral_owner,
            rank=4),
-    Column("modified", "MODIFIED", lambda z: Cell(f"{z.modified:%Y-%m-%d %H:%M:%S}", Tone.QUIET), lambda z: z.modified,
-           rank=6),
+    Column("modified", "MODIFIED", _modified, lambda z: z.modified, rank=6),
     Column("data", "VALUE", lambda z: Cell(z.complaint or value_text(z.data), Tone.WARN if z.complaint else Tone.PLAIN),
            lambda z: value_text(z.data), is_wide=True, width=20),
 )  # fmt: skip

@@ -12,7 +12,6 @@ from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
-from textual.binding import Binding, BindingType
 from textual.geometry import Region, Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
@@ -64,15 +63,6 @@ class LineTable(ScrollView, can_focus=True):
         & > .line-table--bad { color: $error; text-style: bold; }
     }
     """
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "move(-1)", "Up", show=False),
-        Binding("down,j", "move(1)", "Down", show=False),
-        Binding("pageup", "move_page(-1)", "Page up", show=False),
-        Binding("pagedown", "move_page(1)", "Page down", show=False),
-        Binding("home", "move_to(0)", "First", show=False),
-        Binding("end", "move_to(-1)", "Last", show=False),
-    ]
 
     class Opened(Message):
         """A row was clicked that the cursor was on already."""
@@ -307,17 +297,25 @@ class LineTable(ScrollView, can_focus=True):
         self._show_cursor()
         self.refresh()
 
-    def action_move(self, by: int) -> None:
-        """Move the cursor by so many rows."""
-        self.move_cursor(self.model.cursor + by)
-
-    def action_move_page(self, pages: int) -> None:
-        """Move the cursor by pages."""
-        self.move_cursor(self.model.cursor + pages * max(1, self._page - 1))
-
-    def action_move_to(self, index: int) -> None:
-        """Move the cursor to the first row, or (-1) the last."""
-        self.move_cursor(len(self.model.shown) - 1 if index < 0 else index)
+    def take_key(self, key: str) -> bool:
+        """Move the cursor by a key; return whether it is one that moves it."""
+        at, last, page = self.model.cursor, len(self.model.shown) - 1, max(1, self._page - 1)
+        match key:
+            case "up" | "k":
+                self.move_cursor(at - 1)
+            case "down" | "j":
+                self.move_cursor(at + 1)
+            case "pageup":
+                self.move_cursor(at - page)
+            case "pagedown":
+                self.move_cursor(at + page)
+            case "home":
+                self.move_cursor(0)
+            case "end":
+                self.move_cursor(last)
+            case _:
+                return False
+        return True
 
     def _show_cursor(self) -> None:
         top, page, at = round(self.scroll_offset.y), self._page, self.model.cursor

@@ -325,13 +325,13 @@ class ZooKeeperSide:
         marked_at_ms = await kafka.admin.get_topic_deletion_times()
         self._count(1 + len(marked_at_ms))
         self._knowledge.take_marks(marked_at_ms)
-        self._on_news(False)
+        self._on_news(True)
 
     async def _read_listed(self, kafka: KafkaZkClient) -> None:
         listed = await kafka.admin.get_reassignments() or {}
         self._count(1)
         self._knowledge.listed_reassignments = tuple(sorted(map(str, listed)))
-        self._on_news(False)
+        self._on_news(True)
 
     async def _read_isr_notices(self, kafka: KafkaZkClient) -> None:
         """Brokers before 2.7's protocol leave notices for the controller: whose ISR they changed."""

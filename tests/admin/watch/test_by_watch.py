@@ -1,0 +1,96 @@
+"""What ZooKeeper's watches report makes a frame by itself: no tick has to come first, and nothing is asked in turn.
+
+The feed's tick is an hour here, so a frame within the deadline of a test can only come from a watch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+
+import pytest
+from event_loop import in_event_loop
+from znode_writer import Write, znode_writer
+
+from engine.admin.cluster.target import ClusterTarget, Origin, Side
+from engine.admin.watch.frame import Frame
+from engine.admin.watch.live_feed import LiveFeed
+from engine.common.snapshot import ClusterSnapshot
+
+HOUR_S = 3600.0
+DEADLINE_S = 60.0
+REGISTRATION = {"version": 4, "host": "h", "port": 9092, "jmx_port": -1, "timestamp": "1", "endpoints": ["PLAINTEXT://h:9092"],
+                "listener_security_protocol_map": {"PLAINTEXT": "PLAINTEXT"}}  # fmt: skip
+
+
+def _json(document: object) -> bytes:
+    return json.dumps(document).encode()
+
+
+def _topic(**more: object) -> bytes:
+    return _json({"version": 2, "partitions": {"0": [1]}, "adding_replicas": {}, "removing_replicas": {}, **more})
+
+
+def _has_moves(cluster: ClusterSnapshot) -> bool:
+    return any(one.assignment.is_being_reassigned for topic in cluster.topics for one in topic.partitions)
+
+
+CHANGES: dict[str, tuple[dict[str, bytes], Callable[[Frame, ClusterSnapshot], bool]]] = {
+    "a broker comes": ({"/brokers/ids/7": _json(REGISTRATION)}, lambda _, cluster: cluster.live_broker_ids == {7}),
+    "a controller": (
+        {"/controller": _json({"version": 1, "brokerid": 7, "timestamp": "1"})},
+        lambda _, cluster: cluster.controller_id == 7,
+    ),
+    "a topic is made": ({"/brokers/topics/new": _topic()}, lambda _, cluster: cluster.topic("new") is not None),
+    "a topic goes": ({"/brokers/topics/old": b""}, lambda _, cluster: cluster.topic("old") is None),
+    "a partition moves": (
+        {"/brokers/topics/old": _topic(partitions={"0": [1, 2]}, adding_replicas={"0": [2]})},
+        lambda _, cluster: _has_moves(cluster),
+    ),
+    "a move is asked for": (
+        {
+            "/admin/reassign_partitions": _json(
+                {"version": 1, "partitions": [{"topic": "old", "partition": 0, "replicas": [2]}]}
+            )
+        },
+        lambda frame, _: frame.listed_reassignments == ("old-0",),
+    ),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@in_event_loop
+async def test_a_change_in_zookeeper_makes_a_frame_without_a_tick(
+    change: str, zk_chroot: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.admin.watch.feed.INTERVAL_MAX_S", HOUR_S)
+    znodes, is_seen = CHANGES[change]
+    target = ClusterTarget("watched", Origin.OPTIONS, zookeeper=zk_chroot, via=Side.ZOOKEEPER)
+    with znode_writer(zk_chroot) as write:
+        _write_cluster(write)
+        feed = LiveFeed(target, interval_s=HOUR_S)
+        assert feed.status.interval_s == HOUR_S
+        await feed.start()
+        try:
+            async with asyncio.timeout(DEADLINE_S):
+                async for frame in feed.frames():
+                    if _is_read(frame):
+                        break
+                assert frame.cluster is not None and not is_seen(frame, frame.cluster)
+                await asyncio.to_thread(write, znodes, False)
+                async for frame in feed.frames():
+                    if frame.cluster is not None and is_seen(frame, frame.cluster):
+                        break
+        finally:
+            await feed.close()
+
+
+def _write_cluster(write: Write) -> None:
+    """Write what a cluster without brokers keeps."""
+    write({"/brokers/ids/none": b"{}", "/brokers/topics/old": _topic()}, False)
+    write({"/brokers/ids/none": b""}, False)
+
+
+def _is_read(frame: Frame) -> bool:
+    return frame.cluster is not None and frame.cluster.topic("old") is not None
