@@ -146,7 +146,7 @@ ACTIONS: tuple[Action, ...] = (
     ),
     Action(
         "leader.elect_unclean", ("U",), "Elect unclean",
-        "Let any live replica lead where nobody leads; records may be lost.", Group.CHANGES,
+        "Elect any live replica if a partition has no leader; records may be lost.", Group.CHANGES,
         _on("topics", "partitions"), changes=True,
     ),
     Action(

@@ -88,14 +88,14 @@ class Dashboard(App[int], inherit_bindings=False):
             try:
                 loop.add_signal_handler(number, self.exit, code)
             except (ValueError, NotImplementedError, RuntimeError):
-                # Not in the main thread: whoever runs us there ends us in its own way.
+                # Not in the main thread: the program that runs us there ends us in its own way.
                 return
 
     def _read(self, feed: Feed) -> None:
         self._reader = asyncio.create_task(self._take_frames(feed), name="dashboard-frames")
 
     async def _take_frames(self, feed: Feed) -> None:
-        """Take frames until there are no more. What goes wrong with one frame is told and logged, and goes on."""
+        """Take frames until there are no more. An error in one frame is shown and logged, and ends nothing."""
         is_settled = False
         await feed.start()
         async for frame in feed.frames():
@@ -208,7 +208,7 @@ class Dashboard(App[int], inherit_bindings=False):
         await self.session.feed.close()
 
     async def on_unmount(self) -> None:
-        """Leave nothing running; what goes on in the cluster is told when the screen is gone."""
+        """Leave nothing running; what goes on in the cluster is printed once the screen is gone."""
         desk = None if self._main is None else self._main.opened_desk
         if desk is not None:
             self.left_behind = desk.left_behind

@@ -228,7 +228,7 @@ class Board:
         return max(0.0, (now.end - before.end) * 1000 / elapsed_ms)
 
     def topic_in(self, topic: TopicSnapshot) -> float | None:
-        """Return how many records a second come to a topic, over the partitions of which it is known."""
+        """Return how many records a second come to a topic, over the partitions whose rate is known."""
         if topic.name not in self._topic_in:
             self._topic_in[topic.name] = _sum(self.partition_in(name) for name, _ in self._led_of(topic))
         return self._topic_in[topic.name]

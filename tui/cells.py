@@ -14,7 +14,7 @@ from tui.units import NOTHING
 
 
 class Tone(StrEnum):
-    """What a text means for whoever looks at it."""
+    """What a text means to its reader."""
 
     PLAIN = "plain"
     STRONG = "strong"

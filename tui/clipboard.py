@@ -53,7 +53,7 @@ async def copy_natively(text: str, command: list[str], environment: Mapping[str,
 
 
 def told(used: str, why_not: str, size_bytes: int) -> str:
-    """Return what a person is told after copying."""
+    """Return the message that follows copying."""
     if used:
         return f"copied by {used}, and by the terminal (OSC 52)"
     if size_bytes > TERMINAL_BYTES_MAX:

@@ -1,4 +1,4 @@
-"""``keys.toml``: other keys for actions. Every mistake is told with its line; a file with mistakes changes nothing.
+"""``keys.toml``: other keys for actions. Each mistake is reported with its line; a file with mistakes changes nothing.
 
 [keys]
 "rows.filter" = "f"

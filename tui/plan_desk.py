@@ -95,7 +95,7 @@ class PlanDesk:
         try:
             await asyncio.wait({work})
         finally:
-            # The dashboard may end meanwhile: then nobody waits for the plan any more.
+            # The dashboard may end meanwhile; then no caller waits for the plan.
             work.cancel()
         dialog.finish()
         if work.cancelled():

@@ -172,7 +172,7 @@ def path_named(folder: Path, text: str) -> Path:
     try:
         return folder / Path(text.strip()).expanduser()
     except RuntimeError as error:
-        raise BadRequest(f"nobody has this home: {text.strip()}") from error
+        raise BadRequest(f"the home folder is unknown: {text.strip()}") from error
 
 
 def _regexes(text: str) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 NOTHING = "—"
-"""What stands where nobody tells a figure."""
+"""Shown in place of a figure that is not known."""
 
 _BYTES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _COUNTS = ("", "k", "M", "G", "T")

@@ -1,4 +1,4 @@
-"""The five leader selectors: who leads a partition, with which ISR, and who is told. Pure functions.
+"""The five leader selectors: who leads a partition, with which ISR, and which brokers hear of it. Pure functions.
 
 ===================  ==========================================  ===========================  ==================
 selector             leader                                      new ISR                      told
@@ -59,7 +59,7 @@ NO_OP_ELECTION = ElectionStrategy(ElectionKind.NO_OP)
 
 @dataclass(frozen=True, slots=True)
 class Elected:
-    """Result of one election: the state to write, None if nobody can lead, and the brokers to be told."""
+    """Result of one election: the state to write, None if no replica can lead, and the brokers to notify."""
 
     state: LeaderAndIsr | None
     recipients: tuple[int, ...]
@@ -68,7 +68,7 @@ class Elected:
 def offline_leader(
     assignment: Sequence[int], isr: Collection[int], live: Collection[int], *, unclean: bool
 ) -> int | None:
-    """First replica that lives and is in the ISR; where there is none and ``unclean``, the first that lives."""
+    """First live replica in the ISR; if there is none and ``unclean`` is set, the first live one."""
     in_sync = next((r for r in assignment if r in live and r in isr), None)
     if in_sync is None and unclean:
         return next((r for r in assignment if r in live), None)

@@ -74,7 +74,7 @@ class ControllerEvent:
 
     @property
     def refusal(self) -> object:
-        """The answer of an event that is not processed; None for events nobody waits for."""
+        """The answer of an event that is not processed; None for events that no caller waits for."""
         return None
 
 
@@ -205,7 +205,7 @@ class StopReplicaResponseReceived(ControllerEvent):
 
 @dataclass(frozen=True, slots=True)
 class AutoPreferredReplicaLeaderElection(ControllerEvent):
-    """It is time to look whether leaders are where they belong."""
+    """It is time to check whether the preferred replicas lead."""
 
     state: ClassVar[ControllerState] = ControllerState.AUTO_LEADER_BALANCE
 

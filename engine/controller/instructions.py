@@ -50,7 +50,7 @@ SLICE_SIZE = 64
 
 @dataclass(frozen=True, slots=True)
 class GiveWay(Instruction[None]):
-    """Nothing is asked for: whoever carries instructions out may let others have their turn.
+    """Asks for nothing: the loop that carries instructions out may let other tasks run.
 
     The event goes on afterwards, and nothing else changes the context meanwhile.
     """
@@ -58,7 +58,7 @@ class GiveWay(Instruction[None]):
 
 @dataclass(frozen=True, slots=True)
 class Continue(Instruction[None]):
-    """Queue ``event`` behind those that wait; whoever waits for the present event's answer is given that one's."""
+    """Queue ``event`` behind those that wait; its answer goes to the caller of the present event."""
 
     event: ControllerEvent
 
@@ -71,7 +71,7 @@ def slices(items: Iterable[T], size: int = SLICE_SIZE) -> Iterator[tuple[T, ...]
 
 
 SCAN_SIZE = 2000
-"""Partitions the core looks at between two ``GiveWay`` where it does nothing with most: a few milliseconds."""
+"""Partitions the core looks at between two ``GiveWay`` if it does nothing with most of them: a few milliseconds."""
 
 
 def each(items: Iterable[T], work: Callable[[T], object]) -> Steps[None]:
@@ -222,7 +222,7 @@ class DeleteTopicDeletions(Instruction[None]):
 
 @dataclass(frozen=True, slots=True)
 class SetReassignments(Instruction[None]):
-    """Write ``/admin/reassign_partitions``; delete it where nothing is left."""
+    """Write ``/admin/reassign_partitions``; delete it if nothing is left."""
 
     reassignments: Mapping[TopicPartition, tuple[int, ...]]
 
@@ -345,6 +345,6 @@ class ScheduleTopicDeletion(Instruction[None]):
 
 @dataclass(frozen=True, slots=True)
 class Answer(Instruction[None]):
-    """Give whoever put the event in the queue its answer; only the first one counts. The event goes on after it."""
+    """Answer the event's caller; only the first answer counts. The event goes on after it."""
 
     value: object

@@ -14,7 +14,7 @@ from engine.config.broker import BrokerConfig
 
 @dataclass(frozen=True, slots=True)
 class InternalTopic:
-    """What an internal topic is created with, whoever asks for it first."""
+    """The settings an internal topic is created with, whichever client asks for it first."""
 
     num_partitions: int
     replication_factor: int

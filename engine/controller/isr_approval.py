@@ -129,7 +129,7 @@ class IsrChanges:
         yield from batch.send()
 
     def _decide(self, event: AlterPartition, partition: TopicPartition, item: Item) -> LeaderAndIsr | ErrorCode | None:
-        """Return the answer for one partition without a write, or None where its ISR is to be written."""
+        """Return the answer for one partition without a write, or None if its ISR is to be written."""
         leadership = self._context.leadership.get(partition)
         if leadership is None or partition.topic in self._context.topics_to_be_deleted:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -173,8 +173,8 @@ class IsrChanges:
     def _refusal_of_isr(self, event: AlterPartition, partition: TopicPartition, item: Item) -> ErrorCode | None:
         """Refuse members that are no replicas, not alive (KIP-841), or restarted since they caught up (KIP-903).
 
-        The leader itself may be shutting down, which Kafka refuses: if nobody else is in sync yet, whoever comes into
-        the ISR now can lead when it asks again to be let go.
+        The leader itself may be shutting down, which Kafka refuses: if nobody else is in sync yet, a replica that joins
+        the ISR now can lead when the leader asks again to shut down.
         """
         epochs = item.isr_epochs or (-1,) * len(item.isr)
         replicas = self._context.replicas(partition)

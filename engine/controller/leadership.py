@@ -48,7 +48,7 @@ class Leadership:
         return states
 
     def read_again(self, partitions: Iterable[TopicPartition]) -> Steps[dict[TopicPartition, PartitionStateRead]]:
-        """Ask ZooKeeper for partitions of which memory was asked before; return nothing if it was not.
+        """Ask ZooKeeper for partitions that were read from memory before; return nothing if none were.
 
         While brokers are being upgraded, a leader with an IBP before 2.7-IV2 writes its ISR itself, and may die before
         it has told anybody.

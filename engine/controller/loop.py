@@ -1,7 +1,8 @@
 """The controller of a broker: candidate at first, active once elected. One queue of events, one task that empties it.
 
 An event is processed to its end before the next. The task awaits what ZooKeeper says, never what a broker says:
-requests are queued, answers come back as events; a broker that is its own controller would else wait for itself.
+requests are queued, and answers come back as events. Otherwise a broker that is its own controller would wait for
+itself.
 
 Sources: KafkaController and ControllerEventManager of Kafka 3.9.
 """
@@ -78,7 +79,7 @@ class _Queued:
         return self.answer is not None and not self.answer.done()
 
     def give(self, value: object) -> None:
-        """Answer; later answers, and answers nobody waits for any more, are dropped."""
+        """Answer once; drop later answers, and those that no caller waits for."""
         if self.answer is not None and self.is_waited_for:
             self.answer.set_result(value)
 
@@ -160,7 +161,7 @@ class Controller:
         return topic in self.core.context.topics_to_be_deleted
 
     async def ask(self, event: ControllerEvent) -> Any:
-        """Have the active controller process a request; return its answer, or its refusal where this is not it."""
+        """Process a request as the active controller; return the answer, or the refusal if this is not the one."""
         if not self.is_active or self._is_stopped:
             return event.refusal
         queued = _Queued(event, asyncio.get_running_loop().create_future())
@@ -175,14 +176,14 @@ class Controller:
     # Life
 
     async def start(self) -> None:
-        """Become a candidate: watch ``/controller``, and be elected where there is none. Returns at once."""
+        """Become a candidate: watch ``/controller``, and stand for election if there is none. Returns at once."""
         self._zk.client.add_session_listener(self._on_session)
         self._zk.client.watch_data(ControllerZNode.path, self._on_controller_znode)
         self._put(_Queued(_Own.STARTUP))
         self._supervisor.start(self._run(), "events")
 
     async def stop(self) -> None:
-        """Process no further event, and resign where active; ``/controller`` goes with the session."""
+        """Process no further event, and resign if active; ``/controller`` goes with the session."""
         self._is_stopped = True
         self._event_log.info("Shutting down")
         self._zk.client.unwatch(ControllerZNode.path, self._on_controller_znode)
@@ -208,7 +209,7 @@ class Controller:
             self._put(_Queued(event, is_watched=True))
 
     def _refuse_all(self) -> None:
-        """Drop what is in the queue; whoever waits is told that this is not the controller."""
+        """Drop all queued events; tell their callers that this broker is not the controller."""
         waiting, self._queue = list(self._queue), deque()
         if self._processing is not None:
             waiting.append(self._processing)
@@ -332,7 +333,7 @@ class Controller:
         return NO_CONTROLLER if controller_id is None else controller_id
 
     async def _maybe_resign(self) -> None:
-        """Resign where another broker, or nobody, is the controller by now."""
+        """Resign if another broker, or none, is the controller by now."""
         was_active = self.is_active
         try:
             self.controller_id = await self._read_controller_id()
@@ -342,7 +343,7 @@ class Controller:
             await self._resign()
 
     async def _step_down(self) -> None:
-        """Resign after a write was refused because there is another controller, be it that nobody can tell which."""
+        """Resign after a write was refused because there is another controller, even if its id cannot be read."""
         try:
             await self._maybe_resign()
         except Exception as error:

@@ -9,7 +9,7 @@ from engine.replication.metadata_cache import MetadataCache
 
 
 class MetadataWaiter:
-    """Looks at conditions after each UpdateMetadata request; costs nothing while nobody waits."""
+    """Looks at conditions after each UpdateMetadata request; costs nothing while no caller waits."""
 
     def __init__(self, metadata_cache: MetadataCache) -> None:
         self._metadata_cache = metadata_cache

@@ -64,7 +64,7 @@ class PartitionStateMachine:
         return state_change_log(self._options.controller_id, self._context.epoch.controller_epoch)
 
     def start_up(self) -> Steps[None]:
-        """Give every partition the state its stored leadership implies, then elect leaders where there is none."""
+        """Give every partition the state its stored leadership implies, then elect those that are missing."""
         self._log.info("Initializing partition state")
         states = self._context.partition_states
         yield from each(self._context.all_partitions(), lambda p: states.update({p: self._initial_state(p)}))
@@ -220,7 +220,7 @@ class PartitionStateMachine:
     def _elect_until_settled(
         self, partitions: list[TopicPartition], strategy: ElectionStrategy, batch: RequestBatch
     ) -> Steps[ElectionResults]:
-        """Elect, and elect again where somebody else wrote the state meanwhile."""
+        """Elect; elect again if another writer changed the state meanwhile."""
         results: ElectionResults = {}
         remaining = partitions
         fresh = False

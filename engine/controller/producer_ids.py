@@ -24,7 +24,7 @@ PREFETCH_FRACTION = 0.9
 """Used part of a block at which the next one is fetched."""
 
 WAIT_MS = 1_000
-"""How long a request waits for a block before it is told to come again."""
+"""How long a request waits for a block before its sender is told to retry."""
 
 RETRY_BACKOFF_MS = 50
 """Wait after a block could not be had (Kafka: RPCProducerIdManager)."""
@@ -40,7 +40,7 @@ class ProducerIdBlocks:
         self._next_block: ProducerIdBlock | None = None
 
     def claim(self) -> int | None:
-        """Return an id nobody got before, or None if no block has one left."""
+        """Return an id that was never given out, or None if no block has one left."""
         if self._next_id >= self._end and self._next_block is not None:
             block, self._next_block = self._next_block, None
             self._next_id = block.first_producer_id
@@ -72,11 +72,11 @@ class ProducerIdSource(Protocol):
     """Where blocks come from."""
 
     async def next_block(self) -> ProducerIdBlock:
-        """Claim a block. KlammError where none can be had now."""
+        """Claim a block. Raises KlammError if none is available now."""
 
 
 class AsksController(Protocol):
-    """A line to whoever is controller now."""
+    """A connection to the present controller."""
 
     async def ask(self, key: ApiKey, build: Callable[[int], Request]) -> tuple[Any, int]: ...
 
@@ -160,7 +160,7 @@ class ProducerIdManager:
             self._fetch = self._supervisor.start(self._fetch_block(), "next-block")
 
     async def _fetch_block(self) -> None:
-        """Fetch until there is a block; requests meanwhile are told to come again."""
+        """Fetch until there is a block; requests that come meanwhile are told to retry."""
         while True:
             try:
                 self._blocks.put(await self._source.next_block())

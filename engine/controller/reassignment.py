@@ -373,7 +373,7 @@ class Reassignments:
     def _move_leaders_if_required(
         self, assignments: Mapping[TopicPartition, ReplicaAssignment], failed: Failures
     ) -> Steps[set[TopicPartition]]:
-        """Have target replicas lead; return the partitions where none can."""
+        """Have target replicas lead; return the partitions in which none can."""
         staying: dict[TopicPartition, ReplicaAssignment] = {}
         moving: list[TopicPartition] = []
         for partition, assignment in assignments.items():

@@ -1,6 +1,6 @@
 """Elections somebody asked for: by ElectLeaders, by the znode of old tools, or by the balance of leaders.
 
-They differ from elections after a death in that the present leader is alive, mostly, and in who is told the outcome.
+They differ from elections after a death in that the present leader is usually alive, and in who hears the outcome.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ class ReplicaElections:
         return not replicas or (leadership is not None and leadership.leader_and_isr.leader == replicas[0])
 
     def balance(self) -> Steps[None]:
-        """Move leaders back where too many of a broker's preferred partitions are led by others."""
+        """Move leaders back if others lead too many of a broker's preferred partitions."""
         yield from carry_out(ScheduleLeaderRebalance(self._options.leader_imbalance_check_interval_ms))
         self._log.info("Processing automatic preferred replica leader election")
         self._log.trace("Checking need to trigger auto leader balancing")

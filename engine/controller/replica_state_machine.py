@@ -217,7 +217,7 @@ class ReplicaStateMachine:
     def _remove_from_isr(
         self, broker_id: int, partitions: list[TopicPartition]
     ) -> Steps[dict[TopicPartition, LeaderIsrAndControllerEpoch]]:
-        """Take a replica out of the ISRs, again where somebody else wrote meanwhile; return the leaderships now."""
+        """Take a replica out of the ISRs, again if another writer changed a state; return the new leaderships."""
         results: dict[TopicPartition, LeaderIsrAndControllerEpoch] = {}
         remaining = partitions
         fresh = False

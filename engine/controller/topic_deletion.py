@@ -93,7 +93,7 @@ class TopicDeletion:
             yield from self.resume()
 
     def fail_replicas(self, replicas: Iterable[PartitionAndReplica]) -> Steps[None]:
-        """Halt topics some replica of which could not be deleted: its broker died, or answered with an error."""
+        """Halt topics with a replica that could not be deleted: its broker died, or answered with an error."""
         failed = yield from select(replicas, lambda r: self.is_queued(r.topic))
         if not failed:
             return

@@ -95,7 +95,7 @@ class WireRequest:
 
 
 class SharedStates:
-    """The partitions of UpdateMetadata requests as the wire has them, made once for all brokers that are told the same.
+    """The partitions of UpdateMetadata requests as the wire has them, made once for all brokers that get the same.
 
     Lives as long as the requests of one step are put together. The messages share the values: they are only encoded.
     """
@@ -145,7 +145,7 @@ def wire_requests(
 
 
 def event_of(wire: WireRequest, response: Response) -> ControllerEvent | None:
-    """Return the event an answer stands for; None if nobody waits for it."""
+    """Return the event an answer stands for; None if no caller waits for it."""
     broker_id, broker_epoch = wire.source.broker_id, wire.source.broker_epoch
     if isinstance(response, LeaderAndIsrResponse) and isinstance(wire.source, LeaderAndIsrToBroker):
         error = error_code(response.error_code)

@@ -33,7 +33,7 @@ class _Enough(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SampleTold:
-    """One sample, as it is told to whoever watches."""
+    """One sample, as the job reports it."""
 
     sample: int
     time_ms: int

@@ -243,7 +243,7 @@ def _piece_bytes(spark: SparkSession, plan: MergePlan) -> int:
 
 def _remove(path: Path) -> None:
     if isinstance(path, StorePath):
-        # What went wrong before is what is told.
+        # The earlier error is the one to report.
         with suppress(OSError, Unreachable):
             path.remove()
     else:

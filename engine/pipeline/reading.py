@@ -1,4 +1,4 @@
-"""Reads one range of a partition on an executor: fetches chunks from whoever leads, and yields Arrow batches.
+"""Reads one range of a partition on an executor: fetches chunks from the leader, and yields Arrow batches.
 
 The next chunk is asked for before the present one is decoded. A broker that dies, and leadership that moves, are
 waited for; each record comes exactly once, for the next offset alone says where to go on.

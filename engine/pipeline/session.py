@@ -3,7 +3,7 @@
     with spark_session("klamm spark merge", SparkOptions(master="local[2]"), java_home=home) as spark:
         ...
 
-What the JVM and its workers write goes into a log file, and the person is told where it lies. Under ``spark-submit``,
+What the JVM and its workers write goes into a log file, and klamm prints its path. Under ``spark-submit``,
 and where the process already has a session, that session is used and left running.
 """
 

@@ -208,3 +208,31 @@ def test_a_coordinator_that_gives_up_refuses_what_waits() -> None:
         assert (world.committed("a"), world.committed("b")) == (None, None)
 
     with_world(test)
+
+
+def test_a_commit_that_waits_outlives_the_expiry_of_the_one_before() -> None:
+    async def run() -> None:
+        world = CoordinatorWorld(**{"offsets.retention.minutes": "1"})
+        await world.lead()
+        world.commit("g", 7)
+        await asyncio.sleep(61)
+        answer = world.commit("g", 8, is_alone=False)
+        await world.coordinator.offsets.expire()
+        assert (answer, world.committed("g")) == ([E.NONE], 8)
+        await world.move()
+        assert world.committed("g") == 8
+        await world.stop()
+
+    run_virtual(run)
+
+
+def test_a_stranger_that_commits_to_a_group_is_refused() -> None:
+    async def test(world: CoordinatorWorld) -> None:
+        world.commit("g", 7)
+        answers: list[E] = []
+        committer = Committer("stranger", 1)
+        world.coordinator.offsets.commit("g", committer, {READ: CommittedOffset(9)}, lambda e, _: answers.append(e))
+        await asyncio.sleep(0)
+        assert (answers, world.committed("g")) == ([E.UNKNOWN_MEMBER_ID], 7)
+
+    with_world(test)

@@ -10,6 +10,7 @@ import argparse
 import ast
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -138,6 +139,32 @@ TESTED_BY = {
     "engine/replication/isr.py": ["replication/test_isr.py"],
     "engine/replication/roles.py": ["replication/test_roles.py"],
     "engine/replication/fetch_cuts.py": ["replication/test_fetch_cuts.py"],
+    "engine/storage/cleaner/cleaning.py": [
+        "storage/test_cleaning_rounds.py",
+        "storage/test_compaction.py",
+        "storage/test_compaction_transactions.py",
+    ],
+    "engine/controller/election.py": [
+        "controller/test_election.py",
+        "controller/test_partition_states.py",
+        "controller/test_elections_on_demand.py",
+        "controller/test_brokers.py",
+        "controller/test_reassignment.py",
+    ],
+    "engine/controller/isr_approval.py": ["controller/test_isr_changes.py", "controller/test_reassignment.py"],
+    "engine/controller/topic_deletion.py": ["controller/test_topics.py"],
+    "engine/controller/replica_state_machine.py": [
+        "controller/test_replica_states.py",
+        "controller/test_topics.py",
+        "controller/test_brokers.py",
+    ],
+    "engine/coordinator/group/offsets.py": [
+        "coordinator/test_offsets.py",
+        "coordinator/test_commit_gathering.py",
+        "coordinator/test_coordinator.py",
+    ],
+    "engine/coordinator/group/commit_gathering.py": ["coordinator/test_commit_gathering.py"],
+    "engine/coordinator/group/machine.py": ["coordinator/test_machine.py", "coordinator/test_recorded_walks.py"],
 }
 """Each module, and the tests that must notice when it goes wrong, below tests/; the quickest first."""
 
@@ -146,6 +173,12 @@ _OPPOSITE: dict[type, type] = {
     ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
     ast.And: ast.Or, ast.Or: ast.And, ast.Add: ast.Sub, ast.Sub: ast.Add,
 }  # fmt: skip
+
+
+_LOGS = re.compile(
+    r"(controller_log\(.*?\)|self\._log|changes|self\._changes)\.(trace|debug|info|warning|error)\(|self\._(log|trace)_move\("
+)
+"""Calls that write to a log of the controller, beside those by ``logger``."""
 
 
 class Mutant(NamedTuple):
@@ -183,7 +216,13 @@ def _only_tells(statement: ast.stmt) -> bool:
     if isinstance(statement, ast.Raise | ast.FunctionDef | ast.AsyncFunctionDef):
         return True
     text = ast.unparse(statement)
-    return isinstance(statement, ast.Expr) and (text.startswith(("logger.", "'", '"')) or ".state_change_log." in text)
+    if isinstance(statement, ast.If):
+        return (
+            "_log.is_debug_enabled" in text.partition("\n")[0] or "changes.is_trace_enabled" in text.partition("\n")[0]
+        )
+    return isinstance(statement, ast.Expr) and (
+        text.startswith(("logger.", "'", '"')) or ".state_change_log." in text or _LOGS.match(text) is not None
+    )
 
 
 def _changes(statement: ast.stmt) -> Iterator[tuple[str, str]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from cleaning import changed, clean_once, close_segment, new_log, pairs_of, prepare, put, work
 
-from engine.storage.cleaner.cleaning import clean, remove_leftovers
+from engine.storage.cleaner.cleaning import GROUP_SEGMENTS_MAX, clean, remove_leftovers
 from engine.storage.cleaner.key_map import LOOK_KEYS
 from engine.storage.cleaner.messages import CleaningPlan, Finished, GroupCleaned, Indexed, Report, SegmentToClean
 from engine.storage.log import Log
@@ -105,9 +105,9 @@ def test_nothing_dirty_ends_where_it_began(tmp_path: Path) -> None:
     assert groups_of(reports) == []
 
 
-def three_segments(log: Log) -> None:
-    """Write three segments of one batch each, all as large as one another."""
-    for number in range(3):
+def write_segments(log: Log, count: int = 3) -> None:
+    """Write segments of one batch each, all as large as one another."""
+    for number in range(count):
         put(log, (b"%d" % number, b"x"))
         log.roll()
     close_segment(log)
@@ -118,7 +118,7 @@ def test_a_group_may_be_as_large_as_a_segment_and_no_larger(
     tmp_path: Path, spare: int, groups: list[tuple[int, ...]]
 ) -> None:
     log = new_log(tmp_path)
-    three_segments(log)
+    write_segments(log)
     plan = plan_of(log)
     size = (tmp_path / "t-0" / f"{0:020d}.log").stat().st_size
     limits = replace(plan.limits, segment_bytes=2 * size + spare)
@@ -131,7 +131,7 @@ def test_the_indexes_of_a_group_fit_into_one(
     tmp_path: Path, kind: str, spare: int, groups: list[tuple[int, ...]]
 ) -> None:
     log = new_log(tmp_path)
-    three_segments(log)
+    write_segments(log)
     for base_offset in range(3):
         (tmp_path / "t-0" / f"{base_offset:020d}.{kind}").write_bytes(bytes(240))
     plan = plan_of(log)
@@ -143,10 +143,16 @@ def test_no_group_reaches_further_than_an_index_counts(
     tmp_path: Path, spare: int, groups: list[tuple[int, ...]]
 ) -> None:
     log = new_log(tmp_path)
-    three_segments(log)
+    write_segments(log)
     plan = plan_of(log)
     last = replace(plan.segments[2], end_offset=1 + 2**31 + spare)
     assert groups_of(reports_of(replace(plan, segments=(plan.segments[1], last)))) == groups
+
+
+def test_a_group_has_no_more_segments_than_the_event_loop_can_swap(tmp_path: Path) -> None:
+    log = new_log(tmp_path, changed(segment_bytes=100_000, segment_index_bytes=100_000))
+    write_segments(log, GROUP_SEGMENTS_MAX + 1)
+    assert [len(group) for group in groups_of(reports_of(plan_of(log)))] == [GROUP_SEGMENTS_MAX, 1]
 
 
 def test_a_segment_behind_a_full_map_waits_for_the_next_round(tmp_path: Path) -> None:

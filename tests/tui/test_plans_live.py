@@ -139,7 +139,7 @@ async def resumed_and_led_back(driven: Driven) -> None:
         "rollback", "resume", "apply",
     ]  # fmt: skip
     assert "stopped: interrupted" in told[2]
-    assert "nobody carries out a plan now" in driven.text
+    assert "no plan is being carried out" in driven.text
 
 
 def test_a_plan_is_made_applied_watched_cancelled_resumed_and_led_back_by_keys_alone(

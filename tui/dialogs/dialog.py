@@ -79,7 +79,7 @@ class Dialog(ModalScreen[Result]):
             self.dismiss(None)
 
     def on_screen_resume(self) -> None:
-        """Go as well, if nobody needs it any more."""
+        """Leave as well, if nothing needs it any more."""
         if self._is_over:
             self.dismiss(None)
 

@@ -69,7 +69,7 @@ class FormDialog(Dialog[Any]):
         inputs[max(0, min(at + by, len(inputs) - 1))].focus()
 
     def action_go_on(self) -> None:
-        """Check all and go on; what is wrong is told, and the window stays."""
+        """Check all fields and go on; if one is wrong, say so and keep the window open."""
         values = {field.name: self.query_one(f"#field-{field.name}", Input).value for field in self._fields}
         try:
             operation = self._build(values)

@@ -255,7 +255,7 @@ class PlanHistory:
             self.title,
             journals,
             errors,
-            f"now: {holder}, for {holder.what}" if holder else "nobody carries out a plan now",
+            f"now: {holder}, for {holder.what}" if holder else "no plan is being carried out",
         )
 
 

@@ -1,4 +1,4 @@
-"""Replicas compared, batch by batch. It only reads, so nobody is asked."""
+"""Replicas compared, batch by batch. It only reads, so it asks for no confirmation."""
 
 from __future__ import annotations
 

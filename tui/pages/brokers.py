@@ -176,7 +176,7 @@ def _rows(view: View) -> Rows:
         items_of(view.board),
         lambda item: item.id,
         lambda item: f"{item.id} {item.state} {item.host} {(item.info.rack or '') if item.info else ''}",
-        "no broker is known: nobody has told of any so far",
+        "no broker is known yet",
     )
 
 
@@ -209,7 +209,7 @@ def _restart_line(board: Board) -> Line:
             ("rolling restart: ", Tone.QUIET), (f"broker {advice.next_broker} is safe to restart next", Tone.GOOD)
         )
     reasons = next((one.reasons for one in advice.brokers if one.reasons), ())
-    return line(("rolling restart: ", Tone.QUIET), (f"none now: {'; '.join(reasons) or 'nobody is up'}", Tone.WARN))
+    return line(("rolling restart: ", Tone.QUIET), (f"none now: {'; '.join(reasons) or 'no broker is up'}", Tone.WARN))
 
 
 def _causes(board: Board) -> list[Line]:

@@ -48,7 +48,7 @@ def trend_cell(in_per_sec: float | None, out_per_sec: float | None) -> Cell:
 
 
 def number_cell(value: float | None, text: str) -> Cell:
-    """Return a figure's text, or that nobody tells it."""
+    """Return a figure's text, or that it is unknown."""
     return NO_DATA if value is None else Cell(text)
 
 

@@ -1,4 +1,4 @@
-"""Logs: the dashboard's own, for whoever wonders why something is missing; and the brokers' about one partition."""
+"""Logs: the dashboard's own, which say why something is missing, and the brokers' about one partition."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ _HOW = (
 
 @dataclass(frozen=True, slots=True)
 class ShownLog:
-    """What brokers' state-change logs tell of a partition; or why nobody can say."""
+    """What brokers' state-change logs tell of a partition; or why that is unknown."""
 
     name: TopicPartition
     log: PartitionLog | None = None

@@ -154,7 +154,7 @@ def largest_lines(plan: OpenedPlan) -> list[Line]:
 
 
 def wave_lines(plan: OpenedPlan) -> list[Line]:
-    """Return the waves with the caps that hold where nobody gives others."""
+    """Return the waves with the default caps."""
     partitions = Counter(plan.wave_of.values())
     sizes = {one.name: one.bytes for one in plan.planned}
     lines = []

@@ -75,7 +75,7 @@ class PastRun:
     """``done``, ``stopped`` with the reason, or that nothing tells of an end."""
 
 
-NO_END = "no end is told: killed, or still under way"
+NO_END = "no end is recorded: killed, or still under way"
 
 
 def past_runs(journals: Sequence[tuple[Path, JournalRecord]]) -> list[PastRun]:

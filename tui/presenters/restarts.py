@@ -123,7 +123,7 @@ def _waiting(frame: Frame, tally: Tally, down: tuple[int, ...]) -> tuple[str, ..
 
 
 def _unknown(frame: Frame, tally: Tally) -> tuple[str, ...]:
-    """Return why nobody can say what stopping a broker does."""
+    """Return why the effect of stopping a broker is unknown."""
     found = []
     age_ms = frame.age_ms(Stage.METADATA)
     if age_ms is None:

@@ -15,7 +15,7 @@ from engine.common.model import NO_CONTROLLER, TopicPartition
 from engine.common.snapshot import TopicSnapshot
 
 CLOCK_SKEW_MS = 2_000
-"""Clocks that lie further apart than that are told of; a registration takes no longer."""
+"""Clocks that differ by more are reported; a registration takes no longer."""
 
 WENT_BACK_MAX = 100
 """So many findings of epochs that went backwards are kept."""
@@ -48,7 +48,7 @@ class Finding:
 class SanityCheck:
     """Looks at one frame after the other. Topics that are as they were are not looked at again.
 
-    What holds is told for as long as it does; what went backwards, which is over in a moment, stays told.
+    A state is shown for as long as it holds. A figure that went backwards stays shown, for it is over in a moment.
     """
 
     def __init__(self) -> None:

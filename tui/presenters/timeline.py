@@ -41,7 +41,7 @@ class Absence:
 
 @dataclass(frozen=True, slots=True)
 class LeaderChange:
-    """Another replica led from a moment on; None is nobody."""
+    """Another replica led from a moment on; None means no leader."""
 
     at_ms: int
     before: int | None
@@ -68,7 +68,7 @@ class _Row:
 
 
 def timelines(events: Iterable[Event]) -> list[PartitionTimeline]:
-    """Return a row for each partition of which an ISR or a leader changed, the latest first; events oldest first."""
+    """Return a row for each partition whose ISR or leader changed, the latest first; events oldest first."""
     rows: dict[TopicPartition, _Row] = {}
     for event in events:
         name = event.topic_partition

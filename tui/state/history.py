@@ -35,7 +35,7 @@ class Sample(NamedTuple):
 
 
 class Series(Generic[K]):
-    """Samples by key, in the order of time. A key that is told of no more is forgotten."""
+    """Samples by key, in the order of time. A key that gets no more samples is forgotten."""
 
     def __init__(self, samples_max: int = SAMPLES_MAX) -> None:
         self._samples_max = samples_max
