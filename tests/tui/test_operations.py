@@ -138,9 +138,10 @@ def test_a_killed_broker_is_seen_and_its_leaders_are_elected_back_by_keys(
         loop = asyncio.get_running_loop()
         async with await ZkClient.connect(three_brokers.zookeeper_connect, make_chroot=False) as zk:
             ended_s = await session_ended(zk, victim, lambda: three_brokers.kill_broker(victim))
+        # Before the session ends, the overview counts it as silent: that is not meant here.
+        await driven.until(lambda: victim not in driven.app.board.live)
         await driven.until(lambda: "2 of 3" in driven.text and "✖ CRITICAL" in driven.text)
         assert loop.time() - ended_s < SEEN_WITHIN_S
-        assert victim not in driven.app.board.live
         await loop.run_in_executor(None, three_brokers.start_broker, victim)
         await loop.run_in_executor(None, three_brokers.wait_until_serving)
         await driven.press("3")
