@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from engine.local.cluster import LocalCluster
 
 OWN_ADDRESS = "own"
+
+_NOTED_WITHIN_S = 5.0
+"""So soon after it has ended a ZooKeeper, another command has noted that."""
 
 
 BrokerSettings = Annotated[
@@ -192,24 +196,36 @@ def _run_in_foreground(
             if takes_commands:
                 carry_out_commands(cluster, signals)
                 return ExitCode.DONE
-            is_told_to = signals.wait(lambda: _is_up(cluster))
+            is_told_to = signals.wait(_looks_for_zookeeper(cluster))
             return _how_it_ended(invocation, cluster, is_told_to=is_told_to)
         finally:
             _end(cluster, is_temporary=is_temporary)
 
 
-def _is_up(cluster: LocalCluster) -> bool:
-    """Whether ZooKeeper runs, or another command has ended or replaced it, which that command has noted."""
+def _looks_for_zookeeper(cluster: LocalCluster) -> Callable[[], bool]:
+    """Return what tells whether ZooKeeper runs, or another command has ended or replaced it and noted that.
+
+    The command notes it a moment after the process is gone, so an end that nobody has noted is looked at again.
+    """
     from engine.common.errors import OperationError
     from engine.local.cluster_record import ClusterRecord
 
-    process = cluster.zookeeper.process
-    if process is None or process.is_alive:
-        return True
-    try:
-        return ClusterRecord.read(cluster.directory).zookeeper_process != process.identity
-    except OperationError:
-        return False
+    unexplained_since: float | None = None
+
+    def is_up() -> bool:
+        nonlocal unexplained_since
+        process = cluster.zookeeper.process
+        if process is None or process.is_alive:
+            return True
+        try:
+            if ClusterRecord.read(cluster.directory).zookeeper_process != process.identity:
+                return True
+        except OperationError:
+            return False
+        unexplained_since = unexplained_since or time.monotonic()
+        return time.monotonic() - unexplained_since < _NOTED_WITHIN_S
+
+    return is_up
 
 
 def _how_it_ended(invocation: Invocation, cluster: LocalCluster, *, is_told_to: bool) -> ExitCode:

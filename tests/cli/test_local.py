@@ -7,13 +7,17 @@ import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from klamm_program import PROGRAM, Ran, environment, in_process, klamm
 
+from cli.commands import local_up
 from cli.views.local import running_notes
 from engine.local.addresses import own_loopback_address
 from engine.local.cluster import ClusterStatus
+from engine.local.cluster_record import ClusterRecord
 
 
 def is_running(pid: int) -> bool:
@@ -191,6 +195,27 @@ def test_in_the_foreground_it_ends_on_term(tmp_path: Path) -> None:
     _, err = process.communicate(timeout=60)
     assert (process.returncode, err.decode().splitlines()[-1]) == (0, "stopping")
     assert not is_running(pid)
+
+
+def test_an_end_of_zookeeper_that_is_noted_late_is_no_reason_to_give_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``local kill`` first ends the process and then notes it; the cluster in the foreground may look in between."""
+    process = SimpleNamespace(is_alive=False, identity="as started")
+    cluster = cast("Any", SimpleNamespace(directory=tmp_path, zookeeper=SimpleNamespace(process=process)))
+    noted = SimpleNamespace(zookeeper_process=process.identity)
+    now_s = 1000.0
+    monkeypatch.setattr(ClusterRecord, "read", lambda directory: noted)
+    monkeypatch.setattr(local_up.time, "monotonic", lambda: now_s)
+    is_up = local_up._looks_for_zookeeper(cluster)
+    assert is_up()
+    now_s += local_up._NOTED_WITHIN_S - 1
+    assert is_up()
+    noted.zookeeper_process = None
+    now_s += 60
+    assert is_up()
+    noted.zookeeper_process = process.identity
+    assert not is_up(), "nobody has noted it in all that time"
 
 
 def test_a_zookeeper_in_the_foreground(tmp_path: Path) -> None:
