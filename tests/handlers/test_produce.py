@@ -17,6 +17,7 @@ from engine.common.model import TopicPartition
 from engine.config.log_config import LogConfig
 from engine.handlers.produce import produce
 from engine.handlers.produce_checks import checked_records
+from engine.handlers.registry import all_handlers
 from engine.network.request import CLOSE_CONNECTION, NO_RESPONSE, Deferred
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.produce import (
@@ -332,6 +333,46 @@ def test_senseless_acks_are_told_where_there_is_nothing_else_to_find_fault_with(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             ]
             assert only(ask(w, 1, mixed((TP.topic, 0, OLD), acks=-2))).error_code == ErrorCode.INVALID_RECORD
+
+    run_virtual(check)
+
+
+GOOD = data_batch(b"a")
+REQUESTS = {
+    "good and unknown": [(TP.topic, 0, GOOD), ("nosuch", 0, GOOD), (TP.topic, 1, GOOD), (TP.topic, 2, GOOD)],
+    "twice": [(TP.topic, 0, GOOD), (TP.topic, 1, OLD), (TP.topic, 0, OLD), (TP.topic, 1, GOOD), (TP.topic, 2, OLD)],
+    "spoiled": [(TP.topic, 0, GOOD), (TP.topic, 1, GOOD), (TP.topic, 2, data_batch(b"x", transactional=True))],
+    "damaged": [(TP.topic, 0, changed_at(-1, 0)), (TP.topic, 1, GOOD)],
+}
+
+
+@pytest.mark.parametrize("acks", [0, 1, -1, 2])
+@pytest.mark.parametrize("asked", list(REQUESTS))
+def test_what_is_taken_in_turns_is_stored_and_answered_as_what_is_taken_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: str, acks: int
+) -> None:
+    """Above some thousand partitions a request is handled in turns with others: here each partition is a turn."""
+    monkeypatch.setattr("engine.handlers.in_turns.AT_ONCE_MAX", 1)
+    monkeypatch.setattr("engine.replication.state_changes.HOLD_MS_MAX", 0)
+
+    async def outcome_of(handler: Any, folder: Path) -> tuple[object, list[int]]:
+        folder.mkdir()
+        async with world(folder, 1, 2) as w:
+            partitions = [TopicPartition(TP.topic, index) for index in range(3)]
+            for partition in partitions:
+                await w.lead(1, replicas=(1, 2), topic_partition=partition)
+            answer = handler(w.brokers[1].context(ApiKey.PRODUCE, 11), mixed(*REQUESTS[asked], acks=acks))
+            if asyncio.iscoroutine(answer):
+                answer = await answer
+            if isinstance(answer, Deferred):
+                await w.until(lambda: answer.is_complete, "the followers have the batches")
+                answer = answer.response
+            ends = [w.log(1, partition).log_end_offset for partition in partitions]
+            return (sorted(told(answer)) if isinstance(answer, ProduceResponse) else answer), ends
+
+    async def check() -> None:
+        at_once = await outcome_of(produce, tmp_path / "at once")
+        assert await outcome_of(all_handlers()[ApiKey.PRODUCE].large_handler, tmp_path / "in turns") == at_once
 
     run_virtual(check)
 
