@@ -93,8 +93,9 @@ def test_readers_have_their_verdicts_and_leave_the_brokers_able_to_answer(silenc
     assert (watched.code, "settings of 1 topic are not known: no answer within 2 s" in watched.err) == (0, True)
 
 
-def test_where_the_controller_hangs_too_it_is_named_soon(silenced: Silenced, capsys: Capture) -> None:
-    words = ("reassign", "execute", *silenced.plan, "--timeout", "3", "--yes", "--no-wait")
+def test_where_the_controller_hangs_too_it_is_named_soon(silenced: Silenced, capsys: Capture, tmp_path: Path) -> None:
+    way_back = ("--rollback-file", f"{tmp_path / 'back.json'}")
+    words = ("reassign", "execute", *silenced.plan, "--timeout", "3", "--yes", "--no-wait", *way_back)
     begun = in_process(*words, *silenced.by_wire, capture=capsys)
     assert begun.code == 5, begun.err
     for words in (("list",), ("verify", "--all")):
