@@ -140,7 +140,10 @@ class Invocation:
 
         if not isinstance(error, ZooKeeperUnreachable) or self.is_for_change or self.asks == "zookeeper":
             return False
-        self.talk.warn(f"{error}: {error.where}: asking the brokers alone")
+        instead = "asking the brokers alone"
+        if error.counts_as_dead:
+            instead += ", and not for settings, which they read from ZooKeeper (--via wire does)"
+        self.talk.warn(f"{error}: {error.where}: {instead}")
         self.zookeeper_trouble = f"{error}: {error.where}"
         self.target_options = replace(self.target_options, via="wire")
         return True
