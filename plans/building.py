@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from engine.common.model import TopicPartition
+from engine.common.quantities import counted
 from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, TopicSnapshot
 from plans.errors import BadOption, Infeasible
 from plans.options import Aim, LogDirCapacity, Minimise, PlanOptions, Strategy
@@ -183,12 +184,12 @@ class _Builder:
             raise BadOption("a replication factor must be at least 1", hint="write klamm plan factor 3")
         if factor > count:
             raise Infeasible(
-                f"{factor} replicas are wanted, and only {count} brokers can take any",
+                f"{factor} replicas are wanted, and only {counted(count, 'broker')} can take any",
                 hint=f"add {factor - count} more, or ask for at most {count}",
             )
         racks = len({self.brokers[index].rack for index in bits(targets)})
         if factor > racks:
-            self.notes.append(f"{factor} replicas share {racks} racks: some racks get more than one")
+            self.notes.append(f"{factor} replicas share {counted(racks, 'rack')}: some racks get more than one")
 
     def _partition(
         self,

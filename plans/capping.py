@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from engine.common.counting import counted
+from engine.common.quantities import counted
 from plans.cap_rules import byte_room, undone_of
 from plans.levels import Levels
 from plans.loads import ByteLimits, held_bytes

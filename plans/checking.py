@@ -287,11 +287,11 @@ def _placement(plan: PlanFile, snapshot: ClusterSnapshot, policy: Policy, lines:
     for entry in plan.partitions:
         factor, line = len(entry.replicas), lines.of_partition(entry.name)
         if least is not None and factor < least:
-            told = f"{entry.name} gets {factor} replicas, the policy wants at least {least}"
+            told = f"{entry.name} gets {counted(factor, 'replica')}, the policy wants at least {least}"
             rule = "placement.replication_factor_min"
             yield Finding(Check.FACTOR, told, line, partition=entry.name, rule=rule)
         if most is not None and factor > most:
-            told = f"{entry.name} gets {factor} replicas, the policy wants at most {most}"
+            told = f"{entry.name} gets {counted(factor, 'replica')}, the policy wants at most {most}"
             rule = "placement.replication_factor_max"
             yield Finding(Check.FACTOR, told, line, partition=entry.name, rule=rule)
     if policy.rack_violations is None:
@@ -300,7 +300,9 @@ def _placement(plan: PlanFile, snapshot: ClusterSnapshot, policy: Policy, lines:
     violations = [entry for entry in plan.partitions if racks_missed(entry.replicas, racks)]
     if len(violations) > policy.rack_violations:
         for entry in violations:
-            told = f"{entry.name} would be in {racks_missed(entry.replicas, racks)} racks fewer than it could"
+            told = (
+                f"{entry.name} would be in {counted(racks_missed(entry.replicas, racks), 'rack')} fewer than it could"
+            )
             line, listed = lines.of_partition(entry.name), _listed(entry.replicas)
             rule = "placement.rack_violations"
             yield Finding(Check.RACKS, f"{told}: {listed}", line, partition=entry.name, rule=rule)

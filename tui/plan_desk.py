@@ -22,6 +22,7 @@ from engine.admin.reassignment.waves import Wave
 from engine.admin.snapshots.taking import take_for_planning
 from engine.common.errors import OperationError
 from engine.common.model import TopicPartition
+from engine.common.quantities import counted
 from engine.common.snapshot import ClusterSnapshot, ReplicaLog, TopicSnapshot
 from plans.options import Strategy
 from tui.cells import Cell, Tone
@@ -111,7 +112,8 @@ class PlanDesk:
 
     async def _solved(self, wish: PlanWish, dialog: ProgressDialog) -> OpenedPlan:
         snapshot = await self._snapshot(dialog)
-        dialog.show(f"planning {len(snapshot.topics)} topics on {len(snapshot.brokers)} brokers …")
+        topics, brokers = counted(len(snapshot.topics), "topic"), counted(len(snapshot.brokers), "broker")
+        dialog.show(f"planning {topics} on {brokers} …")
         made = await solve_apart(snapshot, wish.strategy, wish.options, dialog.show)
         return await asyncio.to_thread(plan_made, made, wish.capacity_file)
 

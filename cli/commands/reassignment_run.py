@@ -26,7 +26,7 @@ from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
 from cli.output.format import OutputFormat
 from cli.output.report import Report, Section
-from engine.common.counting import counted
+from engine.common.quantities import counted
 
 if TYPE_CHECKING:
     from engine.admin.cluster.connection import Cluster

@@ -24,7 +24,7 @@ from cli.commands.state_changes_group import (
 from cli.exit_codes import ExitCode
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
-from engine.common.counting import counted
+from engine.common.quantities import counted
 
 
 @group.command(

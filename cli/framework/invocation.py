@@ -134,13 +134,17 @@ class Invocation:
     def turn_to_brokers(self, error: Exception) -> bool:
         """Return whether the command is to run again with the brokers alone, since ZooKeeper gave no answer.
 
-        Only what reads: a change may have been half done when ZooKeeper was found to be away.
+        Only what reads, as a dry run does: a change may have been half done when ZooKeeper was found to be away.
         """
         from engine.admin.cluster.errors import ZooKeeperUnreachable
 
-        if not isinstance(error, ZooKeeperUnreachable) or self.is_for_change or self.asks == "zookeeper":
+        is_change = self.is_for_change and not self.is_dry_run
+        if not isinstance(error, ZooKeeperUnreachable) or is_change or self.asks == "zookeeper":
             return False
-        self.talk.warn(f"{error}: {error.where}: asking the brokers alone")
+        instead = "asking the brokers alone"
+        if error.counts_as_dead:
+            instead += ", and not for settings, which they read from ZooKeeper (--via wire does)"
+        self.talk.warn(f"{error}: {error.where}: {instead}")
         self.zookeeper_trouble = f"{error}: {error.where}"
         self.target_options = replace(self.target_options, via="wire")
         return True

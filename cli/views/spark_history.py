@@ -10,7 +10,7 @@ from cli.output.values import human_duration
 from cli.views.lag import status_tone
 from engine.admin.lag.lake_compaction import CompactedDay
 from engine.admin.lag.lake_history import LagHistory, Moment, ReaderHistory
-from engine.common.counting import counted
+from engine.common.quantities import counted
 
 _WIDTH = 60
 _HEIGHT = 8

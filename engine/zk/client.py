@@ -179,8 +179,12 @@ class ZkClient:
         await self._keeper.wait_open()
 
     def break_connection(self) -> None:
-        """Cut the connection as a failing network does; the client connects again. For fault tests."""
-        self._keeper.current().break_connection()
+        """Cut the connection, if there is one, as a failing network does; the client connects again. For fault tests.
+
+        Between two sessions there is none: a client may have noticed the end of its session already.
+        """
+        with suppress(SessionLost):
+            self._keeper.current().break_connection()
 
     # Reads
 

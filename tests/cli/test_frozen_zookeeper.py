@@ -52,8 +52,8 @@ def test_brokers_are_asked_where_both_are_named(frozen: LocalCluster, capsys: Ca
     where = ("-b", frozen.bootstrap_servers, "--zookeeper", frozen.zookeeper_connect, "--timeout", "8")
     ran = in_process(*words.split(), *where, capture=capsys)
     assert (ran.code, told in ran.out) == (0, True), ran.err
-    warning = f"warning: ZooKeeper does not answer: {frozen.zookeeper_connect}: asking the brokers alone"
-    assert ran.err.splitlines()[0] == warning
+    warning = f"warning: ZooKeeper does not answer: {frozen.zookeeper_connect}: asking the brokers alone, and not for"
+    assert ran.err.splitlines()[0].startswith(warning)
 
 
 def test_health_counts_a_silent_zookeeper(frozen: LocalCluster, capsys: Capture) -> None:

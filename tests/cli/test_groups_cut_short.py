@@ -96,7 +96,7 @@ def test_without_a_cluster_it_is_code_3(words: tuple[str, ...], capsys: pytest.C
 
 def test_without_zookeeper_it_is_code_3(capsys: pytest.CaptureFixture[str]) -> None:
     ran = in_process("groups", "list", "--zookeeper", "127.0.0.1:1", "--timeout", "1", capture=capsys)
-    assert (ran.code, ran.out, "ZooKeeper cannot be reached" in ran.err) == (3, "", True), ran.err
+    assert (ran.code, ran.out, "ZooKeeper refuses connections" in ran.err) == (3, "", True), ran.err
 
 
 def test_a_snapshot_knows_no_groups(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

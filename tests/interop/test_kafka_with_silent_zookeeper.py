@@ -1,4 +1,4 @@
-"""ZooKeeper stands still below Apache Kafka, and its controller hangs in it: what brokers know is told all the same."""
+"""ZooKeeper stands still below Apache Kafka, or is gone: what brokers know is told, and they stay able to answer."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from apache_kafka import ApacheKafkaBroker, wait_until_all_know_each_other
 from klamm_program import in_process, klamm
 
+from engine.admin.cluster.settings_silence import DEAD_ZOOKEEPER
 from engine.local.addresses import own_loopback_address
 from engine.local.zookeeper import EmbeddedZooKeeper
 
@@ -18,16 +19,17 @@ Capture = pytest.CaptureFixture[str]
 
 
 class Silenced:
-    """Two brokers of Kafka's, and a ZooKeeper that answers nothing."""
+    """Two brokers of Kafka's, and a ZooKeeper that answers nothing, or refuses connections."""
 
     def __init__(self, brokers: list[ApacheKafkaBroker], zookeeper: str, plan: Path) -> None:
+        self.each = [broker.bootstrap for broker in brokers]
         self.by_wire = ("-b", ",".join(broker.bootstrap for broker in brokers))
         self.by_both = (*self.by_wire, "--zookeeper", zookeeper)
         self.plan = ("--reassignment-json-file", f"{plan}")
 
 
-@pytest.fixture(scope="module")
-def silenced(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Silenced]:
+@pytest.fixture(scope="module", params=["frozen", "killed"])
+def silenced(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Silenced]:
     host, folder = own_loopback_address(), tmp_path_factory.mktemp("silent-zookeeper")
     with ExitStack() as stack:
         zookeeper = stack.enter_context(EmbeddedZooKeeper(host=host, fsync=False))
@@ -42,6 +44,7 @@ def silenced(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Silenced]:
                 overrides={
                     "auto.leader.rebalance.enable": "false",
                     "controlled.shutdown.enable": "false",
+                    "offsets.topic.replication.factor": "2",
                     # Brokers that hear nothing of ZooKeeper stay in the cluster while the test looks.
                     "zookeeper.session.timeout.ms": "120000",
                 },
@@ -56,11 +59,19 @@ def silenced(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Silenced]:
         words = ("topics", "create", "kept", "--replica-assignment", "0:1", *made.by_wire)
         assert klamm(*words, folder=folder).code == 0
         assert klamm("produce", "kept", *made.by_wire, folder=folder, stdin="a\nb\n").code == 0
-        zookeeper.pause()
+        words = ("groups", "reset-offsets", "--group", "g", "--topic", "kept", "--to-latest", "--execute", "--yes")
+        assert klamm(*words, *made.by_wire, folder=folder).code == 0
+        if request.param == "frozen":
+            zookeeper.pause()
+        else:
+            zookeeper.kill()
         try:
             yield made
         finally:
             zookeeper.resume()
+            for broker in brokers:
+                # It would wait for a ZooKeeper that is gone.
+                broker.kill()
 
 
 READERS = {
@@ -93,8 +104,41 @@ def test_readers_have_their_verdicts_and_leave_the_brokers_able_to_answer(silenc
     assert (watched.code, "settings of 1 topic are not known: no answer within 2 s" in watched.err) == (0, True)
 
 
-def test_where_the_controller_hangs_too_it_is_named_soon(silenced: Silenced, capsys: Capture) -> None:
-    words = ("reassign", "execute", *silenced.plan, "--timeout", "3", "--yes", "--no-wait")
+DRY_RUNS = {
+    "topics create new --partitions 1 --replication-factor 1": 3,
+    "topics delete kept": 0,
+    "topics alter kept --partitions 3": 3,
+    "configs alter --topic kept --add-config retention.ms=2h": 3,
+    "brokers demote 0": 0,
+    "records delete --topic kept --partition 0 --before-offset 1": 0,
+    "groups reset-offsets --group g --topic kept --to-earliest": 0,
+    "elect preferred --all-topic-partitions": 0,
+    "reassign cancel --all": 0,
+}
+"""Each with its exit code: 3 where a broker would have to ask ZooKeeper."""
+
+
+def test_dry_runs_keep_no_thread_of_a_broker(silenced: Silenced, capsys: Capture, tmp_path: Path) -> None:
+    by_plan = {" ".join(("reassign", "execute", *silenced.plan)): 0}
+    assert len(by_plan | DRY_RUNS) == 10, "more than a broker has threads"
+    for words, code in (by_plan | DRY_RUNS).items():
+        ran = in_process(*words.split(), "--dry-run", *silenced.by_both, "-o", "json", capture=capsys)
+        assert ran.code == code, (words, ran.err)
+        assert "no answer within" not in ran.err, (words, ran.err)
+        if code == 3:
+            assert ran.error["message"] == DEAD_ZOOKEEPER, (words, ran.err)
+            assert "--via wire asks the brokers all the same" in ran.error["hint"]
+    for broker in silenced.each:
+        listed = in_process("topics", "list", "-b", broker, capture=capsys)
+        assert (listed.code, listed.out.split()[0]) == (0, "__consumer_offsets"), listed.err
+        # A producer id would have to be asked for in ZooKeeper.
+        produced = in_process("produce", "kept", "--no-idempotence", "-b", broker, stdin="c\n", capture=capsys)
+        assert produced.code == 0, produced.err
+
+
+def test_where_the_controller_hangs_too_it_is_named_soon(silenced: Silenced, capsys: Capture, tmp_path: Path) -> None:
+    way_back = ("--rollback-file", f"{tmp_path / 'back.json'}")
+    words = ("reassign", "execute", *silenced.plan, "--timeout", "3", "--yes", "--no-wait", *way_back)
     begun = in_process(*words, *silenced.by_wire, capture=capsys)
     assert begun.code == 5, begun.err
     for words in (("list",), ("verify", "--all")):
@@ -103,5 +147,5 @@ def test_where_the_controller_hangs_too_it_is_named_soon(silenced: Silenced, cap
         assert "no answer within 8 s: broker " in ran.error["message"], ran.err
         assert "the controller" in ran.error["message"]
     ran = in_process("brokers", "describe", *silenced.by_both, "-o", "json", "--timeout", "60", capture=capsys)
-    assert [(one["id"], one["partitions"]["held"]) for one in ran.json] == [(0, 1), (1, 1)], ran.err
+    assert [(one["id"], one["partitions"]["held"]) for one in ran.json] == [(0, 6), (1, 6)], ran.err
     assert "reassignments are not known: no answer within 5 s: broker " in ran.err

@@ -17,6 +17,7 @@ import pytest
 
 from cli.main import main
 
+ROOT = Path(__file__).parents[2]
 PROGRAM = Path(sys.executable).parent / "klamm"
 _KEPT = ("PATH", "HOME", "LANG", "JAVA_HOME", "SYSTEMROOT")
 
@@ -53,7 +54,7 @@ def environment(folder: Path, **extra: str) -> dict[str, str]:
 def in_process(*arguments: str | Path, capture: pytest.CaptureFixture[str], stdin: str | bytes = b"") -> Ran:
     """Run the program's ``main`` in this process: as ``klamm``, without the cost of a process. For much of one kind."""
     capture.readouterr()
-    before = sys.stdin
+    before, files = sys.stdin, _files_of_the_repository()
     with tempfile.TemporaryFile("w+b") as file, io.TextIOWrapper(file) as text:
         file.write(stdin.encode() if isinstance(stdin, str) else stdin)
         file.seek(0)
@@ -63,7 +64,14 @@ def in_process(*arguments: str | Path, capture: pytest.CaptureFixture[str], stdi
         finally:
             sys.stdin = before
     said = capture.readouterr()
+    left = _files_of_the_repository() - files
+    assert not left, f"klamm {' '.join(map(str, arguments))} left {sorted(left)} in the repository: give it a folder"
     return Ran(code, said.out, said.err)
+
+
+def _files_of_the_repository() -> set[str]:
+    """Return what lies at the root of the repository; caches and what tools keep for themselves begin with a dot."""
+    return {name for name in os.listdir(ROOT) if not name.startswith(".")}
 
 
 def klamm(

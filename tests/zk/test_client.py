@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import pytest
 import uvloop
@@ -22,6 +23,7 @@ from engine.zk.errors import (
     ZooKeeperError,
 )
 from engine.zk.operations import Acl, Check, Create, Delete, SetData
+from engine.zk.session_keeper import SessionEvent
 
 
 def test_znodes_are_made_read_written_and_removed(connect) -> None:
@@ -281,6 +283,30 @@ def test_cancelled_call_leaves_the_client_in_order(connect) -> None:
             call.cancel()
             many.cancel()
             await asyncio.gather(call, many, return_exceptions=True)
+            assert await client.exists("/") is not None
+
+    asyncio.run(run())
+
+
+def test_a_network_may_fail_between_two_sessions(connect, end_session: Callable[[ZkClient], Awaitable[None]]) -> None:
+    """The client notices the end of its session by itself, and has no connection for a moment."""
+
+    async def run() -> None:
+        async with connect() as client:
+            has_failed = asyncio.Event()
+
+            def notice(event: SessionEvent) -> None:
+                if event is SessionEvent.LOST:
+                    with pytest.raises(SessionLost):
+                        assert client.session_credentials
+                    client.break_connection()
+                    has_failed.set()
+
+            client.add_session_listener(notice)
+            await end_session(client)
+            async with asyncio.timeout(30):
+                await has_failed.wait()
+            await client.wait_connected()
             assert await client.exists("/") is not None
 
     asyncio.run(run())

@@ -12,7 +12,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from engine.admin.cluster.errors import BadRequest, Unreachable, ZooKeeperSilent, ZooKeeperUnreachable
+from engine.admin.cluster.errors import BadRequest, Unreachable, ZooKeeperDead, ZooKeeperUnreachable
 from engine.admin.cluster.observer import Accepted, Complain, Observer, OnRead, tell_nobody, tell_nobody_how_far
 from engine.admin.cluster.remedies import NAME_ZOOKEEPER, Give, Operation, Parameter, Phrase, Words
 from engine.admin.cluster.settings_silence import SettingsSilence
@@ -152,7 +152,7 @@ class Cluster:
                     self.target.zookeeper, timeout_s=self.timeout_s, has_brokers=has_brokers, patience_s=self.timeout_s
                 )
         except Unreachable as error:
-            self._settings.zookeeper_was_away(is_silent=isinstance(error, ZooKeeperSilent))
+            self._settings.zookeeper_was_away(is_dead=isinstance(error, ZooKeeperDead))
             if not has_brokers or self.target.via is not None:
                 raise
             raise ZooKeeperUnreachable(error.message, where=error.where, hint=error.hint) from error
@@ -182,9 +182,20 @@ class Cluster:
                 request_timeout_s=self.timeout_s,
                 waits=self.waits,
                 settings=self._settings,
+                look_at_zookeeper=self._look_at_zookeeper if self.target.may_ask_zookeeper else None,
                 is_dry_run=self._is_dry_run,
             )
         return self._wire
+
+    async def _look_at_zookeeper(self) -> None:
+        """Note whether ZooKeeper is away, before a broker is asked for what it would read from there."""
+        if self._zk is not None or self.target.zookeeper is None:
+            return
+        from engine.admin.cluster.zookeeper import look
+
+        looked = await look(self.target.zookeeper)
+        if not looked.says_a_word:
+            self._settings.zookeeper_was_away(is_dead=looked.is_dead)
 
     @property
     def unanswered(self) -> list[Operation]:

@@ -63,12 +63,17 @@ class Unreachable(AdminError):
     kind = FailureKind.UNREACHABLE
 
 
-class ZooKeeperSilent(Unreachable):
-    """ZooKeeper takes connections perhaps, and says nothing: who asks it waits, and so do the brokers most likely."""
+class ZooKeeperDead(Unreachable):
+    """Each server of ZooKeeper refuses connections or keeps silent: the brokers most likely wait for it, too."""
 
 
 class ZooKeeperUnreachable(Unreachable):
     """ZooKeeper did not answer, nothing was asked of anybody, and brokers are named that may answer instead."""
+
+    @property
+    def counts_as_dead(self) -> bool:
+        """Whether brokers are not asked either for what they would read from ZooKeeper."""
+        return isinstance(self.__cause__, ZooKeeperDead)
 
 
 class AnswerLost(Unreachable):

@@ -17,24 +17,16 @@ from itertools import cycle
 from typing import Any, cast
 
 from engine.admin.cluster.client_properties import ClientProperties
-from engine.admin.cluster.errors import AdminError, AnswerLost, NotFound, OutcomeUnknown, Refused, Unreachable
+from engine.admin.cluster.errors import AdminError, NotFound, Unreachable
 from engine.admin.cluster.observer import Complain, Observer, tell_nobody
-from engine.admin.cluster.remedies import (
-    CHECK_NAME,
-    GIVE_TIME,
-    SEE_TOPICS,
-    START_IT,
-    UNRESOLVED,
-    Operation,
-    Parameter,
-    Phrase,
-)
+from engine.admin.cluster.remedies import CHECK_NAME, START_IT, UNRESOLVED, Operation, Parameter, Phrase
 from engine.admin.cluster.settings_silence import UNKNOWN_SETTINGS_HINT, SettingsSilence
 from engine.admin.cluster.waits import Waits
-from engine.common.errors import ErrorCode, error_code
+from engine.admin.cluster.wire_failures import LOSSES, WHERE_TO_LOOK, outcome_unknown, unreachable
+from engine.common.errors import ErrorCode
 from engine.common.model import NO_CONTROLLER, Node
 from engine.network.client import BrokerClient
-from engine.network.errors import ConnectFailed, ConnectionLost, NetworkError, NoCommonVersion, RequestTimedOut
+from engine.network.errors import NetworkError, RequestTimedOut
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from engine.protocol.declaration import Request
@@ -45,6 +37,9 @@ ErrorsOf = Callable[[Any], Iterable[int]]
 FindAddresses = Callable[[], Awaitable[Sequence[tuple[str, int]]]]
 """Finds further brokers of the cluster, host and port of each."""
 
+LookAtZooKeeper = Callable[[], Awaitable[None]]
+"""Notes in the ``SettingsSilence`` whether ZooKeeper is away."""
+
 RETRY_PAUSE_S = 0.1
 CONNECT_TIMEOUT_MAX_S = 10.0
 GREETING_PATIENCE_S = 1.0
@@ -53,23 +48,6 @@ GREETING_PATIENCE_S = 1.0
 NO_CONTROLLER_HINT = Phrase(
     "another is elected when its session with ZooKeeper has ended: try again, or ask by ", Parameter.ZOOKEEPER
 )
-
-WHERE_TO_LOOK: Mapping[ApiKey, Operation] = {
-    ApiKey.ALTER_CLIENT_QUOTAS: Operation.DESCRIBE_CONFIGS,
-    ApiKey.ALTER_CONFIGS: Operation.DESCRIBE_CONFIGS,
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS: Operation.LIST_REASSIGNMENTS,
-    ApiKey.ALTER_REPLICA_LOG_DIRS: Operation.DESCRIBE_LOG_DIRS,
-    ApiKey.CREATE_PARTITIONS: Operation.DESCRIBE_TOPICS,
-    ApiKey.CREATE_TOPICS: Operation.LIST_TOPICS,
-    ApiKey.DELETE_GROUPS: Operation.LIST_GROUPS,
-    ApiKey.DELETE_RECORDS: Operation.LIST_EARLIEST_OFFSETS,
-    ApiKey.DELETE_TOPICS: Operation.LIST_TOPICS,
-    ApiKey.ELECT_LEADERS: Operation.DESCRIBE_TOPICS,
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: Operation.DESCRIBE_CONFIGS,
-    ApiKey.OFFSET_COMMIT: Operation.DESCRIBE_GROUP,
-    ApiKey.OFFSET_DELETE: Operation.DESCRIBE_GROUP,
-}
-"""The requests that change a cluster at an operator's word, and what shows whether one was carried out."""
 
 _ELECTION_PATIENCE_S, _ELECTION_SHARE = 60.0, 0.8
 _CHECK_LIMIT_S, _CHECK_SHARE = 8.0, 0.4
@@ -91,6 +69,7 @@ class WireCluster:
         request_timeout_s: float | None = None,
         waits: Waits | None = None,
         settings: SettingsSilence | None = None,
+        look_at_zookeeper: LookAtZooKeeper | None = None,
         is_dry_run: bool = False,
     ) -> None:
         """Make the cluster's wire side; nothing is opened yet.
@@ -100,6 +79,7 @@ class WireCluster:
             complain: called with those of ``bootstrap`` that gave no answer.
             waits: learns whom it waits for.
             settings: what is known of brokers that wait for ZooKeeper.
+            look_at_zookeeper: is called once, before the first question that a broker answers from ZooKeeper.
             is_dry_run: a change is only tried: who is silent is not waited for as long as one that may be at work.
         """
         self._bootstrap = tuple(bootstrap)
@@ -129,6 +109,8 @@ class WireCluster:
         self.change_count = 0
         """How many changes were sent, answered or not."""
         self._settings = settings or SettingsSilence()
+        self._look_at_zookeeper = look_at_zookeeper
+        self._looks = asyncio.Lock()
         self._asks_settings = asyncio.Lock()
 
     @property
@@ -190,14 +172,14 @@ class WireCluster:
             raise Unreachable(silence, where=client.address) from error
 
     async def ask_what_zookeeper_keeps(self, request: Request, *, limit_s: float) -> Any:
-        """Ask any broker for what it reads from ZooKeeper, unless such a question has just got no answer.
+        """Ask any broker for what it reads from ZooKeeper, unless that is dead or such a question just got no answer.
 
         Raises:
             Unreachable: no broker answers within ``limit_s``, or it is too soon to ask again.
         """
         # One after the other: where the first gets no answer the second is not sent.
         async with self._asks_settings:
-            self._settings.check()
+            await self._check_zookeeper()
             limit_s = min(limit_s, self.operation_s * 0.8, self._settings.limit_s)
             try:
                 response = await self.call_any(request, limit_s=limit_s)
@@ -206,6 +188,15 @@ class WireCluster:
                 raise Unreachable(error.message, where=error.where, hint=error.hint or UNKNOWN_SETTINGS_HINT) from error
             self._settings.answered()
         return response
+
+    async def _check_zookeeper(self) -> None:
+        """Raise Unreachable if a broker that has to ask ZooKeeper would most likely give no answer."""
+        self._settings.check()
+        async with self._looks:
+            look, self._look_at_zookeeper = self._look_at_zookeeper, None
+            if look is not None:
+                await look()
+        self._settings.check()
 
     async def call_broker(
         self, broker_id: int, request: Request, *, version_max: int | None = None, timeout_ms: int | None = None
@@ -502,6 +493,8 @@ class WireCluster:
     ) -> Any:
         is_check = getattr(request, "validate_only", False)
         look = None if is_check else WHERE_TO_LOOK.get(request.api_key)
+        if is_check:
+            await self._check_zookeeper()
         if is_check or self._is_dry_run:
             timeout_ms = min(timeout_ms or self._request_timeout_ms, self._check_limit_ms)
         started = time.monotonic()
@@ -513,8 +506,8 @@ class WireCluster:
             with self.waits.on(client.address), self._noted_until_answered(look):
                 response = await client.send(request, version, timeout_ms=timeout_ms)
         except NetworkError as error:
-            if look is not None and is_sent and isinstance(error, _LOSSES):
-                raise _outcome_unknown(error, look) from error
+            if look is not None and is_sent and isinstance(error, LOSSES):
+                raise outcome_unknown(error, look) from error
             raise unreachable(error) from error
         except asyncio.CancelledError:
             waited_s = time.monotonic() - started
@@ -535,7 +528,7 @@ class WireCluster:
         try:
             yield
         except NetworkError as error:
-            self.unanswered[look] -= not isinstance(error, _LOSSES)
+            self.unanswered[look] -= not isinstance(error, LOSSES)
             raise
         self.unanswered[look] -= 1
 
@@ -564,30 +557,6 @@ def _request_timeout_ms(properties: ClientProperties, operation_s: float | None)
     return min(properties.request_timeout_ms, operation_ms) if is_said else operation_ms
 
 
-_LOSSES = (ConnectionLost, RequestTimedOut)
-"""What leaves open whether a request was carried out."""
-
-
-def _outcome_unknown(error: NetworkError, look: Operation) -> OutcomeUnknown:
-    message = f"{str(error).removesuffix(f': {error.address}')}; what was sent may still happen"
-    return OutcomeUnknown(message, where=error.address, hint=Phrase("look before you send it again: ", look))
-
-
-def unreachable(error: NetworkError) -> Unreachable | Refused:
-    """Return how a person reads about a failure of the network."""
-    message = str(error).removesuffix(f": {error.address}")
-    if isinstance(error, NoCommonVersion):
-        return Refused(ErrorCode.UNSUPPORTED_VERSION, message, where=error.address)
-    if isinstance(error, ConnectFailed):
-        return Unreachable(message, where=error.address, hint="is a broker running there?")
-    if isinstance(error, ConnectionLost):
-        hint = Phrase("the broker has ended, or none listens there: a ZooKeeper is named with ", Parameter.ZOOKEEPER)
-        return AnswerLost(message, where=error.address, hint=hint)
-    if isinstance(error, RequestTimedOut):
-        return AnswerLost(message, where=error.address, hint=GIVE_TIME)
-    return Unreachable(message, where=error.address)
-
-
 def _is_of_kraft(offered: Mapping[int, tuple[int, int]]) -> bool:
     """Whether a broker that offers these APIs is one of a cluster without ZooKeeper."""
     return ApiKey.DESCRIBE_QUORUM in offered
@@ -596,13 +565,3 @@ def _is_of_kraft(offered: Mapping[int, tuple[int, int]]) -> bool:
 def answer_limit_ms(timeout_ms: int) -> int:
     """Return how long to wait for the answer of a controller that was given ``timeout_ms`` to carry a change out."""
     return timeout_ms + max(timeout_ms // 8, 100)
-
-
-def refuse(code: int, message: str | None, where: str) -> None:
-    """Raise what an error code in an answer means; do nothing if it is NONE."""
-    known = error_code(code)
-    if known is ErrorCode.NONE:
-        return
-    if known is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        raise NotFound(message or "does not exist", where=where, hint=SEE_TOPICS)
-    raise Refused(known, message, where=where)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Collection
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from engine.admin.cluster.errors import Unreachable, ZooKeeperSilent
-from engine.admin.cluster.remedies import CHECK_NAME, START_IT, UNRESOLVED, Give, Parameter, Phrase
+from engine.admin.cluster.errors import Unreachable, ZooKeeperDead
+from engine.admin.cluster.remedies import CHECK_NAME, START_IT, UNRESOLVED, Give, Parameter, Part, Phrase
 from engine.common.model import SecurityProtocol
 from engine.zk.client import ZkClient, server_addresses
 from engine.zk.errors import ConnectTimedOut, NoNode, ZooKeeperError
@@ -41,8 +43,8 @@ async def open_zookeeper(
         session_timeout_ms: so long ZooKeeper keeps the session, and what is ephemeral in it, of a client that is gone.
 
     Raises:
-        ZooKeeperSilent: nobody answers in time.
-        Unreachable: nobody is there, or the chroot does not exist.
+        ZooKeeperDead: each server refuses connections, or none answers in time.
+        Unreachable: no way leads there, or the chroot does not exist.
     """
     instead = Phrase("; the brokers may answer: ", Give(Parameter.VIA, "wire")) if has_brokers else Phrase()
     connect_s_max = CONNECT_TIMEOUT_BESIDE_BROKERS_S if has_brokers else CONNECT_TIMEOUT_MAX_S
@@ -52,13 +54,11 @@ async def open_zookeeper(
     try:
         done, _ = await asyncio.wait({opening}, timeout=min(LISTENING_PATIENCE_S, timeout_s * 0.3))
         if not done:
-            unknown: list[str] = []
-            found = await _look(connect, unknown)
-            if found is _Found.NOBODY:
-                where, hint = (f"{connect}{UNRESOLVED}", CHECK_NAME) if unknown else (connect, START_IT)
-                raise Unreachable("ZooKeeper cannot be reached", where=where, hint=Phrase(hint, instead))
-            if found is not _Found.SOMEBODY and has_brokers and not opening.done():
-                raise _silent(connect, instead, takes_connections=found is _Found.SILENCE)
+            looked = await look(connect)
+            is_open = opening.done() or looked.says_a_word
+            # Without brokers it is waited for, unless nobody is there.
+            if not is_open and (has_brokers or max(looked.found) <= _Found.REFUSAL):
+                raise looked.error(connect, instead)
         return await opening
     finally:
         opening.cancel()
@@ -66,48 +66,105 @@ async def open_zookeeper(
 
 
 class _Found(IntEnum):
-    """Whom a look at the servers has found; the largest counts."""
+    """What a look at a server has found."""
 
-    NOBODY = 0
-    NO_CONNECTION = 1
+    NO_WAY = 0
+    """Its name cannot be resolved, or no route leads there: that says nothing about whether it lives."""
+    REFUSAL = 1
+    NO_CONNECTION = 2
     """None yet: a firewall drops what is sent, or so many wait for a frozen ZooKeeper that no more are taken."""
-    SILENCE = 2
+    SILENCE = 3
     """A connection, and no word: the kernel of a frozen one still takes connections."""
-    SOMEBODY = 3
+    A_WORD = 4
     """A server that lives. One that is electing a leader gives no session, and says a word."""
 
 
-async def _look(connect: str, unknown: list[str]) -> _Found:
-    """Ask every server for a word; ``unknown`` gets the names that cannot be resolved."""
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a look at all servers of a ZooKeeper has found. It ends with the first word from one of them."""
 
-    async def look(host: str, port: int) -> _Found:
-        writer = None
+    found: Collection[_Found]
+    unresolved: Collection[str]
+    """Names of servers that cannot be resolved."""
+
+    @property
+    def says_a_word(self) -> bool:
+        return _Found.A_WORD in self.found
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether each server refuses connections or keeps silent: the brokers most likely wait for it, too."""
+        return not {_Found.NO_WAY, _Found.A_WORD} & set(self.found)
+
+    def error(self, connect: str, instead: Phrase) -> Unreachable:
+        """Return what is told of a ZooKeeper that says no word."""
+        if set(self.found) == {_Found.REFUSAL}:
+            return ZooKeeperDead("ZooKeeper refuses connections", where=connect, hint=Phrase(START_IT, instead))
+        if max(self.found) <= _Found.REFUSAL:
+            where, hint = (f"{connect}{UNRESOLVED}", CHECK_NAME) if self.unresolved else (connect, START_IT)
+            return Unreachable("ZooKeeper cannot be reached", where=where, hint=Phrase(hint, instead))
+        kind = ZooKeeperDead if self.is_dead else Unreachable
+        why = _why_silent(takes_connections=_Found.SILENCE in self.found)
+        return kind("ZooKeeper does not answer", where=connect, hint=Phrase(why, instead))
+
+
+async def look(connect: str) -> Look:
+    """Ask every server for a word."""
+    unresolved: list[str] = []
+
+    async def look_at(host: str, port: int) -> _Found:
         try:
             async with asyncio.timeout(_LOOK_S):
-                reader, writer = await asyncio.open_connection(host, port)
-                writer.write(b"srvr")
-                await reader.read(1)
-        except TimeoutError:
-            return _Found.NO_CONNECTION if writer is None else _Found.SILENCE
+                addresses = await _resolve(host, port)
         except socket.gaierror:
-            unknown.append(host)
-            return _Found.NOBODY
-        except OSError:
-            return _Found.NOBODY if writer is None else _Found.SOMEBODY
-        finally:
-            if writer is not None:
-                writer.close()
-        return _Found.SOMEBODY
+            unresolved.append(host)
+            return _Found.NO_WAY
+        except (OSError, TimeoutError):
+            return _Found.NO_WAY
+        return max(await asyncio.gather(*(_greet(*address) for address in addresses)))
 
-    return max(await asyncio.gather(*(look(host, port) for host, port in server_addresses(connect))))
+    looks = [asyncio.create_task(look_at(*server), name="look-at-zookeeper") for server in server_addresses(connect)]
+    found: list[_Found] = []
+    try:
+        for one in asyncio.as_completed(looks):
+            found.append(await one)
+            if found[-1] is _Found.A_WORD:
+                break
+    finally:
+        for each in looks:
+            each.cancel()
+        await asyncio.gather(*looks, return_exceptions=True)
+    return Look(found, unresolved)
 
 
-def _silent(connect: str, instead: Phrase, *, takes_connections: bool = True) -> ZooKeeperSilent:
+async def _resolve(host: str, port: int) -> list[tuple[str, int]]:
+    """Return each address of a server: asyncio does not tell why, where several cannot be connected to."""
+    infos = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys((str(info[4][0]), port) for info in infos))
+
+
+async def _greet(address: str, port: int) -> _Found:
+    writer = None
+    try:
+        async with asyncio.timeout(_LOOK_S):
+            reader, writer = await asyncio.open_connection(address, port)
+            writer.write(b"srvr")
+            await reader.read(1)
+    except TimeoutError:
+        return _Found.NO_CONNECTION if writer is None else _Found.SILENCE
+    except ConnectionRefusedError:
+        return _Found.REFUSAL
+    except OSError:
+        return _Found.NO_WAY if writer is None else _Found.A_WORD
+    finally:
+        if writer is not None:
+            writer.close()
+    return _Found.A_WORD
+
+
+def _why_silent(*, takes_connections: bool) -> Part:
     who = Phrase("a ZooKeeper that hangs, or a broker, which ", Parameter.BOOTSTRAP_SERVERS, " would name")
-    told = (
-        Phrase("somebody listens there: ", who) if takes_connections else Phrase("it hangs, or a firewall is between")
-    )
-    return ZooKeeperSilent("ZooKeeper does not answer", where=connect, hint=Phrase(told, instead))
+    return Phrase("somebody listens there: ", who) if takes_connections else "it hangs, or a firewall is between"
 
 
 async def _open(
@@ -129,7 +186,8 @@ async def _open(
             patience_ms=None if patience_s is None else int(patience_s * 1000),
         )
     except ConnectTimedOut as error:
-        raise _silent(connect, instead) from error
+        why = _why_silent(takes_connections=True)
+        raise ZooKeeperDead("ZooKeeper does not answer", where=connect, hint=Phrase(why, instead)) from error
     except NoNode as error:
         hint = "a cluster's brokers make it: look at the part after the slash"
         raise Unreachable("the chroot does not exist in ZooKeeper", where=connect, hint=hint) from error

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from engine.admin.cluster.asking import ANSWER_LIMIT_S, ONLY_ANSWER_SHARE
 from engine.admin.cluster.errors import Refused
 from engine.admin.cluster.remedies import Give, Parameter, Phrase
-from engine.admin.cluster.wire import WireCluster, refuse
+from engine.admin.cluster.wire import WireCluster
+from engine.admin.cluster.wire_failures import refuse
 from engine.admin.configs.quotas import (
     SCRAM_MECHANISMS,
     check_dropped,

@@ -16,11 +16,12 @@ from engine.admin.cluster.asking import PATIENCE_S
 from engine.admin.cluster.errors import Refused, Unreachable
 from engine.admin.cluster.observer import Observer, tell_nobody
 from engine.admin.cluster.unknown import Unknown
-from engine.admin.cluster.wire import RETRY_PAUSE_S, WireCluster, refuse
+from engine.admin.cluster.wire import RETRY_PAUSE_S, WireCluster
+from engine.admin.cluster.wire_failures import refuse
 from engine.admin.groups.group_reading import find_coordinators
-from engine.common.counting import counted
 from engine.common.errors import ErrorCode, KafkaError, error_code
 from engine.common.model import TopicPartition
+from engine.common.quantities import counted
 from engine.formats.consumer_protocol import (
     CONSUMER_PROTOCOL_TYPE,
     ConsumerProtocolAssignment,

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from engine.admin.cluster.errors import NotFound, OutcomeUnknown, Refused, Unreachable
 from engine.admin.cluster.observer import Observer, tell_nobody
 from engine.admin.cluster.remedies import GIVE_TIME, Operation, Phrase
-from engine.admin.cluster.wire import RETRY_PAUSE_S, WireCluster, refuse
+from engine.admin.cluster.wire import RETRY_PAUSE_S, WireCluster
+from engine.admin.cluster.wire_failures import refuse
 from engine.admin.perf.lanes import Flight, Lane, Link
 from engine.admin.perf.producer_settings import ProducerSettings
 from engine.admin.perf.results import SendFigures, SendMeter, SendMetrics, Span, wall_time

@@ -35,9 +35,9 @@ from engine.admin.reassignment.throttle_settings import (
     unthrottled_settings,
 )
 from engine.admin.topics.access import topic_reader
-from engine.common.counting import counted
 from engine.common.errors import CoordinationError
 from engine.common.model import TopicPartition
+from engine.common.quantities import counted
 from engine.common.snapshot import TopicSnapshot
 
 HEARD_S_MAX = 5.0

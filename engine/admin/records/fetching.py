@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from engine.admin.cluster.unknown import Unknown
-from engine.admin.cluster.wire import WireCluster, refuse
+from engine.admin.cluster.wire import WireCluster
+from engine.admin.cluster.wire_failures import refuse
 from engine.common.errors import ErrorCode
 from engine.common.model import CONSUMER_REPLICA_ID, IsolationLevel, TopicPartition
 from engine.protocol.apis.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData

@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from engine.admin.cluster.errors import NotFound, Refused, Unreachable
 from engine.admin.cluster.observer import Observer
 from engine.admin.cluster.unknown import Unknown
-from engine.admin.cluster.wire import WireCluster, refuse
+from engine.admin.cluster.wire import WireCluster
+from engine.admin.cluster.wire_failures import refuse
 from engine.admin.topics.selection import topic_not_found
 from engine.common.errors import ErrorCode, error_code
 

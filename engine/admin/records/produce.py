@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 from engine.admin.cluster.errors import NotFound, OutcomeUnknown, Refused, Unreachable
 from engine.admin.cluster.remedies import GIVE_TIME, Operation, Phrase
-from engine.admin.cluster.wire import RETRY_PAUSE_S, WireCluster, refuse
+from engine.admin.cluster.wire import RETRY_PAUSE_S, WireCluster
+from engine.admin.cluster.wire_failures import refuse
 from engine.admin.records.leaders import partition_not_found, topic_leaders
 from engine.admin.records.partitioner import StickyPartition, partition_for_key
 from engine.common.errors import ErrorCode, error_code

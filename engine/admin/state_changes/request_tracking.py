@@ -14,8 +14,8 @@ from datetime import timedelta
 
 from engine.admin.state_changes.findings import Check, FindingBook, time_text
 from engine.admin.state_changes.zones import shifted
-from engine.common.counting import counted
 from engine.common.model import TopicPartition
+from engine.common.quantities import counted
 from engine.formats.state_change_events import (
     PartitionHandled,
     PartitionSent,

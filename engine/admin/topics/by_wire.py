@@ -18,7 +18,8 @@ from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, NotFound, Refused, Unreachable
 from engine.admin.cluster.observer import Complain, Observer, tell_nobody
 from engine.admin.cluster.remedies import Do, Operation, Phrase, Words
-from engine.admin.cluster.wire import RETRY_PAUSE_S, WireCluster, refuse
+from engine.admin.cluster.wire import RETRY_PAUSE_S, WireCluster
+from engine.admin.cluster.wire_failures import refuse
 from engine.admin.configs.by_wire import alter_configs, read_effective, read_overrides
 from engine.admin.configs.values import Entity, EntityType
 from engine.admin.topics.changes import NewTopic, TopicAlteration, TopicChange, TopicOutcome, check_brokers

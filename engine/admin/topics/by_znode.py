@@ -36,6 +36,7 @@ from engine.common.assignment import (
 )
 from engine.common.errors import CoordinationError, ErrorCode, KafkaError
 from engine.common.model import NO_LEADER, ReplicaAssignment, TopicPartition
+from engine.common.quantities import counted
 from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
 from engine.common.topic_names import INTERNAL_TOPICS, colliding
 from engine.zk.client import ZkClient
@@ -76,7 +77,7 @@ class ZkTopicReader:
     async def names(self) -> list[TopicName]:
         names = await self._kafka.topics.get_all_topics()
         marked = set(await self._kafka.admin.get_topic_deletions())
-        self._observe(f"ZooKeeper listed {len(names)} topics")
+        self._observe(f"ZooKeeper listed {counted(len(names), 'topic')}")
         return [topic_name(name, name in marked) for name in names]
 
     async def shapes(self, names: Sequence[str]) -> Mapping[str, tuple[int, int]]:
@@ -118,7 +119,7 @@ class ZkTopicReader:
         states = await self._kafka.partitions.get_partition_states(
             [name for topic in topics for name in topic.by_partition()]
         )
-        self._observe(f"ZooKeeper told {len(there)} topics with {len(states)} partitions")
+        self._observe(f"ZooKeeper told {counted(len(there), 'topic')} with {counted(len(states), 'partition')}")
         found = []
         for topic in topics:
             with self._unreadable_told():

@@ -14,7 +14,7 @@ from engine.admin.topics.access import TopicReader
 from engine.admin.topics.filters import MIN_ISR_FILTERS, PartitionFilter, matches
 from engine.admin.topics.selection import TopicSelection, topic_not_found
 from engine.admin.topics.values import DEFAULT_MIN_ISR, TopicName
-from engine.common.counting import counted
+from engine.common.quantities import counted
 from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
 from engine.common.topic_id import topic_id_text
 from engine.common.topic_names import INTERNAL_TOPICS

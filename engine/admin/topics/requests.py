@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from engine.admin.cluster.errors import NotFound, Refused, StillUnderWay
 from engine.admin.cluster.remedies import Do, Operation
-from engine.admin.cluster.wire import WireCluster, answer_limit_ms, refuse
+from engine.admin.cluster.wire import WireCluster, answer_limit_ms
+from engine.admin.cluster.wire_failures import refuse
 from engine.admin.topics.changes import NewTopic, ReplicaLists, TopicChange, TopicOutcome
 from engine.common.errors import ErrorCode
 from engine.common.topic_id import ZERO_TOPIC_ID, topic_id_text

@@ -9,10 +9,10 @@ import time
 import pytest
 
 from engine.admin.cluster.connection import Cluster
-from engine.admin.cluster.errors import Unreachable
-from engine.admin.cluster.remedies import CHECK_NAME
+from engine.admin.cluster.errors import Unreachable, ZooKeeperDead
+from engine.admin.cluster.remedies import CHECK_NAME, Phrase
 from engine.admin.cluster.target import ClusterTarget, Origin
-from engine.admin.cluster.zookeeper import CONNECT_TIMEOUT_MAX_S, open_zookeeper
+from engine.admin.cluster.zookeeper import CONNECT_TIMEOUT_MAX_S, look, open_zookeeper
 from engine.local.addresses import own_loopback_address
 from engine.local.zookeeper import EmbeddedZooKeeper
 from engine.network.client import BrokerClient
@@ -21,7 +21,7 @@ from engine.network.errors import ConnectFailed
 
 def test_a_zookeeper_that_is_not_there_is_not_waited_for() -> None:
     started = time.monotonic()
-    with pytest.raises(Unreachable, match="ZooKeeper cannot be reached") as told:
+    with pytest.raises(ZooKeeperDead, match="ZooKeeper refuses connections") as told:
         asyncio.run(open_zookeeper(f"{own_loopback_address()}:1", timeout_s=60))
     assert time.monotonic() - started < CONNECT_TIMEOUT_MAX_S
     assert "is it running there?" in str(told.value.hint)
@@ -36,7 +36,7 @@ def test_a_zookeeper_whose_name_nobody_knows(monkeypatch: pytest.MonkeyPatch) ->
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
     monkeypatch.setattr("engine.admin.cluster.zookeeper._open", still_opening)
-    monkeypatch.setattr("asyncio.open_connection", unresolved)
+    monkeypatch.setattr("engine.admin.cluster.zookeeper._resolve", unresolved)
     with pytest.raises(Unreachable, match="ZooKeeper cannot be reached") as told:
         asyncio.run(open_zookeeper("nohost:2181/kafka", timeout_s=0.1))
     assert str(told.value.where) == "nohost:2181/kafka (the name cannot be resolved)"
@@ -50,6 +50,24 @@ def test_who_listens_and_is_no_zookeeper_is_told_apart() -> None:
             asyncio.run(open_zookeeper(f"{host}:{port}", timeout_s=5, has_brokers=True))
     assert "bootstrap servers" in str(told.value.hint)
     assert "the brokers may answer: side=wire" in str(told.value.hint)
+
+
+def test_a_name_of_several_addresses_is_refused_only_if_each_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``localhost`` has two addresses on most machines, and ZooKeeper listens at one of them perhaps."""
+    with socket.create_server((own_loopback_address(), 0)) as silent:
+        host, port = silent.getsockname()
+        addresses = [(own_loopback_address(), 1), (own_loopback_address(), 2)]
+
+        async def resolved(*_: object) -> list[tuple[str, int]]:
+            return addresses
+
+        monkeypatch.setattr("engine.admin.cluster.zookeeper._resolve", resolved)
+        refused = asyncio.run(look("localhost:2181"))
+        addresses.append((host, port))
+        kept_silent = asyncio.run(look("localhost:2181"))
+    assert str(refused.error("localhost:2181", Phrase())) == "ZooKeeper refuses connections"
+    assert str(kept_silent.error("localhost:2181", Phrase())) == "ZooKeeper does not answer"
+    assert (refused.is_dead, kept_silent.is_dead) == (True, True)
 
 
 @pytest.mark.parametrize("says_a_word", [True, False], ids=["electing", "frozen"])

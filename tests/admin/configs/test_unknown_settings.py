@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
@@ -14,19 +15,21 @@ from scripted_brokers import SILENCE, ScriptedCluster, scripted_cluster
 from engine.admin.cluster.client_properties import ClientProperties
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import Refused, Unreachable, ZooKeeperUnreachable
-from engine.admin.cluster.settings_silence import FIRST_REST_S, SettingsSilence
-from engine.admin.cluster.target import ClusterTarget, Origin
+from engine.admin.cluster.settings_silence import DEAD_ZOOKEEPER, FIRST_REST_S, SettingsSilence
+from engine.admin.cluster.target import ClusterTarget, Origin, Side
 from engine.admin.cluster.wire import WireCluster
 from engine.admin.configs.by_snapshot import SnapshotConfigReader
-from engine.admin.configs.by_wire import WireConfigReader
+from engine.admin.configs.by_wire import WireConfigReader, alter_configs, read_effective
 from engine.admin.configs.quotas_by_wire import describe_clients
 from engine.admin.configs.values import Entity, EntityType
 from engine.admin.health.checks import assess
 from engine.admin.health.report import Check, HealthFacts
 from engine.admin.topics.by_snapshot import SnapshotTopicReader
 from engine.admin.topics.by_wire import WireTopicReader
+from engine.admin.topics.changes import NewTopic
 from engine.admin.topics.describing import DescribeOptions, describe_topics
 from engine.admin.topics.filters import PartitionFilter
+from engine.admin.topics.requests import create_topic
 from engine.admin.topics.selection import select_topics
 from engine.common.errors import ErrorCode
 from engine.common.model import BrokerInfo
@@ -34,12 +37,14 @@ from engine.common.snapshot import ClusterSnapshot, SnapshotSource
 from engine.common.snapshot_json import snapshot_from_json, snapshot_to_json
 from engine.local.addresses import own_loopback_address
 from engine.protocol.api_keys import ApiKey
+from engine.protocol.apis.create_topics import CreateTopicsRequest
 from engine.protocol.apis.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,
 )
+from engine.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsRequest
 from engine.protocol.apis.list_partition_reassignments import ListPartitionReassignmentsResponse
 
 Scene = Callable[[ScriptedCluster, WireTopicReader], Awaitable[None]]
@@ -168,42 +173,113 @@ def test_a_broker_that_waits_for_zookeeper_is_not_given_more_to_wait_for(monkeyp
     play(scene, None)
 
 
-def test_where_zookeeper_itself_was_silent_nobody_is_asked_for_settings() -> None:
+NO_ROUTE = "255.255.255.255:2181"
+"""The kernel refuses to connect there, whatever the machine's network is like."""
+
+
+@contextmanager
+def silent_address() -> Iterator[str]:
+    with socket.create_server((own_loopback_address(), 0)) as frozen:
+        host, port = frozen.getsockname()
+        yield f"{host}:{port}"
+
+
+@contextmanager
+def dead_zookeeper(how: str) -> Iterator[str]:
+    refusing = f"{own_loopback_address()}:1"
+    with silent_address() as silent:
+        yield {"silent": silent, "refusing": refusing, "both": f"{refusing},{silent}/chroot"}[how]
+
+
+@pytest.mark.parametrize("how", ["silent", "refusing", "both"])
+def test_where_zookeeper_itself_counts_as_dead_nobody_is_asked_for_settings(how: str) -> None:
     complaints: list[str] = []
 
     async def scene(cluster: ScriptedCluster, _: WireTopicReader) -> None:
-        with socket.create_server((own_loopback_address(), 0)) as frozen:
-            host, port = frozen.getsockname()
-            silence = SettingsSilence()
-            await find_zookeeper_away(cluster, f"{host}:{port}", silence)
+        silence = SettingsSilence()
+        with dead_zookeeper(how) as zookeeper:
+            told = await find_zookeeper_away(cluster, zookeeper, silence)
+        assert told.counts_as_dead
         for _again in range(2):
             async with Cluster(brokers_of(cluster), settings=silence) as opened:
                 wire = await opened.wire()
                 (topic,) = await WireTopicReader(wire, on_unknown=complaints.append).topics(["t"])
                 assert topic.configs is None
-                with pytest.raises(Unreachable, match="not asked for"):
+                with pytest.raises(Unreachable, match="brokers were not asked") as refused:
                     await describe_clients(wire, EntityType.USER, None)
-        assert set(complaints) == {
-            "settings of 1 topic are not known: not asked for, since brokers read them from ZooKeeper"
-        }
+                assert "side=wire asks the brokers all the same" in str(refused.value.hint)
+        assert set(complaints) == {f"settings of 1 topic are not known: {DEAD_ZOOKEEPER}"}
         assert not cluster.brokers[0].requests(DescribeConfigsRequest)
 
     play(scene, None)
 
 
+@pytest.mark.parametrize("how", ["silent", "refusing", "both"])
+def test_zookeeper_is_looked_at_before_brokers_are_asked_for_what_it_keeps(how: str) -> None:
+    """A command that needs nothing of ZooKeeper itself does not know yet whether it lives."""
+
+    async def scene(cluster: ScriptedCluster, _: WireTopicReader) -> None:
+        with dead_zookeeper(how) as zookeeper:
+            async with Cluster(brokers_of(cluster, zookeeper)) as opened:
+                wire = await opened.wire()
+                checks = (
+                    read_effective(wire, ["t"], "cleanup.policy"),
+                    alter_configs(wire, Entity(EntityType.TOPIC, "t"), {"retention.ms": "7"}, [], validate_only=True),
+                    create_topic(wire, NewTopic("t"), timeout_ms=1000, validate_only=True),
+                )
+                for found in await asyncio.gather(*checks, return_exceptions=True):
+                    assert (type(found), str(found)) == (Unreachable, DEAD_ZOOKEEPER)
+        broker = cluster.brokers[0]
+        for asked in (DescribeConfigsRequest, IncrementalAlterConfigsRequest, CreateTopicsRequest):
+            assert not broker.requests(asked)
+
+    play(scene, None)
+
+
+@pytest.mark.parametrize("how", ["lives", "no route", "--via wire"])
+def test_brokers_are_asked_unless_zookeeper_counts_as_dead(how: str) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"Zookeeper version")
+        await reader.read()
+        writer.close()
+
+    async def scene(cluster: ScriptedCluster, _: WireTopicReader) -> None:
+        cluster.brokers[0].answers[ApiKey.DESCRIBE_CONFIGS] = answering([ErrorCode.NONE])
+        async with await asyncio.start_server(serve, own_loopback_address(), 0) as lives:
+            host, port = lives.sockets[0].getsockname()
+            with dead_zookeeper("both") as dead:
+                zookeeper = {"lives": f"{dead.split('/')[0]},{host}:{port}", "no route": NO_ROUTE, "--via wire": dead}
+                target = brokers_of(cluster, zookeeper[how])
+                target = replace(target, via=Side.WIRE) if how == "--via wire" else target
+                async with Cluster(target) as opened:
+                    await read_effective(await opened.wire(), ["t"], "cleanup.policy")
+        assert len(cluster.brokers[0].requests(DescribeConfigsRequest)) == 1
+
+    play(scene, None)
+
+
+@pytest.mark.parametrize("away", ["no route", "unknown name", "one without route, one that refuses"])
 @pytest.mark.parametrize("hears_it", [True, False], ids=["a broker reaches it", "it is dead"])
-def test_where_zookeeper_cannot_be_reached_from_here_a_broker_is_asked_once(
-    monkeypatch: pytest.MonkeyPatch, hears_it: bool
+def test_where_no_way_leads_to_zookeeper_a_broker_is_asked_once(
+    monkeypatch: pytest.MonkeyPatch, hears_it: bool, away: str
 ) -> None:
     """A firewall may stand between klamm and ZooKeeper, and none between ZooKeeper and the brokers."""
     monkeypatch.setattr("engine.admin.cluster.settings_silence.ABSENT_ZOOKEEPER_LIMIT_S", 0.1)
     complaints: list[str] = []
 
+    async def unresolved(*_: object) -> list[tuple[str, int]]:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    if away == "unknown name":
+        monkeypatch.setattr("engine.admin.cluster.zookeeper._resolve", unresolved)
+    zookeeper = f"{NO_ROUTE},{own_loopback_address()}:1" if "refuses" in away else NO_ROUTE
+
     async def scene(cluster: ScriptedCluster, _: WireTopicReader) -> None:
         answer = answering([ErrorCode.NONE]) if hears_it else lambda _: SILENCE
         cluster.brokers[0].answers[ApiKey.DESCRIBE_CONFIGS] = answer
         silence = SettingsSilence()
-        await find_zookeeper_away(cluster, f"{own_loopback_address()}:1", silence)
+        told = await find_zookeeper_away(cluster, zookeeper, silence)
+        assert (str(told), told.counts_as_dead) == ("ZooKeeper cannot be reached", False)
         async with Cluster(brokers_of(cluster), settings=silence) as opened:
             reader = WireTopicReader(await opened.wire(), on_unknown=complaints.append)
             found = await asyncio.gather(*(reader.topics(["t"]) for _again in range(3)))
@@ -221,11 +297,14 @@ def brokers_of(cluster: ScriptedCluster, zookeeper: str | None = None) -> Cluste
     return ClusterTarget("t", Origin.OPTIONS, bootstrap=tuple(cluster.bootstrap), zookeeper=zookeeper)
 
 
-async def find_zookeeper_away(cluster: ScriptedCluster, zookeeper: str, silence: SettingsSilence) -> None:
+async def find_zookeeper_away(
+    cluster: ScriptedCluster, zookeeper: str, silence: SettingsSilence
+) -> ZooKeeperUnreachable:
     """Do what a command does first: ask ZooKeeper, and get no answer."""
     async with Cluster(brokers_of(cluster, zookeeper), settings=silence, timeout_s=1.0) as opened:
-        with pytest.raises(ZooKeeperUnreachable):
+        with pytest.raises(ZooKeeperUnreachable) as told:
             await opened.zookeeper()
+    return told.value
 
 
 def test_a_broker_that_stands_still_hides_no_settings_of_others() -> None:

@@ -353,7 +353,7 @@ def test_a_file_that_a_broker_is_deleting_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize("folder", ["tx-0", "__consumer_offsets-0", "__transaction_state-0", "codec-librdkafka-0"])
 def test_damaged_files_are_dumped_as_far_as_they_go(tmp_path: Path, folder: str) -> None:
     """Bytes of every kind of file overwritten at random: rows and findings, never an exception."""
-    noise = random.Random(folder)
+    noise, line_count, finding_count = random.Random(folder), 0, 0
     target = tmp_path / folder
     for _ in range(20):
         shutil.rmtree(target, ignore_errors=True)
@@ -365,4 +365,8 @@ def test_damaged_files_are_dumped_as_far_as_they_go(tmp_path: Path, folder: str)
             path.write_bytes(data[: noise.randrange(len(data) + 1)] if noise.random() < 0.2 else data)
         for path in files_to_dump(target):
             lines = [row_line(row, path, decoder_for(path, DATA)) for row in dump_file(path, DATA)]
-            lines += list(problem_lines(path, findings(path)))
+            found = findings(path)
+            lines += list(problem_lines(path, found))
+            line_count += sum(map(bool, lines))
+            finding_count += sum(each.finding is not FindingKind.EMPTY for each in found)
+    assert (line_count > finding_count, finding_count > 20) == (True, True), "rows beside findings"

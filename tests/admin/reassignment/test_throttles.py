@@ -31,7 +31,7 @@ from engine.admin.reassignment.throttle_settings import (
 from engine.common.model import ReplicaAssignment, TopicPartition
 from engine.common.snapshot import TopicSnapshot
 from engine.config.broker import BrokerConfig
-from engine.config.topic_configs import validate_topic_config
+from engine.config.topic_configs import usable_overrides, validate_topic_config
 
 RUNNING = {
     TopicPartition("foo", 0): ReplicaAssignment((1, 2, 3, 4), (4,), (3,)),
@@ -99,6 +99,9 @@ def test_a_list_of_everything_by_somebody_else_cannot_be_added_to() -> None:
 def test_brokers_take_the_mark() -> None:
     settings = throttled_settings("t", {}, {LEADER_REPLICAS: ("0:1",)}, Throttle(10**12, 5_000))
     validate_topic_config(settings, BrokerConfig.from_properties({"zookeeper.connect": "x"}))
+    # A broker that finds them in ZooKeeper takes them as they are, and would say what it cannot use.
+    assert usable_overrides(settings) == (settings, [])
+    assert usable_overrides({LEADER_REPLICAS: "0:one"})[1]
 
 
 def test_a_throttle_that_would_stop_everything_is_refused() -> None:

@@ -1,0 +1,62 @@
+"""What a failure of the network, or an error code in a broker's answer, means to whoever asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from engine.admin.cluster.errors import AnswerLost, NotFound, OutcomeUnknown, Refused, Unreachable
+from engine.admin.cluster.remedies import GIVE_TIME, SEE_TOPICS, Operation, Parameter, Phrase
+from engine.common.errors import ErrorCode, error_code
+from engine.network.errors import ConnectFailed, ConnectionLost, NetworkError, NoCommonVersion, RequestTimedOut
+from engine.protocol.api_keys import ApiKey
+
+WHERE_TO_LOOK: Mapping[ApiKey, Operation] = {
+    ApiKey.ALTER_CLIENT_QUOTAS: Operation.DESCRIBE_CONFIGS,
+    ApiKey.ALTER_CONFIGS: Operation.DESCRIBE_CONFIGS,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: Operation.LIST_REASSIGNMENTS,
+    ApiKey.ALTER_REPLICA_LOG_DIRS: Operation.DESCRIBE_LOG_DIRS,
+    ApiKey.CREATE_PARTITIONS: Operation.DESCRIBE_TOPICS,
+    ApiKey.CREATE_TOPICS: Operation.LIST_TOPICS,
+    ApiKey.DELETE_GROUPS: Operation.LIST_GROUPS,
+    ApiKey.DELETE_RECORDS: Operation.LIST_EARLIEST_OFFSETS,
+    ApiKey.DELETE_TOPICS: Operation.LIST_TOPICS,
+    ApiKey.ELECT_LEADERS: Operation.DESCRIBE_TOPICS,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: Operation.DESCRIBE_CONFIGS,
+    ApiKey.OFFSET_COMMIT: Operation.DESCRIBE_GROUP,
+    ApiKey.OFFSET_DELETE: Operation.DESCRIBE_GROUP,
+}
+"""The requests that change a cluster at an operator's word, and what shows whether one was carried out."""
+
+LOSSES = (ConnectionLost, RequestTimedOut)
+"""What leaves open whether a request was carried out."""
+
+
+def outcome_unknown(error: NetworkError, look: Operation) -> OutcomeUnknown:
+    """Return what is told of a change whose answer was lost, and what shows whether it was carried out."""
+    message = f"{str(error).removesuffix(f': {error.address}')}; what was sent may still happen"
+    return OutcomeUnknown(message, where=error.address, hint=Phrase("look before you send it again: ", look))
+
+
+def unreachable(error: NetworkError) -> Unreachable | Refused:
+    """Return how a person reads about a failure of the network."""
+    message = str(error).removesuffix(f": {error.address}")
+    if isinstance(error, NoCommonVersion):
+        return Refused(ErrorCode.UNSUPPORTED_VERSION, message, where=error.address)
+    if isinstance(error, ConnectFailed):
+        return Unreachable(message, where=error.address, hint="is a broker running there?")
+    if isinstance(error, ConnectionLost):
+        hint = Phrase("the broker has ended, or none listens there: a ZooKeeper is named with ", Parameter.ZOOKEEPER)
+        return AnswerLost(message, where=error.address, hint=hint)
+    if isinstance(error, RequestTimedOut):
+        return AnswerLost(message, where=error.address, hint=GIVE_TIME)
+    return Unreachable(message, where=error.address)
+
+
+def refuse(code: int, message: str | None, where: str) -> None:
+    """Raise what an error code in an answer means; do nothing if it is NONE."""
+    known = error_code(code)
+    if known is ErrorCode.NONE:
+        return
+    if known is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        raise NotFound(message or "does not exist", where=where, hint=SEE_TOPICS)
+    raise Refused(known, message, where=where)
