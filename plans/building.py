@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from engine.common.counting import counted
 from engine.common.model import TopicPartition
 from engine.common.quantities import counted
 from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, TopicSnapshot
@@ -278,11 +279,14 @@ class _Builder:
         held = [one for one in stuck if is_selected(topics[one.name.topic])]
         if held and self.strategy in (Strategy.DECOMMISSION, Strategy.REPLACE):
             moving = [one for one in held if one.name not in pins]
-            reason = "are being reassigned" if moving else "are pinned"
+            named = moving or held
+            reason = f"{'is' if len(named) == 1 else 'are'} {'being reassigned' if moving else 'pinned'}"
             hint = "wait until klamm reassign list is empty" if moving else "take --pin away"
-            raise Infeasible(f"the broker cannot be emptied: {_listed(moving or held)} {reason}", hint=hint)
+            raise Infeasible(f"the broker cannot be emptied: {_listed(named)} {reason}", hint=hint)
+        does = "does" if len(stuck) == 1 else "do"
         self.notes.append(
-            f"{len(stuck)} partitions with replicas on brokers that are emptied do not move: {_listed(stuck)}"
+            f"{counted(len(stuck), 'partition')} with replicas on brokers that are emptied {does} not move:"
+            f" {_listed(stuck)}"
         )
 
     def _capacities(self) -> tuple[int | None, ...]:

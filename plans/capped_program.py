@@ -7,7 +7,7 @@ after the other, in the order of ``capping.rank``: what is reached for one is a 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import gcd
 from typing import Any
 
@@ -22,6 +22,7 @@ from plans.loads import ByteLimits, held_bytes
 from plans.options import Aim
 from plans.ordering import ordered
 from plans.problem import Problem, ProblemPartition, bits, mask_of, shared_racks
+from plans.scoring import Lists
 from plans.work import Work
 
 _NODES_MAX = 5_000
@@ -30,6 +31,8 @@ _SHARE = 2
 
 _BYTES_GAP = 1e-3
 """Fewer bytes outside of the tolerance than by this part of them are not worth seconds."""
+
+_TOLERANCE = 1e-6
 
 _HALF = 0.5
 """Rounding never forbids this much more than a count, and no other count reaches it."""
@@ -48,6 +51,16 @@ class _Stage:
     gap: float = 0.0
 
 
+def narrowed(problem: Problem, masks: list[int], planned: Lists) -> Problem:
+    """Return the problem with fewer choices: ``masks``, what is, and what the whole plan does."""
+    parts = list(problem.partitions)
+    for index, mask in zip(problem.movable, masks, strict=True):
+        one = parts[index]
+        wanted = mask | one.must_hold | mask_of(one.current) | mask_of(planned[index])
+        parts[index] = replace(one, may_hold=one.may_hold & wanted)
+    return replace(problem, partitions=tuple(parts))
+
+
 @dataclass(slots=True)
 class CappedProgram:
     """One program. Its variables are the replicas, the leaders and whether a partition that has to change does so."""
@@ -57,15 +70,43 @@ class CappedProgram:
     leader_levels: Levels | None
     limits: ByteLimits
     work: Work
+    is_relaxed: bool = False
+    """A linear program: a part of a replica may be anywhere."""
     _parts: list[ProblemPartition] = field(init=False)
     _unit: float = 1.0
     _solver: Any = field(default_factory=lambda: new_solver())
     _holds: dict[tuple[int, int], int] = field(default_factory=dict)
     _leads: dict[tuple[int, int], int] = field(default_factory=dict)
     _done: dict[int, int] = field(default_factory=dict)
+    _used: list[float] = field(default_factory=list)
+    """The largest value of each variable in any answer of the relaxed program."""
 
     def run(self) -> tuple[tuple[int, ...], ...] | None:
         """Return the lists of all partitions; None if the work does not suffice for a single plan."""
+        values = self._reached()
+        return None if values is None else self._lists(values)
+
+    def promising(self, most: int) -> list[int]:
+        """Return the brokers that matter to each movable partition: those of the relaxed program's answers, and those
+        with the best prices, until there are ``most``."""
+        values = self._reached()
+        masks = [0] * len(self._parts)
+        if values is None:
+            return masks
+        prices = self._solver.getSolution().col_dual
+        ranked = []
+        for cells in (self._holds, self._leads):
+            for (number, broker), var in cells.items():
+                if self._used[var] > _TOLERANCE:
+                    masks[number] |= 1 << broker
+                else:
+                    ranked.append((prices[var], number, broker))
+        for _, number, broker in sorted(ranked)[: max(0, most - sum(mask.bit_count() for mask in masks))]:
+            masks[number] |= 1 << broker
+        return masks
+
+    def _reached(self) -> list[float] | None:
+        """Take one aim after the other; return the values of all variables."""
         self._parts = [self.problem.partitions[index] for index in self.problem.movable]
         sizes = [one.size or 0 for one in self._parts]
         self._unit = max(1.0, sum(sizes) / len(sizes)) if sizes else 1.0
@@ -74,12 +115,12 @@ class CappedProgram:
         self._add_caps()
         found = None
         for stage in self._stages():
-            value, values = self._minimise(stage, found)
+            value, values = self._relaxed(stage) if self.is_relaxed else self._minimise(stage, found)
             if values is None:
                 break
             found = values
             self._add_row(-highspy.kHighsInf, value + stage.slack, stage.terms)
-        return None if found is None else self._lists(found)
+        return found
 
     def _add_partition(self, number: int, one: ProblemPartition) -> None:
         """Let the partition have any allowed set; one whose set is not allowed now may stay as it is as well."""
@@ -216,7 +257,7 @@ class CappedProgram:
     def _add_var(self, low: float, high: float, *, is_whole: bool = True) -> int:
         self._solver.addVar(low, high)
         index = int(self._solver.getNumCol()) - 1
-        if is_whole:
+        if is_whole and not self.is_relaxed:
             self._solver.changeColIntegrality(index, highspy.HighsVarType.kInteger)
         return index
 
@@ -225,12 +266,45 @@ class CappedProgram:
         indexes, values = np.array(list(found), np.int32), np.array(list(found.values()), np.float64)
         self._solver.addRow(low, high, len(found), indexes, values)
 
+    def _relaxed(self, stage: _Stage) -> tuple[float, list[float] | None]:
+        """Solve the linear program from the last answer, or from what is; return as ``_minimise`` does."""
+        solver, size = self._solver, int(self._solver.getNumCol())
+        costs = self._set_costs(stage)
+        if not self._used:
+            solver.setBasis(self._basis())
+        solver.setOptionValue("simplex_iteration_limit", max(0, self.work.left))
+        solver.run()
+        self.work.spend(max(0, solver.getInfo().simplex_iteration_count))
+        # What keeps the rows stays so when the costs change.
+        solver.setOptionValue("simplex_strategy", 4)
+        if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+            return 0.0, None
+        values = list(solver.getSolution().col_value)
+        self._used = [max(pair) for pair in zip(values, self._used or [0.0] * size, strict=False)]
+        return float(np.dot(costs, values)), values
+
+    def _basis(self) -> Any:
+        """Return the basis of the cluster as it is: that is near to the best within a cap."""
+        upper = {var for (n, broker), var in self._holds.items() if broker in self._parts[n].current}
+        upper |= {var for (n, broker), var in self._leads.items() if broker == self._parts[n].current[0]}
+        basis = highspy.HighsBasis()
+        low, high, basic = (getattr(highspy.HighsBasisStatus, name) for name in ("kLower", "kUpper", "kBasic"))
+        basis.col_status = [high if var in upper else low for var in range(self._solver.getNumCol())]
+        basis.row_status = [basic] * int(self._solver.getNumRow())
+        basis.valid = True
+        return basis
+
+    def _set_costs(self, stage: _Stage) -> Any:
+        size = int(self._solver.getNumCol())
+        costs = np.zeros(size)
+        costs[list(stage.terms)] = list(stage.terms.values())
+        self._solver.changeColsCost(size, np.arange(size, dtype=np.int32), costs)
+        return costs
+
     def _minimise(self, stage: _Stage, start: list[float] | None) -> tuple[float, list[float] | None]:
         """Return the least sum that was found and the values of all variables."""
         solver, size = self._solver, int(self._solver.getNumCol())
-        costs = np.zeros(size)
-        costs[list(stage.terms)] = list(stage.terms.values())
-        solver.changeColsCost(size, np.arange(size, dtype=np.int32), costs)
+        costs = self._set_costs(stage)
         for name, value in (("mip_rel_gap", stage.gap), ("mip_abs_gap", 0.0), ("mip_max_nodes", _NODES_MAX)):
             solver.setOptionValue(name, value)
         if start is not None and len(start) == size:

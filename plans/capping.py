@@ -23,6 +23,13 @@ _REST_S = 2.0
 _VARIABLES_MAX = 40_000
 """Up to this many variables one program takes seconds; with more of them the cap takes a part of the whole plan."""
 
+_WHOLE_MAX = 6_000
+"""With more variables than this the choices are narrowed down first: HiGHS may take a minute between two looks at its
+limits then, while steps of a linear program can be counted one by one."""
+
+_PROMISING = 2_500
+"""So many pairs of a partition and a broker are left then."""
+
 _SHARE = 3
 """The program within a cap may take one part in this many of the whole plan's work."""
 
@@ -76,7 +83,7 @@ def _of_every_choice(
 ) -> tuple[tuple[int, ...], ...] | None:
     """Return the solver's plan; None without the solver, on a large cluster, or if the work does not suffice."""
     try:
-        from plans.capped_program import CappedProgram
+        from plans.capped_program import CappedProgram, narrowed
         from plans.whole_program import variables_of
     except ImportError:
         return None
@@ -84,7 +91,11 @@ def _of_every_choice(
         return None
     work = Work.within(time_limit_s, len(problem.movable))
     work.spend(work.left - work.left // _SHARE)
-    return CappedProgram(problem, solved.replica_levels, solved.leader_levels, limits, work).run()
+    levels = solved.replica_levels, solved.leader_levels
+    if variables_of(problem) > _WHOLE_MAX:
+        relaxed = CappedProgram(problem, *levels, limits, work, is_relaxed=True)
+        problem = narrowed(problem, relaxed.promising(_PROMISING), solved.after)
+    return CappedProgram(problem, *levels, limits, work).run()
 
 
 def rank(

@@ -9,54 +9,17 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
-from engine.common.model import TopicPartition
 from engine.common.quantities import counted
 from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot
-from plans.building import copy_size
+from plans.capacity_checks import NO_SIZES, check_capacities, partitions_of, sizes_of
 from plans.digest import input_digest
+from plans.findings import Check, Finding, cannot_tell
 from plans.lines import PlanLines
 from plans.plan_file import ANY_LOG_DIR, PlanEntry, PlanFile
 from plans.policy import Policy
 
-
-class Check(StrEnum):
-    """What is checked."""
-
-    CLUSTER = "cluster"
-    DIGEST = "digest"
-    DRIFT = "drift"
-    TARGETS = "targets"
-    FIGURES = "figures"
-    RACKS = "racks"
-    FACTOR = "factor"
-    CAPACITY = "capacity"
-    MOVES = "moves"
-    BYTES = "bytes"
-    LEADER_CHANGES = "leader_changes"
-    TIME = "time"
-    BROKERS = "brokers"
-    TOPICS = "topics"
-
-
-OF_CLUSTER = (Check.CLUSTER, Check.DIGEST, Check.DRIFT, Check.TARGETS, Check.FIGURES)
-"""What is always looked at; the others are those of a policy."""
-
 _CHANGES_MAX = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that is wrong, or (not ``is_error``) worth a look; ``line`` is that of the plan file."""
-
-    check: Check
-    message: str
-    line: int = 1
-    is_error: bool = True
-    partition: TopicPartition | None = None
-    rule: str | None = None
-    """The policy's rule, such as ``limits.moves``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +74,7 @@ def check_drift(plan: PlanFile, snapshot: ClusterSnapshot, lines: PlanLines | No
 
 def is_carried_out(plan: PlanFile, snapshot: ClusterSnapshot) -> bool:
     """Whether every partition of the plan is as planned and nothing moves. Log dirs need a snapshot with sizes."""
-    present = _partitions(snapshot)
+    present = partitions_of(snapshot)
     found = [(entry, present.get(entry.name)) for entry in plan.partitions]
     is_same_cluster = plan.klamm.cluster_id == snapshot.cluster_id
     return is_same_cluster and bool(found) and all(one and _stands(entry, one) for entry, one in found)
@@ -141,7 +104,7 @@ def what_stops(findings: Iterable[Finding], *, is_fresh: bool) -> list[Finding]:
 
 def figures_of(plan: PlanFile, snapshot: ClusterSnapshot) -> PlanFigures:
     """Count what the plan costs in this cluster."""
-    sizes = _sizes(snapshot)
+    sizes = sizes_of(snapshot)
     before = {entry.name: entry for entry in plan.klamm.rollback}
     moves = leader_changes = 0
     size: int | None = 0
@@ -182,7 +145,7 @@ def _changes_of_brokers(plan: PlanFile, snapshot: ClusterSnapshot) -> list[str]:
     """Return how brokers differ from the score card, which says what each was and held when the plan was made."""
     before = {row.broker: row for row in plan.klamm.score.brokers}
     live = {broker.id: broker.rack for broker in snapshot.brokers}
-    held = Counter(b for one in _partitions(snapshot).values() for b in one.assignment.target_replicas)
+    held = Counter(b for one in partitions_of(snapshot).values() for b in one.assignment.target_replicas)
     found = []
     for broker in sorted(before.keys() | live.keys() if before else ()):
         row = before.get(broker)
@@ -199,7 +162,7 @@ def _changes_of_brokers(plan: PlanFile, snapshot: ClusterSnapshot) -> list[str]:
 
 
 def _drifted(plan: PlanFile, snapshot: ClusterSnapshot, lines: PlanLines) -> Iterator[Finding]:
-    present = _partitions(snapshot)
+    present = partitions_of(snapshot)
     targets = {entry.name: entry.replicas for entry in plan.partitions}
     for entry in plan.klamm.rollback:
         found = present.get(entry.name)
@@ -255,7 +218,7 @@ def _against_policy(plan: PlanFile, snapshot: ClusterSnapshot, policy: Policy, l
     yield from _limits(plan, snapshot, policy, lines)
     yield from _placement(plan, snapshot, policy, lines)
     yield from _forbidden(plan, policy, lines)
-    yield from _capacities(plan, snapshot, policy, lines)
+    yield from check_capacities(plan, snapshot, policy, lines)
 
 
 def _limits(plan: PlanFile, snapshot: ClusterSnapshot, policy: Policy, lines: PlanLines) -> Iterator[Finding]:
@@ -274,10 +237,10 @@ def _limits(plan: PlanFile, snapshot: ClusterSnapshot, policy: Policy, lines: Pl
         if limit is None:
             continue
         if value is None:
-            why = "sizes are not known: take the snapshot with sizes"
+            why = NO_SIZES
             if check is Check.TIME and figures.bytes is not None:
                 why = "the plan has no throttle: plan with --throttle"
-            yield Finding(check, f"whether {rule} is kept cannot be told: {why}", line, rule=rule)
+            yield cannot_tell(check, rule, why, line)
         elif value > limit:
             yield Finding(check, f"{told(value)}, the policy allows {told(limit)}", line, rule=rule)
 
@@ -333,43 +296,6 @@ def _forbidden(plan: PlanFile, policy: Policy, lines: PlanLines) -> Iterator[Fin
             if pattern.fullmatch(entry.topic):
                 told = f"{entry.name} is touched, the policy forbids topics {pattern.pattern}"
                 yield Finding(Check.TOPICS, told, line, partition=entry.name, rule="topics.forbidden")
-
-
-def _capacities(plan: PlanFile, snapshot: ClusterSnapshot, policy: Policy, lines: PlanLines) -> Iterator[Finding]:
-    if not policy.capacities:
-        return
-    sizes = _sizes(snapshot)
-    after = {entry.name: entry.replicas for entry in plan.partitions}
-    held: Counter[int] = Counter()
-    unknown = False
-    for name, partition in _partitions(snapshot).items():
-        unknown = unknown or name not in sizes
-        for broker in after.get(name, partition.assignment.target_replicas):
-            held[broker] += sizes.get(name, 0)
-    line = lines.of_key("score")
-    for broker, capacity in sorted(policy.capacities.items()):
-        rule = f"brokers.capacity.{broker}"
-        if unknown:
-            why = "sizes are not known: take the snapshot with sizes"
-            yield Finding(Check.CAPACITY, f"whether {rule} is kept cannot be told: {why}", line, rule=rule)
-        elif held[broker] > capacity:
-            above = held[broker] - capacity
-            told = f"broker {broker} would hold {held[broker]:,} bytes, {above:,} above its capacity of {capacity:,}"
-            yield Finding(Check.CAPACITY, told, line, rule=rule)
-
-
-def _partitions(snapshot: ClusterSnapshot) -> dict[TopicPartition, PartitionSnapshot]:
-    return {
-        TopicPartition(topic.name, partition.partition): partition
-        for topic in snapshot.topics
-        if not topic.is_marked_for_deletion
-        for partition in topic.partitions
-    }
-
-
-def _sizes(snapshot: ClusterSnapshot) -> dict[TopicPartition, int]:
-    sizes = {name: copy_size(partition) for name, partition in _partitions(snapshot).items()}
-    return {name: size for name, size in sizes.items() if size is not None}
 
 
 def _listed(replicas: Iterable[int]) -> str:

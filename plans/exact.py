@@ -30,6 +30,9 @@ _NODES_MAX = 400
 _LOOK_ENTRIES, _LOOK_STEPS_MIN = 400, 4
 """Between two looks at its limits HiGHS does a step of work for this many entries of the program, by and large."""
 
+_LOOK_GROWS = 64
+"""From so many steps on, a look's work grows with the square of the entries: each step of the simplex takes longer."""
+
 _COLUMNS_MAX = 5_000
 """Columns of the integer program that is no proof. With more of them the first solution alone may take minutes."""
 
@@ -192,7 +195,8 @@ def run_limited(
     HiGHS looks whether to go on at fixed points of its work: after a pass of cuts, a heuristic, a dive, a node.
     ``is_enough`` receives at each of them what was found and the bound, and may end the run.
     """
-    steps = max(_LOOK_STEPS_MIN, int(solver.getNumNz()) // _LOOK_ENTRIES)
+    size = int(solver.getNumNz()) // _LOOK_ENTRIES
+    steps = max(_LOOK_STEPS_MIN, size, size * size // _LOOK_GROWS)
     checks, checks_max = 0, max(0, work.left) // steps // share
 
     def look(event: Any) -> None:

@@ -73,7 +73,8 @@ def make_log_dir_plan(snapshot: ClusterSnapshot, options: PlanOptions, progress:
     if after == solved.after:
         return _made(snapshot, filled, cluster.problem, problem, dirs, solved, 0)
     left = remaining_moves(problem, solved, after, lambda _: limits, options.time_limit_s)
-    capped = replace(solved, after=after, notes=(*solved.notes, cap_note(left)))
+    notes = [cap_note(left)] if left else []
+    capped = replace(solved, after=after, notes=(*solved.notes, *notes))
     return _made(snapshot, filled, cluster.problem, problem, dirs, capped, left)
 
 

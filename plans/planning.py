@@ -58,7 +58,7 @@ class _Planner:
             after = within_caps(problem, solved, limits, self.built.options.time_limit_s)
             if after != solved.after:
                 remaining = remaining_moves(problem, solved, after, byte_limits, self.built.options.time_limit_s)
-                notes.append(cap_note(remaining))
+                notes += [cap_note(remaining)] if remaining else []
         score = self._score(after, solved, remaining)
         return MadePlan(self._file(after, score), problem, after, tuple(notes))
 

@@ -16,6 +16,9 @@ forbidden = [7, 8]         # never receive a replica
 [brokers.capacity]
 7 = "2 TB"                 # bytes of replicas when the plan is done
 
+[log_dirs.capacity]
+"7:/data/a" = "500 GB"     # the same, of one log dir
+
 [topics]
 forbidden = ["payments.*"] # regular expressions; the plan must not touch them
 
@@ -38,6 +41,7 @@ _KEYS: Mapping[str, tuple[str, ...]] = {
     "limits": ("moves", "bytes", "leader_changes", "time"),
     "placement": ("rack_violations", "replication_factor_min", "replication_factor_max"),
     "brokers": ("forbidden", "capacity"),
+    "log_dirs": ("capacity",),
     "topics": ("forbidden",),
     "cluster": ("unchanged",),
 }
@@ -67,6 +71,7 @@ class Policy:
     replication_factor_max: int | None = None
     forbidden_brokers: frozenset[int] = frozenset()
     capacities: Mapping[int, int] = field(default_factory=dict)
+    log_dir_capacities: Mapping[tuple[int, str], int] = field(default_factory=dict)
     forbidden_topics: tuple[str, ...] = ()
     is_unchanged: bool = False
     lines: Mapping[str, int] = field(default_factory=dict)
@@ -74,7 +79,12 @@ class Policy:
     @property
     def needs_sizes(self) -> bool:
         """Whether a rule speaks of bytes, or of the time that they take."""
-        return self.bytes is not None or self.time_s is not None or bool(self.capacities)
+        has_capacities = bool(self.capacities or self.log_dir_capacities)
+        return self.bytes is not None or self.time_s is not None or has_capacities
+
+    def line_of(self, rule: str) -> int:
+        """Return the line of a rule; one within an inline table has that of the table."""
+        return _line_of(self.lines, rule)
 
 
 def parse_policy(text: str) -> Policy:
@@ -107,6 +117,7 @@ def parse_policy(text: str) -> Policy:
         replication_factor_max=reader.count("placement.replication_factor_max"),
         forbidden_brokers=frozenset(reader.brokers("brokers.forbidden")),
         capacities=reader.capacities("brokers.capacity"),
+        log_dir_capacities=reader.log_dir_capacities("log_dirs.capacity"),
         forbidden_topics=reader.patterns("topics.forbidden"),
         is_unchanged=reader.flag("cluster.unchanged"),
         lines=lines,
@@ -155,9 +166,24 @@ class _Reader:
         value = self._value(rule)
         if value is None:
             return {}
-        if not isinstance(value, dict) or not all(key.isdigit() for key in value):
+        if not isinstance(value, dict) or not all(key.isdecimal() for key in value):
             raise self._wrong(rule, value, 'broker ids with sizes, such as 7 = "2 TB"')
         return {int(key): self._size(f"{rule}.{key}", size) for key, size in value.items()}
+
+    def log_dir_capacities(self, rule: str) -> dict[tuple[int, str], int]:
+        value = self._value(rule)
+        if value is None:
+            return {}
+        wanted = 'brokers and log dirs with sizes, such as "7:/data/a" = "500 GB"'
+        if not isinstance(value, dict):
+            raise self._wrong(rule, value, wanted)
+        found = {}
+        for key, size in value.items():
+            broker, _, path = key.partition(":")
+            if not broker.isdecimal() or not path:
+                raise BadPolicy(f"{rule} wants {wanted}, not {key!r}", _line_of(self.lines, f"{rule}.{key}"))
+            found[int(broker), path] = self._size(f"{rule}.{key}", size)
+        return found
 
     def patterns(self, rule: str) -> tuple[str, ...]:
         value = self._value(rule)
@@ -183,11 +209,17 @@ class _Reader:
         return self.document.get(section, {}).get(key)
 
     def _wrong(self, rule: str, value: object, wanted: str) -> BadPolicy:
-        return BadPolicy(f"{rule} wants {wanted}, not {value!r}", self.lines.get(rule, 1))
+        return BadPolicy(f"{rule} wants {wanted}, not {value!r}", _line_of(self.lines, rule))
+
+
+def _line_of(lines: Mapping[str, int], rule: str) -> int:
+    while rule and rule not in lines:
+        rule = rule.rpartition(".")[0]
+    return lines.get(rule, 1)
 
 
 def _unknown(key: str, rule: str, known: tuple[str, ...], lines: Mapping[str, int]) -> BadPolicy:
-    return BadPolicy(f"unknown key {key!r}", lines.get(rule, 1), hint=f"known here: {', '.join(known)}")
+    return BadPolicy(f"unknown key {key!r}", _line_of(lines, rule), hint=f"known here: {', '.join(known)}")
 
 
 def _lines(text: str) -> dict[str, int]:

@@ -175,6 +175,7 @@ class _Solver:
         outcome = Search(model, solution, is_level, work, self.progress, 1 if is_last else _COLUMNS_SHARE).run()
         best = self._better(best, outcome.solution, replica_levels, leader_levels)
         proven = _Proven(outcome.bound, outcome.leader_bound, EXACT)
+        is_last = is_last or self._exceeds_caps(counted, outcome.bound)
         if is_last or best.is_proven(problem, proven) or work.is_over:
             return best.solution, proven
         self.progress("one program over every choice")
@@ -182,6 +183,16 @@ class _Solver:
         best = self._better(best, outcome.solution, replica_levels, leader_levels)
         proven = replace(proven, is_impossible=outcome.is_impossible and not best.is_good)
         return best.solution, proven.tightened(outcome.bound, outcome.leader_bound)
+
+    def _exceeds_caps(self, counted: Counted, first: int | None) -> bool:
+        """Whether no whole plan is within the caps: then a cap takes a part, and the whole need not be the best."""
+        problem = self.problem
+        is_by_moves = problem.minimise is Minimise.MOVES
+        moves = max(counted.moves, first or 0) if is_by_moves else counted.moves
+        size = max(counted.bytes or 0, 0 if is_by_moves else first or 0)
+        return (problem.max_moves is not None and moves > problem.max_moves) or (
+            problem.max_bytes is not None and size > problem.max_bytes
+        )
 
     def _better(
         self, best: _Candidate, found: Solution | None, replica_levels: Levels | None, leader_levels: Levels | None

@@ -35,21 +35,24 @@ class PlannedMove:
 
 def summary(score: Score, first: Minimise | None, partition_count: int, units: Units) -> str:
     """Return the plan in a sentence: what it takes, and what is proven."""
-    if not partition_count:
+    if not partition_count and not score.remaining_moves:
         return "Nothing has to be done: no plan is needed."
     copied = "" if score.bytes is None else f", {units.size(score.bytes)}"
     took = "" if score.makespan_s is None else f", at least {units.span(score.makespan_s)}"
     text = f"{_count(score.moves, 'move')}{copied}, {_count(score.leader_changes, 'leader change')}{took}"
-    if score.remaining_moves:
-        return f"{text}: as much as the cap allows, {_count(score.remaining_moves, 'move')} are left."
     bound = score.lower_bound
     is_bytes = first is Minimise.BYTES and bound.bytes is not None and score.bytes is not None
-    least = units.size(bound.bytes or 0) if is_bytes else f"{bound.moves:,}"
+    least = units.size(bound.bytes or 0) if is_bytes else _count(bound.moves, "move")
+    if score.remaining_moves:
+        left = f"{_count(score.remaining_moves, 'move')} {'is' if score.remaining_moves == 1 else 'are'} left"
+        return f"{text}: as much as the cap allows; {left}. The whole aim takes at least {least}."
     achieved = score.bytes if is_bytes else score.moves
     if achieved == (bound.bytes if is_bytes else bound.moves):
         also = "" if score.is_optimal else "; there may be one with fewer leader changes"
         return f"{text}: no plan can do with fewer{' bytes' if is_bytes else ' moves'}{also}."
-    return f"{text}: at least {least}{'' if is_bytes else ' moves'} are needed."
+    are = "is" if least == "1 move" else "are"
+    gap = "" if score.gap is None else f", a gap of {_small_percent(score.gap)}"
+    return f"{text}: at least {least} {are} needed{gap}."
 
 
 Figure = int | str | None
@@ -89,6 +92,10 @@ def largest(moves: list[PlannedMove], count: int) -> list[PlannedMove]:
 
 def _count(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def _small_percent(value: float) -> str:
+    return "less than 0.1 %" if value < 0.001 else f"{100 * value:.1f} %"
 
 
 def _percent(value: float | None) -> str | None:

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 from xml.sax.saxutils import escape, quoteattr
 
 from cli.exit_codes import ExitCode
-from cli.output.report import Column, Kind, Report, Table
+from cli.output.report import Column, Kind, Report, Section, Table
 from cli.output.values import human_bytes
 from cli.views.plan import UNITS
 from engine.common.quantities import counted
-from plans.checking import OF_CLUSTER, Check, Finding
+from plans.findings import OF_CLUSTER, Check, Finding
 from plans.plan_file import PlanFile
 from plans.policy import Policy
 from plans.telling import Figure, card_rows, summary
@@ -34,26 +34,45 @@ _NEXT = {
     Check.DIGEST: _PLAN_AGAIN,
     Check.FIGURES: "plan again with other options instead of editing the file, so that its figures are true",
 }
+_UNKNOWN = "check a snapshot with sizes, or the live cluster; for a limit on time, plan with --throttle"
 _WITHIN_POLICY = "plan again within the policy, with a cap, --exclude-broker or --exclude-topic, or change the policy"
 _MARKDOWN_MAX = 50
 """A comment lists this many findings, because code hosts limit its length."""
 
 
 def check_report(path: str, findings: Sequence[Finding], policy: Policy | None, policy_path: str | None) -> Report:
-    """One row per finding; code 1 if one is an error."""
+    """One row per finding; code 1 if one is an error. What to do about them is below the table on a terminal."""
     rows = [
         (path, one.line, one.check, _severity(one), _name(one), _rule(one, policy, policy_path), one.message)
         for one in findings
     ]
-    names = [column.name for column in _COLUMNS]
-    data = [dict(zip(names, row, strict=True)) for row in rows]
+    hints = [_hint(one, path) for one in findings]
+    with_hints = Table(
+        (*_COLUMNS[:-1], Column("hint"), _COLUMNS[-1]),
+        [(*row[:-1], hint, row[-1]) for row, hint in zip(rows, hints, strict=True)],
+    )
+    names = [column.name for column in with_hints.columns]
+    data = [dict(zip(names, row, strict=True)) for row in with_hints.rows]
     count = len(errors_of(findings))
     against = "the cluster" if policy is None else "the cluster and the policy"
     notes = [counted(count, "finding") if count else f"the plan fits {against}"]
-    nexts = dict.fromkeys(_NEXT.get(one.check, _WITHIN_POLICY) for one in errors_of(findings))
-    notes += [f"what to do: {text.format(path=path)}" for text in nexts]
+    sections = [Section(body=Table(_COLUMNS, rows))]
+    if count:
+        sections.append(Section("What to do", text=_distinct(hints)))
     code = ExitCode.BAD_ANSWER if count else ExitCode.DONE
-    return Report(data, Table(_COLUMNS, rows), notes=notes, exit_code=code)
+    return Report(data, with_hints, sections, notes, exit_code=code)
+
+
+def _hint(finding: Finding, path: str) -> str | None:
+    """Return what to do about a finding; nothing has to be done about a note."""
+    if not finding.is_error:
+        return None
+    text = _UNKNOWN if finding.is_unknown else _NEXT.get(finding.check, _WITHIN_POLICY)
+    return text.format(path=path)
+
+
+def _distinct(hints: Iterable[str | None]) -> list[str]:
+    return [hint for hint in dict.fromkeys(hints) if hint is not None]
 
 
 def errors_of(findings: Iterable[Finding]) -> list[Finding]:
@@ -162,6 +181,9 @@ def _markdown(path: str, plan: PlanFile, told: Sequence[tuple[Finding, str]]) ->
         ]
         if count > _MARKDOWN_MAX:
             lines.append(f"| | | | … and {count - _MARKDOWN_MAX} more |")
+    hints = _distinct(_hint(one, path) for one, _ in told)
+    if hints:
+        lines += ["", "What to do:", "", *(f"* {hint}" for hint in hints)]
     return "\n".join(lines) + "\n"
 
 
@@ -177,7 +199,7 @@ def _rule(finding: Finding, policy: Policy | None, path: str | None) -> str | No
     """Return the place of the broken rule, such as ``policy.toml:3``."""
     if finding.rule is None or policy is None or path is None:
         return None
-    return f"{path}:{policy.lines.get(finding.rule, 1)}"
+    return f"{path}:{policy.line_of(finding.rule)}"
 
 
 def _behind(finding: Finding, policy: Policy | None, path: str | None) -> str:

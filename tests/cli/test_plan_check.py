@@ -8,6 +8,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from golden import Seen
+from json_schemas import check_json
 from klamm_program import Ran, in_process
 from plan_files import plan_of
 
@@ -147,14 +149,33 @@ def test_what_is_wrong_comes_with_what_to_do(
     change(files)
     found = files.check("-o", "json")
     assert (found.code, any(message in one["message"] for one in found.json)) == (1, True), found.out
-    assert f"what to do: {way_on.split('{', 1)[0]}" in found.err or way_on.format(plan=files.plan) in found.err, (
-        found.err
-    )
+    check_json("plan check", Seen(found.code, found.out, found.err))
+    told = [one["hint"] or "" for one in found.json if one["severity"] == "error"]
+    assert all(told) and any(way_on.format(plan=files.plan) in hint for hint in told), told
 
 
 def test_what_breaks_the_policy_comes_with_what_to_do(files: Files) -> None:
-    found = files.check("--policy", files.policy)
-    assert (found.code, "what to do: plan again within the policy" in found.err) == (1, True), found.err
+    found = files.check("--policy", files.policy, "-o", "table")
+    assert found.code == 1
+    below = found.out[found.out.index("the policy allows 0 moves") :]
+    assert "What to do" in below and "plan again within the policy" in below, found.out
+    for form in ("json", "plain", "csv"):
+        assert "plan again within the policy" in files.check("--policy", files.policy, "-o", form).out
+    assert "\nWhat to do:\n\n* plan again within" in files.check("--policy", files.policy, "--format", "markdown").out
+
+
+def test_what_cannot_be_told_comes_with_what_is_missing(files: Files) -> None:
+    files.policy.write_text('[log_dirs.capacity]\n"1:/data/a" = "1 GB"\n')
+    found = files.check("--policy", files.policy, "-o", "json")
+    check_json("plan check", Seen(found.code, found.out, found.err))
+    (one,) = found.json
+    assert (found.code, one["check"], one["rule"]) == (1, "capacity", f"{files.policy}:2")
+    assert "cannot be told" in one["message"] and "a snapshot with sizes" in one["hint"]
+
+
+def test_a_plan_that_fits_needs_nothing(files: Files) -> None:
+    assert "What to do" not in files.check("-o", "table").out
+    assert "What to do" not in files.check("--format", "markdown").out
 
 
 def test_gitlab_gets_a_code_quality_report(files: Files) -> None:

@@ -181,6 +181,15 @@ def test_progress_is_shown_while_the_solver_works(
     assert (quiet.code, quiet.err) == (0, "")
 
 
+def test_a_plan_that_a_cap_ends_tells_what_the_whole_aim_takes(klamm: Klamm, snapshot: str) -> None:
+    words = ("plan", "rebalance", "--aim", "replicas", "--minimise", "moves", "--max-moves", "0")
+    score = klamm(*words, "--snapshot", snapshot, "-o", "json").json["klamm"]["score"]
+    assert (score["moves"], score["remaining_moves"], score["lower_bound"]["moves"]) == (0, 1, 1)
+    told = klamm(*words, "--snapshot", snapshot, "-o", "table").out
+    assert "no plan is needed" not in told
+    assert "as much as the cap allows; 1 move is left. The whole aim takes at least 1 move." in " ".join(told.split())
+
+
 def test_a_plan_that_is_not_proven_comes_with_the_bound_and_the_gap(
     klamm: Klamm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -198,5 +207,5 @@ def test_a_plan_that_is_not_proven_comes_with_the_bound_and_the_gap(
     told = klamm(*words, "-o", "table").out
     sentence = told.partition("\n")[0]
     assert sentence.startswith(f"{moves:,} moves, ")
-    assert sentence.endswith(f": at least {least:,} moves are needed.")
+    assert sentence.endswith(f": at least {least:,} moves are needed, a gap of {100 * score['gap']:.1f} %.")
     assert "no plan can do with fewer" not in told

@@ -14,9 +14,10 @@ from small_clusters import cluster
 from engine.common.model import BrokerInfo, TopicPartition
 from engine.common.snapshot import ClusterSnapshot, LogDirSnapshot
 from plans.building import build_problem
-from plans.checking import Check, check_plan
+from plans.checking import check_plan
 from plans.construction import Forcing
 from plans.errors import BadOption, Infeasible
+from plans.findings import Check
 from plans.made import MadePlan
 from plans.options import Aim, BrokerCapacity, LogDirCapacity, PlanOptions, Replacement, Strategy
 from plans.planning import make_plan

@@ -11,9 +11,17 @@ from plan_files import plan_of
 from small_clusters import cluster as small_cluster
 
 from engine.common.model import BrokerInfo, ReplicaAssignment, TopicPartition
-from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, ReplicaLog, SnapshotSource, TopicSnapshot
-from plans.checking import Check, Finding, check_drift, check_plan, racks_missed
+from engine.common.snapshot import (
+    ClusterSnapshot,
+    LogDirSnapshot,
+    PartitionSnapshot,
+    ReplicaLog,
+    SnapshotSource,
+    TopicSnapshot,
+)
+from plans.checking import check_drift, check_plan, racks_missed
 from plans.comparing import compare_plans
+from plans.findings import Check, Finding
 from plans.lines import plan_lines
 from plans.options import Minimise, PlanOptions, Strategy
 from plans.plan_file import PlanFile, encode_plan
@@ -212,6 +220,68 @@ def test_a_limit_is_kept_or_broken(text: str, limit: int, rule: str, check: Chec
     assert findings and {(one.check, one.rule) for one in findings} == {(check, rule)}
 
 
+def on_disks(*volumes: tuple[int, str]) -> ClusterSnapshot:
+    """Return the cluster with these log dirs beside those in which replicas lie."""
+    return replace(cluster(), log_dirs=tuple(LogDirSnapshot(broker, path) for broker, path in volumes))
+
+
+# Broker 0 keeps 300 bytes in /d; broker 2 has an empty /d and /e, and gets 200 bytes.
+DISKS = on_disks((0, "/d"), (2, "/d"), (2, "/e"))
+
+
+def capacities(*lines: str) -> str:
+    return "\n".join(("[log_dirs.capacity]", *lines))
+
+
+@pytest.mark.parametrize(
+    ("lines", "told_of", "rule"),
+    [
+        (('"0:/d" = 300',), None, None),
+        (('"0:/d" = 299',), "/d of broker 0 would hold 300 bytes, 1 above its capacity of 299", "0:/d"),
+        (('"2:/d" = 200',), None, None),
+        (('"2:/d" = 100', '"2:/e" = 99'), "broker 2 gets 200 bytes and chooses their log dirs itself; 1 more", "2:/d"),
+        (('"0:/x" = 300',), "broker 0 has no log dir /x; it has /d", "0:/x"),
+        (('"3:/d" = 1',), "cannot be told: sizes and log dirs of broker 3 are not known", "3:/d"),
+    ],
+)
+def test_a_log_dir_s_capacity_is_kept_or_broken(lines: tuple[str, ...], told_of: str | None, rule: str | None) -> None:
+    findings = check_plan(PLAN, DISKS, parse_policy(capacities(*lines)))
+    assert all((one.check, one.is_error) == (Check.CAPACITY, True) for one in findings)
+    if told_of is None:
+        assert findings == []
+    else:
+        assert (told_of in findings[0].message, findings[0].rule) == (True, f"log_dirs.capacity.{rule}"), findings
+
+
+def test_a_log_dir_that_may_become_too_full_is_a_note() -> None:
+    (finding,) = check_plan(PLAN, DISKS, parse_policy(capacities('"2:/d" = 199')))
+    assert (finding.is_error, finding.message) == (
+        False,
+        "broker 2 gets 200 bytes and chooses their log dirs itself; /d has room for 199",
+    )
+
+
+def test_a_log_dir_that_the_plan_names_is_counted_there() -> None:
+    first, *others = PLAN.partitions
+    plan = replace(PLAN, partitions=(replace(first, log_dirs=("any", "/e")), *others))
+    assert check_plan(plan, DISKS, parse_policy(capacities('"2:/e" = 200', '"2:/d" = 200'))) == []
+    (finding,) = check_plan(plan, DISKS, parse_policy(capacities('"2:/e" = 99')))
+    assert (finding.is_error, "/e of broker 2 would hold 100 bytes, 1 above" in finding.message) == (True, True)
+    moved = replace(plan, partitions=(replace(first, log_dirs=("/e", "any")), *others))
+    disks = on_disks((0, "/d"), (0, "/e"), (2, "/d"))
+    assert "/d of broker 0 would hold 200 bytes, 1 above" in " ".join(
+        one.message for one in check_plan(moved, disks, parse_policy(capacities('"0:/d" = 199')))
+    )
+
+
+def test_a_log_that_is_moving_to_another_disk_counts_there() -> None:
+    logs = (ReplicaLog(0, "/d", 100), ReplicaLog(0, "/e", 10, is_future=True), ReplicaLog(1, "/d", 100))
+    moving = PartitionSnapshot(0, ReplicaAssignment((0, 1)), 0, (0, 1), replica_logs=logs)
+    snapshot = with_topic(lambda t: replace(t, partitions=(moving, t.partitions[1])))
+    (finding,) = check_plan(PLAN, snapshot, parse_policy(capacities('"0:/e" = 99', '"0:/d" = 200')))
+    assert finding.message == "/e of broker 0 would hold 100 bytes, 1 above its capacity of 99"
+
+
 def test_a_least_factor_is_kept_or_broken() -> None:
     assert check_plan(PLAN, cluster(), parse_policy("[placement]\nreplication_factor_min = 2")) == []
     findings = check_plan(PLAN, cluster(), parse_policy("[placement]\nreplication_factor_min = 3"))
@@ -247,11 +317,15 @@ def test_racks_missed(replicas: tuple[int, ...], missed: int) -> None:
     assert racks_missed(replicas, dict.fromkeys(range(4))) == 0
 
 
-@pytest.mark.parametrize("text", ["[limits]\nbytes = 1", '[limits]\ntime = "1s"', "[brokers.capacity]\n0 = 1"])
+@pytest.mark.parametrize(
+    "text",
+    ["[limits]\nbytes = 1", '[limits]\ntime = "1s"', "[brokers.capacity]\n0 = 1", '[log_dirs.capacity]\n"0:/d" = 1'],
+)
 def test_what_cannot_be_told_is_a_finding(text: str) -> None:
     plan = plan_of(cluster(size=None), {T0: (0, 2)}, throttle=50)
     (finding,) = check_plan(plan, cluster(size=None), parse_policy(text))
-    assert "cannot be told: sizes are not known" in finding.message
+    assert "cannot be told: sizes" in finding.message and "not known: take the snapshot with sizes" in finding.message
+    assert finding.is_unknown
 
 
 def test_a_time_limit_wants_a_throttle() -> None:

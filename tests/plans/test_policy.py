@@ -26,6 +26,10 @@ forbidden = [7, 8]
 7 = "2 TB"
 "8" = 10
 
+[log_dirs.capacity]
+"7:/data/a.b" = "500 GB"
+"7:/data/c" = 20
+
 [topics]
 forbidden = ["payments.*"]
 """
@@ -38,9 +42,21 @@ def test_every_rule_is_read_with_its_line() -> None:
     assert (policy.replication_factor_min, policy.replication_factor_max) == (2, 3)
     assert policy.forbidden_brokers == {7, 8}
     assert policy.capacities == {7: 2 * 10**12, 8: 10}
+    assert policy.log_dir_capacities == {(7, "/data/a.b"): 5 * 10**11, (7, "/data/c"): 20}
     assert policy.forbidden_topics == ("payments.*",)
-    for rule, line in {"limits.moves": 3, "limits.time": 6, "brokers.capacity.8": 18, "topics.forbidden": 21}.items():
-        assert policy.lines[rule] == line
+    for rule, line in {
+        "limits.moves": 3,
+        "limits.time": 6,
+        "brokers.capacity.8": 18,
+        "log_dirs.capacity.7:/data/a.b": 21,
+        "topics.forbidden": 25,
+    }.items():
+        assert policy.lines[rule] == policy.line_of(rule) == line
+
+
+def test_a_rule_of_an_inline_table_has_the_line_of_the_table() -> None:
+    policy = parse_policy('[limits]\nmoves = 1\n[log_dirs]\ncapacity = {"7:/a.b" = 1}\n')
+    assert (policy.log_dir_capacities, policy.line_of("log_dirs.capacity.7:/a.b")) == ({(7, "/a.b"): 1}, 4)
 
 
 def test_an_empty_one_allows_all() -> None:
@@ -48,7 +64,10 @@ def test_an_empty_one_allows_all() -> None:
     assert (policy.moves, policy.forbidden_brokers, policy.capacities, policy.needs_sizes) == (None, set(), {}, False)
 
 
-@pytest.mark.parametrize("line", ["[limits]\nbytes = 1", '[limits]\ntime = "1h"', "[brokers.capacity]\n1 = 1"])
+@pytest.mark.parametrize(
+    "line",
+    ["[limits]\nbytes = 1", '[limits]\ntime = "1h"', "[brokers.capacity]\n1 = 1", '[log_dirs.capacity]\n"1:/a" = 1'],
+)
 def test_rules_of_bytes_need_sizes(line: str) -> None:
     assert parse_policy(line).needs_sizes
 
@@ -68,6 +87,12 @@ def test_rules_of_bytes_need_sizes(line: str) -> None:
         ('[brokers]\nforbidden = ["a"]\n', 2, "brokers.forbidden wants a list of broker ids"),
         ('[brokers]\ncapacity = "1"\n', 2, "brokers.capacity wants broker ids with sizes"),
         ('[brokers.capacity]\n1 = 1\n2 = "x"\n', 3, "brokers.capacity.2 wants a size"),
+        ('[brokers.capacity]\n"\u00b2" = 1\n', 1, "brokers.capacity wants broker ids with sizes"),
+        ('[log_dirs]\ncapacity = "1"\n', 2, "log_dirs.capacity wants brokers and log dirs with sizes"),
+        ('[log_dirs.capacity]\n"1:/a" = 1\n"/b" = 1\n', 3, "log_dirs.capacity wants brokers and log dirs with sizes"),
+        ('[log_dirs.capacity]\n"1:" = 1\n', 2, "log_dirs.capacity wants brokers and log dirs with sizes"),
+        ('[log_dirs.capacity]\n"1:/a" = "x"\n', 2, "log_dirs.capacity.1:/a wants a size"),
+        ("[log_dirs]\ncapacty = 1\n", 2, "unknown key 'capacty'"),
         ('[topics]\nforbidden = "a"\n', 2, "topics.forbidden wants a list"),
         ('[topics]\nforbidden = ["("]\n', 2, "topics.forbidden wants a regular expression"),
         ("[limits]\nmoves =\n", 2, "not TOML"),

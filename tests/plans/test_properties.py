@@ -199,3 +199,35 @@ def test_within_a_cap_a_large_program_is_made_small(monkeypatch: pytest.MonkeyPa
     assert small.remaining_moves == 0
     held = [row.bytes_after or 0 for row in small.brokers]
     assert all(0.99 * sum(held) / 9 - 1 <= one <= 1.01 * sum(held) / 9 + 1 for one in held)
+
+
+@pytest.mark.parametrize("minimise", Minimise)
+def test_within_a_cap_a_large_program_has_fewer_choices_and_finds_as_much(
+    minimise: Minimise, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A linear program, whose steps can be counted, tells which brokers matter to which partition."""
+    pytest.importorskip("highspy")
+    from plans import capped_program, capping
+
+    sizes: list[int] = []
+    as_ever = capped_program.run_limited
+
+    def watched(solver: Any, work: Work, share: int = 1) -> None:
+        sizes.append(solver.getNumNz())
+        as_ever(solver, work, share)
+
+    monkeypatch.setattr(capped_program, "run_limited", watched)
+    snapshot = drawn_cluster(1, brokers=12, racks=3, partitions=80, factor=2)
+    options = PlanOptions(aim=LEVEL, minimise=minimise, max_moves=10)
+    every = make_plan(snapshot, Strategy.REBALANCE, options).plan.klamm.score
+    whole = min(sizes)
+    sizes.clear()
+    monkeypatch.setattr(capping, "_WHOLE_MAX", 0)
+    monkeypatch.setattr(capping, "_PROMISING", 0)
+    plans = [make_plan(snapshot, Strategy.REBALANCE, options).plan for _ in range(2)]
+    assert sizes and max(sizes) < whole / 2
+    assert encode_plan(plans[0]) == encode_plan(plans[1])
+    few = plans[0].klamm.score
+    assert 0 < few.moves <= 10
+    left = [(one.remaining_moves, one.after.rack_violations, one.after.leader_range) for one in (few, every)]
+    assert left[0] == left[1]

@@ -194,7 +194,7 @@ THREE = cluster({1: "a", 2: "b", 3: "c"}, {"t": [(1, 2), (2, 3)]})
         (Strategy.FACTOR, PlanOptions(replication_factor=4), Infeasible, "4 replicas are wanted, and only 3 brokers"),
         (Strategy.DECOMMISSION, PlanOptions(brokers=(1, 2, 3)), Infeasible, "no broker would remain"),
         (Strategy.DECOMMISSION, PlanOptions(brokers=(1, 2)), Infeasible, "only 1 broker may hold it"),
-        (Strategy.DECOMMISSION, PlanOptions(brokers=(1,), pins=("t-0",)), Infeasible, "t-0 are pinned"),
+        (Strategy.DECOMMISSION, PlanOptions(brokers=(1,), pins=("t-0",)), Infeasible, "t-0 is pinned"),
     ],
 )
 def test_bad_input_is_told(strategy: Strategy, options: PlanOptions, kind: type[Exception], message: str) -> None:
