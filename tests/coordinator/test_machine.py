@@ -695,3 +695,54 @@ def test_a_timer_that_comes_too_late_changes_nothing(world: World) -> None:
         world.machine.timer_is_due(world.group, TimerKey(kind, "g"))
         world.carry_out()
     assert (world.group.state, world.group.generation_id) == (S.STABLE, 1)
+
+
+def test_an_id_that_finds_no_room_leaves_no_timer(make_world: MakeWorld) -> None:
+    world = make_world(group_max_size=1)
+    pending = world.join(needs_known_member_id=True)[0].member_id
+    (member,) = world.stable(1)
+    assert world.join(pending)[0].error is E.GROUP_MAX_SIZE_REACHED
+    assert (timers(world), world.group.pending_members) == ([(TimerKind.SESSION, member)], set())
+
+
+def test_a_static_member_that_comes_back_has_one_session_of_its_own(world: World) -> None:
+    world.stable(1, group_instance_id="i")
+    new = world.join(group_instance_id="i")[0].member_id
+    assert timers(world) == [(TimerKind.SESSION, new)]
+    world.wait(SESSION_MS)
+    assert world.group.members == {}
+
+
+def test_a_static_members_return_is_answered_by_the_rebalance_that_began_meanwhile(world: World) -> None:
+    world.stable(1, group_instance_id="i")
+    world.store_error = None
+    returning = world.join(group_instance_id="i")
+    newcomer = world.join()
+    world.end_stores()
+    assert (world.group.state, returning) == (S.COMPLETING_REBALANCE, returning)
+    assert [answer.generation_id for answer in (*returning, *newcomer)] == [2, 2]
+
+
+def test_a_static_members_return_that_is_stored_during_a_rebalance_is_not_answered_yet(world: World) -> None:
+    ids = [world.join(group_instance_id=name) for name in ("i", "j")]
+    world.wait(2 * INITIAL_DELAY_MS)
+    world.sync_all([answers[0].member_id for answers in ids])
+    world.store_error = None
+    returning = world.join(group_instance_id="i")
+    world.join()
+    world.end_stores()
+    assert (world.group.state, returning) == (S.PREPARING_REBALANCE, []), "the other static member is waited for"
+
+
+def test_what_a_static_member_changed_is_undone_when_its_return_cannot_be_stored(world: World) -> None:
+    (old,) = world.stable(1, group_instance_id="i")
+    before = world.group.members[old]
+    was = before.protocols, before.rebalance_timeout_ms, before.session_timeout_ms
+    world.store_error = E.NOT_COORDINATOR
+    changed = {"protocols": (("range", b"new"), ("rr", b"x")), "rebalance_timeout_ms": 1, "session_timeout_ms": 2}
+    assert world.join(group_instance_id="i", **changed)[0].error is E.NOT_COORDINATOR
+    now = world.group.members[old]
+    assert (now.protocols, now.rebalance_timeout_ms, now.session_timeout_ms) == was
+    assert (world.group.awaiting_join, timers(world)) == (0, [(TimerKind.SESSION, old)])
+    world.wait(SESSION_MS)
+    assert world.group.members == {}

@@ -148,6 +148,7 @@ TESTED_BY = {
     "engine/controller/election.py": [
         "controller/test_election.py",
         "controller/test_partition_states.py",
+        "controller/test_reads_and_failures.py",
         "controller/test_elections_on_demand.py",
         "controller/test_brokers.py",
         "controller/test_reassignment.py",
@@ -192,6 +193,7 @@ TESTED_BY = {
         "controller/test_topics.py",
     ],
     "engine/controller/leadership.py": [
+        "controller/test_reads_and_failures.py",
         "controller/test_partition_states.py",
         "controller/test_isr_changes.py",
         "controller/test_brokers.py",
@@ -199,11 +201,16 @@ TESTED_BY = {
     ],
     "engine/controller/reassignment.py": [
         "controller/test_reassignment.py",
+        "controller/test_reads_and_failures.py",
         "controller/test_reassignment_in_batches.py",
         "controller/test_crash_points.py",
     ],
     "engine/controller/broker_changes.py": ["controller/test_brokers.py", "controller/test_giving_way.py"],
-    "engine/controller/replica_election.py": ["controller/test_elections_on_demand.py", "controller/test_brokers.py"],
+    "engine/controller/replica_election.py": [
+        "controller/test_elections_on_demand.py",
+        "controller/test_reads_and_failures.py",
+        "controller/test_brokers.py",
+    ],
     "engine/storage/cleaner/batch_cleaner.py": [
         "storage/test_compaction.py",
         "storage/test_compaction_transactions.py",
@@ -211,8 +218,10 @@ TESTED_BY = {
     ],
     "engine/storage/cleaner/record_scan.py": ["storage/test_compaction.py", "storage/test_cleaning_rounds.py"],
     "engine/storage/cleaner/choice.py": ["storage/test_cleaner_choice.py"],
-    "engine/storage/cleaner/key_map.py": ["storage/test_compaction.py", "storage/test_cleaning_rounds.py"],
-    "engine/storage/cleaner/transactions.py": ["storage/test_compaction_transactions.py"],
+    "engine/storage/cleaner/transactions.py": [
+        "storage/test_cleaned_transactions.py",
+        "storage/test_compaction_transactions.py",
+    ],
     "engine/storage/cleaner/cleaned_segments.py": [
         "storage/test_compaction.py",
         "storage/test_compaction_transactions.py",

@@ -19,7 +19,7 @@ _OPPOSITE: dict[type, type] = {
 
 
 _LOGS = re.compile(
-    r"(controller_log\(.*?\)|self\._log|changes|self\._changes)\.(trace|debug|info|warning|error)\(|self\._(log|trace)_move\("
+    r"(controller_log\(.*?\)|self\._log|changes|self\._changes)\.(trace|debug|info|warning|error)\(|self\._(log|trace)_\w+\("
 )
 """Calls that write to a log of the controller, beside those by ``logger``."""
 
@@ -65,11 +65,13 @@ def _only_tells(statement: ast.stmt) -> bool:
     text = ast.unparse(statement)
     if isinstance(statement, ast.If):
         is_level = re.search(r"(_log\.is_debug|changes\.is_trace)_enabled", text.partition("\n")[0]) is not None
-        return is_level or (not statement.orelse and all(_logs(one) for one in statement.body))
+        return is_level or all(_logs(one) for one in (*statement.body, *statement.orelse))
     return _logs(statement)
 
 
 def _logs(statement: ast.stmt) -> bool:
+    if isinstance(statement, ast.If):
+        return _only_tells(statement)
     text = ast.unparse(statement)
     return isinstance(statement, ast.Expr) and (
         text.startswith(("logger.", "'", '"')) or ".state_change_log." in text or _LOGS.match(text) is not None
