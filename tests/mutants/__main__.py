@@ -148,7 +148,6 @@ TESTED_BY = {
     "engine/controller/election.py": [
         "controller/test_election.py",
         "controller/test_partition_states.py",
-        "controller/test_reads_and_failures.py",
         "controller/test_elections_on_demand.py",
         "controller/test_brokers.py",
         "controller/test_reassignment.py",
@@ -187,6 +186,7 @@ TESTED_BY = {
     ],
     "engine/controller/partition_state_machine.py": [
         "controller/test_partition_states.py",
+        "controller/test_reads_and_failures.py",
         "controller/test_elections_on_demand.py",
         "controller/test_brokers.py",
         "controller/test_reassignment.py",
