@@ -5,7 +5,7 @@
 #   make package   the wheel: what is in it, and that it works where it is installed
 #   make interop   the tests against Apache Kafka (jars from Maven Central, through mvn)
 #   make soak      faults and random walks that go on for longer: half an hour
-#   make mutants   changes one thing at a time in what protects data; a test must notice each (hours; MODULES=… for some)
+#   make mutants   changes one thing at a time in what protects data; a test must notice each (an hour or more; MODULES=… for some)
 #   make bench     the benchmarks; docs/benchmarks.md says how to read them
 #   make lint      format, style, types, who may import whom
 #   make docs      writes the generated reference pages

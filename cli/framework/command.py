@@ -150,8 +150,9 @@ class CommandGroup:
         return register
 
     def put_in_order(self, *names: str) -> None:
-        """Let the help show the commands in this order, whichever module declared them first."""
-        self.click_group.commands = {name: self.click_group.commands[name] for name in names}
+        """Let the help show the commands in this order, whichever module declared them first; others come last."""
+        commands = self.click_group.commands
+        self.click_group.commands = {name: commands[name] for name in (*names, *commands)}
 
 
 def single_command(

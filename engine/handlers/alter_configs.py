@@ -12,7 +12,7 @@ Version notes
 from __future__ import annotations
 
 from engine.config.alter import AlterOperation, ConfigChange
-from engine.handlers.config_changes import Outcome, ResourceChange, change_configs
+from engine.handlers.config_changes import ResourceChange, answer, change_configs
 from engine.handlers.context import RequestContext
 from engine.handlers.in_turns import in_turns
 from engine.handlers.registry import handles
@@ -30,17 +30,10 @@ async def alter_configs(context: RequestContext, request: AlterConfigsRequest) -
     """Replace the settings, resource by resource."""
     asked = await in_turns(request.resources, _replacement)
     outcomes = await change_configs(context.broker, asked, validate_only=request.validate_only)
-    responses = await in_turns(zip(asked, outcomes, strict=True), lambda one: _answer(*one))
-    return AlterConfigsResponse(responses=responses)
-
-
-def _answer(change: ResourceChange, outcome: Outcome) -> AlterConfigsResourceResponse:
-    return AlterConfigsResourceResponse(
-        error_code=outcome.code,
-        error_message=outcome.message,
-        resource_type=change.type_code,
-        resource_name=change.name,
+    responses = await in_turns(
+        zip(asked, outcomes, strict=True), lambda one: answer(AlterConfigsResourceResponse, *one)
     )
+    return AlterConfigsResponse(responses=responses)
 
 
 def _replacement(resource: AlterConfigsResource) -> ResourceChange:

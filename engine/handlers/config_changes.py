@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from engine.common.errors import ConfigError, CoordinationError, ErrorCode, KafkaError
 from engine.config.alter import AlterOperation, ConfigChange, apply_changes, validate_broker_change
@@ -33,9 +34,16 @@ from engine.handlers.config_resources import (
     resource_type,
 )
 from engine.handlers.context import Broker
+from engine.protocol.apis import alter_configs, incremental_alter_configs
 from engine.replication.state_changes import Breather
 
 logger = logging.getLogger("kafka.server.ZkAdminManager")
+
+ResourceAnswer = TypeVar(
+    "ResourceAnswer",
+    alter_configs.AlterConfigsResourceResponse,
+    incremental_alter_configs.AlterConfigsResourceResponse,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +66,16 @@ class Outcome:
 
     code: ErrorCode = ErrorCode.NONE
     message: str | None = None
+
+
+def answer(kind: type[ResourceAnswer], change: ResourceChange, outcome: Outcome) -> ResourceAnswer:
+    """Return what the response says of one resource."""
+    return kind(
+        error_code=outcome.code,
+        error_message=outcome.message,
+        resource_type=change.type_code,
+        resource_name=change.name,
+    )
 
 
 async def change_configs(broker: Broker, asked: Sequence[ResourceChange], *, validate_only: bool) -> list[Outcome]:

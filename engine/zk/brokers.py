@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 
+from engine.common.clock import Clock
 from engine.common.errors import CoordinationError, OperationError
 from engine.common.model import BrokerInfo
 from engine.zk.acl_policy import AclPolicy
@@ -22,9 +22,10 @@ _WAIT_BEYOND_SESSION_MS = 2_000
 class BrokerZnodes:
     """Reads and writes below ``/brokers/ids``."""
 
-    def __init__(self, client: ZkClient, acl_policy: AclPolicy) -> None:
+    def __init__(self, client: ZkClient, acl_policy: AclPolicy, clock: Clock) -> None:
         self._client = client
         self._acl = acl_policy.acl
+        self._clock = clock
         self._own_sessions: set[int] = set()
 
     async def register_broker(self, registration: BrokerRegistration, *, wait_ms: int | None = None) -> int:
@@ -46,19 +47,19 @@ class BrokerZnodes:
             Create(path, None, ephemeral=True, acl=self._acl(path)),
             SetData(path, BrokerIdZNode.encode(registration), 0),
         ]
-        deadline = asyncio.get_running_loop().time() + wait_ms / 1000
+        deadline_ms = self._clock.monotonic_ms() + wait_ms
         while True:
             try:
                 stat = (await self._client.multi(operations))[1]
             except MultiFailed as refusal:
                 if not isinstance(refusal.error, NodeExists):
                     raise refusal.error from refusal
-                stat = await self._take_over(registration.broker.id, deadline)
+                stat = await self._take_over(registration.broker.id, deadline_ms)
             if isinstance(stat, ZnodeStat):
                 self._own_sessions.add(self._client.session_id)
                 return stat.czxid
 
-    async def _take_over(self, broker_id: int, deadline: float) -> ZnodeStat | None:
+    async def _take_over(self, broker_id: int, deadline_ms: int) -> ZnodeStat | None:
         """Deal with a registration that is there: ours it is returned, else None once it is gone."""
         path = BrokerIdZNode.path(broker_id)
         try:
@@ -73,7 +74,8 @@ class BrokerZnodes:
             await self._delete_if_there(path)
             return None
         _log.warning("Waiting for the broker id, which is still registered. %s", holder)
-        if not await wait_until_gone(self._client, path, deadline - asyncio.get_running_loop().time()):
+        left_ms = deadline_ms - self._clock.monotonic_ms()
+        if not await wait_until_gone(self._client, path, left_ms / 1000):
             raise OperationError(
                 f"broker id {broker_id} is already registered in ZooKeeper: {holder}",
                 hint="another broker with this id is running: stop it, or give this one another broker.id",

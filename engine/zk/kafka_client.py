@@ -30,15 +30,16 @@ class KafkaZkClient:
     Args:
         client: an open client; ``close`` closes it.
         is_secure: ``zookeeper.set.acl``: new znodes get access lists.
-        clock: for the timestamps that Kafka writes into znodes.
+        clock: for the timestamps that Kafka writes into znodes, and for how long a broker's id is waited for.
     """
 
     def __init__(self, client: ZkClient, *, is_secure: bool = False, clock: Clock | None = None) -> None:
         policy = AclPolicy(is_secure)
+        clock = clock or SystemClock()
         self.client = client
         self.cluster = ClusterZnodes(client, policy)
-        self.brokers = BrokerZnodes(client, policy)
-        self.controller = ControllerZnodes(client, policy, clock or SystemClock())
+        self.brokers = BrokerZnodes(client, policy, clock)
+        self.controller = ControllerZnodes(client, policy, clock)
         self.topics = TopicZnodes(client, policy)
         self.partitions = PartitionZnodes(client, policy)
         self.configs = ConfigZnodes(client, policy)

@@ -15,6 +15,8 @@ import pytest
 from klamm_program import PROGRAM, environment, in_process, klamm
 
 from cli.exit_codes import ExitCode
+from cli.framework.command import CommandGroup
+from cli.framework.invocation import Invocation
 from cli.framework.root import Entry, load
 from cli.main import root_command
 from cli.table_of_commands import ENTRIES
@@ -32,6 +34,18 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith("KLAMM_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+
+
+def test_a_command_that_the_order_does_not_name_comes_last() -> None:
+    group = CommandGroup("fruit", "Fruit.")
+    for name in ("plum", "pear", "fig"):
+
+        @group.command(name, examples=())
+        def eat(invocation: Invocation) -> None:
+            """Eat it."""
+
+    group.put_in_order("fig", "pear")
+    assert list(group.click_group.commands) == ["fig", "pear", "plum"]
 
 
 def test_help_lists_every_command(tmp_path: Path) -> None:

@@ -157,3 +157,50 @@ def test_who_is_not_a_consumer_keeps_its_offsets() -> None:
         assert world.coordinator.offsets.delete("connect", [READ]) == (E.NON_EMPTY_GROUP, {})
 
     with_world(test)
+
+
+@pytest.mark.parametrize(("groups", "turns"), [(99, 0), (199, 1), (200, 2)])
+def test_an_expiry_of_many_groups_gives_way_and_takes_no_time(groups: int, turns: int) -> None:
+    async def test(world: CoordinatorWorld) -> None:
+        await world.lead()
+        for number in range(groups):
+            world.commit(f"g{number}", 1)
+        given = 0
+
+        async def count() -> None:
+            nonlocal given
+            while True:
+                await asyncio.sleep(0)
+                given += 1
+
+        begun_ms = world.clock.monotonic_ms()
+        counting = asyncio.create_task(count(), name="count")
+        await world.coordinator.offsets.expire()
+        counting.cancel()
+        assert (given, world.clock.monotonic_ms()) == (max(0, turns - 1), begun_ms)
+
+    with_world(test)
+
+
+def test_a_commit_keeps_its_members_session() -> None:
+    async def test(world: CoordinatorWorld) -> None:
+        await world.lead()
+        member_id, generation_id = await stable(world, "g")
+        for _ in range(4):
+            await asyncio.sleep(5)
+            answer = world.commit("g", 3, committer=Committer(member_id, generation_id))
+            assert answer == [E.NONE]
+        await asyncio.sleep(60)
+        assert world.coordinator.heartbeat("g", member_id, None, generation_id) is E.UNKNOWN_MEMBER_ID
+
+    with_world(test)
+
+
+@pytest.mark.parametrize("leader_epoch", [0, 5])
+def test_metadata_that_is_too_long_is_refused_whatever_else_is_committed(leader_epoch: int) -> None:
+    async def test(world: CoordinatorWorld) -> None:
+        await world.lead()
+        answer = world.commit("g", 3, metadata="x" * 5_000, leader_epoch=leader_epoch)
+        assert answer == [E.OFFSET_METADATA_TOO_LARGE]
+
+    with_world(test)

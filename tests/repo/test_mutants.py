@@ -5,7 +5,8 @@ from __future__ import annotations
 import tomllib
 from pathlib import Path
 
-from tests.mutants.__main__ import HERE, ROOT, TESTED_BY, mutants_of
+from tests.mutants.__main__ import HERE, TESTED_BY
+from tests.mutants.changes import ROOT, mutants_of
 
 
 def test_each_module_and_its_tests_exist() -> None:

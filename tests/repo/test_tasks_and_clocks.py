@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 
 READ_THE_MACHINES_CLOCK = {
     "engine/common/clock.py": "is the clock",
+    "engine/controller/loop.py": "how long the event loop was held",
     "engine/coordinator/group/ownership.py": "how long the event loop was held",
     "engine/replication/state_changes.py": "how long the event loop was held",
     "engine/runtime/descriptors.py": "how long a thread waits for a descriptor",
@@ -22,18 +24,66 @@ READ_THE_MACHINES_CLOCK = {
 }
 """Modules of the broker that read the machine's clock, and what they measure. No setting of Kafka's depends on it."""
 
-TOOLS = {"admin", "local", "pipeline"}
-"""Packages of the engine that are no part of a broker: they wait for other programs."""
+READ_THE_HOUR = {
+    "cli/commands/groups_reset.py": "--by-duration counts back from now",
+    "cli/commands/perf_group.py": "processes begin at the same moment",
+    "cli/commands/produce.py": "the time of a record",
+    "cli/commands/spark_history.py": "the age of samples",
+    "engine/admin/cluster/rollback_file.py": "the name of a file",
+    "engine/admin/lag/jobs.py": "the age of samples",
+    "engine/admin/lag/lake_sampling.py": "the time of a sample",
+    "engine/admin/lag/measuring.py": "the time of a sample",
+    "engine/admin/lag/queries.py": "the age of samples",
+    "engine/admin/lag/sampling.py": "the time of a sample",
+    "engine/admin/perf/producer.py": "the time of a record",
+    "engine/admin/perf/results.py": "when a run began",
+    "engine/admin/perf/suite_run.py": "processes begin at the same moment",
+    "engine/admin/reassignment/journal.py": "the time of an entry",
+    "engine/admin/reassignment/lock_holder.py": "since when a lock is held",
+    "engine/admin/state_changes/merge.py": "the year, which a log line leaves out",
+    "engine/pipeline/sink.py": "the time of a record",
+    "tui/operations/groups.py": "--by-duration counts back from now",
+    "tui/plan_desk.py": "the time of a plan's steps",
+    "tui/saving.py": "the name of a file",
+}
+"""Modules of the tools that read the wall clock, and what for. How long they wait they measure by the monotonic one."""
+
+TOOLS = ("engine/admin", "engine/local", "engine/pipeline", "cli", "tui", "klamm")
+"""What is no part of a broker: it waits for other programs."""
+
+PURE = ("plans", "engine/common", "engine/formats", "engine/protocol", "engine/config")
+"""What is pure: it is handed the time if it needs any."""
+
+WALL = {"time", "time_ns", "now", "utcnow", "today"}
+MONOTONIC = {"monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "process_time"}
 
 
 def sources(*packages: str) -> list[tuple[str, ast.Module]]:
     paths = sorted(path for package in packages for path in (ROOT / package).rglob("*.py"))
     assert len(paths) > 50
-    return [(str(path.relative_to(ROOT)), ast.parse(path.read_text())) for path in paths]
+    return [(str(path.relative_to(ROOT)), parsed(path)) for path in paths]
 
 
-def of_the_broker() -> list[tuple[str, ast.Module]]:
-    return [(name, tree) for name, tree in sources("engine") if name.split("/")[1] not in TOOLS]
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+def readers_of_the_clock(trees: list[tuple[str, ast.Module]], names: set[str]) -> set[str]:
+    """Return the modules that name one of these functions, called or handed on, or an event loop's time."""
+    return {name for name, tree in trees for node in ast.walk(tree) if reads_the_clock(node, names)}
+
+
+def reads_the_clock(node: ast.AST, names: set[str]) -> bool:
+    if isinstance(node, ast.ImportFrom):
+        # By its bare name a call would escape this test.
+        return node.module == "time"
+    if not isinstance(node, ast.Attribute):
+        return False
+    owner = ast.unparse(node.value)
+    if owner == "time" or owner.endswith(("datetime", "date")):
+        return node.attr in names
+    return node.attr == "time" and owner.endswith(("loop", "_loop()")) and "monotonic" in names
 
 
 def method(node: ast.AST) -> tuple[str, str]:
@@ -71,12 +121,15 @@ def test_every_task_has_a_name() -> None:
 
 
 def test_the_broker_takes_its_time_from_the_clock_it_is_given() -> None:
-    readers = {
-        name
-        for name, tree in of_the_broker()
-        for node in ast.walk(tree)
-        if method(node) in {("time", one) for one in ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter")}
-        or (method(node)[1] == "time" and method(node)[0].endswith("loop"))
-        or method(node)[1] in ("now", "utcnow", "today")
-    }
-    assert readers == set(READ_THE_MACHINES_CLOCK)
+    trees = [(name, tree) for name, tree in sources("engine") if not name.startswith(TOOLS)]
+    assert readers_of_the_clock(trees, WALL | MONOTONIC) == set(READ_THE_MACHINES_CLOCK)
+
+
+def test_the_tools_read_the_wall_clock_only_where_the_hour_counts() -> None:
+    trees = [(name, tree) for name, tree in sources("engine", "cli", "tui", "klamm") if name.startswith(TOOLS)]
+    assert readers_of_the_clock(trees, WALL) == set(READ_THE_HOUR)
+
+
+def test_what_is_pure_reads_no_clock() -> None:
+    trees = [(name, tree) for name, tree in sources("engine", "plans") if name.startswith(PURE)]
+    assert readers_of_the_clock(trees, WALL | MONOTONIC) == {"engine/common/clock.py"}

@@ -178,6 +178,43 @@ def test_compact_and_delete_keeps_a_start(tmp_path: Path) -> None:
     assert log.cleaning.first_dirty_offset == 30
 
 
+def test_the_bounds_are_exact(tmp_path: Path) -> None:
+    """Segments of ten records, the last of each three, two and one hours old, and 9 ms more."""
+    log = log_of(tmp_path / "t-0", 10, 10, 10)
+    newest_ms = log.segments[1].largest_timestamp_ms()
+    for lag_ms, expected in ((NOW_MS - newest_ms, 20), (NOW_MS - newest_ms + 1, 10)):
+        log.update_config(replace(CONFIG, min_compaction_lag_ms=lag_ms))
+        assert ends(log) == (0, expected), "a record that is exactly as old as it must be may go"
+    log.update_config(replace(CONFIG, max_compaction_lag_ms=3 * 3_600_000 - 1))
+    assert (dirty(log).compaction_delay_ms, dirty(log).is_due) == (1, True)
+
+
+def test_a_record_of_the_future_is_safe_unless_no_age_is_asked_for(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0", CONFIG, StandIn())
+    log.append_as_leader(data_batch(b"x", timestamp_ms=NOW_MS + 5_000), 0)
+    log.roll()
+    log.update_high_watermark(1)
+    assert ends(log) == (0, 1)
+    log.update_config(replace(CONFIG, min_compaction_lag_ms=1))
+    assert ends(log) == (0, 0)
+
+
+@pytest.mark.parametrize(("timestamp_ms", "delay_ms"), [(0, 0), (1, NOW_MS - 60_001)])
+def test_a_segment_without_a_timestamp_has_no_age(tmp_path: Path, timestamp_ms: int, delay_ms: int) -> None:
+    log = open_log(tmp_path / "t-0", CONFIG, StandIn())
+    log.append_as_leader(data_batch(b"x", timestamp_ms=timestamp_ms), 0)
+    log.roll()
+    log.update_high_watermark(1)
+    log.update_config(replace(CONFIG, max_compaction_lag_ms=60_000))
+    assert dirty(log).compaction_delay_ms == delay_ms
+
+
+def test_no_log_is_due_for_its_age_alone(tmp_path: Path) -> None:
+    measured = replace(dirty(log_of(tmp_path / "t-0", 10)), clean_bytes=100, compaction_delay_ms=1)
+    assert [replace(measured, cleanable_bytes=size).is_due for size in (0, 1)] == [False, True]
+    assert not replace(measured, cleanable_bytes=1, compaction_delay_ms=0).is_due
+
+
 # --- limits of the process
 
 

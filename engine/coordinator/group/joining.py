@@ -110,9 +110,6 @@ def _join_again(rebalance: Rebalance, group: Group, joining: Joining, reply: Joi
     member = group.members[joining.member_id]
     is_unchanged = member.protocols == joining.protocols
     is_leader = group.leader_id == member.member_id
-    if group.state is GroupState.EMPTY:
-        rebalance.outbox.reply(reply, JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, joining.member_id))
-        return
     repeats_answer = group.state is GroupState.COMPLETING_REBALANCE and is_unchanged
     # The leader asks for a rebalance by joining: what it assigns may have changed.
     has_no_news = group.state is GroupState.STABLE and is_unchanged and not is_leader

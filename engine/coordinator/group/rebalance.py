@@ -143,7 +143,6 @@ class Rebalance:
         group.protocol_name = group.select_protocol() if has_members else None
         group.subscribed_topics = group.compute_subscribed_topics()
         group.transition_to(GroupState.COMPLETING_REBALANCE if has_members else GroupState.EMPTY, self.clock.now_ms())
-        group.pending_sync.clear()
 
     # -- assignments
 
@@ -187,8 +186,7 @@ class Rebalance:
     def remove_member(self, group: Group, member: Member, reason: str) -> None:
         """Remove a member; the others share what it had."""
         self.answer_join(group, member, JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, UNKNOWN_MEMBER_ID))
-        if member.sync_reply is not None:
-            self.answer_sync(group, member, SyncResult(ErrorCode.UNKNOWN_MEMBER_ID))
+        self.answer_sync(group, member, SyncResult(ErrorCode.UNKNOWN_MEMBER_ID))
         group.remove(member.member_id)
         self.stop_session(group, member.member_id)
         if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
