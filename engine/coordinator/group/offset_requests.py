@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from engine.common.clock import Clock
@@ -105,6 +105,17 @@ class OffsetRequests:
             is_unstable = require_stable and offsets.is_unstable(partition)
             found[partition] = ErrorCode.UNSTABLE_OFFSET_COMMIT if is_unstable else offsets.get(partition)
         return ErrorCode.NONE, found
+
+    def count(self, group_id: str) -> int:
+        """Return how many offsets the group has here."""
+        group = self._groups.find(group_id)
+        return 0 if group is None else len(group.offsets)
+
+    def partitions_in_pieces(self, group_id: str, size: int) -> Iterator[Sequence[TopicPartition]]:
+        """Yield the partitions that have an offset now, so many at a time."""
+        group = self._groups.find(group_id)
+        names = [] if group is None else list(group.offsets.partitions)
+        return (names[start : start + size] for start in range(0, len(names), size))
 
     def delete(self, group_id: str, partitions: Sequence[TopicPartition]) -> tuple[ErrorCode, CommitErrors]:
         """Remove offsets that no member reads; return the error of the whole, and without one each partition's."""
