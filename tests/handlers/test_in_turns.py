@@ -213,7 +213,7 @@ async def test_very_many_offsets_are_committed_in_turns() -> None:
     where = context()
     committed: list[int] = []
 
-    def commit(group_id: str, committer: object, offsets: Any, done: Any) -> None:
+    def commit(group_id: str, committer: object, offsets: Any, done: Any, prepared: Any) -> None:
         committed.extend(value.offset for value in offsets.values())
         asyncio.get_running_loop().call_soon(
             done, ErrorCode.NONE, {TopicPartition("t", 1): ErrorCode.UNKNOWN_SERVER_ERROR}
@@ -222,7 +222,7 @@ async def test_very_many_offsets_are_committed_in_turns() -> None:
     where.broker.metadata_cache.partitions = lambda _: range(MANY - 1)
     where.broker.clock = SimpleNamespace(now_ms=lambda: 0)
     where.broker.config = SimpleNamespace(is_older_than=lambda _: False)
-    where.broker.group_coordinator.offsets = SimpleNamespace(commit=commit)
+    where.broker.group_coordinator.offsets = SimpleNamespace(commit=commit, prepare=lambda *_: None)
     handler: Any = all_handlers()[ApiKey.OFFSET_COMMIT].large_handler
     answer, turns = await turns_of(handler(where, request))
     assert committed == list(range(MANY - 1))
