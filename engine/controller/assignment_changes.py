@@ -12,12 +12,12 @@ def reassign_to(assignment: ReplicaAssignment, target: Sequence[int]) -> Replica
 
     A reassignment that is under way already is replaced: what it was adding counts for nothing.
     """
-    origin = assignment.origin_replicas
-    replicas = tuple(dict.fromkeys((*target, *origin)))
+    origin, wanted = dict.fromkeys(assignment.origin_replicas), dict.fromkeys(target)
+    replicas = tuple(wanted | origin)
     return ReplicaAssignment(
         replicas=replicas,
         adding_replicas=tuple(r for r in replicas if r not in origin),
-        removing_replicas=tuple(r for r in replicas if r not in target),
+        removing_replicas=tuple(r for r in replicas if r not in wanted),
     )
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from engine.common.errors import KlammError
 from engine.common.model import BrokerInfo
 from engine.config.metadata_version import MetadataVersion
-from engine.controller.broker_requests import BrokerRequest
+from engine.controller.broker_requests import BrokerRequest, UpdateMetadataToBroker
 from engine.controller.events import ControllerEvent
 from engine.controller.logs import channel_manager_log, request_send_log, state_change_log
 from engine.controller.wire_requests import (
@@ -30,7 +30,7 @@ from engine.protocol.declaration import Response
 from engine.runtime.supervisor import Supervisor
 
 PARTITIONS_AT_ONCE_MAX = 1000
-"""A request that names more is encoded beside the event loop: 200,000 partitions take 130 ms."""
+"""A request that names more is made and encoded beside the event loop: 200,000 partitions take 130 ms."""
 
 BACKOFF_MS = 100
 """Wait before a request that could not be sent is tried again."""
@@ -65,7 +65,7 @@ class BrokerChannel:
         self._controller_epoch = controller_epoch
         self._on_event = on_event
         self._versions = RequestVersions.of(settings.ibp)
-        self._queue: asyncio.Queue[WireRequest] = asyncio.Queue()
+        self._queue: asyncio.Queue[WireRequest | BrokerRequest] = asyncio.Queue()
         self._log = request_send_log(settings.controller_id)
         self._state_changes = state_change_log(settings.controller_id, controller_epoch)
         self._correlation_id = -1
@@ -77,11 +77,17 @@ class BrokerChannel:
         return self._queue.qsize()
 
     def put(self, request: BrokerRequest, shared: SharedStates | None = None) -> None:
-        """Queue a request."""
+        """Queue a request. UpdateMetadata shares its states with those of other brokers, so it is made at once."""
+        if isinstance(request, UpdateMetadataToBroker) or len(request.partitions) <= PARTITIONS_AT_ONCE_MAX:
+            for wire in self._wires(request, shared):
+                self._queue.put_nowait(wire)
+        else:
+            self._queue.put_nowait(request)
+
+    def _wires(self, request: BrokerRequest, shared: SharedStates | None = None) -> list[WireRequest]:
         settings = self._settings
         listener = settings.inter_broker_listener_name
-        for wire in wire_requests(request, settings.controller_id, self._versions, listener, shared):
-            self._queue.put_nowait(wire)
+        return wire_requests(request, settings.controller_id, self._versions, listener, shared)
 
     async def run(self) -> None:
         """Send what is queued until cancelled."""
@@ -103,20 +109,25 @@ class BrokerChannel:
         self._log.info("Starting")
         try:
             while True:
-                wire = await self._queue.get()
-                response = await self._send_until_answered(client, wire, node)
-                try:
-                    self._answered(wire, response, node)
-                except Exception as error:
-                    # A broker that is sent nothing any more hears of no leader, and nobody would know.
-                    self._log.error(
-                        f"Error processing the answer of broker {node} to {type(wire.message).__name__}", error
-                    )
+                queued = await self._queue.get()
+                if isinstance(queued, WireRequest):
+                    await self._exchange(client, queued, node)
+                else:
+                    for wire in await asyncio.to_thread(self._wires, queued):
+                        await self._exchange(client, wire, node)
         finally:
             self._log.info("Shutting down")
             await client.close()
             self._log.info("Stopped")
             self._log.info("Shutdown completed")
+
+    async def _exchange(self, client: BrokerClient, wire: WireRequest, node: str) -> None:
+        response = await self._send_until_answered(client, wire, node)
+        try:
+            self._answered(wire, response, node)
+        except Exception as error:
+            # A broker that is sent nothing any more hears of no leader, and nobody would know.
+            self._log.error(f"Error processing the answer of broker {node} to {type(wire.message).__name__}", error)
 
     async def _send_until_answered(self, client: BrokerClient, wire: WireRequest, node: str) -> Response:
         while True:

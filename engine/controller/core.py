@@ -217,7 +217,7 @@ class ControllerCore:
             yield from self._reassignments.complete_caught_up((event.partition,))
 
     def _list_reassignments(self, event: events.ListPartitionReassignments) -> Steps[None]:
-        yield from carry_out(Answer(self._reassignment_requests.under_way(event.partitions)))
+        yield from carry_out(Answer((yield from self._reassignment_requests.under_way(event.partitions))))
 
     def _process_update_metadata_response(self, event: events.UpdateMetadataResponseReceived) -> Steps[None]:
         yield from ()

@@ -14,7 +14,17 @@ from engine.controller.assignment_changes import reassign_to
 from engine.controller.context import ControllerContext
 from engine.controller.errors import RecordsWouldBeLost
 from engine.controller.events import NO_ERROR, AlterPartitionReassignments, ApiError, ZkPartitionReassignment
-from engine.controller.instructions import Answer, Continue, ReadReassignments, SetReassignments, Steps, carry_out
+from engine.controller.instructions import (
+    Answer,
+    Continue,
+    GiveWay,
+    ReadReassignments,
+    SetReassignments,
+    Steps,
+    carry_out,
+    each,
+    slices,
+)
 from engine.controller.logs import comma, controller_log, scala, scala_map
 from engine.controller.options import ControllerOptions
 from engine.controller.reassignment import REASSIGNED_AT_ONCE_MAX, Reassignments
@@ -43,15 +53,17 @@ class ReassignmentRequests:
         results = event.results
         start = len(results)
         wanted: dict[TopicPartition, ReplicaAssignment] = {}
-        for partition, target in islice(event.targets.items(), start, start + REASSIGNED_AT_ONCE_MAX):
-            error = None if target is None else self._refusal(partition, target)
-            assignment = self._towards(partition, target)
-            if error is not None:
-                results[partition] = error
-            elif assignment is None:
-                results[partition] = _NOT_IN_PROGRESS
-            else:
-                wanted[partition] = assignment
+        for piece in slices(islice(event.targets.items(), start, start + REASSIGNED_AT_ONCE_MAX)):
+            yield from carry_out(GiveWay())
+            for partition, target in piece:
+                error = None if target is None else self._refusal(partition, target)
+                assignment = self._towards(partition, target)
+                if error is not None:
+                    results[partition] = error
+                elif assignment is None:
+                    results[partition] = _NOT_IN_PROGRESS
+                else:
+                    wanted[partition] = assignment
         yield from self._reassignments.remove_from_znode(lambda partition, _: partition in wanted)
         results.update((yield from self._start(wanted)))
         if len(results) < len(event.targets):
@@ -94,11 +106,19 @@ class ReassignmentRequests:
             yield from self._reassignments.remove_from_znode(lambda partition, _: partition in failed)
         return {p for p, error in results.items() if error is NO_ERROR}
 
-    def under_way(self, partitions: tuple[TopicPartition, ...] | None) -> dict[TopicPartition, ReplicaAssignment]:
+    def under_way(
+        self, partitions: tuple[TopicPartition, ...] | None
+    ) -> Steps[dict[TopicPartition, ReplicaAssignment]]:
         """Return the assignments of partitions that are being reassigned; None asks for all of them."""
-        wanted = tuple(self._context.partitions_being_reassigned) if partitions is None else partitions
-        assignments = {p: self._context.full_assignment(p) for p in wanted}
-        return {p: assignment for p, assignment in assignments.items() if assignment.is_being_reassigned}
+        found: dict[TopicPartition, ReplicaAssignment] = {}
+
+        def look(partition: TopicPartition) -> None:
+            assignment = self._context.full_assignment(partition)
+            if assignment.is_being_reassigned:
+                found[partition] = assignment
+
+        yield from each(self._context.partitions_being_reassigned if partitions is None else partitions, look)
+        return found
 
     def _towards(self, partition: TopicPartition, target: tuple[int, ...] | None) -> ReplicaAssignment | None:
         """Return the assignment on the way to a target; None if there is nothing to cancel."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 from engine.common.model import TopicPartition
 from engine.controller.events import AlterPartitionReassignments, ApiError
 from engine.handlers.context import RequestContext
+from engine.handlers.in_turns import pieces
 from engine.handlers.registry import handles
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.alter_partition_reassignments import (
@@ -32,11 +33,11 @@ async def alter_partition_reassignments(
     """Start, replace or cancel reassignments."""
     breather = Breather()
     targets: dict[TopicPartition, tuple[int, ...] | None] = {}
-    for wanted in request.topics:
-        await breather.give_way()
+    for wanted in pieces(request.topics, "partitions"):
         for p in wanted.partitions:
             name = TopicPartition(wanted.name, p.partition_index)
             targets[name] = None if p.replicas is None else tuple(p.replicas)
+        await breather.give_way()
     answer = await context.broker.controller.ask(AlterPartitionReassignments(targets))
     if isinstance(answer, ApiError):
         return AlterPartitionReassignmentsResponse(error_code=answer.code, error_message=answer.message)

@@ -30,5 +30,10 @@ def delete_groups(
         return DeletableGroupResult(group_id=group_id, error_code=error)
 
     # A group that is named twice is deleted once, and answered once.
-    group_ids = list(dict.fromkeys(request.groups_names))
-    return answered(group_ids, delete, lambda results: DeleteGroupsResponse(results=results))
+    answers: dict[str, DeletableGroupResult] = {}
+
+    def delete_once(group_id: str) -> None:
+        if group_id not in answers:
+            answers[group_id] = delete(group_id)
+
+    return answered(request.groups_names, delete_once, lambda _: DeleteGroupsResponse(results=list(answers.values())))

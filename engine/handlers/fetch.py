@@ -6,6 +6,8 @@ Behaviour
   for; otherwise it waits for the partitions it names, at the latest ``max_wait_ms``.
 * One request of a session at a time: if the next one comes while one waits, that one is answered first with what
   there is. An answer that is too late for that (its records are being converted) is INVALID_FETCH_SESSION_EPOCH.
+* A Fetch that reads more than 10,000 partitions does so in turns with other requests. It waits half a second at most,
+  and nobody else can go on with its session meanwhile (FETCH_SESSION_ID_NOT_FOUND).
 * Records travel as ranges of the log's files. Only Fetch 0–3 get them decoded, in magic 0 or 1, in portions and in a
   thread.
 * A follower's fetch offset is its acknowledgement; ``engine.replication`` takes note of it.
@@ -26,13 +28,21 @@ from engine.common.errors import ErrorCode
 from engine.common.model import IsolationLevel, TopicPartition
 from engine.handlers.context import RequestContext
 from engine.handlers.fetch_answer import build_response, session_error
-from engine.handlers.fetch_conversion import converted, needs_conversion
+from engine.handlers.fetch_conversion import needs_conversion
+from engine.handlers.fetch_in_turns import (
+    FETCHED_AT_ONCE_MAX,
+    converted_response,
+    fetch_in_turns,
+    resolve_topic_ids,
+)
 from engine.handlers.fetch_reads import FetchParameters, FetchReads
 from engine.handlers.fetch_session_cache import FetchContext, FetchPartition, PartitionKey, named_once
-from engine.handlers.registry import handles
+from engine.handlers.in_turns import pieces
+from engine.handlers.registry import handles, handles_large
 from engine.network.request import CLOSE_FOR_FAULT, Deferred
 from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.fetch import FetchRequest, FetchResponse
+from engine.protocol.apis.fetch import FetchRequest, FetchResponse, FetchTopic, ForgottenTopic
+from engine.replication.state_changes import Breather
 from engine.runtime.purgatory import DelayedOperation
 
 logger = logging.getLogger(__name__)
@@ -47,12 +57,16 @@ def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | Def
     opened = _open_session(context, request, parameters)
     if isinstance(opened, ErrorCode):
         return session_error(opened)
-    _resolve_topic_ids(context, opened)
+    if len(opened.partitions) > FETCHED_AT_ONCE_MAX:
+        if opened.session is not None:
+            context.broker.fetch_sessions.take(opened.session)
+        return fetch_in_turns(context, parameters, opened)
+    resolve_topic_ids(context, opened.partitions)
     reads = FetchReads(context.broker, parameters, opened)
     reads.read_all()
     if reads.is_satisfied():
         if needs_conversion(context.api_version, reads):
-            return _converted_response(context, opened, reads)
+            return converted_response(context, opened, reads)
         return build_response(context, opened, reads)
     operation = DelayedFetch(context, opened, reads, parameters.max_wait_ms)
     # It has just been looked at, and nothing can have changed since.
@@ -64,6 +78,18 @@ def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | Def
         delayed_fetch.watch(operation, (opened.session, *_watched(opened.partitions)))
         opened.session.answer_waiting = operation.force_complete
     return operation.deferred
+
+
+@handles_large(ApiKey.FETCH)
+async def fetch_of_very_many(context: RequestContext, request: FetchRequest) -> object:
+    """Read very many partitions while others have their turns."""
+    named = sum(len(topic.partitions) for topic in request.topics)
+    if named + sum(len(topic.partitions) for topic in request.forgotten_topics_data) <= FETCHED_AT_ONCE_MAX:
+        answer = fetch(context, request)
+        return await answer if isinstance(answer, Coroutine) else answer
+    parameters = _parameters(context, request)
+    opened = await _open_session_in_turns(context, request, parameters)
+    return session_error(opened) if isinstance(opened, ErrorCode) else await fetch_in_turns(context, parameters, opened)
 
 
 def _watched(partitions: Iterable[FetchPartition]) -> Iterator[TopicPartition]:
@@ -117,17 +143,11 @@ class DelayedFetch(DelayedOperation):
 
     async def _convert(self) -> None:
         try:
-            response = await _converted_response(self._context, self._fetch, self._reads)
+            response = await converted_response(self._context, self._fetch, self._reads)
         except Exception:
             logger.exception("Records could not be converted for an old reader request=%r", self._context)
             response = session_error(ErrorCode.UNKNOWN_SERVER_ERROR)
         self.deferred.complete(response)
-
-
-async def _converted_response(context: RequestContext, opened: FetchContext, reads: FetchReads) -> FetchResponse:
-    offsets = [wanted.fetch_offset for wanted in reads.partitions]
-    found = await context.broker.offloader.run(converted, context.api_version, offsets, reads.reads)
-    return build_response(context, opened, reads, found)
 
 
 def _parameters(context: RequestContext, request: FetchRequest) -> FetchParameters:
@@ -153,7 +173,55 @@ def _open_session(
     context: RequestContext, request: FetchRequest, parameters: FetchParameters
 ) -> FetchContext | ErrorCode:
     by_id = context.api_version >= 13
-    partitions = [
+    partitions = _named(request.topics, by_id)
+    if context.api_version < 7:
+        return FetchContext(named_once(partitions))
+    return context.broker.fetch_sessions.open(
+        request.session_id,
+        request.session_epoch,
+        named_once(partitions),
+        _forgotten(request.forgotten_topics_data, by_id),
+        is_follower=parameters.replica_id >= 0,
+        uses_topic_ids=by_id,
+        now_ms=context.broker.clock.monotonic_ms(),
+    )
+
+
+async def _open_session_in_turns(
+    context: RequestContext, request: FetchRequest, parameters: FetchParameters
+) -> FetchContext | ErrorCode:
+    by_id = context.api_version >= 13
+    breather = Breather()
+    partitions: dict[PartitionKey, FetchPartition] = {}
+    for topic in pieces(request.topics, "partitions"):
+        partitions.update((partition.key, partition) for partition in _named([topic], by_id))
+        await breather.give_way()
+    if context.api_version < 7:
+        return FetchContext(list(partitions.values()))
+    forgotten: list[PartitionKey] = []
+    for left in pieces(request.forgotten_topics_data, "partitions"):
+        forgotten += _forgotten([left], by_id)
+        await breather.give_way()
+    steps = context.broker.fetch_sessions.open_in_steps(
+        request.session_id,
+        request.session_epoch,
+        list(partitions.values()),
+        forgotten,
+        is_follower=parameters.replica_id >= 0,
+        uses_topic_ids=by_id,
+        now_ms=context.broker.clock.monotonic_ms(),
+    )
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            opened: FetchContext | ErrorCode = done.value
+            return opened
+        await breather.give_way()
+
+
+def _named(topics: Iterable[FetchTopic], by_id: bool) -> list[FetchPartition]:
+    return [
         FetchPartition(
             PartitionKey("" if by_id else topic.topic, topic.topic_id, p.partition),
             fetch_offset=p.fetch_offset,
@@ -162,32 +230,14 @@ def _open_session(
             last_fetched_epoch=p.last_fetched_epoch,
             log_start_offset=p.log_start_offset,
         )
-        for topic in request.topics
+        for topic in topics
         for p in topic.partitions
     ]
-    if context.api_version < 7:
-        return FetchContext(named_once(partitions))
-    forgotten = [
+
+
+def _forgotten(topics: Iterable[ForgottenTopic], by_id: bool) -> list[PartitionKey]:
+    return [
         PartitionKey("" if by_id else topic.topic, topic.topic_id, partition)
-        for topic in request.forgotten_topics_data
+        for topic in topics
         for partition in topic.partitions
     ]
-    return context.broker.fetch_sessions.open(
-        request.session_id,
-        request.session_epoch,
-        named_once(partitions),
-        forgotten,
-        is_follower=parameters.replica_id >= 0,
-        uses_topic_ids=by_id,
-        now_ms=context.broker.clock.monotonic_ms(),
-    )
-
-
-def _resolve_topic_ids(context: RequestContext, opened: FetchContext) -> None:
-    """Find the names behind topic ids; a topic that was unknown when the session began may be known by now."""
-    if context.api_version < 13:
-        return
-    cache = context.broker.metadata_cache
-    for partition in opened.partitions:
-        if partition.topic is None:
-            partition.topic = cache.topic_name(partition.key.topic_id)

@@ -40,6 +40,8 @@ class FetchParameters:
     isolation: IsolationLevel
     rack_id: str
     listener_name: str
+    may_exceed: bool = True
+    """Whether the first batch is given whole, however large: not if the request has data of other partitions."""
 
     @property
     def is_follower(self) -> bool:
@@ -115,7 +117,7 @@ class FetchReads:
     def _read_in_order(self, before: _Before | None, *, records_follower_state: bool) -> None:
         parameters = self.parameters
         remaining = parameters.max_bytes
-        min_one_batch = parameters.api_version >= WHOLE_BATCHES_VERSION
+        min_one_batch = parameters.may_exceed and parameters.api_version >= WHOLE_BATCHES_VERSION
         self.reads = []
         self._ends = []
         self._size_bytes = 0
@@ -166,6 +168,16 @@ class FetchReads:
     def _is_throttled(self, partition: Partition) -> bool:
         quota = self._broker.replica_manager.leader_quota
         return quota.has_throttled and quota.is_throttled(partition.topic_partition)
+
+    @property
+    def size_bytes(self) -> int:
+        """How much was read."""
+        return self._size_bytes
+
+    @property
+    def tells_at_once(self) -> bool:
+        """Whether there is something to tell that must not wait for more bytes."""
+        return self._has_failed or self._is_full
 
     def is_satisfied(self) -> bool:
         """Whether the answer must not wait: enough was read, or there is something else to tell."""

@@ -7,7 +7,7 @@ names, and lets the context say what goes into the answer.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, Final, NamedTuple, Protocol
@@ -23,6 +23,9 @@ EVICTION_MS: Final = 120_000
 """A session that was not used for so long, or is older and smaller than a new one, may make room (Kafka's constant)."""
 
 _EPOCH_MAX: Final = 2**31 - 1
+
+_STEP: Final = 500
+"""So many partitions are named or forgotten between two yields."""
 
 
 class PartitionKey(NamedTuple):
@@ -273,13 +276,70 @@ class FetchSessionCache:
         No partition is named twice (see ``named_once``).
         """
         if session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            ended = self._sessions.pop(session_id, None)
-            if ended is not None:
-                ended.answer_before_next()
-                ended.release()
+            self._end(session_id)
             if session_epoch == FINAL_EPOCH:
                 return FetchContext(partitions)
             return self._open_full(partitions, is_follower, uses_topic_ids, now_ms)
+        session = self._session(session_id, session_epoch, uses_topic_ids)
+        if isinstance(session, ErrorCode):
+            return session
+        return self._continue(session, partitions, forgotten, now_ms)
+
+    def open_in_steps(
+        self,
+        session_id: int,
+        session_epoch: int,
+        partitions: Sequence[FetchPartition],
+        forgotten: Sequence[PartitionKey],
+        *,
+        is_follower: bool,
+        uses_topic_ids: bool,
+        now_ms: int,
+    ) -> Generator[None, None, FetchContext | ErrorCode]:
+        """Do as ``open`` for very many partitions, with a yield now and then.
+
+        The session is nobody else's from the first step on, until ``give_back``.
+        """
+        is_incremental = session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH)
+        if is_incremental:
+            session = self._session(session_id, session_epoch, uses_topic_ids)
+            if isinstance(session, ErrorCode):
+                return session
+            session.answer_before_next()
+            session.last_used_ms = now_ms
+            session.epoch = next_epoch(session.epoch)
+            self.take(session)
+        else:
+            self._end(session_id)
+            if session_epoch == FINAL_EPOCH or not self._make_room(is_follower, len(partitions), now_ms):
+                return FetchContext(partitions)
+            session = self._new_session(is_follower, uses_topic_ids, now_ms)
+        for number, partition in enumerate(partitions, start=1):
+            session.name(partition)
+            if number % _STEP == 0:
+                yield
+        for number, key in enumerate(forgotten if is_incremental else (), start=1):
+            session.forget(key)
+            if number % _STEP == 0:
+                yield
+        if not session.partitions:
+            return FetchContext(())
+        if is_incremental:
+            return FetchContext(session.take_active(), session, is_incremental=True)
+        return FetchContext(partitions, session)
+
+    def take(self, session: FetchSession) -> None:
+        """Let nobody go on with a session that one request works with for many turns of the event loop."""
+        self._sessions.pop(session.id, None)
+
+    def give_back(self, session: FetchSession, now_ms: int) -> None:
+        """Let its next request come. A session whose place is taken by now is over."""
+        if session.id not in self._sessions and self._make_room(session.is_privileged, session.size, now_ms):
+            self._sessions[session.id] = session
+        else:
+            session.release()
+
+    def _session(self, session_id: int, session_epoch: int, uses_topic_ids: bool) -> FetchSession | ErrorCode:
         session = self._sessions.get(session_id)
         if session is None:
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
@@ -287,14 +347,21 @@ class FetchSessionCache:
             return ErrorCode.INVALID_FETCH_SESSION_EPOCH
         if session.uses_topic_ids != uses_topic_ids:
             return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
-        return self._continue(session, partitions, forgotten, now_ms)
+        return session
 
     def _open_full(
         self, partitions: Sequence[FetchPartition], is_follower: bool, uses_topic_ids: bool, now_ms: int
     ) -> FetchContext:
         if not self._make_room(is_follower, len(partitions), now_ms):
             return FetchContext(partitions)
-        session = FetchSession(
+        session = self._new_session(is_follower, uses_topic_ids, now_ms)
+        for partition in partitions:
+            session.name(partition)
+        self._sessions[session.id] = session
+        return FetchContext(partitions, session)
+
+    def _new_session(self, is_follower: bool, uses_topic_ids: bool, now_ms: int) -> FetchSession:
+        return FetchSession(
             id=self._free_id(),
             is_privileged=is_follower,
             uses_topic_ids=uses_topic_ids,
@@ -302,10 +369,12 @@ class FetchSessionCache:
             last_used_ms=now_ms,
             epoch=next_epoch(INITIAL_EPOCH),
         )
-        for partition in partitions:
-            session.name(partition)
-        self._sessions[session.id] = session
-        return FetchContext(partitions, session)
+
+    def _end(self, session_id: int) -> None:
+        ended = self._sessions.pop(session_id, None)
+        if ended is not None:
+            ended.answer_before_next()
+            ended.release()
 
     def _continue(
         self,

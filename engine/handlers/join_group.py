@@ -15,10 +15,13 @@ Version notes
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from engine.common.errors import ErrorCode
 from engine.coordinator.group.values import UNKNOWN_MEMBER_ID, Joining, JoinResult
 from engine.handlers.context import RequestContext
-from engine.handlers.registry import handles
+from engine.handlers.in_turns import in_turns
+from engine.handlers.registry import handles, handles_large
 from engine.handlers.static_members import are_static_members_refused
 from engine.network.request import Deferred
 from engine.protocol.api_keys import ApiKey
@@ -28,6 +31,19 @@ from engine.protocol.apis.join_group import JoinGroupRequest, JoinGroupResponse,
 @handles(ApiKey.JOIN_GROUP)
 def join_group(context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse | Deferred:
     """Let a member join its group."""
+    return _join(context, request, [(protocol.name, bytes(protocol.metadata)) for protocol in request.protocols])
+
+
+@handles_large(ApiKey.JOIN_GROUP)
+async def join_group_in_turns(context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse | Deferred:
+    """Let a member with very many protocols join; others have their turns while those are looked at."""
+    protocols = await in_turns(request.protocols, lambda protocol: (protocol.name, bytes(protocol.metadata)))
+    return _join(context, request, protocols)
+
+
+def _join(
+    context: RequestContext, request: JoinGroupRequest, protocols: Iterable[tuple[str, bytes]]
+) -> JoinGroupResponse | Deferred:
     version = context.api_version
     if are_static_members_refused(context, request.group_instance_id):
         return _response(JoinResult(ErrorCode.UNSUPPORTED_VERSION, UNKNOWN_MEMBER_ID), version)
@@ -38,7 +54,7 @@ def join_group(context: RequestContext, request: JoinGroupRequest) -> JoinGroupR
         session_timeout_ms=request.session_timeout_ms,
         rebalance_timeout_ms=request.session_timeout_ms if version == 0 else request.rebalance_timeout_ms,
         protocol_type=request.protocol_type,
-        protocols=tuple((protocol.name, bytes(protocol.metadata)) for protocol in request.protocols),
+        protocols=tuple(protocols),
         group_instance_id=request.group_instance_id,
         needs_known_member_id=version >= 4 and request.group_instance_id is None,
         can_skip_assignment=version >= 9,

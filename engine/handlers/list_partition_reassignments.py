@@ -10,6 +10,7 @@ from __future__ import annotations
 from engine.common.model import TopicPartition
 from engine.controller.events import ApiError, ListPartitionReassignments
 from engine.handlers.context import RequestContext
+from engine.handlers.in_turns import pieces
 from engine.handlers.registry import handles
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.list_partition_reassignments import (
@@ -18,6 +19,7 @@ from engine.protocol.apis.list_partition_reassignments import (
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
 )
+from engine.replication.state_changes import Breather
 
 
 @handles(ApiKey.LIST_PARTITION_REASSIGNMENTS)
@@ -25,10 +27,14 @@ async def list_partition_reassignments(
     context: RequestContext, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
     """List the reassignments under way."""
-    wanted = None
+    breather = Breather()
+    wanted: list[TopicPartition] | None = None
     if request.topics is not None:
-        wanted = tuple(TopicPartition(t.name, p) for t in request.topics for p in t.partition_indexes)
-    answer = await context.broker.controller.ask(ListPartitionReassignments(wanted))
+        wanted = []
+        for asked in pieces(request.topics, "partition_indexes"):
+            wanted += [TopicPartition(asked.name, p) for p in asked.partition_indexes]
+            await breather.give_way()
+    answer = await context.broker.controller.ask(ListPartitionReassignments(None if wanted is None else tuple(wanted)))
     if isinstance(answer, ApiError):
         return ListPartitionReassignmentsResponse(error_code=answer.code, error_message=answer.message)
     topics: dict[str, OngoingTopicReassignment] = {}
@@ -42,4 +48,5 @@ async def list_partition_reassignments(
                 removing_replicas=list(assignment.removing_replicas),
             )
         )
+        await breather.give_way()
     return ListPartitionReassignmentsResponse(topics=list(topics.values()))

@@ -93,7 +93,9 @@ async def offset_commit_in_turns(context: RequestContext, request: OffsetCommitR
         if not outcome.done():
             outcome.set_result((error, refused))
 
-    context.broker.group_coordinator.offsets.commit(request.group_id, committer, offsets, done)
+    coordinator = context.broker.group_coordinator.offsets
+    prepared = await asyncio.to_thread(coordinator.prepare, request.group_id, offsets)
+    coordinator.commit(request.group_id, committer, offsets, done, prepared)
     error, refused = await outcome
     return await _response_in_turns(request, error, errors | refused)
 

@@ -7,42 +7,77 @@ Behaviour
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.handlers.context import RequestContext
-from engine.handlers.registry import handles
+from engine.handlers.in_turns import pieces
+from engine.handlers.registry import handles, handles_large
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.offset_delete import (
     OffsetDeleteRequest,
+    OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
+from engine.replication.state_changes import Breather
+
+_Answers = dict[str, dict[int, OffsetDeleteResponsePartition]]
+"""What is said of each partition, by topic: a topic or partition that is named twice is answered once."""
 
 
 @handles(ApiKey.OFFSET_DELETE)
 def offset_delete(context: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
     """Remove a group's offsets."""
+    answers: _Answers = {}
+    error = _delete(context, request.group_id, request.topics, answers)
+    return _response(error, answers)
+
+
+@handles_large(ApiKey.OFFSET_DELETE)
+async def offset_delete_in_turns(context: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
+    """Remove very many offsets of a group while others have their turns."""
+    answers: _Answers = {}
+    breather = Breather()
+    for number, topic in enumerate(pieces(request.topics, "partitions")):
+        error = _delete(context, request.group_id, [topic], answers, has_begun=number > 0)
+        if error is not ErrorCode.NONE:
+            return _response(error, {})
+        await breather.give_way()
+    return _response(ErrorCode.NONE, answers) if answers else offset_delete(context, request)
+
+
+def _delete(
+    context: RequestContext,
+    group_id: str,
+    topics: Iterable[OffsetDeleteRequestTopic],
+    answers: _Answers,
+    *,
+    has_begun: bool = False,
+) -> ErrorCode:
+    """Remove the offsets of some topics and note each partition's answer; return the error of the whole."""
     cache = context.broker.metadata_cache
-    asked = [TopicPartition(t.name, p.partition_index) for t in request.topics for p in t.partitions]
+    asked = [TopicPartition(t.name, p.partition_index) for t in topics for p in t.partitions]
     known = [partition for partition in asked if cache.contains(partition)]
-    error, errors = context.broker.group_coordinator.offsets.delete(request.group_id, known)
-    if error is not ErrorCode.NONE:
-        return OffsetDeleteResponse(error_code=error, topics=[])
-    # A topic or partition that is named twice is answered once.
-    answers: dict[str, dict[int, ErrorCode]] = {}
-    for partition in asked:
-        error = errors.get(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        answers.setdefault(partition.topic, {})[partition.partition] = error
+    error, errors = context.broker.group_coordinator.offsets.delete(group_id, known)
+    if error is ErrorCode.GROUP_ID_NOT_FOUND and has_begun:
+        # An empty group ends with its last offset: of the partitions that are named after it there is nothing left.
+        error, errors = ErrorCode.NONE, dict.fromkeys(known, ErrorCode.NONE)
+    if error is ErrorCode.NONE:
+        for partition in asked:
+            code = errors.get(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            answer = OffsetDeleteResponsePartition(partition_index=partition.partition, error_code=code)
+            answers.setdefault(partition.topic, {})[partition.partition] = answer
+    return error
+
+
+def _response(error: ErrorCode, answers: _Answers) -> OffsetDeleteResponse:
     return OffsetDeleteResponse(
-        error_code=ErrorCode.NONE,
+        error_code=error,
         topics=[
-            OffsetDeleteResponseTopic(
-                name=topic,
-                partitions=[
-                    OffsetDeleteResponsePartition(partition_index=index, error_code=code) for index, code in of.items()
-                ],
-            )
-            for topic, of in answers.items()
+            OffsetDeleteResponseTopic(name=topic, partitions=list(partitions.values()))
+            for topic, partitions in answers.items()
         ],
     )

@@ -3,8 +3,8 @@
 Behaviour
 * Tells a broker what clients are to be told of the cluster; the controller sends it. STALE_BROKER_EPOCH and
   STALE_CONTROLLER_EPOCH refuse it as a whole.
-* One that names many partitions is taken over in turns with other requests; the next update waits for it, and readers
-  see nothing of it before all is there.
+* One that names many partitions or brokers is taken over in turns with other requests; the next update waits for it,
+  and readers see nothing of it before all is there.
 * Live brokers are replaced, partitions merged; leader -2 takes a partition out of the cache. Whoever waits for a topic
   to be led looks again.
 
@@ -25,7 +25,7 @@ from engine.handlers.context import RequestContext
 from engine.handlers.registry import handles
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
-from engine.replication.metadata_cache import names_many_partitions
+from engine.replication.metadata_cache import names_many
 
 
 @handles(ApiKey.UPDATE_METADATA)
@@ -36,7 +36,7 @@ def update_metadata(
     if is_stale(context.broker, request.broker_epoch):
         return UpdateMetadataResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
     manager = context.broker.replica_manager
-    if manager.is_updating_metadata or names_many_partitions(request):
+    if manager.is_updating_metadata or names_many(request):
         return _update_in_turns(context, request)
     try:
         deleted = manager.update_metadata(request, correlation_id=context.correlation_id)

@@ -7,7 +7,7 @@ ZooKeeper.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Hashable, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -180,8 +180,7 @@ class MetadataCache:
         self, request: UpdateMetadataRequest, correlation_id: int
     ) -> Generator[None, None, list[TopicPartition]]:
         old = self.snapshot
-        brokers: Mapping[int, BrokerInfo] = {b.id: _broker_info(b) for b in request.live_brokers}
-        nodes: Mapping[str, Mapping[int, Node]] = _nodes_by_listener(brokers)
+        brokers, nodes = yield from _brokers_and_nodes(request.live_brokers)
         if brokers == old.brokers and nodes == old.nodes:
             brokers, nodes = old.brokers, old.nodes
         ids = _TopicIds(old)
@@ -227,8 +226,10 @@ class MetadataCache:
 
         ``retired`` receives what is replaced.
         """
-        for topic_state in request.topic_states:
+        for number, topic_state in enumerate(request.topic_states, start=1):
             ids.assign(topic_state.topic_name, topic_state.topic_id)
+            if number % _STEP == 0:
+                yield
         copied: dict[str, dict[int, PartitionMetadata]] = {}
         deleted: dict[TopicPartition, None] = {}
         is_tracing = self._log.is_tracing
@@ -269,9 +270,9 @@ class MetadataCache:
             self._log.trace(f"Cached leader info {_state_text(topic, state)} for {where} {source}")
 
 
-def names_many_partitions(request: UpdateMetadataRequest) -> bool:
+def names_many(request: UpdateMetadataRequest) -> bool:
     """Return whether to take the request over in turns: a hundred thousand partitions hold the loop for a second."""
-    count = len(request.ungrouped_partition_states)
+    count = len(request.ungrouped_partition_states) + len(request.live_brokers)
     return count + sum(len(topic.partition_states) for topic in request.topic_states) > _AT_ONCE_MAX
 
 
@@ -312,13 +313,23 @@ def _broker_info(broker: UpdateMetadataBroker) -> BrokerInfo:
     return BrokerInfo(broker.id, endpoints, broker.rack)
 
 
-def _nodes_by_listener(brokers: Mapping[int, BrokerInfo]) -> dict[str, dict[int, Node]]:
+def _brokers_and_nodes(
+    live: Iterable[UpdateMetadataBroker],
+) -> Generator[None, None, tuple[Mapping[int, BrokerInfo], Mapping[str, Mapping[int, Node]]]]:
+    """Return the live brokers by id, and their addresses by listener and id. Yields now and then."""
+    brokers: dict[int, BrokerInfo] = {}
+    for number, named in enumerate(live, start=1):
+        brokers[named.id] = _broker_info(named)
+        if number % _STEP == 0:
+            yield
     nodes: dict[str, dict[int, Node]] = {}
-    for broker in brokers.values():
+    for number, broker in enumerate(brokers.values(), start=1):
         for endpoint in broker.endpoints:
             by_id = nodes.setdefault(endpoint.listener_name, {})
             by_id[broker.id] = Node(broker.id, endpoint.host, endpoint.port, broker.rack)
-    return nodes
+        if number % _STEP == 0:
+            yield
+    return brokers, nodes
 
 
 def _state_text(topic: str, state: UpdateMetadataPartitionState) -> str:

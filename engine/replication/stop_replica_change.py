@@ -14,7 +14,7 @@ from engine.replication.roles import make_nothing
 from engine.replication.state_changes import Breather
 
 STOPPED_AT_ONCE_MAX = 1000
-"""So many are taken from their fetchers in one go."""
+"""So many are taken from their fetchers, and told to those who want to know, in one go."""
 
 
 class _Stop(NamedTuple):
@@ -127,6 +127,7 @@ class StopReplicaChange:
     async def _stop(self, stops: list[_Stop]) -> None:
         manager = self._manager
         breather = Breather()
+        deleted: list[TopicPartition] = []
         for start in range(0, len(stops), STOPPED_AT_ONCE_MAX):
             names = [stop.topic_partition for stop in stops[start : start + STOPPED_AT_ONCE_MAX]]
             manager.fetchers.remove(names)
@@ -138,13 +139,15 @@ class StopReplicaChange:
                 if partition is not None:
                     make_nothing(partition)
                 self._delete_log(stop)
+                deleted.append(stop.topic_partition)
             manager.wakeups.mark(stop.topic_partition)
             await breather.give_way()
-        await self._forget([stop.topic_partition for stop in stops if stop.deletes])
+        await self._forget(deleted)
         manager.fetchers.end_idle()
-        manager.replicas_stopped(
-            [s.topic_partition for s in stops if self._errors[s.topic_partition] is ErrorCode.NONE]
-        )
+        for start in range(0, len(stops), STOPPED_AT_ONCE_MAX):
+            names = [stop.topic_partition for stop in stops[start : start + STOPPED_AT_ONCE_MAX]]
+            manager.replicas_stopped([name for name in names if self._errors[name] is ErrorCode.NONE])
+            await breather.give_way()
 
     async def _forget(self, deleted: list[TopicPartition]) -> None:
         """Take what was deleted out of the checkpoints, before the controller may give the name to another topic."""

@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
 from event_loop import in_event_loop
 
-from engine.common.model import BrokerInfo, Endpoint, SecurityProtocol, TopicPartition
+from engine.common.model import (
+    BrokerInfo,
+    Endpoint,
+    LeaderAndIsr,
+    ReplicaAssignment,
+    SecurityProtocol,
+    TopicPartition,
+)
 from engine.config.metadata_version import MetadataVersion
 from engine.controller import channels
-from engine.controller.broker_requests import UpdateMetadataPartition, UpdateMetadataToBroker
+from engine.controller.broker_requests import (
+    LeaderAndIsrPartition,
+    LeaderAndIsrToBroker,
+    UpdateMetadataPartition,
+    UpdateMetadataToBroker,
+)
 from engine.controller.channels import PARTITIONS_AT_ONCE_MAX, BrokerChannel, ChannelSettings
+from engine.protocol.apis.leader_and_isr import LeaderAndIsrResponse
 from engine.protocol.apis.update_metadata import UpdateMetadataResponse
 
 
@@ -62,5 +76,45 @@ async def test_what_comes_behind_a_large_request_waits_for_its_answer(monkeypatc
             await asyncio.sleep(0)
         assert client.sent == expected[:number]
         client.answers.put_nowait(UpdateMetadataResponse(error_code=0))
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+@in_event_loop
+async def test_a_large_request_is_made_beside_the_loop_and_sent_in_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """LeaderAndIsr of 6,000 partitions, for each of 100 brokers at a take-over, held everybody up for 60 ms."""
+    client = StandInClient()
+    monkeypatch.setattr(channels, "BrokerClient", lambda *_, **__: client)
+    made: list[tuple[int, bool]] = []
+    make = channels.wire_requests
+
+    def noted(request: Any, *rest: Any) -> Any:
+        made.append((len(request.partitions), threading.current_thread() is threading.main_thread()))
+        return make(request, *rest)
+
+    monkeypatch.setattr(channels, "wire_requests", noted)
+    broker = BrokerInfo(1, (Endpoint("127.0.0.1", 1, "PLAINTEXT", SecurityProtocol.PLAINTEXT),))
+    settings = ChannelSettings(0, MetadataVersion.IBP_3_9_IV0, "PLAINTEXT", "PLAINTEXT")
+    answers: list[Any] = []
+    channel = BrokerChannel(broker, settings, 1, answers.append)
+    counts = (1, PARTITIONS_AT_ONCE_MAX + 1, 2, PARTITIONS_AT_ONCE_MAX)
+    for count in counts:
+        parts = tuple(
+            LeaderAndIsrPartition(
+                TopicPartition("t", p), 1, LeaderAndIsr(1, 0, (1,)), ReplicaAssignment((1,)), is_new=True
+            )
+            for p in range(count)
+        )
+        channel.put(LeaderAndIsrToBroker(1, 0, 1, parts, leaders=(broker,), topic_ids={}))
+    running = asyncio.ensure_future(channel.run())
+    async with asyncio.timeout(60):
+        for number in range(1, len(counts) + 1):
+            while len(client.sent) < number:
+                await asyncio.sleep(0)
+            client.answers.put_nowait(LeaderAndIsrResponse())
+        while len(answers) < len(counts):
+            await asyncio.sleep(0)
+    assert [count for count, _ in client.sent] == list(counts)
+    assert sorted(made) == sorted((count, count <= PARTITIONS_AT_ONCE_MAX) for count in counts)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)

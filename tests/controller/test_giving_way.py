@@ -230,6 +230,10 @@ def elect_all(world: World) -> None:
     world.put(events.ElectLeaders(every, events.ElectionType.PREFERRED))
 
 
+def list_reassignments(world: World) -> None:
+    world.put(events.ListPartitionReassignments(tuple(world.core.context.all_partitions())))
+
+
 def delete_all(world: World) -> None:
     for topic in list(world.zk.topics):
         world.zk.mark_for_deletion(topic)
@@ -249,6 +253,7 @@ EVENTS: dict[str, Callable[[World], object]] = {
     "leaders balanced": lambda world: world.put(events.AutoPreferredReplicaLeaderElection()),
     "a broker that wants to go": shut_down,
     "all asked to be led": elect_all,
+    "reassignments listed": list_reassignments,
     "a take-over": lambda world: world.elect(),
     "log dirs lost": lambda world: world.put(events.LogDirEventNotification()),
     "all deleted": delete_all,

@@ -236,3 +236,45 @@ def test_a_stranger_that_commits_to_a_group_is_refused() -> None:
         assert (answers, world.committed("g")) == ([E.UNKNOWN_MEMBER_ID], 7)
 
     with_world(test)
+
+
+@pytest.mark.parametrize("is_prepared", [False, True])
+def test_a_commit_whose_batch_was_made_before_is_stored_as_any(is_prepared: bool) -> None:
+    """The batch of 200,000 offsets held everybody up; it is made in a thread. Texts that are too long are refused."""
+
+    async def test(world: CoordinatorWorld) -> None:
+        offsets = world.coordinator.offsets
+        many = {TopicPartition("read", p): CommittedOffset(p, "long" * 2000 * (p == 7)) for p in range(1, 1500)}
+        answers: list[tuple[E, int, E | None]] = []
+
+        def done(error: E, refused: dict[TopicPartition, E]) -> None:
+            answers.append((error, len(refused), refused.get(TopicPartition("read", 7))))
+
+        prepared = offsets.prepare("a", many) if is_prepared else None
+        before = world.commit("a", 5, is_alone=False)
+        offsets.commit("a", Committer(), many, done, prepared)
+        after = world.commit("b", 6, is_alone=False)
+        await asyncio.sleep(0)
+        assert (before, after, answers) == ([E.NONE], [E.NONE], [(E.NONE, 1, E.OFFSET_METADATA_TOO_LARGE)])
+        assert record_counts(world) == ([1, 1498, 1] if is_prepared else [1499, 1])
+        for _ in range(2):
+            kept = {p: world.committed("a", TopicPartition("read", p)) for p in range(1500)}
+            assert kept == {p: None if p == 7 else p for p in range(1500)} | {0: 5}
+            assert world.committed("b") == 6
+            await world.move()
+
+    with_world(test)
+
+
+def test_a_batch_that_cannot_be_made_before_is_refused_when_it_is_committed() -> None:
+    async def test(world: CoordinatorWorld) -> None:
+        offsets = world.coordinator.offsets
+        many = {READ: CommittedOffset(2**63)}
+        prepared = offsets.prepare("a", many)
+        assert prepared.batch is None
+        answers: list[E] = []
+        offsets.commit("a", Committer(), many, lambda error, _: answers.append(error), prepared)
+        await asyncio.sleep(0)
+        assert answers == [E.UNKNOWN_SERVER_ERROR]
+
+    with_world(test)

@@ -13,8 +13,10 @@ import pytest
 from event_loop import in_event_loop
 
 from engine.common.errors import ErrorCode, KafkaError
-from engine.common.model import TopicPartition
+from engine.common.model import ReplicaAssignment, TopicPartition
+from engine.controller.events import NO_ERROR, ListPartitionReassignments
 from engine.handlers.alter_configs import alter_configs
+from engine.handlers.alter_partition_reassignments import alter_partition_reassignments
 from engine.handlers.alter_replica_log_dirs import alter_replica_log_dirs
 from engine.handlers.delete_groups import delete_groups
 from engine.handlers.delete_records import delete_records
@@ -25,10 +27,17 @@ from engine.handlers.find_coordinator import find_coordinator
 from engine.handlers.in_turns import AT_ONCE_MAX, answered, topics_answered
 from engine.handlers.incremental_alter_configs import incremental_alter_configs
 from engine.handlers.leave_group import leave_group
+from engine.handlers.list_partition_reassignments import list_partition_reassignments
 from engine.handlers.offset_for_leader_epoch import offset_for_leader_epoch
 from engine.handlers.registry import all_handlers
+from engine.network.request import Deferred
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.alter_configs import AlterConfigsRequest, AlterConfigsResource
+from engine.protocol.apis.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from engine.protocol.apis.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
@@ -42,8 +51,13 @@ from engine.protocol.apis.describe_producers import DescribeProducersRequest, To
 from engine.protocol.apis.find_coordinator import FindCoordinatorRequest
 from engine.protocol.apis.incremental_alter_configs import AlterConfigsResource as IncrementalResource
 from engine.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsRequest
+from engine.protocol.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from engine.protocol.apis.leave_group import LeaveGroupRequest
 from engine.protocol.apis.leave_group import MemberIdentity as LeaveMember
+from engine.protocol.apis.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsTopics,
+)
 from engine.protocol.apis.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -199,7 +213,7 @@ async def test_very_many_offsets_are_committed_in_turns() -> None:
     where = context()
     committed: list[int] = []
 
-    def commit(group_id: str, committer: object, offsets: Any, done: Any) -> None:
+    def commit(group_id: str, committer: object, offsets: Any, done: Any, prepared: Any) -> None:
         committed.extend(value.offset for value in offsets.values())
         asyncio.get_running_loop().call_soon(
             done, ErrorCode.NONE, {TopicPartition("t", 1): ErrorCode.UNKNOWN_SERVER_ERROR}
@@ -208,7 +222,7 @@ async def test_very_many_offsets_are_committed_in_turns() -> None:
     where.broker.metadata_cache.partitions = lambda _: range(MANY - 1)
     where.broker.clock = SimpleNamespace(now_ms=lambda: 0)
     where.broker.config = SimpleNamespace(is_older_than=lambda _: False)
-    where.broker.group_coordinator.offsets = SimpleNamespace(commit=commit)
+    where.broker.group_coordinator.offsets = SimpleNamespace(commit=commit, prepare=lambda *_: None)
     handler: Any = all_handlers()[ApiKey.OFFSET_COMMIT].large_handler
     answer, turns = await turns_of(handler(where, request))
     assert committed == list(range(MANY - 1))
@@ -279,3 +293,38 @@ async def test_at_most_so_many_are_answered_at_once() -> None:
     # Topics count as their partitions do: very many without any take as long.
     topics: Any = topics_answered([()] * (AT_ONCE_MAX + 1), lambda topic: topic, lambda *_: None, count)
     assert inspect.isawaitable(topics) and await topics == AT_ONCE_MAX + 1
+
+
+@in_event_loop
+async def test_protocols_of_a_member_are_looked_at_in_turns() -> None:
+    joined: list[Any] = []
+    where = context()
+    where.client_id, where.peer = "c", SimpleNamespace(host="h")
+    where.broker.group_coordinator.join = lambda group_id, joining, reply: joined.append(joining)
+    protocols = [JoinGroupRequestProtocol(name=name, metadata=memoryview(b"m")) for name in NAMES]
+    handler: Any = all_handlers()[ApiKey.JOIN_GROUP].large_handler
+    answer, turns = await turns_of(handler(where, JoinGroupRequest(group_id="g", protocols=protocols)))
+    assert isinstance(answer, Deferred) and turns >= MANY
+    assert joined[0].protocols == tuple((name, b"m") for name in NAMES)
+
+
+@in_event_loop
+async def test_reassignments_of_very_many_partitions_are_answered_in_turns() -> None:
+    """Both what is asked for, and what is told."""
+    assignment = ReplicaAssignment((1, 2), (2,), (1,))
+
+    async def ask(event: Any) -> Any:
+        is_listing = isinstance(event, ListPartitionReassignments)
+        return dict.fromkeys(event.partitions, assignment) if is_listing else dict.fromkeys(event.targets, NO_ERROR)
+
+    where = context()
+    where.broker.controller = SimpleNamespace(ask=ask)
+    named = [ListPartitionReassignmentsTopics(name="t", partition_indexes=list(range(MANY)))]
+    listed, turns = await turns_of(list_partition_reassignments(where, ListPartitionReassignmentsRequest(topics=named)))
+    assert [p.partition_index for t in listed.topics for p in t.partitions] == list(range(MANY))
+    assert turns >= MANY / AT_ONCE_MAX + MANY
+    wanted = [ReassignablePartition(partition_index=p, replicas=[1]) for p in range(MANY)]
+    request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name="t", partitions=wanted)])
+    altered, turns = await turns_of(alter_partition_reassignments(where, request))
+    assert [p.partition_index for t in altered.responses for p in t.partitions] == list(range(MANY))
+    assert turns >= MANY / AT_ONCE_MAX + MANY

@@ -189,6 +189,40 @@ def test_what_a_large_update_makes_is_left_to_itself(tmp_path: Path, monkeypatch
     run_virtual(test)
 
 
+def test_very_many_brokers_and_topics_are_learned_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """100,000 brokers held everybody up for 100 ms, and what comes behind them waits."""
+    monkeypatch.setattr(state_changes, "HOLD_MS_MAX", 0)
+
+    async def turns_of(member: StandInBroker, request: UpdateMetadataRequest) -> int:
+        answer = update_metadata(member.context(ApiKey.UPDATE_METADATA, 8), request)
+        if not inspect.isawaitable(answer):
+            return 0
+        task, turns = asyncio.ensure_future(answer), 0
+        while not task.done():
+            turns += 1
+            await asyncio.sleep(0)
+        return turns
+
+    async def test() -> None:
+        async with world(tmp_path, 1) as w:
+            member, cache = w.brokers[1], w.brokers[1].metadata_cache
+            live = [broker(number, A=number) for number in range(2000)]
+            request = UpdateMetadataRequest(controller_id=1, controller_epoch=1, broker_epoch=-1, live_brokers=live)
+            # Each hundred of them as brokers, and by their listener.
+            assert await turns_of(member, request) >= 40
+            assert list(cache.alive_brokers) == list(range(2000))
+            assert cache.node(1999, "A") == Node(1999, "host-1999", 1999, "rack-1999")
+            topics = [topic(f"t{number}", number.to_bytes(16, "big"), state(0)) for number in range(1, 2001)]
+            named = UpdateMetadataRequest(
+                controller_id=1, controller_epoch=1, broker_epoch=-1, live_brokers=live[:3], topic_states=topics
+            )
+            # Their ids, their partitions, the topics, and what they replace.
+            assert await turns_of(member, named) >= 20 + 20 + 20 + 2000
+            assert cache.topic_name((2000).to_bytes(16, "big")) == "t2000"
+
+    run_virtual(test)
+
+
 async def sent(broker: StandInBroker, *topics: UpdateMetadataTopicState) -> Any:
     """Return the broker's answer to a controller's request."""
     request = UpdateMetadataRequest(controller_id=1, controller_epoch=1, broker_epoch=-1, topic_states=list(topics))

@@ -342,9 +342,11 @@ class TestStopReplica:
         many = 3 * STOPPED_AT_ONCE_MAX
         monkeypatch.setattr("engine.replication.state_changes.HOLD_MS_MAX", 0)
         turns, removed = 0, []
+        told: list[int] = []
 
         async def test(w: World, manager: ReplicaManager) -> None:
             nonlocal turns
+            manager.stop_listeners.append(lambda names: told.append(len(names)))
             remove = manager.fetchers.remove
 
             def noted(partitions: Iterable[TopicPartition]) -> Any:
@@ -363,7 +365,7 @@ class TestStopReplica:
             assert [one.partition_index for one in (await stopping).partition_errors] == list(range(many))
 
         in_world(tmp_path, test)
-        assert removed == [STOPPED_AT_ONCE_MAX] * 3
+        assert removed == told == [STOPPED_AT_ONCE_MAX] * 3
         # To read them, to look at them, to stop them, and to answer.
         assert turns >= 4 * many
 

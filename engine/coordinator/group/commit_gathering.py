@@ -9,7 +9,7 @@ comes round.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from engine.common.clock import Clock
@@ -41,6 +41,8 @@ class Commit(NamedTuple):
     offsets: Offsets
     refused: CommitErrors
     done: CommitDone
+    batch: memoryview | None = None
+    """The batch of this commit alone, if it was made before: one of very many offsets takes a while."""
 
 
 class GatheredCommits:
@@ -71,6 +73,12 @@ class GatheredCommits:
         for index, commits in gathered.items():
             start = count = 0
             for end, commit in enumerate(commits, start=1):
+                if commit.batch is not None:
+                    if start < end - 1:
+                        self._write(index, commits[start : end - 1])
+                    self._write(index, [commit])
+                    start, count = end, 0
+                    continue
                 count += len(commit.offsets)
                 if count >= _OFFSETS_PER_BATCH or end == len(commits):
                     self._write(index, commits[start:end])
@@ -86,7 +94,7 @@ class GatheredCommits:
                     self._write(index, [commit])
                 return
             said = commit_error(error)
-            for group, offsets, refused, done in commits:
+            for group, offsets, refused, done, _ in commits:
                 if error is not ErrorCode.NONE:
                     if is_pending:
                         group.offsets.fail_commit(offsets)
@@ -97,14 +105,9 @@ class GatheredCommits:
                 log_offset += len(offsets)
                 done(said, refused)
 
-        settings = self._settings
+        prepared = commits[0].batch if len(commits) == 1 else None
         try:
-            batch = commit_batch(
-                [(commit.group.group_id, commit.offsets) for commit in commits],
-                self._clock.now_ms(),
-                settings.codec,
-                settings.ibp,
-            )
+            batch = prepared or self.batch_of([(commit.group.group_id, commit.offsets) for commit in commits])
         except Exception:
             self._unwritable(index, commits)
             return
@@ -113,6 +116,10 @@ class GatheredCommits:
             is_pending = True
             for commit in commits:
                 commit.group.offsets.begin_commit(commit.offsets)
+
+    def batch_of(self, commits: Iterable[tuple[str, Offsets]]) -> memoryview:
+        """Return the batch of commits of groups; may be called in a thread."""
+        return commit_batch(commits, self._clock.now_ms(), self._settings.codec, self._settings.ibp)
 
     def _unwritable(self, index: int, commits: list[Commit]) -> None:
         """A value does not fit into a record: whose it is hears of it, and the others' are written without it."""

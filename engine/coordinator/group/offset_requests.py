@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
 
 from engine.common.clock import Clock
 from engine.common.errors import ErrorCode
@@ -31,6 +31,14 @@ FetchedOffset = CommittedOffset | ErrorCode | None
 """What a partition's read gives: the offset, None if there is none, or UNSTABLE_OFFSET_COMMIT."""
 
 
+class PreparedCommit(NamedTuple):
+    """The offsets of a commit that may be stored, the error of the others, and the batch if it could be made."""
+
+    offsets: Offsets
+    too_large: CommitErrors
+    batch: memoryview | None
+
+
 class OffsetRequests:
     """The half of the group coordinator that keeps offsets."""
 
@@ -51,10 +59,18 @@ class OffsetRequests:
         self._clock = clock
         self._gathered = GatheredCommits(writer, settings, clock)
 
-    def commit(self, group_id: str, committer: Committer, offsets: Offsets, done: CommitDone) -> None:
+    def commit(
+        self,
+        group_id: str,
+        committer: Committer,
+        offsets: Offsets,
+        done: CommitDone,
+        prepared: PreparedCommit | None = None,
+    ) -> None:
         """Commit offsets, with those of other commits of this turn of the event loop.
 
-        ``done`` is called when they are replicated, or at once with an error.
+        ``done`` is called when they are replicated, or at once with an error. ``prepared`` is what ``prepare`` made of
+        these offsets.
         """
         error, owned = self._groups.locate(group_id)
         if owned is None or error is not ErrorCode.NONE:
@@ -72,13 +88,31 @@ class OffsetRequests:
         if error is not ErrorCode.NONE:
             done(error, {})
             return
+        if prepared is None:
+            offsets, too_large = self._fitting(offsets)
+            batch = None
+        else:
+            offsets, too_large, batch = prepared
+        if offsets:
+            self._gathered.add(owned.index, Commit(group, offsets, too_large, done, batch))
+        else:
+            done(ErrorCode.NONE, too_large)
+
+    def prepare(self, group_id: str, offsets: Offsets) -> PreparedCommit:
+        """Do what takes long of a commit of very many offsets; may be called in a thread."""
+        fitting, too_large = self._fitting(offsets)
+        try:
+            return PreparedCommit(fitting, too_large, self._gathered.batch_of([(group_id, fitting)]))
+        except Exception:
+            # Whoever commits them runs into it again, and says so.
+            return PreparedCommit(fitting, too_large, None)
+
+    def _fitting(self, offsets: Offsets) -> tuple[Offsets, CommitErrors]:
+        """Return the offsets with texts of a length that is allowed, and the error of the others."""
         too_large = self._too_large(offsets)
         if too_large:
             offsets = {partition: value for partition, value in offsets.items() if partition not in too_large}
-        if offsets:
-            self._gathered.add(owned.index, Commit(group, offsets, too_large, done))
-        else:
-            done(ErrorCode.NONE, too_large)
+        return offsets, too_large
 
     def _too_large(self, offsets: Offsets) -> CommitErrors:
         length_max = self._machine.settings.offset_metadata_max_bytes
@@ -105,6 +139,17 @@ class OffsetRequests:
             is_unstable = require_stable and offsets.is_unstable(partition)
             found[partition] = ErrorCode.UNSTABLE_OFFSET_COMMIT if is_unstable else offsets.get(partition)
         return ErrorCode.NONE, found
+
+    def count(self, group_id: str) -> int:
+        """Return how many offsets the group has here."""
+        group = self._groups.find(group_id)
+        return 0 if group is None else len(group.offsets)
+
+    def partitions_in_pieces(self, group_id: str, size: int) -> Iterator[Sequence[TopicPartition]]:
+        """Yield the partitions that have an offset now, so many at a time."""
+        group = self._groups.find(group_id)
+        names = [] if group is None else list(group.offsets.partitions)
+        return (names[start : start + size] for start in range(0, len(names), size))
 
     def delete(self, group_id: str, partitions: Sequence[TopicPartition]) -> tuple[ErrorCode, CommitErrors]:
         """Remove offsets that no member reads; return the error of the whole, and without one each partition's."""

@@ -1,0 +1,137 @@
+"""Reading very many partitions for one Fetch, piece by piece, in turns with other requests.
+
+One piece is read and answered as a whole request is; what the pieces share are the limits of the answer. It registers
+no API.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
+
+from engine.handlers.context import RequestContext
+from engine.handlers.fetch_answer import build_response
+from engine.handlers.fetch_conversion import converted, needs_conversion
+from engine.handlers.fetch_reads import FetchParameters, FetchReads
+from engine.handlers.fetch_session_cache import FetchContext, FetchPartition
+from engine.network.request import LargeAnswer
+from engine.protocol.apis.fetch import FetchResponse, NodeEndpoint
+from engine.replication.state_changes import Breather
+
+FETCHED_AT_ONCE_MAX: Final = 10_000
+"""So many partitions take about ten milliseconds."""
+
+PIECE_SIZE: Final = 500
+
+WAIT_MS_MAX: Final = 500
+"""Consumers and followers wait so long by default. Nobody can tell that the peer of such a request is gone."""
+
+LOOK_MS: Final = 50
+"""How often it looks for news: to be woken by each of 200,000 partitions costs more than to look at them."""
+
+
+async def fetch_in_turns(context: RequestContext, parameters: FetchParameters, opened: FetchContext) -> LargeAnswer:
+    """Read what is asked for, wait a little if that is not enough, and answer. The session has been taken."""
+    try:
+        reads = _FetchInTurns(context, parameters, opened)
+        await reads.read()
+        await reads.wait()
+        return LargeAnswer(await reads.answer())
+    finally:
+        if opened.session is not None:
+            broker = context.broker
+            broker.fetch_sessions.give_back(opened.session, broker.clock.monotonic_ms())
+
+
+class _FetchInTurns:
+    """One request under way."""
+
+    def __init__(self, context: RequestContext, parameters: FetchParameters, opened: FetchContext) -> None:
+        self._context = context
+        self._parameters = parameters
+        self._opened = opened
+        self._breather = Breather()
+        self._pieces: list[FetchReads] = []
+
+    async def read(self) -> None:
+        """Read every partition in order, within the limits of the answer."""
+        opened, limits = self._opened, self._parameters
+        for start in range(0, len(opened.partitions), PIECE_SIZE):
+            partitions = opened.partitions[start : start + PIECE_SIZE]
+            resolve_topic_ids(self._context, partitions)
+            part = FetchContext(partitions, opened.session, is_incremental=opened.is_incremental)
+            piece = FetchReads(self._context.broker, limits, part)
+            piece.read_all()
+            self._pieces.append(piece)
+            limits = _left(limits, piece)
+            await self._breather.give_way()
+
+    async def wait(self) -> None:
+        """Wait until enough can be read or something else is to be told, or for the time that the reader gives."""
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + min(self._parameters.max_wait_ms, WAIT_MS_MAX) / 1000
+        while not self._is_satisfied() and loop.time() < until_s:
+            await asyncio.sleep(min(LOOK_MS / 1000, max(0.0, until_s - loop.time())))
+            await self._read_what_grew()
+
+    async def _read_what_grew(self) -> None:
+        limits = self._parameters
+        for piece in self._pieces:
+            # It may take less than before, if one before it has more.
+            piece.parameters = limits
+            piece.join_awoken()
+            if piece.size_bytes or piece.may_have_grown():
+                piece.read_again()
+            limits = _left(limits, piece)
+            await self._breather.give_way()
+
+    def _is_satisfied(self) -> bool:
+        if not self._pieces:
+            return True
+        size_bytes = sum(piece.size_bytes for piece in self._pieces)
+        return size_bytes >= self._parameters.min_bytes or any(piece.tells_at_once for piece in self._pieces)
+
+    async def answer(self) -> FetchResponse:
+        """Put the answers of the pieces into one."""
+        whole = FetchResponse(session_id=self._opened.session_id, responses=[])
+        nodes: dict[int, NodeEndpoint] = {}
+        for piece in self._pieces:
+            if needs_conversion(self._context.api_version, piece):
+                part = await converted_response(self._context, self._opened, piece)
+            else:
+                part = build_response(self._context, self._opened, piece)
+            topics = part.responses
+            last = whole.responses[-1] if whole.responses else None
+            if last is not None and topics and (last.topic, last.topic_id) == (topics[0].topic, topics[0].topic_id):
+                last.partitions += topics.pop(0).partitions
+            whole.responses += topics
+            nodes.update((node.node_id, node) for node in part.node_endpoints)
+            await self._breather.give_way()
+        whole.node_endpoints = list(nodes.values())
+        return whole
+
+
+def _left(limits: FetchParameters, piece: FetchReads) -> FetchParameters:
+    """Return what is left of the limits after a piece."""
+    if not piece.size_bytes:
+        return limits
+    return replace(limits, max_bytes=max(0, limits.max_bytes - piece.size_bytes), may_exceed=False)
+
+
+def resolve_topic_ids(context: RequestContext, partitions: Iterable[FetchPartition]) -> None:
+    """Find the names behind topic ids; a topic that was unknown when the session began may be known by now."""
+    if context.api_version < 13:
+        return
+    cache = context.broker.metadata_cache
+    for partition in partitions:
+        if partition.topic is None:
+            partition.topic = cache.topic_name(partition.key.topic_id)
+
+
+async def converted_response(context: RequestContext, opened: FetchContext, reads: FetchReads) -> FetchResponse:
+    """Answer an old reader; its records are converted in a thread."""
+    offsets = [wanted.fetch_offset for wanted in reads.partitions]
+    found = await context.broker.offloader.run(converted, context.api_version, offsets, reads.reads)
+    return build_response(context, opened, reads, found)
