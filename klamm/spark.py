@@ -23,9 +23,10 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from klamm._worker_python import python_without_zips
 
 try:
     from pyspark.sql.datasource import (
@@ -81,24 +82,6 @@ FORMAT = "klamm-kafka"
 
 
 _ARCHIVE = "klamm-spark.zip"
-
-_SHEBANG_MAX = 120
-_WITHOUT_ZIPS = """\
-import os
-import runpy
-import sys
-from importlib.machinery import PathFinder
-
-if sys.argv[1] != "-m":
-    os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
-# As -m does; a script has its own folder there.
-paths = sys.path if sys.flags.safe_path else [os.getcwd(), *sys.path[1:]]
-kept = [path for path in paths if not os.path.basename(path).startswith(("pyspark.zip", "py4j-"))]
-found = [getattr(PathFinder.find_spec(name, kept), "origin", None) for name in ("pyspark", "py4j")]
-sys.path[:] = kept if found[0] == PYSPARK and found[1] else paths
-del sys.argv[:2]
-runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
-"""
 
 
 class KafkaSourceError(Exception):
@@ -359,13 +342,9 @@ def _found_by_planners(spark: SparkSession) -> Iterator[None]:
 
 @contextmanager
 def _without_zips(spark: SparkSession) -> Iterator[None]:
-    """Let processes of a source that is registered here import PySpark as it is installed.
-
-    Spark puts a zip of it first on their path. What comes out of a zip is compiled in every process, which takes longer
-    than everything else that a query begins with, and each task reads the zip's directory again.
-    """
+    """Let processes of a source that is registered here import PySpark as it is installed."""
     context = _context(spark)
-    python = _python_without_zips() if context is not None and _runs_here(context) else None
+    python = python_without_zips() if context is not None and _runs_here(context) else None
     if python is None:
         yield
         return
@@ -375,22 +354,6 @@ def _without_zips(spark: SparkSession) -> Iterator[None]:
         yield
     finally:
         context.pythonExec = before
-
-
-@cache
-def _python_without_zips() -> str | None:
-    """Return a program for Spark to start as Python; None where this machine cannot have it."""
-    import pyspark
-
-    if " " in sys.executable or len(sys.executable) > _SHEBANG_MAX:
-        return None
-    folder = tempfile.mkdtemp(prefix="klamm-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    program = Path(folder) / "python"
-    program.write_text(f"#!{sys.executable}\nPYSPARK = {pyspark.__file__!r}\n{_WITHOUT_ZIPS}")
-    program.chmod(0o700)
-    # Not on a file system from which nothing may be run.
-    return str(program) if os.access(program, os.X_OK) else None
 
 
 def _context(spark: SparkSession) -> Any:
@@ -405,4 +368,7 @@ def _has_archive(context: Any) -> bool:
 def _runs_here(context: Any) -> bool:
     """Whether executors are threads of this machine whose Python is this process's, which has klamm."""
     is_local = context.master == "local" or context.master.startswith("local[")
-    return is_local and Path(shutil.which(context.pythonExec) or "") == Path(sys.executable)
+    found = shutil.which(context.pythonExec)
+    if not is_local or found is None:
+        return False
+    return Path(found) == Path(sys.executable) or found == python_without_zips()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 group = CommandGroup("spark", "Kafka and Spark: jobs of yours watched, and klamm's own operations on a cluster.")
 
 SPARK_PANEL = "Spark"
+
+_LOOK_EVERY_S = 0.2
 
 Master = Annotated[
     str | None,
@@ -71,6 +73,7 @@ def open_spark(
 ) -> Iterator[SparkSession]:
     """Yield a session of Spark for one command. Its own words go into a log; --verbose says where."""
     import os
+    from contextlib import ExitStack
 
     from engine.local.java import find_java
     from engine.pipeline.session import SparkOptions, check_pyspark, parse_conf, spark_session
@@ -87,15 +90,51 @@ def open_spark(
         return
     java = find_java(user="Spark")
     invocation.talk.detail(f"spark: {options.master or 'local'}, Java {java.major} of {java.found_in}")
-    with spark_session(
+    started = spark_session(
         name,
         options,
         java_home=java.program.resolve().parents[1],
         has_vector_module=java.has_module("jdk.incubator.vector"),
         keeps_log=invocation.talk.verbosity > 1,
         on_log=lambda path: invocation.talk.detail(f"spark: its log is {path}"),
-    ) as spark:
+    )
+    with ExitStack() as stack:
+        with waits_shown(invocation) as wait:
+            wait("spark", "starting")
+            spark = stack.enter_context(started)
         yield spark
+
+
+@contextmanager
+def waits_shown(invocation: Invocation) -> Iterator[Callable[[str, str], None]]:
+    """Say on stderr what is waited for, and how long. The function names it: whose work, and what; "" is nothing."""
+    import threading
+
+    from cli.framework.progress import Activity
+
+    lock, ended, doing = threading.Lock(), threading.Event(), ""
+    activity = Activity(invocation.talk, "")
+
+    def wait(whose: str, what: str) -> None:
+        nonlocal activity, doing
+        with lock:
+            activity.end()
+            activity, doing = Activity(invocation.talk, whose), what
+
+    def show() -> None:
+        while not ended.wait(_LOOK_EVERY_S):
+            with lock:
+                if doing:
+                    activity.update(doing)
+
+    watcher = threading.Thread(target=show, name="spark-waits", daemon=True)
+    watcher.start()
+    try:
+        yield wait
+    finally:
+        ended.set()
+        watcher.join()
+        activity.end()
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer._click.exceptions import UsageError
 
-from cli.commands.spark_group import Confs, Master, Packages, group, open_spark
+from cli.commands.spark_group import Confs, Master, Packages, group, open_spark, waits_shown
 from cli.exit_codes import ExitCode
 from cli.framework.invocation import Invocation
 from cli.framework.options import Asks, Needs
@@ -83,8 +83,11 @@ def lag(
         told = f"{counted(one.group_count, 'group')}, {counted(one.row_count, 'row')}"
         invocation.talk.say(f"sample {one.sample}: {told}, {one.took_ms} ms")
 
-    with open_spark(invocation, master, conf, packages, name="klamm spark lag") as spark:
-        run_lag_job(spark, job, tell, threading.Event())
+    with (
+        open_spark(invocation, master, conf, packages, name="klamm spark lag") as spark,
+        waits_shown(invocation) as wait,
+    ):
+        run_lag_job(spark, job, tell, threading.Event(), wait)
     return ExitCode.DONE
 
 

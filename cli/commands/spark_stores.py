@@ -24,13 +24,14 @@ def other_stores(invocation: Invocation) -> Iterator[OtherStore]:
             from cli.commands.spark_group import open_spark
             from engine.pipeline.hadoop_store import HadoopStore, service_of
 
-            # Hadoop tries for many minutes: the time of the command is up long before.
-            invocation.waited_for = service_of(uri)
             with lock:
                 if not opened:
+                    invocation.waited_for = "Spark, which is starting"
                     invocation.talk.detail(f"{uri}: read through Spark's file systems")
                     spark = stack.enter_context(open_spark(invocation, "local[1]", None, None, name="klamm files"))
                     opened.append(HadoopStore(spark))
+            # Hadoop tries for many minutes: the time of the command is up long before.
+            invocation.waited_for = service_of(uri)
             return opened[0], uri
 
         yield store_of

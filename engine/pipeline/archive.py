@@ -12,7 +12,7 @@ from pathlib import Path
 import engine
 from engine.common.errors import OperationError
 
-_DOOR = ("__init__.py", "_path.py", "spark.py")
+_DOOR = ("__init__.py", "_path.py", "_worker_python.py", "spark.py")
 _DATE = (2020, 1, 1, 0, 0, 0)
 """The same code gives the same archive."""
 

@@ -27,6 +27,10 @@ _NOTE_EVERY_S = 0.02
 _NOTE_PATIENCE_S = 10.0
 
 
+OnWait = Callable[[str, str], object]
+"""Is told what begins that may take long: whose work it is, and what is done. Two empty words: it has ended."""
+
+
 class _Enough(Exception):
     """All samples that were asked for are taken."""
 
@@ -61,7 +65,11 @@ class LagJob:
 
 
 def run_lag_job(
-    spark: SparkSession, job: LagJob, on_sample: Callable[[SampleTold], None], is_stopped: threading.Event
+    spark: SparkSession,
+    job: LagJob,
+    on_sample: Callable[[SampleTold], None],
+    is_stopped: threading.Event,
+    on_wait: OnWait = lambda whose, what: None,
 ) -> None:
     """Sample until it is stopped, or enough samples are taken.
 
@@ -76,14 +84,19 @@ def run_lag_job(
         if is_enough.is_set():
             # Not done, then, and the first to be taken the next time.
             raise _Enough
+        on_wait(f"sample {batch_id}", "Spark says when it is due")
         time_ms = _due_ms(rows)
         if time_ms is None:
+            on_wait("spark", "planning the first sample")
             return
-        on_sample(_take(spark, job, chunks, batch_id, time_ms))
+        told = _take(spark, job, chunks, batch_id, time_ms, on_wait)
+        on_wait("", "")
+        on_sample(told)
         taken.append(batch_id)
         if len(taken) == job.samples:
             is_enough.set()
 
+    on_wait("spark", "planning the first sample")
     clock = spark.readStream.format("rate").option("rowsPerSecond", 1).option("numPartitions", 1).load()
     query = (
         clock.writeStream.queryName(QUERY_NAME)
@@ -120,9 +133,11 @@ def _due_ms(rows: DataFrame) -> int | None:
     return None if found is None or found[0] is None else round(found[0] * 1000)
 
 
-def _take(spark: SparkSession, job: LagJob, chunks: int, sample: int, time_ms: int) -> SampleTold:
+def _take(spark: SparkSession, job: LagJob, chunks: int, sample: int, time_ms: int, on_wait: OnWait) -> SampleTold:
     began = time.monotonic()
+    on_wait(f"sample {sample}", "finding groups")
     tasks, failures = plan_chunks(job.clusters, job.out, time_ms, sample, chunks, with_times=job.with_times)
+    on_wait(f"sample {sample}", "workers measure the lag")
     done: list[ChunkDone] = run_in_workers(spark, sample_chunk, tasks)
     told = dict.fromkeys([*failures, *(failure for one in done for failure in one.failures)])
     return SampleTold(

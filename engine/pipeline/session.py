@@ -208,6 +208,8 @@ def _own_session(name: str, options: SparkOptions, log: Path) -> Iterator[SparkS
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
+    from klamm._worker_python import python_without_zips
+
     conf = SparkConf().setAppName(name).setAll(list(_settings(options).items()))
     gateway: Any = None
     with log.open("wb") as stderr, _processes_noted() as processes:
@@ -215,7 +217,10 @@ def _own_session(name: str, options: SparkOptions, log: Path) -> Iterator[SparkS
             # Exceptions of the JVM tell what they are only while it lives.
             with _failures_told(log):
                 gateway = launch_gateway(conf, {"stderr": stderr, "stdout": stderr})  # type: ignore[no-untyped-call]
-                yield SparkSession(SparkContext(conf=conf, gateway=gateway))
+                context = SparkContext(conf=conf, gateway=gateway)
+                if is_in_threads(context.master) and context.pythonExec == sys.executable:
+                    context.pythonExec = python_without_zips() or context.pythonExec
+                yield SparkSession(context)
         finally:
             _end(gateway, processes)
 
@@ -317,6 +322,11 @@ def is_local(master: str) -> bool:
     return master == "local" or master.startswith(("local[", "local-cluster["))
 
 
+def is_in_threads(master: str | None) -> bool:
+    """Whether executors are threads of the driver's JVM, so that this process's Python and code are theirs."""
+    return master is not None and (master == "local" or master.startswith("local["))
+
+
 @contextmanager
 def _environment(
     options: SparkOptions, folder: Path, java_home: Path | None, has_vector_module: bool
@@ -368,12 +378,16 @@ def _failures_told(log: Path | None) -> Iterator[None]:
         if not type(error).__module__.startswith(("pyspark.", "py4j.")):
             raise
         if "JAVA_GATEWAY_EXITED" in str(error):
-            raise SparkError(f"Spark did not start: {_complaint(log)}", hint="does java -version work there?") from None
+            complaint, hint = _complaint(log)
+            raise SparkError(f"Spark did not start: {complaint}", hint=hint) from None
         raise SparkError(f"Spark: {reason_of(error)}", hint="--verbose keeps Spark's log") from None
 
 
-def _complaint(log: Path | None) -> str:
-    """Return what the JVM said first: what comes after it are the scripts around it."""
-    lines = [] if log is None or not log.exists() else log.read_text("utf-8", "replace").splitlines()
-    told = [line.strip() for line in lines if line.strip() and not line.startswith("WARNING: ")]
-    return told[0] if told else "its JVM ended"
+def _complaint(log: Path | None) -> tuple[str, str]:
+    """Return why the JVM ended, and what to do about it: what ended Spark, else what a JVM says that is none."""
+    text = "" if log is None or not log.exists() else log.read_text("utf-8", "replace")
+    ended = re.search(r'^Exception in thread "main" [\w.$]+: (.+)$', text, re.MULTILINE)
+    if ended is not None:
+        return ended[1].strip(), "--verbose keeps Spark's log"
+    told = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("WARNING: ")]
+    return told[0] if told else "its JVM ended", "does java -version work there?"

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from engine.pipeline.archive import write_archive
+from engine.pipeline.session import is_in_threads
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,7 +45,7 @@ def run_in_workers(spark: SparkSession, function: Callable[[Task], Result], task
 def ship_code(spark: SparkSession) -> None:
     """Give executors in other processes the archive, once for a session."""
     context = spark.sparkContext
-    if _is_in_threads(context.master) or any(str(name).endswith(_SHIPPED) for name in _shipped(context)):
+    if is_in_threads(context.master) or any(str(name).endswith(_SHIPPED) for name in _shipped(context)):
         return
     # Executors that start later fetch it from here, so it stays until the program ends.
     folder = tempfile.mkdtemp(prefix="klamm-")
@@ -56,10 +57,6 @@ def ship_code(spark: SparkSession) -> None:
 
 def _shipped(context: Any) -> Iterable[str]:
     return list(context._python_includes)
-
-
-def _is_in_threads(master: str | None) -> bool:
-    return master is not None and (master == "local" or master.startswith("local["))
 
 
 def _by_name(module: str, name: str) -> Callable[[bytes], bytes]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import signal
 import subprocess
 import threading
@@ -60,10 +61,16 @@ def rows_of(out: Path) -> list[dict[str, Any]]:
 def test_what_is_kept_and_read_back(
     spark: Any, program: Program, watched: Watched, topic_name: str, tmp_path: Path
 ) -> None:
-    out, name, told = tmp_path / "lag", f"{topic_name}-g", list[SampleTold]()
-    run_lag_job(spark, LagJob([watched], str(out), 1.0, 2, samples=4), told.append, threading.Event())
+    out, name, told, waits = tmp_path / "lag", f"{topic_name}-g", list[SampleTold](), list[tuple[str, str]]()
+    job = LagJob([watched], str(out), 1.0, 2, samples=4)
+    run_lag_job(spark, job, told.append, threading.Event(), lambda *words: waits.append(words))
     assert len(told) == 4
     assert {one.failures for one in told} == {()}
+    whose = f"sample {told[-1].sample}"
+    assert waits[0] == ("spark", "planning the first sample")
+    assert waits[-4:] == [
+        (whose, "Spark says when it is due"), (whose, "finding groups"), (whose, "workers measure the lag"), ("", ""),
+    ]  # fmt: skip
     rows = rows_of(out)
     assert len({row["sample"] for row in rows}) == 4
     assert sum(one.row_count for one in told) == len(rows)
@@ -163,7 +170,11 @@ def test_no_gap_and_no_duplicate_after_kill_9(program: Program, topic_name: str,
             else:
                 os.killpg(process.pid, signal.SIGKILL)
     before = kept()
-    subprocess.run([*command, "--samples", "2"], env=env, check=True, capture_output=True, timeout=300)
+    ran = subprocess.run([*command, "--samples", "2"], env=env, check=True, capture_output=True, text=True, timeout=600)
+    waits = r"(spark|sample \d+): [^:]+, \d+ s"
+    told = [line for line in ran.stderr.splitlines() if not re.fullmatch(waits, line)]
+    said = [re.fullmatch(r"sample \d+: \d+ groups?, \d+ rows, \d+ ms", line) for line in told]
+    assert len(said) == 2 and all(said), ran.stderr
     assert kept() >= before + 1
     check_whole(rows_of(out), f"{topic_name}-g")
 

@@ -1,0 +1,59 @@
+"""A real HDFS on loopback, one name node and one data node: Hadoop's own cluster for tests, its jar through mvn."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import util
+from pathlib import Path
+
+from apache_kafka import fetched_once, jars_folder
+from spark_sessions import SHORT_LIVED
+
+from engine.local.java import find_java
+
+_JARS = Path(next(iter(util.find_spec("pyspark").submodule_search_locations))) / "jars"  # type: ignore[union-attr,arg-type]
+_START_TIMEOUT_S = 600.0
+"""It spends eight seconds of CPU on its start."""
+
+
+def _cluster_jar() -> Path:
+    """Return the jar with both servers, of the release of Hadoop that Spark has the rest of."""
+    (client,) = _JARS.glob("hadoop-client-api-*.jar")
+    version = client.stem.removeprefix("hadoop-client-api-")
+
+    def fetch(work: Path) -> Path:
+        artifact = f"org.apache.hadoop:hadoop-client-minicluster:{version}"
+        program = ("mvn", "-q", "-B", "-Daether.connector.http.retryHandler.count=5", "dependency:copy")
+        words = (f"-Dartifact={artifact}", f"-DoutputDirectory={work / 'libs'}")
+        subprocess.run([*program, *words], cwd=work, check=True, timeout=600)
+        return work / "libs"
+
+    folder = fetched_once(jars_folder().with_name(f"hadoop-cluster-{version}"), fetch)
+    return folder / f"hadoop-client-minicluster-{version}.jar"
+
+
+@contextmanager
+def hdfs_server(folder: Path) -> Iterator[str]:
+    """Yield the URI of a file system whose blocks are in a folder."""
+    told = folder / "told.json"
+    command = [
+        find_java(user="Hadoop").program, *SHORT_LIVED.split(), "-Xmx300m", "-cp", f"{_cluster_jar()}:{_JARS}/*",
+        "org.apache.hadoop.test.MiniDFSClusterManager", "-format", "-datanodes", "1",
+        "-D", f"hdfs.minidfs.basedir={folder / 'data'}", "-writeDetails", str(told),
+    ]  # fmt: skip
+    with (folder / "hdfs.log").open("wb") as log:
+        process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
+    try:
+        deadline = time.monotonic() + _START_TIMEOUT_S
+        while not (told.exists() and told.stat().st_size):
+            assert process.poll() is None, (folder / "hdfs.log").read_text()
+            assert time.monotonic() < deadline, "HDFS does not start"
+            time.sleep(0.1)
+        yield f"hdfs://127.0.0.1:{json.loads(told.read_text())['namenode_port']}"
+    finally:
+        process.kill()
+        process.wait()
