@@ -63,6 +63,12 @@ def test_a_silent_broker_is_not_counted_as_up() -> None:
     assert "1 silent broker  broker 2" in overview
 
 
+def test_partitions_well_above_min_isr_are_not_said_to_be_none() -> None:
+    feed = FakeFeed(FakeCluster(3, {"orders": 4}, min_isr=1), plays=False)
+    summary = " ".join(texts(topics.PAGE.summary(View(board_of(feed, 2), Location("topics")), 200)))
+    assert "min ISR: 0 below, 0 at it, 0 one above" in summary
+
+
 def test_changes_are_counted_where_only_one_of_them_has_room() -> None:
     feed = fake_feed("live", plays=False)
     board = board_of(feed, 8)
