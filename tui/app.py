@@ -6,12 +6,16 @@ import asyncio
 import logging
 import signal
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from typing import ClassVar
 
+from textual import events
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
+from textual.widget import Widget
+from textual.widgets import Input
 
 from engine.admin.cluster.target import ClusterTarget
 from engine.admin.watch.feed import Feed
@@ -20,6 +24,7 @@ from engine.common.collection import leave_uncollected
 from tui.board import Board
 from tui.clipboard import copy_natively, native_command, told
 from tui.dialogs.confirm import ConfirmDialog
+from tui.dialogs.dialog import Dialog
 from tui.main_screen import MainScreen
 from tui.operations.operation import Prepared
 from tui.plain_text import PlainTextFilter
@@ -31,6 +36,7 @@ from tui.widgets.removed_widgets import forget_removed_widgets
 
 log = logging.getLogger(__name__)
 
+HANDLED_WITHIN_S = 1.0
 INTERRUPTED = 130
 TERMINATED = 143
 
@@ -90,6 +96,29 @@ class Dashboard(App[int], inherit_bindings=False):
             except (ValueError, NotImplementedError, RuntimeError):
                 # Not in the main thread: the program that runs us there ends us in its own way.
                 return
+
+    async def on_event(self, event: events.Event) -> None:
+        """Handle each key whole before the next one, however fast they come."""
+        if not isinstance(event, events.Key) or event.is_forwarded or event.key == "ctrl+c":
+            await super().on_event(event)
+            return
+        screen = self.screen
+        if isinstance(screen, Dialog) and screen.holds_back(event):
+            return
+        if isinstance(screen, MainScreen) and screen.take_key(event.key):
+            return
+        field = self.focused
+        if not isinstance(field, Input):
+            await super().on_event(event)
+            return
+        # A letter waits in the queue of the field, and a key such as backspace would come back here after that: each
+        # is let come to its end, so that they are done in their order.
+        bound = None if event.is_printable else screen.active_bindings.get(event.key)
+        if bound is not None and bound.enabled:
+            await self.run_action(bound.binding.action, bound.node)
+        else:
+            await super().on_event(event)
+        await handled_by(field)
 
     def _read(self, feed: Feed) -> None:
         self._reader = asyncio.create_task(self._take_frames(feed), name="dashboard-frames")
@@ -260,6 +289,15 @@ class Dashboard(App[int], inherit_bindings=False):
             why_not = main.why_not(action)
             text = f"{action.help}  {action.key_text}" + (f"  — {why_not}" if why_not else "")
             yield SystemCommand(action.title, text, lambda action_id=action.id: main.perform(action_id))
+
+
+async def handled_by(widget: Widget) -> None:
+    """Wait until a widget has handled what it was sent so far; one that goes away does not any more."""
+    is_done = asyncio.Event()
+    if widget.call_later(is_done.set):
+        with suppress(TimeoutError):
+            async with asyncio.timeout(HANDLED_WITHIN_S):
+                await is_done.wait()
 
 
 def has_utf8(encoding: str | None) -> bool:

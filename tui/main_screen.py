@@ -168,7 +168,7 @@ class MainScreen(Screen[None]):
             table.set_model(self.model)
             if self.location.row is not None:
                 self.model.put_cursor_on_named(self.location.row)
-            table.focus()
+            self.set_focus(table)
         else:
             self.set_focus(None)
         if self.location.page == "zookeeper":
@@ -249,21 +249,26 @@ class MainScreen(Screen[None]):
 
     # Keys
 
-    def on_key(self, event: events.Key) -> None:
-        """Do what the registry says that a key does here, or move the cursor.
+    def take_key(self, key: str) -> bool:
+        """Do what the registry says that a key does here, or move the cursor; return whether it is either.
 
-        Both here, so that keys that come fast are done in their order: a binding of the table would come later than
-        an action that was pressed after it.
+        The app calls this before it looks at the next key. By way of the widget that has the focus, a key would come
+        here later than the next one goes to the window that this one opens.
         """
-        if self.query_one("#filter", Input).has_focus and event.key not in ("escape",):
-            return
-        action = self.dashboard.session.registry.for_key(event.key, self.page_name)
+        if not self.query("#table") or (self.focused is self.query_one("#filter") and key != "escape"):
+            return False
+        action = self.dashboard.session.registry.for_key(key, self.page_name)
         if action is not None:
             self.perform(action.id)
-        elif not (self.query_one(LineTable).has_focus and self.query_one(LineTable).take_key(event.key)):
-            return
-        event.stop()
-        event.prevent_default()
+            return True
+        table = self.query_one(LineTable)
+        return self.focused is table and table.take_key(key)
+
+    def on_key(self, event: events.Key) -> None:
+        """Do what a key does that came before the screen was there."""
+        if self.take_key(event.key):
+            event.stop()
+            event.prevent_default()
 
     def on_key_bar_pressed(self, event: KeyBar.Pressed) -> None:
         """A click on a key is the key."""
@@ -349,7 +354,7 @@ class MainScreen(Screen[None]):
     def _leave(self) -> None:
         if self.query_one("#filter", Input).has_class("-shown"):
             self._close_filter()
-            self.query_one(LineTable).focus()
+            self.set_focus(self.query_one(LineTable))
         elif not self.model.filter.is_empty and self.location.page != "overview":
             self.model.set_filter(Filter())
             self.draw(is_new_data=False)
@@ -368,7 +373,7 @@ class MainScreen(Screen[None]):
         field = self.query_one("#filter", Input)
         field.add_class("-shown")
         field.value = self.model.filter.text
-        field.focus()
+        self.set_focus(field)
 
     def _close_filter(self) -> None:
         self.query_one("#filter", Input).remove_class("-shown")
@@ -383,7 +388,7 @@ class MainScreen(Screen[None]):
         """Keep the filter and go back to the rows."""
         if event.input.id == "filter":
             self._close_filter()
-            self.query_one(LineTable).focus()
+            self.set_focus(self.query_one(LineTable))
             self.draw(is_new_data=False)
 
     def _sort(self) -> None:
@@ -452,7 +457,7 @@ class MainScreen(Screen[None]):
 
     def _help(self) -> None:
         lines = help_lines(self.dashboard.session.registry.on_page(self.page_name), self.why_not)
-        self.app.push_screen(TextDialog(f"Keys of {self.page_name}", lines, is_wide=True))
+        self.app.push_screen(TextDialog(f"Keys of {self.page_name}", lines, is_wide=True, folds=True))
 
     _handlers: dict[str, Callable[[MainScreen], object]] = {  # noqa: RUF012
         "row.open": _open,

@@ -88,12 +88,16 @@ class Driven:
     def text(self) -> str:
         """What stands on the screen in front."""
         screen = self.app.screen
-        height = self.app.size.height
         if isinstance(screen, MainScreen):
-            strips = screen._compositor.render_strips()
-            return "\n".join("".join(segment.text for segment in strip).rstrip() for strip in strips[:height])
+            return self.drawn
         views = [*screen.query(LinesView), *screen.query(LinesScroll)]
         return "\n".join(view.text for view in views)
+
+    @property
+    def drawn(self) -> str:
+        """What is drawn of the screen in front: of a window only what there is room for."""
+        strips = self.app.screen._compositor.render_strips()[: self.app.size.height]
+        return "\n".join("".join(segment.text for segment in strip).rstrip() for strip in strips)
 
     def lines_with(self, text: str) -> list[str]:
         """Return the lines of the screen that hold a text."""

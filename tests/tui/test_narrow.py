@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from engine.admin.watch.events import Event, EventKind
 from engine.admin.watch.fake_cluster import FakeCluster
 from engine.admin.watch.fake_feed import FakeFeed, fake_feed
 from engine.admin.watch.frame import Stage, StageSource, StageStatus
@@ -62,6 +63,12 @@ def test_a_silent_broker_is_not_counted_as_up() -> None:
     assert "1 silent broker  broker 2" in overview
 
 
+def test_partitions_well_above_min_isr_are_not_said_to_be_none() -> None:
+    feed = FakeFeed(FakeCluster(3, {"orders": 4}, min_isr=1), plays=False)
+    summary = " ".join(texts(topics.PAGE.summary(View(board_of(feed, 2), Location("topics")), 200)))
+    assert "min ISR: 0 below, 0 at it, 0 one above" in summary
+
+
 def test_changes_are_counted_where_only_one_of_them_has_room() -> None:
     feed = fake_feed("live", plays=False)
     board = board_of(feed, 8)
@@ -72,6 +79,18 @@ def test_changes_are_counted_where_only_one_of_them_has_room() -> None:
         shown = [text for text in texts(overview_lines(board, 80, height)) if "isr shrank" in text]
         assert all(f"{shrunk} times" in text for text in shown), shown
     assert shown
+
+
+def test_what_happened_stands_apart_from_what_it_happened_to() -> None:
+    board = board_of(fake_feed("live", plays=False), 1)
+    assert board.frame is not None
+    events = tuple(Event(number, kind, "orders") for number, kind in enumerate(EventKind))
+    board.take(replace(board.frame, sequence=board.frame.sequence + 1, events=events))
+    told = texts(overview_lines(board, 80, 100))
+    starts = {text.index("orders") for text in told if "orders" in text}
+    for kind in EventKind:
+        assert any(f"{kind.value.replace('_', ' ')}  " in text for text in told), kind
+    assert len(starts) == 1, "the names stand below each other"
 
 
 def test_all_brokers_have_a_chart_or_none_has() -> None:

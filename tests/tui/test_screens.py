@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from dashboards import Driven, dashboard, drive
-from textual import events
 from textual.command import CommandList
 
 from engine.admin.cluster.profiles import load_profiles, profiles_path
@@ -123,16 +122,6 @@ def test_drill_down_leaves_breadcrumbs_and_history_leads_back() -> None:
         await driven.press("escape", "2", "enter")
         assert driven.main.location.broker == 1
         assert "broker 1 is up" in driven.text
-
-    shown("live", look)
-
-
-def test_keys_that_come_fast_are_done_in_their_order() -> None:
-    async def look(driven: Driven) -> None:
-        for key in ("3", "j", "down", "enter"):
-            driven.app.post_message(events.Key(key, key if len(key) == 1 else None))
-        await driven.settled()
-        assert driven.main.location.topic == "clicks", "the row that was under the cursor when enter came"
 
     shown("live", look)
 

@@ -24,10 +24,17 @@ from tui.widgets.lines_view import LinesScroll, LinesView
 class ConfirmDialog(Dialog[bool]):
     """Shows what would happen, and asks."""
 
+    TAKES_EARLY_KEYS = False
+    """Nobody agrees to what was not shown yet."""
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "yes", "Yes", show=False),
         Binding("n", "no", "No", show=False),
         Binding("ctrl+y", "copy", "Copy the command", show=False),
+        # The field has the focus where a name is wanted, and a long preview is to be read all the same.
+        Binding("down", "scroll_preview(1)", "Down", show=False, priority=True),
+        Binding("up", "scroll_preview(-1)", "Up", show=False, priority=True),
+        Binding("pagedown", "scroll_preview(10)", "Page down", show=False, priority=True),
+        Binding("pageup", "scroll_preview(-10)", "Page up", show=False, priority=True),
     ]
 
     def __init__(self, prepared: Prepared) -> None:
@@ -41,11 +48,9 @@ class ConfirmDialog(Dialog[bool]):
         prepared = self._prepared
         lines: list[Line] = [line(("! ", Tone.WARN), (text, Tone.WARN)) for text in prepared.warnings]
         lines += [()] * bool(lines) + [line(text) for text in prepared.lines]
-        command = LinesView(id="command", folds=True)
-        command.set_lines([(), line(("the same as a command", Tone.QUIET)), line((prepared.command, Tone.ACCENT))])
-        widgets: list[Widget] = [LinesScroll(lines, id="preview"), command]
+        widgets: list[Widget] = [LinesScroll(lines, id="preview"), _command_view(prepared.command)]
         if prepared.typed is not None:
-            widgets.append(Input(placeholder=prepared.typed, id="typed"))
+            widgets.append(Input(id="typed"))
         return widgets
 
     def on_mount(self) -> None:
@@ -80,6 +85,10 @@ class ConfirmDialog(Dialog[bool]):
         """Do not."""
         self.dismiss(False)
 
+    def action_scroll_preview(self, by: int) -> None:
+        """Show what stands further down or up."""
+        self.query_one("#preview", LinesScroll).scroll_relative(y=by, animate=False)
+
     def action_copy(self) -> None:
         """Copy the command."""
         self.app.copy_to_clipboard(self._prepared.command)
@@ -110,13 +119,19 @@ class OutcomeDialog(Dialog[None]):
         lines: list[Line] = [line(("✖ ", Tone.BAD), (text, Tone.BAD)) for text in outcome.errors]
         lines += table_lines(outcome.columns, outcome.rows)
         lines += [line((text, Tone.QUIET)) for text in outcome.notes]
-        if self._command:
-            lines += [(), line(("the same as a command", Tone.QUIET)), line((self._command, Tone.ACCENT))]
-        return [LinesScroll(lines, id="outcome")]
+        widgets: list[Widget] = [LinesScroll(lines, id="outcome")]
+        return [*widgets, _command_view(self._command)] if self._command else widgets
 
     def action_copy(self) -> None:
         """Copy the command."""
         self.app.copy_to_clipboard(self._command)
+
+
+def _command_view(command: str) -> LinesView:
+    """Return the command that does the same, folded where it is long."""
+    view = LinesView(id="command", folds=True)
+    view.set_lines([(), line(("the same as a command", Tone.QUIET)), line((command, Tone.ACCENT))])
+    return view
 
 
 def table_lines(columns: tuple[str, ...], rows: tuple[tuple[Cell, ...], ...]) -> list[Line]:

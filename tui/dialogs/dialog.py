@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import ClassVar, TypeVar
 
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
@@ -16,6 +17,8 @@ from tui.lines import Line, line
 from tui.widgets.lines_view import LinesScroll, LinesView
 
 Result = TypeVar("Result")
+MORE = "   more with ↓"
+"""Said where text goes on below."""
 
 
 class Dialog(ModalScreen[Result]):
@@ -38,17 +41,51 @@ class Dialog(ModalScreen[Result]):
         & .dialog--hint { margin-top: 1; }
         & Input { background: $background; border: none; height: 1; padding: 0 1; margin-bottom: 1; }
         & Input:focus { background: $selected; border: none; }
-        & LinesScroll { max-height: 24; }
     }
     Dialog.-wide > Vertical { width: 94%; max-width: 160; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "Close", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "Close", show=False, priority=True)]
+    TAKES_EARLY_KEYS: ClassVar[bool] = True
+    """Whether keys that came before it was drawn are meant for it."""
 
     def __init__(self, title: str, hint: str = "esc closes") -> None:
         super().__init__()
         self.dialog_title = title
         self.hint = hint
         self._is_over = False
+        self._is_ready = False
+        self._early: list[events.Key] = []
+
+    def holds_back(self, event: events.Key) -> bool:
+        """Keep a key until the window is drawn and its field has the focus; return whether it was kept."""
+        if not self._is_ready and self.TAKES_EARLY_KEYS:
+            self._early.append(event)
+        return not self._is_ready
+
+    def on_resize(self) -> None:
+        """Give text that can be scrolled what room the rest leaves, so that hint and field stay in sight."""
+        self.call_after_refresh(self._fit)
+
+    def _fit(self) -> None:
+        panel = self.query_one(Vertical)
+        for scroll in panel.query_children(LinesScroll):
+            rest = sum(one.outer_size.height + one.styles.margin.height for one in panel.children if one is not scroll)
+            room = max(3, self.size.height * 9 // 10 - panel.styles.padding.height - rest)
+            scroll.styles.max_height = room
+            if scroll.virtual_size.height > room and MORE not in self.hint:
+                self.hint += MORE
+                self.query_one("#hint", LinesView).set_lines([line((self.hint, Tone.QUIET))])
+
+    def on_mount(self) -> None:
+        """Take keys once it is drawn; a field asks for the focus by way of the app, so this goes there behind it."""
+        self.call_after_refresh(self.app.call_later, self._take_keys)
+
+    async def _take_keys(self) -> None:
+        self._is_ready = True
+        early, self._early = self._early, []
+        for event in early:
+            # By the app: one of them may close this window or open another.
+            await self.app.on_event(event)
 
     def body(self) -> list[Widget]:
         """Return what stands between title and hint."""

@@ -30,8 +30,10 @@ class FormDialog(Dialog[Any]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+g", "go_on", "Go on", show=False, priority=True),
-        Binding("down", "move(1)", "Next", show=False),
-        Binding("up", "move(-1)", "Before", show=False),
+        # Before the field itself takes them: what is typed next belongs to the next field already.
+        Binding("enter", "next", "Next", show=False, priority=True),
+        Binding("down", "move(1)", "Next", show=False, priority=True),
+        Binding("up", "move(-1)", "Before", show=False, priority=True),
     ]
 
     def __init__(self, ask: Ask) -> None:
@@ -54,10 +56,9 @@ class FormDialog(Dialog[Any]):
         """Begin with the first field."""
         self.query(Input).first().focus()
 
-    def on_input_submitted(self, event: Input.Submitted) -> None:
+    def action_next(self) -> None:
         """Go to the next field; after the last, check all and go on."""
-        event.stop()
-        if event.input is self.query(Input).last():
+        if self.focused is self.query(Input).last():
             self.action_go_on()
         else:
             self.action_move(1)
@@ -65,8 +66,8 @@ class FormDialog(Dialog[Any]):
     def action_move(self, by: int) -> None:
         """Go to a field above or below."""
         inputs = list(self.query(Input))
-        at = next((index for index, one in enumerate(inputs) if one.has_focus), 0)
-        inputs[max(0, min(at + by, len(inputs) - 1))].focus()
+        at = next((index for index, one in enumerate(inputs) if one is self.focused), 0)
+        self.set_focus(inputs[max(0, min(at + by, len(inputs) - 1))])
 
     def action_go_on(self) -> None:
         """Check all fields and go on; if one is wrong, say so and keep the window open."""

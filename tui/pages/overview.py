@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from engine.admin.health.report import Check, HealthReason, HealthStatus, Severity
-from engine.admin.watch.events import Event
+from engine.admin.watch.events import Event, EventKind
 from engine.admin.watch.frame import Stage
 from engine.common.model import NO_CONTROLLER
 from tui.board import Board, Sample
@@ -30,6 +30,8 @@ EVENTS_MIN = 3
 _NAMES = 4
 _LABEL = 17
 _FIGURE = 7
+_KIND = max(len(kind) for kind in EventKind) + 2
+"""What happened, and a gap before what it happened to."""
 
 
 def overview_lines(board: Board, width: int, height: int, *, is_seen: bool = True) -> list[Line]:
@@ -261,7 +263,7 @@ def _runs(events: Sequence[Event], runs_max: int) -> list[list[Event]]:
 def _run_line(run: list[Event]) -> Line:
     event = run[-1]
     kind = kind_cell(event)
-    head = ((f"{clock_time(event.at_ms)}  ", Tone.QUIET), (f"{kind.text:<22}", kind.tone))
+    head = ((f"{clock_time(event.at_ms)}  ", Tone.QUIET), (f"{kind.text:<{_KIND}}", kind.tone))
     if len(run) == 1:
         subject = (f"{plain(event.subject):<20}  ", Tone.STRONG)
         return line(*head, subject, f"{plain(change_text(event))}  ", (plain(event.reason), Tone.QUIET))

@@ -79,7 +79,7 @@ def _summary(view: View, width: int) -> list[Line]:
     if not board.has_metadata:
         return []
     total = board.total
-    margin = f"min ISR: {count(total.below_min)} below, {count(total.at_min)} at it, {count(total.one_above)} above"
+    margin = f"min ISR: {count(total.below_min)} below, {count(total.at_min)} at it, {count(total.one_above)} one above"
     words = (
         (f"{counted(len(board.topics), 'topic')}, {counted(total.partitions, 'partition')}", Tone.PLAIN),
         (f"{count(total.under_replicated)} under-replicated", _bad(total.under_replicated)),

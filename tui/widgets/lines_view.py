@@ -130,7 +130,8 @@ class LinesScroll(_Toned, ScrollView, can_focus=True):
     COMPONENT_CLASSES: ClassVar[set[str]] = _CLASSES
     DEFAULT_CSS = f"""
     LinesScroll {{
-        height: auto; max-height: 100%; scrollbar-size-vertical: 1; scrollbar-size-horizontal: 0; {_TONES_CSS}
+        height: auto; max-height: 100%; overflow: hidden auto;
+        scrollbar-size-vertical: 1; scrollbar-size-horizontal: 0; {_TONES_CSS}
     }}
     """
 
@@ -147,10 +148,17 @@ class LinesScroll(_Toned, ScrollView, can_focus=True):
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         """As high as its lines, where there is room."""
-        if self._folds:
+        self._fold(width)
+        return len(self._lines)
+
+    def on_resize(self) -> None:
+        """Fold anew: a scrollbar takes a column."""
+        self._fold(self.size.width)
+
+    def _fold(self, width: int) -> None:
+        if self._folds and width:
             self._lines = [part for one in self._told for part in folded(one, width)]
             self.virtual_size = Size(0, len(self._lines))
-        return len(self._lines)
 
     def render_line(self, y: int) -> Strip:
         """Draw one line of those in sight."""

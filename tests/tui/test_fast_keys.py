@@ -1,0 +1,88 @@
+"""Keys that come faster than windows open: each goes where a person meant it to go, in its order."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from dashboards import Driven, dashboard, drive
+from textual import events
+from textual.keys import key_to_character
+from textual.widgets import Input
+
+from engine.admin.cluster.target import ClusterTarget, Origin
+from tui.dialogs.confirm import ConfirmDialog
+from tui.operations.operation import Prepared
+
+TARGET = ClusterTarget("first", Origin.OPTIONS, bootstrap=(("k", 1),))
+
+
+def shown(look: Callable[[Driven], Awaitable[None]], **options: object) -> None:
+    async def run() -> None:
+        async with dashboard("live", target=TARGET, **options) as driven:  # type: ignore[arg-type]
+            await look(driven)
+
+    drive(run)
+
+
+def send(driven: Driven, *keys: str) -> None:
+    """Press all of these before anything is done with the first."""
+    for key in keys:
+        driven.app.post_message(events.Key(key, key if len(key) == 1 else key_to_character(key)))
+
+
+def test_the_row_is_opened_that_the_cursor_was_moved_to() -> None:
+    async def look(driven: Driven) -> None:
+        send(driven, "3", "j", "down", "enter")
+        await driven.settled()
+        assert driven.main.location.topic == "clicks"
+
+    shown(look)
+
+
+def test_what_is_typed_while_a_form_opens_stands_in_its_field() -> None:
+    async def look(driven: Driven) -> None:
+        send(driven, "G", "backspace", "6", "7")
+        await driven.settled()
+        assert driven.main.location.page == "topics", "6 is no key of the screen below"
+        assert [field.value for field in driven.app.screen.query(Input)] == ["67"]
+        await driven.press("escape")
+        send(driven, "N", *"new", "enter", "3", "down", "2", "backspace", "1", "up", "up", "end", "a")
+        await driven.settled()
+        assert [field.value for field in driven.app.screen.query(Input)] == ["newa", "3", "1", ""]
+
+    shown(look, page="topics")
+
+
+def test_a_command_and_a_filter_can_be_typed_in_one_go() -> None:
+    async def look(driven: Driven) -> None:
+        send(driven, "colon", *"t", "space", *"orders", "enter")
+        await driven.until(lambda: driven.main.location.topic == "orders")
+        send(driven, "slash", *"q1D", "enter")
+        await driven.settled()
+        assert driven.main.model.filter.text == "q1D"
+        assert driven.main.location.topic == "orders"
+
+    shown(look)
+
+
+def test_a_window_is_closed_by_a_key_that_came_before_it_was_drawn() -> None:
+    async def look(driven: Driven) -> None:
+        send(driven, "question_mark", "escape", "2")
+        await driven.until(lambda: driven.app.screen is driven.main)
+        assert driven.main.location.page == "brokers"
+
+    shown(look)
+
+
+def test_nobody_agrees_to_a_change_that_is_not_shown_yet() -> None:
+    answers: list[bool | None] = []
+
+    async def look(driven: Driven) -> None:
+        driven.app.push_screen(ConfirmDialog(Prepared("Elect?")), answers.append)
+        send(driven, "y")
+        await driven.settled()
+        assert answers == []
+        await driven.press("y")
+        await driven.until(lambda: answers == [True])
+
+    shown(look)

@@ -1,0 +1,70 @@
+"""Windows with more to tell than there is room for: all of it can be reached, and nothing is pushed out of sight."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+
+import pytest
+from dashboards import Driven, dashboard, drive
+
+from tui.cells import Cell
+from tui.dialogs.confirm import ConfirmDialog, OutcomeDialog
+from tui.operations.operation import Outcome, Prepared
+
+SIZES = [(80, 24), (120, 40)]
+MANY = tuple(f"topic-{number}" for number in range(100))
+COMMAND = "klamm topics delete " + " ".join(MANY[:20])
+
+
+def shown(look: Callable[[Driven], Awaitable[None]], **options: object) -> None:
+    async def run() -> None:
+        async with dashboard("live", **options) as driven:  # type: ignore[arg-type]
+            await look(driven)
+
+    drive(run)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_last_key_of_the_help_can_be_scrolled_to(size: tuple[int, int]) -> None:
+    async def look(driven: Driven) -> None:
+        last = driven.app.session.registry.on_page("topics")[-1]
+        await driven.press("question_mark")
+        assert "more with ↓" in driven.drawn
+        assert f" {last.title} " not in driven.drawn
+        told = re.sub("[▌▁▂▃▄▅▆▇█]", " ", driven.drawn).split("Brokers  ")[1].split("Topics")[0]
+        for word in driven.app.session.registry.named("page.brokers").help.split():
+            assert word in told.split(), "it is folded where the scrollbar begins, and nothing is cut"
+        await driven.press("end")
+        await driven.until(lambda: f" {last.title} " in driven.drawn)
+
+    shown(look, page="topics", size=size)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_long_preview_leaves_room_for_the_command_and_the_name(size: tuple[int, int]) -> None:
+    async def look(driven: Driven) -> None:
+        prepared = Prepared("Delete 100 topics?", MANY, ("gone for good",), typed="100", command=COMMAND)
+        driven.app.push_screen(ConfirmDialog(prepared))
+        await driven.sees("Delete 100 topics?")
+        for told in ("Delete 100 topics?", "topic-0", "topic-19", "type 100 and press enter"):
+            assert told in driven.drawn, told
+        await driven.press(*["pagedown"] * 10, *"10")
+        assert "topic-99" in driven.drawn
+        assert "gone for good" not in driven.drawn, "it was scrolled"
+        await driven.press(*["pageup"] * 10, "0", "enter")
+        await driven.until(lambda: driven.app.screen is driven.main)
+
+    shown(look, size=size)
+
+
+def test_the_command_of_a_result_is_shown_whole() -> None:
+    async def look(driven: Driven) -> None:
+        rows = tuple((Cell(name), Cell("deleted")) for name in MANY)
+        driven.app.push_screen(OutcomeDialog(Outcome("Delete topics", ("topic", "result"), rows), COMMAND))
+        await driven.sees("Delete topics: done")
+        assert COMMAND.replace(" ", "") in driven.drawn.replace(" ", "").replace("\n", "").replace("▌", "")
+        await driven.press("end")
+        await driven.until(lambda: "topic-99" in driven.drawn)
+
+    shown(look, size=(80, 24))
