@@ -10,7 +10,7 @@ from engine.common.model import ReplicaAssignment
 def reassign_to(assignment: ReplicaAssignment, target: Sequence[int]) -> ReplicaAssignment:
     """Return the assignment under way to ``target``: the target first, then the old replicas that are not in it.
 
-    A reassignment that is under way already is replaced: what it was adding counts for nothing.
+    It replaces a reassignment under way: the replicas which that one was adding no longer count.
     """
     origin, wanted = dict.fromkeys(assignment.origin_replicas), dict.fromkeys(target)
     replicas = tuple(wanted | origin)

@@ -1,4 +1,4 @@
-"""Brokers come, go, come back within a session, shut down politely, and lose log dirs."""
+"""Brokers come, go, come back within a session, shut down in a controlled way, and lose log dirs."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class BrokerChanges:
         yield from batch.send()
 
     def _on_startup(self, broker_ids: list[int]) -> Steps[None]:
-        """Give new brokers the cluster's metadata and their partitions, and see what they make possible."""
+        """Give new brokers the cluster's metadata and their partitions, and start what they make possible."""
         self._log.info(f"New broker startup callback for {comma(broker_ids)}")
         for broker_id in broker_ids:
             self._context.replicas_on_offline_dirs.pop(broker_id, None)
@@ -121,7 +121,7 @@ class BrokerChanges:
         yield from self._send_metadata(existing, ())
         yield from self._send_metadata(broker_ids, self._context.partitions_with_leadership())
         replicas = yield from self._replicas_on(broker_ids)
-        # A replica whose files are gone already has no way back; its topic waits for others only.
+        # A replica whose files are gone cannot come back; its topic waits only for others.
         deleted = ReplicaState.DELETION_SUCCESSFUL
         startable = yield from select(replicas, lambda r: self._context.replica_state(r) is not deleted)
         yield from self._replicas.change(startable, ReplicaState.ONLINE)
@@ -172,7 +172,7 @@ class BrokerChanges:
         return list(chain.from_iterable(found.values()))
 
     def _on_replicas_offline(self, replicas: list[PartitionAndReplica]) -> Steps[None]:
-        """Replicas can be reached no more: their broker or their log dir is gone."""
+        """Handle replicas that nobody can reach any more: their broker or their log dir is gone."""
         doomed = yield from select(replicas, lambda r: self._deletion.is_queued(r.topic))
         others = yield from select(replicas, lambda r: not self._deletion.is_queued(r.topic))
         leaderless = yield from select(self._context.leadership, self._context.has_offline_leader)
@@ -181,11 +181,11 @@ class BrokerChanges:
         yield from self._replicas.change(others, ReplicaState.OFFLINE)
         yield from self._deletion.fail_replicas(doomed)
         if not others and not any(isinstance(r, LeaderAndIsr) for r in results.values()):
-            # Nothing was sent on the way, and still everybody must learn that brokers are gone.
+            # No request was sent so far, but every broker must learn that some are gone.
             yield from self._send_metadata(self._context.live_or_shutting_down_broker_ids, ())
 
     def controlled_shutdown(self, event: ControlledShutdown) -> Steps[list[TopicPartition] | ApiError]:
-        """Move the leadership of a broker that wants to go; return what it still leads."""
+        """Move the leadership away from a broker that is shutting down; return what it still leads."""
         error = self._refusal(event)
         if error is not None:
             return error
@@ -236,9 +236,9 @@ class BrokerChanges:
         return led, followed
 
     def process_log_dir_events(self) -> Steps[None]:
-        """Ask brokers that lost a log dir which of their replicas are left: their answers to LeaderAndIsr tell.
+        """Ask brokers that lost a log dir which replicas they still have: their answers to LeaderAndIsr say so.
 
-        No replica changes its state by being asked; Kafka calls them all online until the answer is there.
+        The question changes no replica's state; Kafka marks them all online until the answer arrives.
         """
         notifications = yield from carry_out(ReadLogDirEvents())
         if notifications.malformed:
@@ -262,7 +262,7 @@ class BrokerChanges:
             yield from carry_out(DeleteLogDirEvents(notifications.names))
 
     def process_leader_and_isr_response(self, event: LeaderAndIsrResponseReceived) -> Steps[None]:
-        """Note which replicas a broker cannot serve for want of their log dir."""
+        """Note which replicas a broker cannot serve because their log dir has failed."""
         changes = state_change_log(self._options.controller_id, None)
         if event.error is not ErrorCode.NONE:
             changes.error(

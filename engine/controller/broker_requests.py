@@ -1,4 +1,4 @@
-"""Requests of the controller to brokers, as values: what they say, not how a version of the protocol writes it."""
+"""The controller's requests to brokers, as values: what they say, not how a protocol version encodes it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from engine.common.model import BrokerInfo, LeaderAndIsr, ReplicaAssignment, Top
 
 @dataclass(frozen=True, slots=True)
 class LeaderAndIsrPartition:
-    """One partition of a LeaderAndIsr request. ``is_new`` lets the broker place a replica that it never had."""
+    """One partition of a LeaderAndIsr request. ``is_new`` lets the broker create a replica that it never had."""
 
     topic_partition: TopicPartition
     controller_epoch: int

@@ -1,8 +1,8 @@
-"""The controller's line to each broker: a queue, a connection, and a task that sends one request after the other.
+"""The controller's channel to each broker: a queue, a connection, and a task that sends one request after the other.
 
-A request is sent again until it is answered or the broker is gone, in order, never two at once, as Kafka's
-RequestSendThread does; the broker's checks of epochs make that safe. Answers are handed over as events. The
-controller's own broker is reached over the wire like any other.
+The task sends requests in order, one at a time, and repeats each until it is answered or the broker is gone, as Kafka's
+RequestSendThread does; the broker's epoch checks make that safe. Answers become events. The controller reaches its own
+broker over the wire like any other.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from engine.protocol.declaration import Response
 from engine.runtime.supervisor import Supervisor
 
 PARTITIONS_AT_ONCE_MAX = 1000
-"""A request that names more is made and encoded beside the event loop: 200,000 partitions take 130 ms."""
+"""A request that names more is built and encoded in a thread: 200,000 partitions take 130 ms."""
 
 BACKOFF_MS = 100
-"""Wait before a request that could not be sent is tried again."""
+"""The wait before a request that could not be sent is tried again."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelSettings:
-    """What the lines to brokers need to know."""
+    """The settings of the channels to brokers."""
 
     controller_id: int
     ibp: MetadataVersion
@@ -51,7 +51,7 @@ class ChannelSettings:
 
 
 class BrokerChannel:
-    """The line to one broker."""
+    """The channel to one broker."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class BrokerChannel:
 
     @property
     def waiting(self) -> int:
-        """Requests that were not sent yet."""
+        """Requests that have not been sent yet."""
         return self._queue.qsize()
 
     def put(self, request: BrokerRequest, shared: SharedStates | None = None) -> None:
@@ -140,7 +140,7 @@ class BrokerChannel:
     async def _try_to_send(self, client: BrokerClient, wire: WireRequest, node: str) -> Response | None:
         """Send once; None if the broker could not be reached or did not answer.
 
-        Only the first failure of a row is a warning: a broker that died stays silent until its session ends.
+        Only the first of several failures in a row is a warning: a dead broker stays silent until its session ends.
         """
         controller_id = self._settings.controller_id
         if not client.is_connected:
@@ -183,7 +183,7 @@ class BrokerChannel:
 
 
 class ControllerChannels:
-    """The lines to all live brokers, of one term as controller."""
+    """The channels to all live brokers, for one term as controller."""
 
     def __init__(
         self, settings: ChannelSettings, controller_epoch: int, on_event: Callable[[ControllerEvent], None]
@@ -198,11 +198,11 @@ class ControllerChannels:
 
     @property
     def waiting(self) -> int:
-        """Requests to all brokers that were not sent yet."""
+        """Requests to all brokers that have not been sent yet."""
         return sum(channel.waiting for channel in self._channels.values())
 
     def connect(self, broker: BrokerInfo) -> None:
-        """Open the line to a broker unless there is one."""
+        """Open the channel to a broker unless there is one."""
         if broker.id in self._channels:
             return
         self._log.debug(f"Controller {self._settings.controller_id} trying to connect to broker {broker.id}")
@@ -211,14 +211,14 @@ class ControllerChannels:
         self._tasks[broker.id] = self._supervisor.start(channel.run(), f"to-broker-{broker.id}")
 
     def disconnect(self, broker_id: int) -> None:
-        """Close the line to a broker; what waits in it is dropped."""
+        """Close the channel to a broker; requests that wait in it are dropped."""
         self._channels.pop(broker_id, None)
         task = self._tasks.pop(broker_id, None)
         if task is not None:
             task.cancel()
 
     def send(self, request: BrokerRequest, shared: SharedStates | None = None) -> None:
-        """Queue a request to a broker; one for a broker without line is dropped."""
+        """Queue a request to a broker; a request to a broker without a channel is dropped."""
         channel = self._channels.get(request.broker_id)
         if channel is None:
             self._log.warning(
@@ -230,7 +230,7 @@ class ControllerChannels:
         channel.put(request, shared)
 
     async def close(self) -> None:
-        """Close every line and wait until all tasks have ended."""
+        """Close every channel and wait until all tasks have ended."""
         self._channels.clear()
         self._tasks.clear()
         await self._supervisor.stop()

@@ -1,7 +1,7 @@
 """What the controller knows: brokers, topics, assignments, leadership, and the state of each partition and replica.
 
-One mutable value, owned by the controller's event loop. It decides nothing and does no I/O. Every collection keeps the
-order of insertion, so that the same events give the same instructions in the same order.
+One mutable value, owned by the controller's event loop. It decides nothing and does no I/O. Every collection keeps its
+insertion order, so that the same events give the same instructions in the same order.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class ControllerContext:
         self.unclean_elections_total = 0
 
     def retire(self) -> Iterator[None]:
-        """Forget the most of it in pieces, with a yield between two: to let go of 200,000 partitions takes a while."""
+        """Forget most of it in pieces, with a yield after each: freeing 200,000 partitions takes a while."""
         tables: list[dict[Any, Any]] = [self.leadership, self.partition_states, self.replica_states]
         for large in [*tables, *self.assignments.values()]:
             while large:
@@ -73,7 +73,7 @@ class ControllerContext:
                     large.popitem()
                 yield
 
-    # Brokers. ``live_brokers`` holds those shutting down too: their znode is still there.
+    # Brokers. ``live_brokers`` includes those that are shutting down: their znode is still there.
 
     @property
     def live_or_shutting_down_broker_ids(self) -> list[int]:
@@ -88,21 +88,21 @@ class ControllerContext:
         return broker_id in self.live_brokers and broker_id not in self.shutting_down_broker_ids
 
     def is_present(self, broker_id: int, broker_epoch: int) -> bool:
-        """Return whether this is a broker's present registration, not one from before a restart."""
+        """Return whether this is a broker's current registration, not one from before a restart."""
         broker = self.live_brokers.get(broker_id)
         return broker is not None and broker.broker_epoch == broker_epoch
 
     def is_replica_online(
         self, broker_id: int, partition: TopicPartition, *, include_shutting_down: bool = False
     ) -> bool:
-        """Return whether the broker lives and the replica's log dir has not failed."""
+        """Return whether the broker is alive and the replica's log dir has not failed."""
         lives = broker_id in self.live_brokers if include_shutting_down else self.is_live_broker(broker_id)
         return lives and partition not in self.replicas_on_offline_dirs.get(broker_id, ())
 
     # Topics and assignments.
 
     def add_topic_id(self, topic: str, topic_id: bytes) -> None:
-        """Remember a topic's id; an id it had before (a topic deleted and made again unseen) is forgotten."""
+        """Remember a topic's id, and forget an earlier one (the topic was deleted and created again unseen)."""
         previous = self.topic_ids.get(topic)
         if previous is not None:
             self.topic_names.pop(previous, None)
@@ -128,14 +128,14 @@ class ControllerContext:
         return [TopicPartition(topic, partition) for partition in self.assignments.get(topic, ())]
 
     def replicas_of(self, partitions: Iterable[TopicPartition]) -> Iterator[PartitionAndReplica]:
-        """One by one, as ``partitions_with_leadership``."""
+        """Yield them one by one, as ``partitions_with_leadership`` does."""
         return (PartitionAndReplica(p, replica) for p in partitions for replica in self.replicas(p))
 
     def has_offline_replica(self, partition: TopicPartition) -> bool:
         return not all(self.is_replica_online(replica, partition) for replica in self.replicas(partition))
 
     def remove_topic(self, topic: str) -> None:
-        """Forget a topic, the rest of its partitions, their replicas and everything that was going on with them."""
+        """Forget a topic, its remaining partitions, their replicas and everything under way for them."""
         self.topics.pop(topic, None)
         self.topics_to_be_deleted.pop(topic, None)
         self.topics_with_deletion_started.discard(topic)
@@ -148,7 +148,7 @@ class ControllerContext:
         self.assignments.pop(topic, None)
 
     def remove_partition(self, partition: TopicPartition) -> None:
-        """Forget a partition of a topic that goes."""
+        """Forget a partition of a topic being deleted."""
         assignment = self.assignments[partition.topic].pop(partition.partition)
         self.leadership.pop(partition, None)
         self.partition_states.pop(partition, None)
@@ -168,16 +168,16 @@ class ControllerContext:
         return NO_PARTITION_LEADER_EPOCH if leadership is None else leadership.leader_and_isr.leader_epoch
 
     def partitions_with_leadership(self) -> Iterator[TopicPartition]:
-        """One by one, for there may be very many: the caller gives way in between."""
+        """Yield them one by one, because there may be very many: the caller gives way in between."""
         return (p for p in self.leadership if p.topic not in self.topics_to_be_deleted)
 
     def has_offline_leader(self, partition: TopicPartition) -> bool:
-        """Return whether a partition that has leadership, and stays, is led by nobody who can be reached."""
+        """Return whether a partition with leadership, and not being deleted, has no leader that can be reached."""
         leader = self.leadership[partition].leader_and_isr.leader
         return partition.topic not in self.topics_to_be_deleted and not self.is_replica_online(leader, partition)
 
     def is_left_to(self, broker_id: int, partition: TopicPartition) -> bool:
-        """Return whether the broker leads a partition, with leadership, that other brokers have too."""
+        """Return whether the broker leads a partition that other brokers have replicas of."""
         return (
             self.leadership[partition].leader_and_isr.leader == broker_id
             and partition.topic not in self.topics_to_be_deleted
@@ -198,7 +198,7 @@ class ControllerContext:
     def is_valid_replica_move(self, replica: PartitionAndReplica, target: ReplicaState) -> bool:
         return self.replica_state(replica) in VALID_PREVIOUS_REPLICA_STATES[target]
 
-    # Figures for metrics; computed when asked, never kept.
+    # Figures for metrics; computed on request, never kept.
 
     def offline_partition_count(self) -> int:
         return sum(

@@ -1,7 +1,7 @@
 """The controller's decisions: an event goes in, instructions come out, their results go in again. No I/O, no clock.
 
 ``take_over`` is what a broker does once it has been elected; ``process`` handles one event of an active controller.
-Both are generators (see ``instructions``). Election, resignation and the event queue are the loop's.
+Both are generators (see ``instructions``). Election, resignation and the event queue belong to the loop.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from engine.controller.topic_deletion import TopicDeletion
 from engine.zk.errors import ControllerMoved
 
 FIRST_REBALANCE_DELAY_MS = 5_000
-"""Wait of a new controller before it looks at the balance of leaders."""
+"""How long a new controller waits before it checks the balance of leaders."""
 
 
 class ControllerCore:
@@ -174,12 +174,12 @@ class ControllerCore:
             self._log.info(f"Controller moved to another broker when processing {event}.", error)
             raise
         except Exception as error:
-            # Whatever one event runs into, the next one is processed: a controller that stops helps nobody.
+            # If one event fails, the next one is processed all the same: a controller that stops helps nobody.
             self._log.error(f"Error processing event {event}", error)
             yield from carry_out(Answer(_failure(event)))
 
     def _handlers(self) -> list[Row[Steps[None]]]:
-        """What is done with each event."""
+        """The handler of each event."""
         return [
             on(events.BrokerChange, lambda _: self._brokers.process_change()),
             on(events.BrokerModification, lambda event: self._brokers.process_modification(event.broker_id)),
@@ -255,7 +255,7 @@ class ControllerCore:
 
 
 def _answer(steps: Steps[object]) -> Steps[None]:
-    """Give what these steps end with as the answer."""
+    """Answer with the result of these steps."""
     yield from carry_out(Answer((yield from steps)))
 
 

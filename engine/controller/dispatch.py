@@ -1,4 +1,4 @@
-"""Tables from the class of an event or instruction to what is done with it: the rows are checked by type."""
+"""Tables from the class of an event or instruction to its handler; mypy checks the rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Row = tuple[type, Callable[[Any], R]]
 
 
 def on(kind: type[K], do: Callable[[K], R]) -> Row[R]:
-    """Return a row: ``do`` is called with each instance of ``kind``."""
+    """Return a row: ``do`` handles each instance of ``kind``."""
     return kind, do
 
 
@@ -20,9 +20,9 @@ def table(*rows: Row[R]) -> Mapping[type, Callable[[Any], R]]:
     """Return the rows by class.
 
     Raises:
-        ValueError: two rows are of one class.
+        ValueError: two rows have the same class.
     """
     found = dict(rows)
     if len(found) != len(rows):
-        raise ValueError("two rows are of one class")
+        raise ValueError("two rows have the same class")
     return found

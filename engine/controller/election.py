@@ -1,4 +1,4 @@
-"""The five leader selectors: who leads a partition, with which ISR, and which brokers hear of it. Pure functions.
+"""The five leader selectors: who leads a partition, with which ISR, and which brokers are told. Pure functions.
 
 ===================  ==========================================  ===========================  ==================
 selector             leader                                      new ISR                      told
@@ -39,7 +39,7 @@ class ElectionKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ElectionStrategy:
-    """A selector; ``allow_unclean`` means something for OFFLINE only."""
+    """A selector; ``allow_unclean`` only matters for OFFLINE."""
 
     kind: ElectionKind
     allow_unclean: bool = False
@@ -68,7 +68,7 @@ class Elected:
 def offline_leader(
     assignment: Sequence[int], isr: Collection[int], live: Collection[int], *, unclean: bool
 ) -> int | None:
-    """First live replica in the ISR; if there is none and ``unclean`` is set, the first live one."""
+    """The first live replica in the ISR; if there is none and ``unclean`` is set, the first live one."""
     in_sync = next((r for r in assignment if r in live and r in isr), None)
     if in_sync is None and unclean:
         return next((r for r in assignment if r in live), None)
@@ -76,24 +76,24 @@ def offline_leader(
 
 
 def reassigned_leader(target: Sequence[int], isr: Collection[int], live: Collection[int]) -> int | None:
-    """First target replica that lives and is in the ISR."""
+    """The first target replica that is alive and in the ISR."""
     return next((r for r in target if r in live and r in isr), None)
 
 
 def preferred_leader(assignment: Sequence[int], isr: Collection[int], live: Collection[int]) -> int | None:
-    """The preferred replica, if it lives and is in the ISR."""
+    """The preferred replica, if it is alive and in the ISR."""
     return next((r for r in assignment[:1] if r in live and r in isr), None)
 
 
 def controlled_shutdown_leader(
     assignment: Sequence[int], isr: Collection[int], live: Collection[int], shutting_down: Collection[int]
 ) -> int | None:
-    """First replica that lives, is in the ISR and is not shutting down."""
+    """The first replica that is alive, in the ISR and not shutting down."""
     return next((r for r in assignment if r in live and r in isr and r not in shutting_down), None)
 
 
 def new_leader(state: LeaderAndIsr, leader: int, isr: tuple[int, ...] | None = None) -> LeaderAndIsr:
-    """Return ``state`` with another leader, perhaps another ISR, and the leader epoch raised by one."""
+    """Return ``state`` with another leader, optionally another ISR, and the leader epoch raised by one."""
     return LeaderAndIsr(
         leader=leader,
         leader_epoch=state.leader_epoch + 1,
@@ -111,7 +111,7 @@ def elect(
     *,
     is_leader_recovery_supported: bool = True,
 ) -> Elected:
-    """Elect a leader for a partition whose present state is ``state``."""
+    """Elect a leader for a partition whose current state is ``state``."""
     match strategy.kind:
         case ElectionKind.NO_OP:
             return Elected(state, context.replicas(partition))

@@ -1,4 +1,4 @@
-"""What can go wrong inside the controller, beside what ``engine.zk.errors`` has; ControllerMoved among it."""
+"""What can go wrong inside the controller, besides the errors of ``engine.zk.errors``, such as ControllerMoved."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from engine.common.errors import KlammError
 
 
 class StateChangeFailed(KlammError):
-    """A partition or replica could not be moved to the wanted state. The text is Kafka's."""
+    """A partition or replica could not be moved to the target state. The text is Kafka's."""
 
 
 class IllegalTransition(StateChangeFailed):
@@ -14,4 +14,4 @@ class IllegalTransition(StateChangeFailed):
 
 
 class RecordsWouldBeLost(StateChangeFailed):
-    """A reassignment would take away every replica that has all acknowledged records."""
+    """A reassignment would remove every replica that has all acknowledged records."""

@@ -1,4 +1,4 @@
-"""What the controller reacts to. Events are values in one queue; each is processed to its end before the next.
+"""The events that the controller reacts to: values in one queue, each processed to its end before the next.
 
 ``state`` names what the controller is doing meanwhile (the ControllerState metric); ``refusal`` is the answer an event
 gets when it is dropped because the controller resigned.
@@ -39,14 +39,14 @@ class ControllerState(IntEnum):
 
 
 class ElectionType(IntEnum):
-    """What ElectLeaders asks for."""
+    """The kinds of election that ElectLeaders can request."""
 
     PREFERRED = 0
     UNCLEAN = 1
 
 
 class ElectionTrigger(Enum):
-    """Who asked for an election. The values are Kafka's names in controller.log."""
+    """What triggered an election. The values are Kafka's names in controller.log."""
 
     AUTO = "AutoTriggered"
     ZOOKEEPER = "ZkTriggered"
@@ -55,7 +55,7 @@ class ElectionTrigger(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ApiError:
-    """An error code with the text that goes to the client; ``NO_ERROR`` is success."""
+    """An error code with the text for the client; ``NO_ERROR`` is success."""
 
     code: ErrorCode
     message: str | None = None
@@ -74,7 +74,7 @@ class ControllerEvent:
 
     @property
     def refusal(self) -> object:
-        """The answer of an event that is not processed; None for events that no caller waits for."""
+        """The answer to an event that is not processed; None if no caller waits for one."""
         return None
 
 
@@ -83,7 +83,7 @@ class ControllerEvent:
 
 @dataclass(frozen=True, slots=True)
 class BrokerChange(ControllerEvent):
-    """Brokers registered or went."""
+    """Brokers came or went."""
 
     state: ClassVar[ControllerState] = ControllerState.BROKER_CHANGE
 
@@ -115,7 +115,7 @@ class PartitionModifications(ControllerEvent):
 
 @dataclass(frozen=True, slots=True)
 class TopicDeletionRequested(ControllerEvent):
-    """``/admin/delete_topics`` has other children."""
+    """The children of ``/admin/delete_topics`` changed."""
 
     state: ClassVar[ControllerState] = ControllerState.TOPIC_DELETION
 
@@ -164,7 +164,7 @@ class LogDirEventNotification(ControllerEvent):
 class LeaderAndIsrResponseReceived(ControllerEvent):
     """``partition_errors``: one per partition of the request; ``text``: the answer as Kafka would print it.
 
-    ``broker_epoch`` is that of the request: an answer from before a restart says nothing about the broker now.
+    ``broker_epoch`` is the request's: an answer from before a restart says nothing about the broker now.
     """
 
     state: ClassVar[ControllerState] = ControllerState.LEADER_AND_ISR_RESPONSE_RECEIVED
@@ -190,7 +190,7 @@ class UpdateMetadataResponseReceived(ControllerEvent):
 
 @dataclass(frozen=True, slots=True)
 class StopReplicaResponseReceived(ControllerEvent):
-    """``deleted`` holds the partitions whose deletion was asked for, and what became of it."""
+    """``deleted`` has the partitions that the request deletes, each with the outcome."""
 
     state: ClassVar[ControllerState] = ControllerState.TOPIC_DELETION
 
@@ -200,7 +200,7 @@ class StopReplicaResponseReceived(ControllerEvent):
     deleted: Mapping[TopicPartition, ErrorCode]
 
 
-# The controller's own
+# The controller's own events
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +242,7 @@ PartitionKey = tuple[str | bytes, int]
 
 @dataclass(frozen=True, slots=True)
 class AlterPartitionItem:
-    """A leader's wish for one partition. ``isr_epochs`` are the members' broker epochs; -1 is unknown."""
+    """A leader's request for one partition. ``isr_epochs`` are the members' broker epochs; -1 is unknown."""
 
     leader_epoch: int
     isr: tuple[int, ...]
@@ -306,7 +306,7 @@ class AlterPartitionReassignments(ControllerEvent):
 
 @dataclass(frozen=True, slots=True)
 class ProceedWithReassignments(ControllerEvent):
-    """Reassignments under way whose next step had to wait, for there were too many for one event."""
+    """Reassignments under way whose next step had to wait, because there were too many for one event."""
 
     state: ClassVar[ControllerState] = ControllerState.ALTER_PARTITION_REASSIGNMENT
 
@@ -315,7 +315,7 @@ class ProceedWithReassignments(ControllerEvent):
 
 @dataclass(frozen=True, slots=True)
 class ListPartitionReassignments(ControllerEvent):
-    """``partitions``: None asks for all. Answer: an ApiError, or the assignments under way."""
+    """``partitions``: None means all. Answer: an ApiError, or the assignments under way."""
 
     state: ClassVar[ControllerState] = ControllerState.LIST_PARTITION_REASSIGNMENT
 

@@ -1,10 +1,10 @@
-"""What the controller's core asks for: reads and writes of ZooKeeper, requests to brokers, watches, answers.
+"""The instructions of the controller's core: ZooKeeper reads and writes, requests to brokers, watches, answers.
 
-The core handles an event as a generator: it yields an instruction and is sent the result, so that an event is
-processed to its end, in Kafka's order, without the core knowing who carries the instructions out. ``carry_out`` is the
-typed way to yield one. An instruction that fails as a whole is thrown into the generator: ``ControllerMoved`` when the
-epoch check of a write failed or the session ended, ``CoordinationError`` for the rest; failures of single partitions
-are values of the result.
+The core handles an event as a generator: it yields an instruction and is sent the result. So it processes an event to
+its end, in Kafka's order, without knowing who carries the instructions out. ``carry_out`` is the typed way to yield
+one. If an instruction fails as a whole, the error is thrown into the generator: ``ControllerMoved`` when the epoch
+check of a write failed or the session ended, ``CoordinationError`` otherwise. Failures of single partitions are values
+of the result.
 
 Every write is guarded by the version of ``/controller_epoch`` unless its docstring says otherwise.
 """
@@ -29,13 +29,13 @@ T = TypeVar("T")
 
 
 class Instruction(Generic[R]):
-    """Base of all instructions; ``R`` is what the core is sent back."""
+    """Base of all instructions; ``R`` is the type of the result that the core gets."""
 
     __slots__ = ()
 
 
 Steps = Generator[Instruction[Any], Any, T]
-"""A piece of the core that may yield instructions and ends with a ``T``."""
+"""A part of the core that may yield instructions and returns a ``T``."""
 
 
 def carry_out(instruction: Instruction[R]) -> Steps[R]:
@@ -45,37 +45,37 @@ def carry_out(instruction: Instruction[R]) -> Steps[R]:
 
 
 SLICE_SIZE = 64
-"""Partitions the core handles between two ``GiveWay``; a few milliseconds with their log lines."""
+"""Partitions that the core handles between two ``GiveWay``; a few milliseconds with their log lines."""
 
 
 @dataclass(frozen=True, slots=True)
 class GiveWay(Instruction[None]):
-    """Asks for nothing: the loop that carries instructions out may let other tasks run.
+    """Does nothing: the loop that carries instructions out may let other tasks run.
 
-    The event goes on afterwards, and nothing else changes the context meanwhile.
+    The event continues afterwards, and nothing else changes the context meanwhile.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Continue(Instruction[None]):
-    """Queue ``event`` behind those that wait; its answer goes to the caller of the present event."""
+    """Queue ``event`` behind those that wait; its answer goes to the caller of the current event."""
 
     event: ControllerEvent
 
 
 def slices(items: Iterable[T], size: int = SLICE_SIZE) -> Iterator[tuple[T, ...]]:
-    """Cut a long loop into pieces; the core gives way before each."""
+    """Cut a long loop into slices; the core gives way before each."""
     rest = iter(items)
     while piece := tuple(islice(rest, size)):
         yield piece
 
 
 SCAN_SIZE = 2000
-"""Partitions the core looks at between two ``GiveWay`` if it does nothing with most of them: a few milliseconds."""
+"""Partitions that the core scans between two ``GiveWay`` if it does nothing with most of them: a few milliseconds."""
 
 
 def each(items: Iterable[T], work: Callable[[T], object]) -> Steps[None]:
-    """Do something small with each of very many, and give way now and then.
+    """Do something small with each of very many items, and give way now and then.
 
     The items may come from a collection of the context: nothing else changes it meanwhile.
     """
@@ -87,7 +87,7 @@ def each(items: Iterable[T], work: Callable[[T], object]) -> Steps[None]:
 
 
 def select(items: Iterable[T], is_wanted: Callable[[T], bool]) -> Steps[list[T]]:
-    """Return those of very many that are wanted, and give way now and then."""
+    """Return the wanted ones of very many items, and give way now and then."""
     found: list[T] = []
 
     def look(item: T) -> None:
@@ -103,7 +103,7 @@ def select(items: Iterable[T], is_wanted: Callable[[T], bool]) -> Steps[list[T]]
 
 @dataclass(frozen=True, slots=True)
 class AdminRequest(Generic[T]):
-    """Content of a znode in ``/admin`` that a person or tool wrote; ``malformed`` says why it cannot be understood."""
+    """Content of a znode in ``/admin`` that a person or tool wrote; ``malformed`` says why it cannot be decoded."""
 
     values: T
     malformed: str | None = None
@@ -133,7 +133,7 @@ class ReadTopics(Instruction[list[str]]):
 
 @dataclass(frozen=True, slots=True)
 class ReadTopicAssignments(Instruction[dict[str, TopicIdReplicaAssignment]]):
-    """Topic znodes; topics without one, or with one that cannot be understood (which is logged), are left out."""
+    """Topic znodes, without topics that have none or one that cannot be decoded (which is logged)."""
 
     topics: tuple[str, ...]
 
@@ -172,7 +172,7 @@ class ReadIsrChangeNotifications(Instruction[Notifications[TopicPartition]]):
 
 @dataclass(frozen=True, slots=True)
 class ReadLogDirEvents(Instruction[Notifications[int]]):
-    """Ids of brokers that say a log dir of theirs failed."""
+    """Ids of brokers that report a failed log dir."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,14 +201,14 @@ class UpdateLeaderAndIsr(Instruction[PartitionStateUpdates]):
 
 @dataclass(frozen=True, slots=True)
 class SetTopicAssignments(Instruction[list[str]]):
-    """Write topics' znodes, each on condition of its ``zk_version``; the result names those to be read again."""
+    """Write topics' znodes, each on condition of its ``zk_version``; the result names those to read again."""
 
     assignments: tuple[TopicIdReplicaAssignment, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteTopicZNodes(Instruction[None]):
-    """Delete a topic's znode with all below it, its configuration, its deletion mark, in this order, if there."""
+    """Delete a topic's znode with its subtree, its configuration, its deletion mark, in this order, if they exist."""
 
     topic: str
 
@@ -229,26 +229,26 @@ class SetReassignments(Instruction[None]):
 
 @dataclass(frozen=True, slots=True)
 class DeletePreferredElection(Instruction[None]):
-    """Delete ``/admin/preferred_replica_election``; that it does not exist is the usual case."""
+    """Delete ``/admin/preferred_replica_election``; usually it does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteIsrChangeNotifications(Instruction[None]):
-    """Delete the named notifications; None stands for all."""
+    """Delete the named notifications; None means all."""
 
     names: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteLogDirEvents(Instruction[None]):
-    """Delete the named notifications; None stands for all."""
+    """Delete the named notifications; None means all."""
 
     names: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SetUpFeatures(Instruction[None]):
-    """Create or update ``/feature`` as the controller's IBP wants it. Not guarded, as in Kafka."""
+    """Create or update ``/feature`` to match the controller's IBP. Not guarded, as in Kafka."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,13 +277,13 @@ class ConnectBrokers(Instruction[None]):
 
 @dataclass(frozen=True, slots=True)
 class DisconnectBrokers(Instruction[None]):
-    """Close the send queues of brokers; what waits in them is dropped."""
+    """Close the send queues of brokers; requests that wait in them are dropped."""
 
     broker_ids: tuple[int, ...]
 
 
 class WatchInstruction(Instruction[None]):
-    """Base of what is asked of the watches."""
+    """Base of the instructions for watches."""
 
     __slots__ = ()
 
@@ -331,20 +331,20 @@ class UnwatchPartitionState(WatchInstruction):
 
 @dataclass(frozen=True, slots=True)
 class ScheduleLeaderRebalance(Instruction[None]):
-    """Put an AutoPreferredReplicaLeaderElection event in the queue after a while."""
+    """Queue an AutoPreferredReplicaLeaderElection event after a while."""
 
     delay_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduleTopicDeletion(Instruction[None]):
-    """Put a TopicDeletionRequested event in the queue after a while: a deletion is to be tried again."""
+    """Queue a TopicDeletionRequested event after a while, to try a deletion again."""
 
     delay_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class Answer(Instruction[None]):
-    """Answer the event's caller; only the first answer counts. The event goes on after it."""
+    """Answer the event's caller; only the first answer counts. The event continues after it."""
 
     value: object

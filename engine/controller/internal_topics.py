@@ -1,4 +1,4 @@
-"""How Kafka's own topics are made when they are first needed: ``offsets.topic.*``, ``transaction.state.log.*``. Pure.
+"""How Kafka's own topics are created on first use: ``offsets.topic.*``, ``transaction.state.log.*``. Pure.
 
 Source: the topic settings of GroupMetadataManager and TransactionStateManager of Kafka 3.9.
 """
@@ -14,7 +14,7 @@ from engine.config.broker import BrokerConfig
 
 @dataclass(frozen=True, slots=True)
 class InternalTopic:
-    """The settings an internal topic is created with, whichever client asks for it first."""
+    """The settings of an internal topic, whichever client asks for it first."""
 
     num_partitions: int
     replication_factor: int
@@ -22,7 +22,7 @@ class InternalTopic:
 
 
 def internal_topic(name: str, config: BrokerConfig) -> InternalTopic | None:
-    """Return what the topic is created with; None for topics that are not internal."""
+    """Return the settings to create the topic with; None if it is not internal."""
     if name == GROUP_METADATA_TOPIC:
         return InternalTopic(
             config.offsets_topic_num_partitions,

@@ -1,4 +1,4 @@
-"""Changes of the ISR: asked for by leaders (AlterPartition, KIP-497), or written by leaders and announced (before)."""
+"""ISR changes: leaders request them (AlterPartition, KIP-497), or write them and announce them (before KIP-497)."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from engine.controller.request_batch import RequestBatch
 Item: TypeAlias = AlterPartitionItem
 
 _LAST_VERSION_WITHOUT_INELIGIBLE = 1
-"""AlterPartition versions up to this one know no INELIGIBLE_REPLICA."""
+"""AlterPartition versions up to this one do not know INELIGIBLE_REPLICA."""
 
 
 class IsrChanges:
-    """Accepts or refuses ISRs, writes them, and tells everybody."""
+    """Accepts or refuses ISRs, writes them, and tells all brokers."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class IsrChanges:
         self._log = controller_log(options.controller_id)
 
     def alter_partition(self, event: AlterPartition) -> Steps[None]:
-        """Carry out a leader's wish; after the answer, finish reassignments that waited for it."""
+        """Carry out a leader's request; after the answer, finish reassignments that waited for it."""
         error = self._refusal_of_broker(event)
         if error is not None:
             yield from carry_out(Answer(error))
@@ -129,13 +129,13 @@ class IsrChanges:
         yield from batch.send()
 
     def _decide(self, event: AlterPartition, partition: TopicPartition, item: Item) -> LeaderAndIsr | ErrorCode | None:
-        """Return the answer for one partition without a write, or None if its ISR is to be written."""
+        """Return the answer for one partition without a write, or None if its ISR must be written."""
         leadership = self._context.leadership.get(partition)
         if leadership is None or partition.topic in self._context.topics_to_be_deleted:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         current = leadership.leader_and_isr
         if item.partition_epoch > current.partition_epoch or item.leader_epoch > current.leader_epoch:
-            # The leader knows more than we do: a later controller told it.
+            # The leader knows more than this controller: it heard from a later one.
             return ErrorCode.NOT_CONTROLLER
         if item.leader_epoch < current.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
@@ -171,9 +171,9 @@ class IsrChanges:
         return ErrorCode.INVALID_REQUEST
 
     def _refusal_of_isr(self, event: AlterPartition, partition: TopicPartition, item: Item) -> ErrorCode | None:
-        """Refuse members that are no replicas, not alive (KIP-841), or restarted since they caught up (KIP-903).
+        """Refuse members that are not replicas, not alive (KIP-841), or restarted since they caught up (KIP-903).
 
-        The leader itself may be shutting down, which Kafka refuses: if nobody else is in sync yet, a replica that joins
+        The leader itself may be shutting down, which Kafka refuses. If nobody else is in sync yet, a replica that joins
         the ISR now can lead when the leader asks again to shut down.
         """
         epochs = item.isr_epochs or (-1,) * len(item.isr)
@@ -199,7 +199,7 @@ class IsrChanges:
         return broker_epoch in (-1, self._context.live_brokers[replica].broker_epoch)
 
     def process_notifications(self) -> Steps[None]:
-        """Read the states leaders wrote themselves, tell everybody, and delete the notifications."""
+        """Read the states that leaders wrote themselves, tell all brokers, and delete the notifications."""
         notifications = yield from carry_out(ReadIsrChangeNotifications())
         if notifications.malformed:
             self._log.warning(
@@ -222,7 +222,7 @@ class IsrChanges:
 
 
 def _is_wanted_state(broker_id: int, item: Item, current: LeaderAndIsr) -> bool:
-    """Return whether the wish is fulfilled already: the same request again, whose answer was lost."""
+    """Return whether the request is fulfilled already: it came again because its answer was lost."""
     return (
         current.leader == broker_id
         and current.isr == item.isr

@@ -1,7 +1,7 @@
 """Reading and writing partition states for the state machines: the one place where leadership enters the context.
 
-With AlterPartition (IBP 2.7-IV2 and later) nobody but the controller writes state znodes, so what it remembers is what
-stands there; it writes on that, conditionally, and reads only what turns out to have another version. Before that,
+With AlterPartition (IBP 2.7-IV2 and later) only the controller writes state znodes, so its memory matches them. It
+writes from memory, conditionally, and reads only a znode that turns out to have another version. Before that IBP,
 leaders write too, and every decision starts with a read, as in Kafka.
 """
 
@@ -27,7 +27,7 @@ from engine.zk.results import PartitionStateRead, PartitionStateUpdates
 
 
 class Leadership:
-    """Leadership as ZooKeeper has it, through the controller's memory."""
+    """Leadership as ZooKeeper has it, cached in the controller's memory."""
 
     def __init__(self, context: ControllerContext, options: ControllerOptions) -> None:
         self._context = context
@@ -50,7 +50,7 @@ class Leadership:
     def read_again(self, partitions: Iterable[TopicPartition]) -> Steps[dict[TopicPartition, PartitionStateRead]]:
         """Ask ZooKeeper for partitions that were read from memory before; return nothing if none were.
 
-        While brokers are being upgraded, a leader with an IBP before 2.7-IV2 writes its ISR itself, and may die before
+        During an upgrade of the brokers, a leader with an IBP before 2.7-IV2 writes its ISR itself, and may die before
         it has told anybody.
         """
         wanted = list(partitions)
@@ -65,13 +65,13 @@ class Leadership:
         return updates
 
     def remember(self, partition: TopicPartition, state: LeaderAndIsr) -> LeaderIsrAndControllerEpoch:
-        """Keep a state this controller wrote."""
+        """Keep a state that this controller wrote."""
         leadership = LeaderIsrAndControllerEpoch(state, self._context.epoch.controller_epoch)
         self._context.leadership[partition] = leadership
         return leadership
 
     def refresh(self, partitions: Iterable[TopicPartition]) -> Steps[None]:
-        """Read states again and remember what is found; what cannot be read stays as it was."""
+        """Read states again and remember the results; a state that cannot be read stays as it was."""
         states = yield from self.read(partitions, fresh=True)
 
         def note(partition: TopicPartition) -> None:

@@ -1,7 +1,7 @@
 """The controller's log lines: Kafka's logger names, its prefixes, and how it writes values (Kafka 3.9).
 
-controller.log and state-change.log are read by people and tools that know Kafka's wording; nothing else may be written
-to these loggers. Where the lines go is not decided here.
+People and tools that know Kafka's wording read controller.log and state-change.log, so these loggers may write nothing
+else. Where the lines go is not decided here.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from engine.common.listing import listed
 from engine.common.model import LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
 
 TRACE = 5
-"""Kafka's TRACE, which Python's logging has no name for."""
+"""Kafka's TRACE, for which Python's logging has no name."""
 
 
 class PrefixedLogger:
-    """A logger whose every line starts with the same words in brackets."""
+    """A logger whose lines all start with the same words in brackets."""
 
     __slots__ = ("_logger", "_prefix")
 
@@ -53,7 +53,7 @@ class PrefixedLogger:
 
 @lru_cache(maxsize=64)
 def state_change_log(controller_id: int, controller_epoch: int | None) -> PrefixedLogger:
-    """Return state-change.log as the controller writes it; some of its paths know no epoch."""
+    """Return state-change.log as the controller writes it; some code paths do not know the epoch."""
     epoch = "" if controller_epoch is None else f" epoch={controller_epoch}"
     return PrefixedLogger("state.change.logger", f"[Controller id={controller_id}{epoch}] ")
 
@@ -100,7 +100,7 @@ def event_log(controller_id: int) -> PrefixedLogger:
 
 
 def comma(values: Iterable[object]) -> str:
-    """Scala's ``mkString(",")``; what is beyond ``LISTED_MAX`` is counted, as below."""
+    """Scala's ``mkString(",")``; values beyond ``LISTED_MAX`` are counted, as below."""
     return ",".join(listed(_sized(values)))
 
 

@@ -1,8 +1,7 @@
 """The controller of a broker: candidate at first, active once elected. One queue of events, one task that empties it.
 
-An event is processed to its end before the next. The task awaits what ZooKeeper says, never what a broker says:
-requests are queued, and answers come back as events. Otherwise a broker that is its own controller would wait for
-itself.
+The task processes an event to its end before the next. It awaits answers from ZooKeeper, never from a broker: it queues
+requests, and answers come back as events. Otherwise a broker that is its own controller would wait for itself.
 
 Sources: KafkaController and ControllerEventManager of Kafka 3.9.
 """
@@ -45,18 +44,18 @@ from engine.zk.watches import WatchEvent, WatchEventKind
 from engine.zk.znodes.controller_znodes import ControllerZNode
 
 HOLD_MS_MAX = 5
-"""How long the controller works before it gives way to the rest of the broker."""
+"""How long the controller works before it lets the rest of the broker run."""
 
 TURNS_BETWEEN_FREEZES = 20
-"""After so many turns given way, a tenth of a second of work, an event has made or replaced very many values that live
-on: of 200,000 partitions, the collection that looks through them takes 400 ms."""
+"""After giving way this often, a tenth of a second of work, an event has created or replaced very many long-lived
+values: with 200,000 partitions, a garbage collection that scans them takes 400 ms."""
 
 InstructionHook = Callable[[Instruction[Any]], Awaitable[None]]
-"""Awaited before each instruction is carried out; for tests that lose the controller between two of them."""
+"""Awaited before each instruction; for tests that lose the controller between two instructions."""
 
 
 class _Own(Enum):
-    """Events of the loop itself, which every broker has."""
+    """Events of the loop itself, on every broker."""
 
     STARTUP = "Startup"
     REELECT = "Reelect"
@@ -67,7 +66,7 @@ class _Own(Enum):
 
 @dataclass(slots=True)
 class _Queued:
-    """An event in the queue, and who waits for its answer."""
+    """An event in the queue, and the caller that waits for its answer."""
 
     event: ControllerEvent | _Own
     answer: asyncio.Future[Any] | None = None
@@ -75,11 +74,11 @@ class _Queued:
 
     @property
     def is_waited_for(self) -> bool:
-        """Somebody waits, and has no answer yet."""
+        """A caller waits, and has no answer yet."""
         return self.answer is not None and not self.answer.done()
 
     def give(self, value: object) -> None:
-        """Answer once; drop later answers, and those that no caller waits for."""
+        """Answer once; drop later answers, and answers that no caller waits for."""
         if self.answer is not None and self.is_waited_for:
             self.answer.set_result(value)
 
@@ -90,7 +89,7 @@ class Controller:
     Args:
         zk: the broker's ZooKeeper client.
         options, channel_settings: see there.
-        unclean_by_default: the broker's present ``unclean.leader.election.enable``.
+        unclean_by_default: the broker's current ``unclean.leader.election.enable``.
         register_broker: registers the broker again after its session was lost; awaited before the next election.
         on_instruction: see ``InstructionHook``.
     """
@@ -130,7 +129,7 @@ class Controller:
         self._turns_given = 0
         self._is_stopped = False
 
-    # What others may ask
+    # For other parts of the broker
 
     @property
     def is_active(self) -> bool:
@@ -139,7 +138,7 @@ class Controller:
 
     @property
     def controller_epoch(self) -> int:
-        """Epoch of this broker's present term as controller; 0 while it is not."""
+        """Epoch of this broker's current term as controller; 0 while it is not the controller."""
         return self.core.context.epoch.controller_epoch
 
     @property
@@ -161,7 +160,7 @@ class Controller:
         return topic in self.core.context.topics_to_be_deleted
 
     async def ask(self, event: ControllerEvent) -> Any:
-        """Process a request as the active controller; return the answer, or the refusal if this is not the one."""
+        """Process a request as the active controller; return the answer, or the refusal if this one is not active."""
         if not self.is_active or self._is_stopped:
             return event.refusal
         queued = _Queued(event, asyncio.get_running_loop().create_future())
@@ -173,7 +172,7 @@ class Controller:
         if self.is_active:
             self._put(_Queued(UncleanLeaderElectionEnable(topic)))
 
-    # Life
+    # Start and stop
 
     async def start(self) -> None:
         """Become a candidate: watch ``/controller``, and stand for election if there is none. Returns at once."""
@@ -183,7 +182,7 @@ class Controller:
         self._supervisor.start(self._run(), "events")
 
     async def stop(self) -> None:
-        """Process no further event, and resign if active; ``/controller`` goes with the session."""
+        """Process no further event, and resign if active; ``/controller`` disappears with the session."""
         self._is_stopped = True
         self._event_log.info("Shutting down")
         self._zk.client.unwatch(ControllerZNode.path, self._on_controller_znode)
@@ -247,10 +246,10 @@ class Controller:
         except ControllerMoved:
             await self._step_down()
         except Exception as error:
-            # The queue must go on, whatever one event runs into.
+            # The queue must go on, whatever goes wrong with one event.
             self._log.error(f"Error processing event {event}", error)
         if isinstance(event, ControllerEvent) and queued.is_waited_for:
-            # Of an election of 200,000 partitions the refusal alone is large.
+            # For an election of 200,000 partitions, the refusal alone is large.
             queued.give(event.refusal)
 
     async def _process_own(self, event: _Own) -> None:
@@ -278,7 +277,7 @@ class Controller:
     # Election
 
     async def _elect(self) -> None:
-        """Become the controller unless there is one."""
+        """Become the controller unless there is one already."""
         self.controller_id = await self._read_controller_id()
         if self.controller_id != NO_CONTROLLER:
             self._log.debug(
@@ -328,7 +327,7 @@ class Controller:
         await self._drive(self.core.take_over(controller_epoch, epoch_zk_version), _Queued(_Own.STARTUP))
 
     async def _read_controller_id(self) -> int:
-        """Return who is the controller; arms the watch of ``/controller`` either way."""
+        """Return the controller's id; arms the watch of ``/controller`` either way."""
         controller_id = await self._zk.controller.get_controller_id()
         return NO_CONTROLLER if controller_id is None else controller_id
 
@@ -343,7 +342,7 @@ class Controller:
             await self._resign()
 
     async def _step_down(self) -> None:
-        """Resign after a write was refused because there is another controller, even if its id cannot be read."""
+        """Resign after ZooKeeper refused a write because of another controller, even if its id cannot be read."""
         try:
             await self._maybe_resign()
         except Exception as error:
@@ -366,7 +365,7 @@ class Controller:
             self._log.warning("Controller has already moved when trying to trigger controller movement")
 
     async def _resign(self) -> None:
-        """Forget everything that belongs to the controller's office. Does nothing twice."""
+        """Forget everything that belongs to the controller's role. A second call does nothing."""
         if self._channels is None:
             return
         self._log.debug("Resigning")
@@ -453,7 +452,7 @@ class Controller:
             await self._give_way()
 
     async def _give_way(self) -> None:
-        """Let the loop serve others once the controller has held it for long enough."""
+        """Yield to the event loop once the controller has held it for long enough."""
         clock = asyncio.get_running_loop().time
         if (clock() - self._held_since_s) * 1000 >= HOLD_MS_MAX:
             self._turns_given += 1
@@ -474,7 +473,7 @@ class Controller:
         loop = asyncio.get_running_loop()
         self._deletion = loop.call_later(delay_ms / 1000, self._put_event, TopicDeletionRequested())
 
-    # ZooKeeper's notices
+    # Notifications from ZooKeeper
 
     def _on_controller_znode(self, notice: WatchEvent) -> None:
         match notice.kind:
@@ -487,7 +486,7 @@ class Controller:
         if self._is_stopped:
             return
         if event is SessionEvent.LOST:
-            # Nothing that was queued under the old session may be processed under the next one.
+            # No event that was queued under the old session may be processed under the next one.
             self.controller_id = NO_CONTROLLER
             self._refuse_all()
             self._put(_Queued(_Own.EXPIRE))

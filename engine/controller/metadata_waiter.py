@@ -1,4 +1,4 @@
-"""Waiting until a broker's metadata shows what was asked for: new leaders, new topics, topics gone."""
+"""Waits until a broker's metadata shows a change: new leaders, new topics, deleted topics."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from engine.replication.metadata_cache import MetadataCache
 
 
 class MetadataWaiter:
-    """Looks at conditions after each UpdateMetadata request; costs nothing while no caller waits."""
+    """Checks conditions after each UpdateMetadata request; costs nothing while no caller waits."""
 
     def __init__(self, metadata_cache: MetadataCache) -> None:
         self._metadata_cache = metadata_cache

@@ -1,4 +1,4 @@
-"""The settings the controller's core reads: a plain value, so that its tests need no configuration."""
+"""The settings that the controller's core reads: a plain value, so that its tests need no configuration."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ControllerOptions:
-    """Settings and abilities that follow from ``inter.broker.protocol.version`` (defaults: Kafka 3.9)."""
+    """Settings and features that follow from ``inter.broker.protocol.version`` (defaults: Kafka 3.9)."""
 
     controller_id: int
     delete_topic_enable: bool = True

@@ -1,6 +1,6 @@
 """Moves partitions from state to state: writes their leadership to ZooKeeper and tells the brokers.
 
-What may follow what stands in ``states``; who leads is decided in ``election``.
+``states`` defines which state may follow which; ``election`` decides who leads.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ from engine.zk.errors import ControllerMoved
 from engine.zk.results import PartitionStateRead
 
 ElectionResults = dict[TopicPartition, LeaderAndIsr | Exception]
-"""Per partition the state with its new leader, or why there is none."""
+"""For each partition the state with its new leader, or why there is none."""
 
 _WITHOUT_LEADER = (PartitionState.OFFLINE, PartitionState.NEW)
 
 
 class PartitionStateMachine:
-    """The partitions' half of the controller."""
+    """The half of the controller that handles partitions."""
 
     def __init__(self, context: ControllerContext, options: ControllerOptions, leadership: Leadership) -> None:
         self._context = context
@@ -64,7 +64,7 @@ class PartitionStateMachine:
         return state_change_log(self._options.controller_id, self._context.epoch.controller_epoch)
 
     def start_up(self) -> Steps[None]:
-        """Give every partition the state its stored leadership implies, then elect those that are missing."""
+        """Give every partition the state that its stored leadership implies, then elect missing leaders."""
         self._log.info("Initializing partition state")
         states = self._context.partition_states
         yield from each(self._context.all_partitions(), lambda p: states.update({p: self._initial_state(p)}))
@@ -98,7 +98,7 @@ class PartitionStateMachine:
     ) -> Steps[ElectionResults]:
         """Move partitions to a state and send what follows from it.
 
-        The result tells of elections only. A move the table does not allow is logged and left out.
+        The result covers elections only. A move that the table does not allow is logged and left out.
 
         Raises:
             ControllerMoved: another controller writes.
@@ -113,7 +113,7 @@ class PartitionStateMachine:
             self._log.error(f"Controller moved to another broker when moving some partitions to {target} state", error)
             raise
         except Exception as error:
-            # One bad partition must not end the controller; what was written before it is still told to the brokers.
+            # One bad partition must not end the controller; brokers still learn what was written before it.
             self._log.error(f"Error while moving some partitions to {target} state", error)
             results = dict.fromkeys(wanted, error)
         yield from batch.send()
@@ -245,7 +245,7 @@ class PartitionStateMachine:
         results: ElectionResults = {}
         states = yield from self._leadership.read(partitions, fresh=fresh)
         if strategy.kind is ElectionKind.OFFLINE and not fresh:
-            # Before a partition loses its leader, or gets an unclean one, memory has to be certain.
+            # Before a partition loses its leader, or gets an unclean one, memory has to be verified.
             lost = yield from select(states, lambda p: self._is_lost(p, states[p]))
             states |= yield from self._leadership.read_again(lost)
         electable: dict[TopicPartition, LeaderAndIsr] = {}
@@ -305,7 +305,7 @@ class PartitionStateMachine:
             self._context.unclean_elections_total += 1
 
     def _usable_state(self, partition: TopicPartition, read: PartitionStateRead) -> LeaderAndIsr | KlammError:
-        """Return the leadership to start an election from, or why there can be none."""
+        """Return the leadership from which an election starts, or why there can be none."""
         if read is None:
             return StateChangeFailed(
                 f"LeaderAndIsr information doesn't exist for partition {partition} in "
@@ -324,7 +324,7 @@ class PartitionStateMachine:
     def _strategies(
         self, states: Mapping[TopicPartition, LeaderAndIsr], strategy: ElectionStrategy
     ) -> Steps[dict[TopicPartition, ElectionStrategy | CoordinationError]]:
-        """Return each partition's strategy: whether an unclean election is allowed is a setting of its topic."""
+        """Return each partition's strategy: a setting of its topic decides whether an unclean election is allowed."""
         strategies: dict[TopicPartition, ElectionStrategy | CoordinationError] = dict.fromkeys(states, strategy)
         if strategy.kind is not ElectionKind.OFFLINE or strategy.allow_unclean:
             return strategies

@@ -1,7 +1,7 @@
-"""Producer ids of a broker: blocks of them, claimed from the controller (KIP-730) or, before IBP 3.0, from ZooKeeper.
+"""A broker's producer ids: it claims them in blocks from the controller (KIP-730) or, before IBP 3.0, from ZooKeeper.
 
-``ProducerIdBlocks`` is pure; ``ProducerIdManager`` fetches the next block when nine tenths of the present one are used.
-No id is given out twice, also not by another broker; ids of a block that a restart cuts short are lost.
+``ProducerIdBlocks`` is pure; ``ProducerIdManager`` fetches the next block when nine tenths of the current one are used.
+No two brokers ever give out the same id, nor does one broker twice. A restart loses the unused ids of its block.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from engine.zk.znodes.cluster_znodes import ProducerIdBlock
 logger = logging.getLogger(__name__)
 
 PREFETCH_FRACTION = 0.9
-"""Used part of a block at which the next one is fetched."""
+"""The used fraction of a block at which the next one is fetched."""
 
 WAIT_MS = 1_000
-"""How long a request waits for a block before its sender is told to retry."""
+"""How long a request waits for a block before the broker tells its sender to retry."""
 
 RETRY_BACKOFF_MS = 50
-"""Wait after a block could not be had (Kafka: RPCProducerIdManager)."""
+"""The wait after a block could not be claimed (Kafka: RPCProducerIdManager)."""
 
 
 class ProducerIdBlocks:
-    """The present block and the next one."""
+    """The current block and the next one."""
 
     def __init__(self) -> None:
         self._next_id = 0
@@ -54,14 +54,14 @@ class ProducerIdBlocks:
 
     @property
     def wants_block(self) -> bool:
-        """The next block should be fetched now."""
+        """Whether the next block should be fetched now."""
         return self._next_block is None and self._next_id >= self._prefetch_at
 
     def put(self, block: ProducerIdBlock) -> None:
-        """Keep a block for when the present one is used up.
+        """Keep a block for when the current one is used up.
 
         Raises:
-            ValueError: its ids are senseless, or below ids that were given out.
+            ValueError: its ids make no sense, or are below ids that were given out.
         """
         if block.first_producer_id < 0 or block.size <= 0 or block.first_producer_id < self._end:
             raise ValueError(f"not a block of new producer ids: {block}, the last one ended before {self._end}")
@@ -76,7 +76,7 @@ class ProducerIdSource(Protocol):
 
 
 class AsksController(Protocol):
-    """A connection to the present controller."""
+    """A connection to the current controller."""
 
     async def ask(self, key: ApiKey, build: Callable[[int], Request]) -> tuple[Any, int]: ...
 
@@ -124,7 +124,7 @@ class ZkProducerIdSource:
 
 
 class ProducerIdManager:
-    """Gives out producer ids, and sees to it that there are some."""
+    """Gives out producer ids, and fetches blocks in time."""
 
     def __init__(self, source: ProducerIdSource) -> None:
         self._source = source
@@ -136,7 +136,7 @@ class ProducerIdManager:
         """Return a new producer id; waits a while for the first block.
 
         Raises:
-            KafkaError: COORDINATOR_LOAD_IN_PROGRESS, which clients take for "ask again soon".
+            KafkaError: COORDINATOR_LOAD_IN_PROGRESS, which clients take as "ask again soon".
         """
         claimed = self._blocks.claim()
         if claimed is None:
@@ -160,12 +160,12 @@ class ProducerIdManager:
             self._fetch = self._supervisor.start(self._fetch_block(), "next-block")
 
     async def _fetch_block(self) -> None:
-        """Fetch until there is a block; requests that come meanwhile are told to retry."""
+        """Fetch until there is a block; meanwhile requests get the answer to retry."""
         while True:
             try:
                 self._blocks.put(await self._source.next_block())
             except (KlammError, ValueError) as error:
-                logger.warning("No block of producer ids could be had, it is asked for again reason=%s", error)
+                logger.warning("Could not claim a block of producer ids, trying again reason=%s", error)
                 await asyncio.sleep(RETRY_BACKOFF_MS / 1000)
             else:
                 return

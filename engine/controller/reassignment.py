@@ -1,4 +1,4 @@
-"""The steps of moving a partition to other replicas (KIP-455), restartable after every write by any controller.
+"""The steps of moving a partition to other replicas (KIP-455); any controller can resume them after every write.
 
 ======  =======================================================================================================
 U0      (replicas of a replaced reassignment are wanted no more) refused unless another is in the ISR; if one of them
@@ -16,8 +16,8 @@ B7      the entry in /admin/reassign_partitions goes, if there is one
 B8      UpdateMetadata to all
 ======  =======================================================================================================
 
-The topic znode is written last, for it alone tells which replicas are to be removed. The partitions of a batch take
-each step together; what is more than a batch goes on in the next event.
+The topic znode is written last, because it alone says which replicas are to be removed. The partitions of a batch take
+each step together; partitions beyond a batch follow in the next event.
 """
 
 from __future__ import annotations
@@ -64,10 +64,10 @@ from engine.zk.znodes.topic_znodes import TopicIdReplicaAssignment
 T = TypeVar("T")
 
 REASSIGNED_AT_ONCE_MAX = 500
-"""Partitions of one event: in between the controller hears of brokers that die."""
+"""Partitions of one event: between events the controller learns of brokers that die."""
 
 Failures = dict[TopicPartition, KlammError]
-"""Partitions that a step failed for, and why."""
+"""Partitions for which a step failed, and why."""
 
 
 class Reassignments:
@@ -89,11 +89,11 @@ class Reassignments:
         self._log = controller_log(options.controller_id)
 
     def proceed(self, wanted: Mapping[TopicPartition, ReplicaAssignment]) -> Steps[Failures]:
-        """Start reassignments, replace those under way by them, or finish those whose target replicas are all in sync.
+        """Start reassignments, replace those under way, or finish those whose target replicas are all in sync.
 
-        All partitions take each step together: one write of each topic's znode, one request per broker. Those that a
-        step fails for are returned and take no further one; what was written for them stays and is resumed. The
-        failure is RecordsWouldBeLost where the last replicas in sync would go, and nothing was written.
+        All partitions take each step together: one write of each topic's znode, one request per broker. Partitions for
+        which a step fails are returned and take no further step; what was written for them stays and is resumed. The
+        failure is RecordsWouldBeLost if the last replicas in sync would go; then nothing was written.
 
         Raises:
             ControllerMoved: another controller writes.
@@ -115,7 +115,7 @@ class Reassignments:
         return failed
 
     def complete_caught_up(self, partitions: Iterable[TopicPartition]) -> Steps[None]:
-        """Finish the reassignments whose target replicas have all come into the ISR; leave the others alone."""
+        """Finish the reassignments whose target replicas have all joined the ISR; leave the others alone."""
         reassignments = {
             p: self._context.full_assignment(p) for p in partitions if p.topic not in self._context.topics_to_be_deleted
         }
@@ -128,13 +128,13 @@ class Reassignments:
         yield from self._proceed_in_batches(caught_up)
 
     def resume(self, is_wanted: Callable[[TopicPartition, ReplicaAssignment], bool]) -> Steps[None]:
-        """Take up reassignments again that an earlier controller, or a dead broker, left unfinished."""
+        """Resume reassignments that an earlier controller, or a dead broker, left unfinished."""
         yield from self._proceed_in_batches(
             p for p in self._context.partitions_being_reassigned if is_wanted(p, self._context.full_assignment(p))
         )
 
     def proceed_with(self, partitions: Iterable[TopicPartition]) -> Steps[None]:
-        """Go on with reassignments that waited for their batch, as far as they are still under way."""
+        """Go on with reassignments that waited for their batch, if they are still under way."""
         yield from self._proceed_in_batches(p for p in partitions if p in self._context.partitions_being_reassigned)
 
     def _proceed_in_batches(self, partitions: Iterable[TopicPartition]) -> Steps[None]:
@@ -153,7 +153,7 @@ class Reassignments:
             yield from carry_out(Continue(ProceedWithReassignments(tuple(later))))
 
     def forget_topic(self, topic: str) -> Steps[None]:
-        """Drop the reassignments of a topic that is gone."""
+        """Drop the reassignments of a deleted topic."""
         partitions = [p for p in self._context.partitions_being_reassigned if p.topic == topic]
         for partition in partitions:
             yield from self._forget(partition)
@@ -161,7 +161,7 @@ class Reassignments:
             yield from self.remove_from_znode(lambda partition, _: partition.topic == topic)
 
     def remove_from_znode(self, is_unwanted: Callable[[TopicPartition, tuple[int, ...]], bool]) -> Steps[None]:
-        """Take entries out of ``/admin/reassign_partitions``, and delete it with the last of them."""
+        """Remove entries from ``/admin/reassign_partitions``, and delete it with the last of them."""
         request = yield from carry_out(ReadReassignments())
         if request is None:
             return
@@ -216,11 +216,11 @@ class Reassignments:
         current: ReplicaAssignment,
         wanted: ReplicaAssignment,
     ) -> Steps[None]:
-        """Before replicas go that were being added: see that one that stays has every record, and leads.
+        """Before replicas that were being added are removed: make sure that a staying one has every record, and leads.
 
-        Kafka in ZooKeeper mode deletes them all the same: records that only they have are lost, and nobody can lead. In
-        KRaft it refuses, as here. The election comes before the topic znode is written: the next controller would not
-        know that a cancelled reassignment still has a leader to be moved.
+        Kafka in ZooKeeper mode deletes them anyway: records that only they have are lost, and nobody can lead. KRaft
+        refuses, as klamm does. The election comes before the write of the topic znode: otherwise the next controller
+        would not know that a cancelled reassignment still has a leader to move.
         """
         if read is None or isinstance(read, CoordinationError):
             raise read or StateChangeFailed(f"Partition {partition} has no state in zookeeper and cannot be reassigned")
@@ -242,7 +242,7 @@ class Reassignments:
     def _write_assignments(
         self, assignments: Mapping[TopicPartition, ReplicaAssignment], failed: Failures
     ) -> Steps[None]:
-        """Write each topic's znode once; partitions that were added to it and not seen yet stay in it."""
+        """Write each topic's znode once; new partitions in it that the controller has not seen yet stay in it."""
         remaining: dict[str, dict[int, ReplicaAssignment]] = {}
         for partition, assignment in assignments.items():
             remaining.setdefault(partition.topic, {})[partition.partition] = assignment
@@ -284,7 +284,7 @@ class Reassignments:
     def _raise_leader_epochs(
         self, assignments: Mapping[TopicPartition, ReplicaAssignment], failed: Failures
     ) -> Steps[None]:
-        """Raise leader epochs, so that the leaders take the new replica lists, and tell all replicas."""
+        """Raise leader epochs, so that the leaders accept the new replica lists, and tell all replicas."""
         yield from self._write_next_leader_epochs(assignments, failed)
         batch = RequestBatch(self._context, self._options.controller_id)
         raised = _without(assignments, failed)
@@ -293,7 +293,7 @@ class Reassignments:
             for partition, each in piece:
                 leadership = self._context.leadership[partition]
                 batch.add_leader_and_isr(each.origin_replicas, partition, leadership, each, is_new=False)
-                # A replica added may go to any good log dir; one the broker has had must not be made on another.
+                # A new replica may go to any good log dir; one that the broker had must not be created in another.
                 batch.add_leader_and_isr(each.adding_replicas, partition, leadership, each, is_new=True)
         yield from batch.send()
         changes = state_change_log(self._options.controller_id, self._context.epoch.controller_epoch)
@@ -329,7 +329,7 @@ class Reassignments:
             fresh = True
 
     def _own_state(self, partition: TopicPartition, read: PartitionStateRead) -> LeaderAndIsr | KlammError:
-        """Return the state to raise the leader epoch of, or why it cannot be raised."""
+        """Return the state whose leader epoch to raise, or why it cannot be raised."""
         if isinstance(read, CoordinationError):
             return read
         if read is None:
@@ -346,7 +346,7 @@ class Reassignments:
         return read.leader_and_isr
 
     def _start_new_replicas(self, assignments: Mapping[TopicPartition, ReplicaAssignment]) -> Steps[None]:
-        """Bring adding replicas into being; those that exist already, from before a take-over, need nothing."""
+        """Create the adding replicas; those that exist already, from before a take-over, need nothing."""
         added = [PartitionAndReplica(p, replica) for p, each in assignments.items() for replica in each.adding_replicas]
         state = self._context.replica_state
         yield from self._replicas.change([r for r in added if state(r) is ReplicaState.NON_EXISTENT], ReplicaState.NEW)
@@ -363,7 +363,7 @@ class Reassignments:
         leaderless = yield from self._move_leaders_if_required(completed, failed)
         for partition, reassignment in reassignments.items():
             if partition in failed or (partition in leaderless and reassignment.removing_replicas):
-                # Removing the old replicas now would leave nobody to lead; the next broker to return resumes this.
+                # If the old replicas went now, nobody could lead; the next broker that returns resumes this.
                 self._context.update_assignment(partition, reassignment)
                 del completed[partition]
         yield from self._stop_removed({p: reassignments[p].removing_replicas for p in completed})
@@ -373,7 +373,7 @@ class Reassignments:
     def _move_leaders_if_required(
         self, assignments: Mapping[TopicPartition, ReplicaAssignment], failed: Failures
     ) -> Steps[set[TopicPartition]]:
-        """Have target replicas lead; return the partitions in which none can."""
+        """Make target replicas lead; return the partitions in which none can."""
         staying: dict[TopicPartition, ReplicaAssignment] = {}
         moving: list[TopicPartition] = []
         for partition, assignment in assignments.items():
@@ -394,7 +394,7 @@ class Reassignments:
         return {p for p in moving if not isinstance(results.get(p), LeaderAndIsr)}
 
     def _stop_removed(self, removed: Mapping[TopicPartition, Iterable[int]]) -> Steps[None]:
-        """Take replicas out of the ISR and off their brokers, without waiting for their answers."""
+        """Remove replicas from the ISR and from their brokers, without waiting for the brokers' answers."""
         replicas = [PartitionAndReplica(p, replica) for p, gone in removed.items() for replica in gone]
         for target in (
             ReplicaState.OFFLINE,

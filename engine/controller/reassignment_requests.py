@@ -1,6 +1,6 @@
-"""Who may ask for a reassignment, and what is checked: the API (KIP-455) and the znode of old tools.
+"""Requests for reassignments, by the API (KIP-455) and by the znode of old tools, and their checks.
 
-Kafka carries out whatever stands in the znode. Here an entry that the API would refuse is logged and removed.
+Kafka carries out whatever is in the znode. klamm logs and removes an entry that the API would refuse.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _NOT_IN_PROGRESS = ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition
 
 
 class ReassignmentRequests:
-    """Checks wishes for reassignments, and starts those that can be carried out."""
+    """Checks requests for reassignments, and starts those that can be carried out."""
 
     def __init__(self, context: ControllerContext, options: ControllerOptions, reassignments: Reassignments) -> None:
         self._context = context
@@ -46,9 +46,9 @@ class ReassignmentRequests:
         self._log = controller_log(options.controller_id)
 
     def from_api(self, event: AlterPartitionReassignments) -> Steps[None]:
-        """Start, replace or (target None) cancel reassignments; the answer is what became of each.
+        """Start, replace or (target None) cancel reassignments; the answer has the outcome of each.
 
-        The latest wish wins: entries of the znode for the same partitions are removed.
+        The latest request wins: entries of the znode for the same partitions are removed.
         """
         results = event.results
         start = len(results)
@@ -74,8 +74,8 @@ class ReassignmentRequests:
     def from_znode(self, *, is_taking_over: bool = False) -> Steps[set[TopicPartition]]:
         """Carry out ``/admin/reassign_partitions``; return the partitions that were started.
 
-        Entries that cannot be carried out are removed. Except at take-over, an entry whose reassignment is under way
-        already is left alone: the znode is looked at after each change of it, also the controller's own.
+        It removes entries that cannot be carried out. Except at take-over, it leaves an entry alone whose reassignment
+        is under way already: it reads the znode after each change, including the controller's own.
         """
         request = yield from carry_out(ReadReassignments())
         if request is None:
@@ -93,7 +93,7 @@ class ReassignmentRequests:
             elif is_taking_over or not current.is_being_reassigned or current.target_replicas != target:
                 wanted[partition] = reassign_to(current, target)
             if len(wanted) == REASSIGNED_AT_ONCE_MAX:
-                # What was started by then is left alone the next time.
+                # Reassignments started by then are left alone the next time.
                 yield from carry_out(Continue(ZkPartitionReassignment()))
                 break
         results = yield from self._start(wanted)
@@ -109,7 +109,7 @@ class ReassignmentRequests:
     def under_way(
         self, partitions: tuple[TopicPartition, ...] | None
     ) -> Steps[dict[TopicPartition, ReplicaAssignment]]:
-        """Return the assignments of partitions that are being reassigned; None asks for all of them."""
+        """Return the assignments of partitions that are being reassigned; None means all of them."""
         found: dict[TopicPartition, ReplicaAssignment] = {}
 
         def look(partition: TopicPartition) -> None:
@@ -151,7 +151,7 @@ class ReassignmentRequests:
             return _UNKNOWN
         current = self._context.full_assignment(partition)
         if current.is_being_reassigned and current.target_replicas == target:
-            # Accepted before; a target broker that died since then may come back.
+            # It was accepted before; a target broker that died since then may come back.
             return None
         return self._refusal(partition, target)
 

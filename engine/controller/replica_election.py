@@ -1,6 +1,6 @@
-"""Elections somebody asked for: by ElectLeaders, by the znode of old tools, or by the balance of leaders.
+"""Requested elections: by ElectLeaders, by the znode of old tools, or by the balance of leaders.
 
-They differ from elections after a death in that the present leader is usually alive, and in who hears the outcome.
+They differ from elections after a broker's death: the current leader is usually alive, and others get the outcome.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from engine.controller.partition_state_machine import ElectionResults, Partition
 from engine.controller.states import PartitionState
 
 ElectionAnswer = dict[TopicPartition, int | ApiError]
-"""Per partition the elected leader, or why there is none."""
+"""For each partition the elected leader, or why there is none."""
 
 
 class ReplicaElections:
@@ -45,7 +45,7 @@ class ReplicaElections:
         self._log = controller_log(options.controller_id)
 
     def from_api(self, partitions: Iterable[TopicPartition], election_type: ElectionType) -> Steps[ElectionAnswer]:
-        """Elect leaders for the partitions that need one; say for each of the others why not."""
+        """Elect leaders for the partitions that need one; for each of the others, say why not."""
         return (yield from self._elect_those_in_need(partitions, election_type, ElectionTrigger.ADMIN_CLIENT))
 
     def from_znode(self) -> Steps[None]:
@@ -77,7 +77,7 @@ class ReplicaElections:
         results = yield from self._elect(electable, election_type, trigger)
 
         def note(partition: TopicPartition) -> None:
-            # One that had no state yet has been given one, or could not be: the results do not tell.
+            # A partition without a state has got one, or could not get one: the results do not say which.
             result = results.get(partition)
             first = self._first_leader(partition, election_type) if result is None else _outcome(result, election_type)
             answer[partition] = first
@@ -123,7 +123,7 @@ class ReplicaElections:
         return _outcome(StateChangeFailed(f"Partition {partition} could not be given its first state"), election_type)
 
     def resume_znode(self) -> Steps[None]:
-        """At take-over: carry out what is left of ``/admin/preferred_replica_election``, and delete it in any case."""
+        """At take-over: carry out the rest of ``/admin/preferred_replica_election``, and delete it in any case."""
         request = yield from carry_out(ReadPreferredElection())
         undergoing = () if request is None else request.values
         completed = [p for p in undergoing if self._has_completed(p)]
@@ -136,7 +136,7 @@ class ReplicaElections:
         yield from self._elect(pending, ElectionType.PREFERRED, ElectionTrigger.ZOOKEEPER)
 
     def _has_completed(self, partition: TopicPartition) -> bool:
-        """Led by its preferred replica, or gone."""
+        """Whether the partition is led by its preferred replica, or gone."""
         replicas = self._context.replicas(partition)
         leadership = self._context.leadership.get(partition)
         return not replicas or (leadership is not None and leadership.leader_and_isr.leader == replicas[0])
@@ -173,7 +173,7 @@ class ReplicaElections:
             yield from self._elect(candidates, ElectionType.PREFERRED, ElectionTrigger.AUTO)
 
     def _may_move_back(self, partition: TopicPartition) -> bool:
-        """The preferred replica could lead, and nobody is moving the partition's replicas meanwhile."""
+        """Whether the preferred replica could lead, and the partition is not being reassigned."""
         if partition in self._context.partitions_being_reassigned:
             return False
         replicas = self._context.replicas(partition)

@@ -1,6 +1,6 @@
-"""Moves replicas from state to state: tells their brokers, and takes replicas that went offline out of the ISR.
+"""Moves replicas from state to state: tells their brokers, and removes offline replicas from the ISR.
 
-What may follow what stands in ``states``.
+``states`` defines which state may follow which.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Replicas = Sequence[PartitionAndReplica]
 
 
 class ReplicaStateMachine:
-    """The replicas' half of the controller."""
+    """The half of the controller that handles replicas."""
 
     def __init__(self, context: ControllerContext, options: ControllerOptions, leadership: Leadership) -> None:
         self._context = context
@@ -47,7 +47,7 @@ class ReplicaStateMachine:
         return state_change_log(self._options.controller_id, self._context.epoch.controller_epoch)
 
     def start_up(self) -> Steps[None]:
-        """Give every replica its state, send live ones their partitions, and take dead ones out of the ISRs."""
+        """Give every replica its state, send live ones their partitions, and remove dead ones from the ISRs."""
         self._log.info("Initializing replica state")
         online: list[PartitionAndReplica] = []
         offline: list[PartitionAndReplica] = []
@@ -56,7 +56,7 @@ class ReplicaStateMachine:
             for replica in self._context.replicas_of((partition,)):
                 is_online = self._context.is_replica_online(replica.replica, partition)
                 (online if is_online else offline).append(replica)
-                # A topic may be waiting for its deletion; a dead replica cannot be deleted.
+                # The topic may be waiting for its deletion; a dead replica cannot be deleted.
                 state = ReplicaState.ONLINE if is_online else ReplicaState.DELETION_INELIGIBLE
                 self._context.replica_states[replica] = state
 
@@ -70,7 +70,7 @@ class ReplicaStateMachine:
         self._log.info("Stopped replica state machine")
 
     def change(self, replicas: Iterable[PartitionAndReplica], target: ReplicaState) -> Steps[None]:
-        """Move replicas to a state and send what follows from it. A move the table does not allow is logged.
+        """Move replicas to a state and send what follows from it. A move that the table does not allow is logged.
 
         Raises:
             ControllerMoved: another controller writes.
@@ -88,7 +88,7 @@ class ReplicaStateMachine:
             self._log.error(f"Controller moved to another broker when moving some replicas to {target} state", error)
             raise
         except Exception as error:
-            # One bad replica must not end the controller; what was written before it is still told to the brokers.
+            # One bad replica must not end the controller; brokers still learn what was written before it.
             self._log.error(f"Error while moving some replicas to {target} state", error)
         yield from batch.send()
 
@@ -191,7 +191,7 @@ class ReplicaStateMachine:
                 batch.add_update_metadata(self._context.live_or_shutting_down_broker_ids, (partition,))
                 self._put(replica, ReplicaState.OFFLINE)
             elif partition not in updated and partition.topic in self._context.topics_to_be_deleted:
-                # Its state znode is gone; that must not keep the topic from being deleted.
+                # Its state znode is gone, which must not prevent the deletion of the topic.
                 self._put(replica, ReplicaState.OFFLINE)
 
     def _left_isr(
@@ -217,7 +217,7 @@ class ReplicaStateMachine:
     def _remove_from_isr(
         self, broker_id: int, partitions: list[TopicPartition]
     ) -> Steps[dict[TopicPartition, LeaderIsrAndControllerEpoch]]:
-        """Take a replica out of the ISRs, again if another writer changed a state; return the new leaderships."""
+        """Remove a replica from the ISRs, again if another writer changed a state; return the new leaderships."""
         results: dict[TopicPartition, LeaderIsrAndControllerEpoch] = {}
         remaining = partitions
         fresh = False
@@ -259,7 +259,7 @@ class ReplicaStateMachine:
     def _usable_state(
         self, broker_id: int, partition: TopicPartition, read: PartitionStateRead
     ) -> LeaderAndIsr | KlammError | None:
-        """Return the leadership to shrink, or why it cannot be; None for a topic being deleted that has none left."""
+        """Return the leadership to shrink, or why it cannot; None for a topic being deleted that has none left."""
         if read is None:
             if partition.topic in self._context.topics_to_be_deleted:
                 return None

@@ -1,6 +1,6 @@
-"""Collects what one step of the controller has to tell, into one request of each kind per broker.
+"""Collects what one step of the controller has to send, into one request of each kind per broker.
 
-Pure. A batch is filled, sent once and thrown away; LeaderAndIsr goes before UpdateMetadata goes before StopReplica.
+Pure. A batch is filled, sent once and discarded; LeaderAndIsr goes first, then UpdateMetadata, then StopReplica.
 """
 
 from __future__ import annotations
@@ -68,13 +68,13 @@ class RequestBatch:
                 )
             else:
                 of_broker[partition] = value
-        # Once per batch: a hundred brokers for each of a hundred thousand partitions take seconds.
+        # Once per batch: a hundred brokers for each of a hundred thousand partitions would take seconds.
         everybody = () if self._tells_all_live else self._context.live_or_shutting_down_broker_ids
         self._tells_all_live = True
         self.add_update_metadata(everybody, (partition,))
 
     def add_stop_replica(self, broker_ids: Iterable[int], partition: TopicPartition, *, delete: bool) -> None:
-        """Tell brokers to stop a replica; a deletion asked for earlier in the batch stays one."""
+        """Tell brokers to stop a replica; a deletion requested earlier in the batch stays one."""
         leader_epoch = self._context.leader_epoch(partition)
         for broker_id in broker_ids:
             if broker_id < 0:
@@ -85,7 +85,7 @@ class RequestBatch:
             of_broker[partition] = StopReplicaPartition(partition, leader_epoch, deletes)
 
     def add_update_metadata(self, broker_ids: Iterable[int], partitions: Iterable[TopicPartition]) -> None:
-        """Tell brokers who is alive, and the present leadership of partitions."""
+        """Tell brokers who is alive, and the current leadership of partitions."""
         for broker_id in broker_ids:
             if broker_id >= 0:
                 self._metadata_brokers[broker_id] = None
@@ -120,14 +120,14 @@ class RequestBatch:
     def add_update_metadata_of_many(
         self, broker_ids: Iterable[int], partitions: Iterable[TopicPartition]
     ) -> Steps[None]:
-        """As ``add_update_metadata``, for as many partitions as there may be in a cluster."""
+        """Like ``add_update_metadata``, for as many partitions as a cluster may have."""
         self.add_update_metadata(broker_ids, ())
         for piece in slices(partitions):
             yield from carry_out(GiveWay())
             self.add_update_metadata((), piece)
 
     def send(self) -> Steps[None]:
-        """Queue everything collected for brokers that are registered; the batch is of no use afterwards."""
+        """Queue everything collected for registered brokers; the batch cannot be used again."""
         requests: list[BrokerRequest] = []
         named = 0
         for broker_id, partitions in self._leader_and_isr.items():

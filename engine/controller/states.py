@@ -1,4 +1,4 @@
-"""The states of partitions and replicas, and from which state each may be entered. Tables only; no behaviour."""
+"""The states of partitions and replicas, and the states from which each may be entered. Tables only."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class PartitionAndReplica(NamedTuple):
 
 
 class PartitionState(Enum):
-    """Where a partition stands, as the controller sees it. The values are the names in state-change.log."""
+    """The state of a partition, as the controller sees it. The values are the names in state-change.log."""
 
     NON_EXISTENT = "NonExistentPartition"
     NEW = "NewPartition"
@@ -45,7 +45,7 @@ VALID_PREVIOUS_PARTITION_STATES: Mapping[PartitionState, tuple[PartitionState, .
 
 
 class ReplicaState(Enum):
-    """Where a replica stands, as the controller sees it. The values are the names in state-change.log."""
+    """The state of a replica, as the controller sees it. The values are the names in state-change.log."""
 
     NON_EXISTENT = "NonExistentReplica"
     NEW = "NewReplica"

@@ -1,5 +1,5 @@
-"""Creates, grows and marks topics for deletion: what a broker does for CreateTopics, CreatePartitions, DeleteTopics and
-for topics that are made by being asked for. It writes znodes; the controller, wherever it is, sees them and acts.
+"""Creates topics, grows them and marks them for deletion, for CreateTopics, CreatePartitions, DeleteTopics and
+auto-creation. It writes znodes; the controller, wherever it is, sees them and acts.
 
 Checks and their texts are those of ZkAdminManager and AdminZkClient of Kafka 3.9. Errors are KafkaErrors.
 """
@@ -37,12 +37,12 @@ from engine.zk.znodes.topic_znodes import TopicIdReplicaAssignment, TopicZNode
 logger = logging.getLogger("kafka.server.ZkAdminManager")
 
 BROKER_DEFAULT = -1
-"""Number of partitions, or replication factor, that stands for the broker's setting."""
+"""The number of partitions, or replication factor, that means the broker's default."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic somebody wants. ``assignments``: replicas by partition; with them the two numbers stay BROKER_DEFAULT."""
+    """A requested topic. ``assignments``: replicas by partition; with them the two numbers stay BROKER_DEFAULT."""
 
     name: str
     num_partitions: int = BROKER_DEFAULT
@@ -53,7 +53,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class CreatedTopic:
-    """A topic whose znodes are written (or would be): what it looks like. ``topic_id`` is None before IBP 2.8."""
+    """A topic whose znodes have been (or would be) written. ``topic_id`` is None before IBP 2.8."""
 
     name: str
     assignment: Assignment
@@ -157,11 +157,11 @@ class TopicAdmin:
             raise _exists(name) from None
 
     async def auto_create(self, names: Iterable[str]) -> dict[str, ErrorCode]:
-        """Create topics that were asked for, with the broker's defaults; return the error to answer for each.
+        """Create topics that a client named, with the broker's defaults; return the error to answer for each.
 
-        Internal topics are made with ``offsets.topic.*`` and ``transaction.state.log.*``. A factor above the number of
-        brokers is refused, as in every Kafka since 0.11: a group's commits are not to begin with fewer replicas.
-        Success is LEADER_NOT_AVAILABLE: the topic is there, its leaders come in a moment.
+        Internal topics get ``offsets.topic.*`` and ``transaction.state.log.*``. A factor above the number of brokers is
+        refused, as in every Kafka since 0.11: a group's commits must not begin with fewer replicas. Success is
+        LEADER_NOT_AVAILABLE: the topic exists, and its leaders follow in a moment.
         """
         errors = {}
         for name in names:
@@ -184,7 +184,7 @@ class TopicAdmin:
     # Delete
 
     async def delete_topic(self, name: str) -> None:
-        """Mark a topic for deletion; one that is marked already is fine.
+        """Mark a topic for deletion; nothing happens if it is marked already.
 
         Raises:
             KafkaError: UNKNOWN_TOPIC_OR_PARTITION, or what ZooKeeper refused.
@@ -206,7 +206,7 @@ class TopicAdmin:
         """Grow a topic to ``count`` partitions; ``assignments`` are the new ones' replicas. Return all partition ids.
 
         Raises:
-            KafkaError: it cannot be grown so, in Kafka's words.
+            KafkaError: it cannot be grown like that, in Kafka's words.
         """
         try:
             brokers = await self._zk.brokers.get_all_brokers_with_epochs()
@@ -264,7 +264,7 @@ class TopicAdmin:
         )
 
     async def _write_grown(self, existing: TopicIdReplicaAssignment, new: Assignment) -> bool:
-        """Write the grown topic unless somebody wrote it since it was read; return whether it was written."""
+        """Write the grown topic unless its znode changed since it was read; return whether it was written."""
         logger.info(
             "Creating %d partitions for '%s' with the following replica assignment: %s.", len(new), existing.topic, new
         )
@@ -285,11 +285,11 @@ class TopicAdmin:
         return await self.wait_for_metadata(lambda: all(map(self._has_leader, names)), timeout_ms)
 
     async def wait_until_gone(self, topic: str, timeout_ms: int) -> bool:
-        """Wait until this broker's metadata knows the topic no more; False if it took too long."""
+        """Wait until this broker's metadata no longer has the topic; False if it took too long."""
         return await self.wait_for_metadata(lambda: topic not in self._metadata_cache.topics, timeout_ms)
 
     async def wait_for_metadata(self, is_seen: Callable[[], bool], timeout_ms: int) -> bool:
-        """Wait until this broker's metadata shows what is wanted; False if it took too long."""
+        """Wait until this broker's metadata meets the condition; False if it took too long."""
         return await self._waiter.wait(is_seen, timeout_ms)
 
     def _has_leader(self, partition: TopicPartition) -> bool:

@@ -1,4 +1,4 @@
-"""Topics and partitions come, change and go, as their znodes say."""
+"""Handles topics and partitions that come, change and go, according to their znodes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from engine.zk.znodes.topic_znodes import TopicIdReplicaAssignment
 
 
 def _pieces(assignments: dict[str, TopicIdReplicaAssignment]) -> Iterator[dict[str, TopicIdReplicaAssignment]]:
-    """Cut topics, and a topic that is larger, into pieces of at most ``SCAN_SIZE`` partitions."""
+    """Cut topics, and single large topics, into pieces of at most ``SCAN_SIZE`` partitions."""
     piece: dict[str, TopicIdReplicaAssignment] = {}
     partitions = 0
     for topic, assignment in assignments.items():
@@ -56,7 +56,7 @@ def _pieces(assignments: dict[str, TopicIdReplicaAssignment]) -> Iterator[dict[s
 
 
 class TopicChanges:
-    """What the controller does when topic znodes come, change or are to go."""
+    """What the controller does when topic znodes appear, change or must go."""
 
     def __init__(
         self,
@@ -76,9 +76,9 @@ class TopicChanges:
         self._log = controller_log(options.controller_id)
 
     def process_change(self) -> Steps[None]:
-        """Compare the topics' znodes with the topics known; start the new ones, forget those that vanished."""
+        """Compare the topics' znodes with the known topics; start the new ones, forget those that vanished."""
         names = yield from carry_out(ReadTopics())
-        # Sets throughout: this runs once for each topic that is created one by one, and looks at all there are.
+        # Sets throughout: this runs once for each topic that is created one by one, and looks at all topics.
         new = tuple(sorted(set(names).difference(self._context.topics)))
         gone = tuple(sorted(self._context.topics.keys() - set(names)))
         if new:
@@ -94,7 +94,7 @@ class TopicChanges:
             self._log_change(new, gone, added)
         elif gone:
             self._log_change((), gone, {})
-        # One after the other is taken in and brought online: all at once, 2,000 topics held everybody for 0.8 s.
+        # Topics are taken in and brought online one after the other: 2,000 at once blocked the broker for 0.8 s.
         for piece in pieces:
             if len(pieces) > 1:
                 yield from carry_out(GiveWay())
@@ -102,7 +102,7 @@ class TopicChanges:
             yield from self.create_partitions((yield from self.take(piece)))
 
     def read_assignments(self, topics: tuple[str, ...]) -> Steps[dict[str, TopicIdReplicaAssignment]]:
-        """Read topic znodes; topics without an id are given one (IBP 2.8 and later)."""
+        """Read topic znodes; topics without an id get one (IBP 2.8 and later)."""
         if not topics:
             return {}
         read = yield from carry_out(ReadTopicAssignments(topics))
@@ -162,12 +162,12 @@ class TopicChanges:
         yield from self._replicas.change(self._context.replicas_of(new), ReplicaState.ONLINE)
 
     def process_modifications(self, topic: str) -> Steps[None]:
-        """Start partitions that were added to a topic's znode; while it is being deleted, take them out again."""
+        """Start partitions that were added to a topic's znode; if it is being deleted, take them out again."""
         stored = (yield from carry_out(ReadTopicAssignments((topic,)))).get(topic)
         if stored is None:
             return
         if topic not in self._context.topics:
-            # Its znode could not be understood before.
+            # Its znode could not be decoded before.
             yield from self.process_change()
             return
         known = self._context.assignments.get(topic, {})

@@ -1,4 +1,4 @@
-"""Deletion of topics: which may be deleted now, the steps, and what happens when a replica cannot be deleted.
+"""Deletes topics: which may be deleted now, the steps, and what happens when a replica cannot be deleted.
 
 A topic waits while a replica of it is offline. A reassignment under way does not hold it back: Kafka 3.9 deletes such
 topics at once, and so does this controller, which also forgets the reassignment. When every replica's broker has
@@ -33,11 +33,11 @@ from engine.controller.states import PartitionAndReplica, PartitionState, Replic
 from engine.zk.errors import ControllerMoved
 
 NEXT_TRY_MS = 5_000
-"""After so long a deletion is tried again whose znodes did not go."""
+"""The wait before a deletion is tried again whose znodes could not be removed."""
 
 
 class TopicDeletion:
-    """The topics that wait for their deletion, and the work on them."""
+    """The topics that wait for deletion, and the work on them."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class TopicDeletion:
         return topic in self._context.topics_to_be_deleted
 
     def initialize(self, topics: Iterable[str], ineligible: Iterable[str]) -> Steps[None]:
-        """Take over the deletions an earlier controller left; ``ineligible`` are topics with offline replicas."""
+        """Take over the deletions that an earlier controller left; ``ineligible`` are topics with offline replicas."""
         waiting = tuple(topics)
         cannot = set(ineligible)
         self._log.info(
@@ -86,7 +86,7 @@ class TopicDeletion:
         yield from self.resume()
 
     def resume_for(self, topics: Iterable[str]) -> Steps[None]:
-        """Try topics again that waited for something which may have come: a broker, most often."""
+        """Try topics again that waited for something which may have arrived, usually a broker."""
         resumed = [t for t in dict.fromkeys(topics) if self.is_queued(t)]
         if resumed:
             self._context.topics_ineligible_for_deletion.difference_update(resumed)
@@ -107,9 +107,9 @@ class TopicDeletion:
         yield from self.resume()
 
     def complete_replicas(self, replicas: Iterable[PartitionAndReplica]) -> Steps[None]:
-        """Note replicas whose files are gone; when it was the last of a topic, the topic goes.
+        """Note replicas whose files are gone; after the last one of a topic, delete the topic.
 
-        An answer that comes after its broker died counts for nothing: the deletion is asked for again.
+        An answer that comes after its broker died does not count: the deletion is requested again.
         """
         started = ReplicaState.DELETION_STARTED
         deleted = yield from select(
@@ -136,7 +136,7 @@ class TopicDeletion:
         yield from self._replicas.change(movable, ineligible)
 
     def _states(self, topic: str) -> Steps[set[ReplicaState]]:
-        """Return the states that replicas of a topic are in."""
+        """Return the states of a topic's replicas."""
         states: set[ReplicaState] = set()
         replicas = self._context.replicas_of(self._context.partitions_of_topic(topic))
         yield from each(replicas, lambda replica: states.add(self._context.replica_state(replica)))
@@ -229,7 +229,7 @@ class TopicDeletion:
     def _complete(self, topic: str) -> Steps[bool]:
         """Forget a topic whose replicas are gone: memory, watches, znodes; return whether that worked.
 
-        Where its znodes do not go the topic stays queued with all its replicas deleted, and is looked at again soon.
+        If its znodes cannot be removed, the topic stays queued with all its replicas deleted, and is tried again soon.
         """
         yield from carry_out(UnwatchTopics((topic,)))
         yield from self._forget_reassignments(topic)
@@ -238,7 +238,7 @@ class TopicDeletion:
         except ControllerMoved:
             raise
         except CoordinationError as error:
-            self._log.error(f"The znodes of topic {topic} could not be deleted, which is tried again", error)
+            self._log.error(f"The znodes of topic {topic} could not be deleted, trying again", error)
             yield from carry_out(ScheduleTopicDeletion(NEXT_TRY_MS))
             return False
         partitions = self._context.partitions_of_topic(topic)

@@ -1,6 +1,6 @@
-"""What the active controller watches in ZooKeeper, and which event each change becomes.
+"""What the active controller watches in ZooKeeper, and the event for each change.
 
-The callbacks are registered here; reading a znode arms them, which is why the core reads again after each event.
+This registers the callbacks; reading a znode arms them, which is why the core reads again after each event.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class ControllerWatches:
                 self._unwatch(TopicPartitionStateZNode.path(partition))
 
     async def _watch_cluster(self) -> None:
-        """Watch what every controller watches; nodes of ``/admin`` are armed at once, for they may not be there."""
+        """Watch what every controller watches; nodes of ``/admin`` are armed at once, because they may not exist."""
         for path, event in _CHILDREN:
             self._callbacks[path] = partial(self._on_children, event)
             self._client.watch_children(path, self._callbacks[path])

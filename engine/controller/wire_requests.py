@@ -1,7 +1,7 @@
-"""The controller's requests in the versions of the protocol, and brokers' answers as events.
+"""The controller's requests in the versions of the protocol, and the brokers' answers as events.
 
 Versions follow ``inter.broker.protocol.version`` and are never negotiated, as in Kafka: a broker that does not know
-them is not upgraded far enough for this controller.
+them is too old for this controller.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class RequestVersions:
 
 @dataclass(frozen=True, slots=True)
 class WireRequest:
-    """One message to send. ``source`` is what it says; ``deleted`` are the partitions it wants deleted."""
+    """One message to send. ``source`` is its content; ``deleted`` are the partitions that it deletes."""
 
     message: Request
     api_version: int
@@ -95,9 +95,9 @@ class WireRequest:
 
 
 class SharedStates:
-    """The partitions of UpdateMetadata requests as the wire has them, made once for all brokers that get the same.
+    """The partitions of UpdateMetadata requests in wire form, made once for all brokers that get the same ones.
 
-    Lives as long as the requests of one step are put together. The messages share the values: they are only encoded.
+    It lives while the requests of one step are assembled. The messages share the values, which are only encoded.
     """
 
     __slots__ = ("_by_topic", "_partitions")
@@ -107,7 +107,7 @@ class SharedStates:
         self._by_topic: dict[str, list[UpdateMetadataPartitionState]] = {}
 
     def prepare(self, partitions: tuple[UpdateMetadataPartition, ...]) -> Iterator[None]:
-        """Make the states in pieces, with a yield between two of them; ``of`` has nothing left to do then."""
+        """Make the states in pieces, with a yield after each, so that ``of`` has nothing left to do."""
         if partitions is self._partitions:
             return
         by_topic: dict[str, list[UpdateMetadataPartitionState]] = {}
@@ -131,7 +131,7 @@ def wire_requests(
     inter_broker_listener: str,
     shared: SharedStates | None = None,
 ) -> list[WireRequest]:
-    """Return the messages for one request: one, or two for a StopReplica that old versions cannot say in one."""
+    """Return the messages for one request: one, or two for a StopReplica that old versions cannot express in one."""
     match request:
         case LeaderAndIsrToBroker():
             message = _leader_and_isr(request, controller_id, versions.leader_and_isr, inter_broker_listener)
@@ -145,7 +145,7 @@ def wire_requests(
 
 
 def event_of(wire: WireRequest, response: Response) -> ControllerEvent | None:
-    """Return the event an answer stands for; None if no caller waits for it."""
+    """Return the event for an answer; None if no caller waits for it."""
     broker_id, broker_epoch = wire.source.broker_id, wire.source.broker_epoch
     if isinstance(response, LeaderAndIsrResponse) and isinstance(wire.source, LeaderAndIsrToBroker):
         error = error_code(response.error_code)
@@ -158,7 +158,7 @@ def event_of(wire: WireRequest, response: Response) -> ControllerEvent | None:
     if isinstance(response, StopReplicaResponse) and wire.deleted:
         found = {TopicPartition(e.topic_name, e.partition_index): e.error_code for e in response.partition_errors}
         error = error_code(response.error_code)
-        # A refusal of the whole request may name no partition; it is one for each of them.
+        # A refusal of the whole request may name no partition; it applies to each of them.
         deleted = {p: error_code(found.get(p, response.error_code)) for p in sorted(wire.deleted)}
         return StopReplicaResponseReceived(broker_id, broker_epoch, error, deleted)
     return None
@@ -333,7 +333,7 @@ def _leader_and_isr_errors(
 
 
 def _code(code: int) -> ErrorCode:
-    """Return the error; quick for none, which is what thousands of partitions answer."""
+    """Return the error; fast for NONE, which thousands of partitions answer."""
     return error_code(code) if code else ErrorCode.NONE
 
 

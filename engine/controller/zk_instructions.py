@@ -1,6 +1,6 @@
-"""Carries out the core's reads and writes of ZooKeeper. Decides nothing.
+"""Carries out the core's ZooKeeper reads and writes. It decides nothing.
 
-A failed epoch check and a lost session are the same to the core: this broker is not the controller any more.
+A failed epoch check and a lost session mean the same to the core: this broker is no longer the controller.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class ZkInstructions:
 
 
 async def _admin_request(reading: Awaitable[T | None], nothing: T) -> AdminRequest[T] | None:
-    """Return what somebody asks for through a znode; None if it is not there."""
+    """Return what somebody requests through a znode; None if it does not exist."""
     try:
         found = await reading
     except ZnodeFormatError as error:

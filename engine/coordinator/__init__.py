@@ -1,1 +1,1 @@
-"""What a broker coordinates for clients: groups (``group``); transactions have their place beside them."""
+"""What a broker coordinates for clients: groups (``group``); transactions will be beside them."""

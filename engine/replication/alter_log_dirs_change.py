@@ -1,4 +1,4 @@
-"""Carrying out one AlterReplicaLogDirs request. Source: ReplicaManager.alterReplicaLogDirs of Kafka 3.9 (KIP-113)."""
+"""Carries out one AlterReplicaLogDirs request. Source: ReplicaManager.alterReplicaLogDirs of Kafka 3.9 (KIP-113)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _UNIQUE_DIGITS = "0" * 32
 async def alter_log_dirs(
     manager: ReplicaManager, wanted: Mapping[TopicPartition, str]
 ) -> dict[TopicPartition, ErrorCode]:
-    """Begin to move replicas into these dirs; return what became of each."""
+    """Begin to move replicas to these dirs; return the outcome of each."""
     return await manager.undisturbed(AlterLogDirsChange(manager, wanted).carry_out)
 
 
@@ -32,7 +32,7 @@ class AlterLogDirsChange:
         self._wanted = wanted
 
     async def carry_out(self) -> dict[TopicPartition, ErrorCode]:
-        """Begin all moves; return what became of each."""
+        """Begin all moves; return the outcome of each."""
         breather = Breather()
         outcomes = {}
         for topic_partition, log_dir in self._wanted.items():
@@ -50,7 +50,7 @@ class AlterLogDirsChange:
                 topic_partition,
                 error,
             )
-            # Clients know the old word for it, and try again once the replica is there.
+            # Clients know the old error for it, and try again once the replica exists.
             is_elsewhere = error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
             return ErrorCode.REPLICA_NOT_AVAILABLE if is_elsewhere else error.code
         return ErrorCode.NONE

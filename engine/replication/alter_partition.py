@@ -1,7 +1,7 @@
-"""ISR changes by way of the controller: AlterPartition requests (KIP-497), inter-broker protocol 2.7-IV2 and later.
+"""ISR changes through the controller: AlterPartition requests (KIP-497), inter-broker protocol 2.7-IV2 and later.
 
-All changes of one turn of the event loop go in one request; one request is under way at a time; it is repeated until it
-is answered. Source: DefaultAlterPartitionManager of Kafka 3.9.
+All changes of one turn of the event loop go in one request. One request is under way at a time, and is repeated until
+it is answered. Source: DefaultAlterPartitionManager of Kafka 3.9.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ logger = logging.getLogger("kafka.server.DefaultAlterPartitionManager")
 
 RETRY_PAUSE_MS = 50
 NAMES_UNTIL = 1
-"""The last version that names topics; later ones want an id."""
+"""The last version that names topics; later ones need an id."""
 
 EPOCHS_SINCE = 3
 """The first version that carries the members' broker epochs (KIP-903)."""
@@ -45,7 +45,7 @@ OnDone = Callable[[IsrOutcome], None]
 
 
 class AsksController(Protocol):
-    """``controller_channel.ControllerChannel``, or what stands for it in a test."""
+    """``controller_channel.ControllerChannel``, or its substitute in a test."""
 
     async def ask(
         self, key: ApiKey, build: Callable[[int], Request], *, version_max: int | None = None
@@ -119,7 +119,7 @@ class AlterPartitionManager:
                 logger.warning("Partition %s was sent but not included in the response", topic_partition)
                 self._must_pause = True
                 continue
-            # First out of the queue: the reaction to the answer may be the next change.
+            # It leaves the queue first: the reaction to the answer may be the next change.
             del self._unanswered[topic_partition]
             on_done(outcome)
 
@@ -141,7 +141,7 @@ class AlterPartitionManager:
             partition_epoch=state.partition_epoch,
         )
         if version >= EPOCHS_SINCE:
-            # A leader of a ZooKeeper-mode cluster leaves it to the controller to know who lives: -1 is not checked.
+            # In ZooKeeper mode, a leader leaves it to the controller to know who is alive: -1 is not checked.
             data.new_isr_with_epochs = [BrokerState(broker_id=broker_id) for broker_id in state.isr]
         else:
             data.new_isr = list(state.isr)

@@ -1,7 +1,7 @@
-"""A broker's line to whoever is controller now, for what leaders ask of it.
+"""A broker's connection to the current controller, for the requests of leaders.
 
 It follows the metadata cache: when another broker becomes controller, a request under way ends at once with
-ConnectionLost, so that the caller asks the new one. Trying again is the caller's business.
+ConnectionLost, so that the caller asks the new one. The caller decides about retries.
 Source: NodeToControllerChannelManager of Kafka 3.9.
 """
 
@@ -24,7 +24,7 @@ class ControllerUnknown(KlammError):
 
 
 class ControllerChannel:
-    """One connection, to the present controller."""
+    """One connection, to the current controller."""
 
     def __init__(self, metadata_cache: MetadataCache, settings: ReplicationSettings) -> None:
         self._metadata_cache = metadata_cache
@@ -35,13 +35,13 @@ class ControllerChannel:
 
     @property
     def has_heard_of_controller(self) -> bool:
-        """Whether any controller has told this broker of brokers and partitions since its start."""
+        """Whether any controller has sent this broker metadata since its start."""
         return self._metadata_cache.controller_id is not None
 
     async def ask(
         self, key: ApiKey, build: Callable[[int], Request], *, version_max: int | None = None
     ) -> tuple[Any, int]:
-        """Send one request in the highest version both sides have; return the answer and that version.
+        """Send one request in the highest version that both sides have; return the answer and that version.
 
         Raises:
             ControllerUnknown, NetworkError, RemoteProtocolError.

@@ -1,4 +1,4 @@
-"""Cutting a follower's log where the leader says so, and finding a fetch offset that the leader has.
+"""Cuts a follower's log where the leader says so, and finds a fetch offset that the leader has.
 
 Source: AbstractFetcherThread of Kafka 3.9.
 """
@@ -28,10 +28,10 @@ class LogCutter:
         self._host = host
         self._table = table
         self._cut_logs: dict[TopicPartition, Log] = {}
-        """Logs that were cut, which the disk does not know yet."""
+        """Logs that were cut, while the cut is not on the disk yet."""
 
     async def settle(self) -> None:
-        """Let the disk know of all cuts, before more is fetched. Raises KafkaError KAFKA_STORAGE_ERROR."""
+        """Bring all cuts to the disk before more is fetched. Raises KafkaError KAFKA_STORAGE_ERROR."""
         if self._cut_logs:
             logs, self._cut_logs = self._cut_logs, {}
             await self._host.settle_cuts([log for log in logs.values() if log.has_unsettled_cut])
@@ -41,7 +41,7 @@ class LogCutter:
             self._cut_logs[log.topic_partition] = log
 
     async def cut_before_fetching(self) -> None:
-        """Cut all partitions that wait for it: by leader epoch, or by high watermark if there are no epochs."""
+        """Cut all partitions that wait for it: by leader epoch, or at the high watermark if there are no epochs."""
         by_epoch: dict[TopicPartition, tuple[FetchState, int]] = {}
         breather = Breather()
         for topic_partition, state in list(self._table.truncating.items()):
@@ -69,7 +69,7 @@ class LogCutter:
                 self._use_answer(state, answers.get(topic_partition))
 
     def cut(self, state: FetchState, leader_epoch: int, end_offset: int) -> None:
-        """Cut by the leader's word on an epoch."""
+        """Cut by the leader's answer about an epoch."""
         topic_partition = state.topic_partition
         try:
             log = hosted_log(self._host.hosted_partition(topic_partition))
@@ -96,7 +96,7 @@ class LogCutter:
         self._apply(state, truncation)
 
     async def begin_in_range(self, state: FetchState) -> None:
-        """Find an offset that the leader has: after an unclean election, or when it deleted what is missing here."""
+        """Find an offset that the leader has: after an unclean election, or when it deleted what this replica lacks."""
         offset_before = state.fetch_offset
         try:
             offset = await self._offset_in_range(state)
@@ -131,7 +131,7 @@ class LogCutter:
             self._table.delay([state])
 
     async def _offset_in_range(self, state: FetchState) -> int | None:
-        """Return the offset to go on from; None when the partition is not fetched here any more."""
+        """Return the offset to go on from; None if the partition is no longer fetched here."""
         topic_partition = state.topic_partition
         leader_end = await self._leader.latest_offset(topic_partition, state.leader_epoch)
         partition = self._host.hosted_partition(topic_partition)

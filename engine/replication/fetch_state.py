@@ -1,4 +1,4 @@
-"""Where a follower stands with one partition it fetches."""
+"""The progress of a follower with one partition."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from engine.replication.state_change_log import topic_id_option
 
 
 class InitialFetchState(NamedTuple):
-    """How fetching begins: from whom, under which leader epoch, at which offset."""
+    """How fetching begins: from which leader, under which leader epoch, at which offset."""
 
     topic_id: bytes
     leader: Node
@@ -23,7 +23,7 @@ class InitialFetchState(NamedTuple):
 
 
 class FetchState:
-    """One partition of a fetcher. A new one is made for each leader epoch, so that identity tells an old answer."""
+    """One partition of a fetcher. Each leader epoch gets a new one, so that identity reveals an old answer."""
 
     __slots__ = (
         "delayed_until_ms",
@@ -58,7 +58,7 @@ class FetchState:
         """Records behind the leader's high watermark; None before the first answer."""
         self.delayed_until_ms: int | None = None
         self.failures = 0
-        """Failures since the last answer that could be used."""
+        """Failures since the last usable answer."""
         self.is_throttled = False
 
     @property

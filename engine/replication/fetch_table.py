@@ -1,4 +1,4 @@
-"""The partitions of one fetcher: which are fetched, cut, paused or given up, and what its fetch session says of them.
+"""The partitions of one fetcher: fetched, cut, paused or given up, and the state of its fetch session.
 
 It sends nothing and touches no log.
 """
@@ -29,7 +29,7 @@ FIRST_PAUSE_MS = 50
 
 
 class FollowerHost(Protocol):
-    """What a fetcher needs of the broker it runs in."""
+    """What a fetcher needs from its broker."""
 
     @property
     def settings(self) -> ReplicationSettings: ...
@@ -61,7 +61,7 @@ class FetchTable:
         self._truncates_on_fetch = truncates_on_fetch
 
     def add(self, topic_partition: TopicPartition, initial: InitialFetchState) -> None:
-        """Begin to fetch a partition; with the leader epoch it is fetched under already, nothing changes."""
+        """Begin to fetch a partition; if it is fetched under this leader epoch already, nothing changes."""
         self._failed.discard(topic_partition)
         present = self.states.get(topic_partition)
         if present is not None and present.leader_epoch == initial.leader_epoch:
@@ -90,7 +90,7 @@ class FetchTable:
         return state
 
     def is_current(self, state: FetchState) -> bool:
-        """Return whether the state is still the partition's: it may have gone while an answer was awaited."""
+        """Return whether the state is still the partition's: it may have changed while an answer was awaited."""
         return self.states.get(state.topic_partition) is state
 
     def update_topic_id(self, topic_partition: TopicPartition, topic_id: bytes) -> None:
@@ -102,7 +102,7 @@ class FetchTable:
                 self.want(state)
 
     def want(self, state: FetchState) -> None:
-        """Have the partition in the next request, with what it says now."""
+        """Put the partition into the next request, with its current state."""
         partition = self._host.hosted_partition(state.topic_partition)
         if partition is None or partition.log is None or state.is_throttled:
             self.session.drop(state.topic_partition)
@@ -119,13 +119,13 @@ class FetchTable:
         self.session.want(state.topic_partition, wanted)
 
     def truncated(self, state: FetchState) -> None:
-        """Go on with fetching: the log is cut."""
+        """Resume fetching after the log has been cut."""
         state.is_truncating = False
         self.truncating.pop(state.topic_partition, None)
         self.want(state)
 
     def last_epoch(self, topic_partition: TopicPartition) -> int:
-        """Return the latest leader epoch in the follower's own log, -1 when there is none."""
+        """Return the latest leader epoch in the follower's own log, -1 if there is none."""
         partition = self._host.hosted_partition(topic_partition)
         if partition is None or partition.log is None:
             return UNDEFINED_EPOCH
@@ -134,7 +134,7 @@ class FetchTable:
     # -- pauses and failures
 
     def throttle(self) -> None:
-        """Leave out what is throttled, over its quota and not in sync; take it back in when that ends."""
+        """Leave out partitions that are throttled, over the quota and not in sync; include them when that ends."""
         quota = self._host.follower_quota
         is_exceeded = quota.is_exceeded
         self.leaves_out = False
@@ -149,10 +149,9 @@ class FetchTable:
                     self.want(state)
 
     def delay(self, states: Iterable[FetchState]) -> None:
-        """Pause these partitions: shortly at first, up to ``replica.fetch.backoff.ms`` when they fail again and again.
+        """Pause these partitions: briefly at first, up to ``replica.fetch.backoff.ms`` if they keep failing.
 
-        Kafka always pauses that long, so that a follower that is told of a new leader before the leader itself loses a
-        second.
+        Kafka always pauses that long, so a follower that learns of a new leader before the leader does loses a second.
         """
         now_ms = self._host.clock.monotonic_ms()
         backoff_ms = self._host.settings.replica_fetch_backoff_ms
@@ -169,7 +168,7 @@ class FetchTable:
         self.delay(list(self.states.values()))
 
     def end_delays(self) -> None:
-        """Take back in what has paused long enough."""
+        """Resume partitions that have paused long enough."""
         if not self._delayed:
             return
         now_ms = self._host.clock.monotonic_ms()
@@ -180,7 +179,7 @@ class FetchTable:
                 self._resume(state)
 
     def next_turn_ms(self) -> int:
-        """Return how long to wait when there is nothing to fetch: until the first pause ends, at most the back-off."""
+        """Return how long to wait if there is nothing to fetch: until the first pause ends, at most the back-off."""
         wait_ms = self._host.settings.replica_fetch_backoff_ms
         if self._delayed:
             now_ms = self._host.clock.monotonic_ms()
@@ -189,7 +188,7 @@ class FetchTable:
         return wait_ms
 
     def fenced(self, state: FetchState) -> None:
-        """Set a partition aside whose leader epoch the leader has left behind."""
+        """Set a partition aside because the leader has a newer leader epoch."""
         logger.info(
             "%s Partition %s has an older epoch (%d) than the current leader. Will await the new LeaderAndIsr state "
             "before resuming fetching.",
@@ -202,7 +201,7 @@ class FetchTable:
     def give_up(self, state: FetchState, sentence: str, error: BaseException) -> None:
         """Set a partition aside until a LeaderAndIsr request names it again; the others go on.
 
-        One that only lacks a file descriptor pauses.
+        A partition that only lacks a file descriptor pauses.
         """
         logger.error(
             "%s %s for partition %s: %s",
@@ -230,5 +229,5 @@ class FetchTable:
 
 
 def continued(state: FetchState, leader: Node) -> InitialFetchState:
-    """Return how a partition that was removed goes on in another fetcher."""
+    """Return how a removed partition continues in another fetcher."""
     return InitialFetchState(state.topic_id, leader, state.leader_epoch, state.fetch_offset)

@@ -1,7 +1,7 @@
 """A follower's fetcher: one task and one connection that copy partitions from one leader.
 
-It asks, appends what comes, has the log cut where the leader's parts from it, and asks again. A partition that fails is
-set aside or paused; it never takes the others along. Which partitions belong here is the manager's business.
+It fetches, appends the answer, cuts the log where it diverges from the leader's, and fetches again. A partition that
+fails is set aside or paused; the others go on. The manager decides which partitions belong here.
 Source: AbstractFetcherThread and ReplicaFetcherThread of Kafka 3.9.
 """
 
@@ -34,7 +34,7 @@ _SESSION_ERRORS = frozenset(
 
 
 class ReplicaFetcher:
-    """Copies the partitions it is given from one leader until it is cancelled."""
+    """Copies its partitions from one leader until it is cancelled."""
 
     def __init__(
         self, leader: LeaderEndpoint, fetcher_id: int, host: FollowerHost, failed: set[TopicPartition]
@@ -51,14 +51,14 @@ class ReplicaFetcher:
         self._cutter = LogCutter(leader, host, self._table)
         self._changed = asyncio.Event()
         self._unflushed: dict[TopicPartition, FetchState] = {}
-        """Partitions that have to be flushed (``flush.messages``) before a request confirms what they have."""
+        """Partitions that have to be flushed (``flush.messages``) before a request confirms their records."""
 
     @property
     def partitions(self) -> Collection[TopicPartition]:
         return self._table.states.keys()
 
     def lag(self, topic_partition: TopicPartition) -> int | None:
-        """Return how many records a partition is behind the leader's high watermark; None when that is not known."""
+        """Return how many records a partition is behind the leader's high watermark; None if that is not known."""
         state = self._table.states.get(topic_partition)
         return None if state is None else state.lag
 
@@ -76,7 +76,7 @@ class ReplicaFetcher:
         self._changed.set()
 
     def remove(self, topic_partition: TopicPartition) -> InitialFetchState | None:
-        """Stop fetching a partition; return how it goes on elsewhere, or None if it was not fetched here."""
+        """Stop fetching a partition; return how it continues elsewhere, or None if it was not fetched here."""
         state = self._table.remove(topic_partition)
         return None if state is None else continued(state, self.leader.node)
 
@@ -174,7 +174,7 @@ class ReplicaFetcher:
 
     def _take(self, state: FetchState, data: PartitionData) -> None:
         if data.diverging_epoch is not None:
-            # Marks are not taken over before the log is cut: the next answer brings them again.
+            # The leader's offsets do not count before the log is cut: the next answer brings them again.
             self._cutter.cut(state, data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
             return
         try:
@@ -222,7 +222,7 @@ class ReplicaFetcher:
             self._unflushed[state.topic_partition] = state
 
     async def _flush(self) -> None:
-        """Bring to the disk what the next request would confirm: the leader counts it as replicated then."""
+        """Bring to the disk what the next request will confirm: the leader then counts it as replicated."""
         unflushed, self._unflushed = self._unflushed, {}
         await asyncio.gather(*(self._flush_one(state) for state in unflushed.values()))
 
@@ -237,7 +237,7 @@ class ReplicaFetcher:
                 self._table.give_up(state, f"Error while flushing up to offset {state.fetch_offset}", error)
 
     def _too_large(self, state: FetchState) -> None:
-        """Not even one batch came whole: leaders that are asked before Fetch 3 cut it off (KIP-74)."""
+        """Report a first batch that came incomplete: before Fetch 3, leaders cut it off (KIP-74)."""
         logger.error(
             "%s Replication is failing due to a message that is greater than replica.fetch.max.bytes for partition %s. "
             "Raise replica.fetch.max.bytes above the largest max.message.bytes of broker and topics.",

@@ -1,4 +1,4 @@
-"""Which fetcher copies which partition: one fetcher per leader and fetcher id.
+"""Decides which fetcher copies which partition: one fetcher per leader and fetcher id.
 
 Source: AbstractFetcherManager of Kafka 3.9.
 """
@@ -29,7 +29,7 @@ class FetcherManager:
 
     def __init__(self, host: FollowerHost, connect: Connect | None = None) -> None:
         self.failed: set[TopicPartition] = set()
-        """Partitions given up until a LeaderAndIsr request names them again."""
+        """Partitions that were given up until a LeaderAndIsr request names them again."""
         self._host = host
         self._connect = connect or self._connect_by_network
         self._fetcher_count = host.settings.num_replica_fetchers
@@ -54,7 +54,7 @@ class FetcherManager:
     def lags(self) -> dict[TopicPartition, int]:
         """Return how many records each fetched partition is behind the leader's high watermark, if that is known.
 
-        What Kafka shows as FetcherLagMetrics, ConsumerLag; ``failed`` is its FailedPartitionsCount.
+        Kafka shows this as FetcherLagMetrics, ConsumerLag; ``failed`` is its FailedPartitionsCount.
         """
         return {tp: lag for fetcher in self._fetchers.values() for tp, lag in fetcher.lags()}
 
@@ -72,7 +72,7 @@ class FetcherManager:
             logger.info("%s Added fetcher to broker %d for partitions %s", self._who, key[0], scala_map(members))
 
     def remove(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, InitialFetchState]:
-        """Stop fetching these partitions; return those that were fetched and how each goes on."""
+        """Stop fetching these partitions; return those that were fetched and how each continues."""
         wanted = list(partitions)
         removed = {}
         for topic_partition in wanted:
@@ -93,7 +93,7 @@ class FetcherManager:
                 fetcher.update_topic_id(topic_partition, topic_id)
 
     def end_idle(self) -> None:
-        """End the fetchers that have no partition any more."""
+        """End the fetchers without partitions."""
         for key in [key for key, fetcher in self._fetchers.items() if not fetcher.partitions]:
             self._end(key)
 
@@ -166,7 +166,7 @@ def _java_hash(text: str) -> int:
 
 
 def _java_abs(value: int) -> int:
-    """Return Kafka's Utils.abs of an int that wrapped round."""
+    """Return Kafka's Utils.abs of an int that overflowed."""
     value &= 0xFFFFFFFF
     signed = value - (1 << 32) if value & 0x80000000 else value
     return 0 if signed == -(1 << 31) else abs(signed)

@@ -32,11 +32,11 @@ def hosted_log(partition: Partition | None) -> Log:
 
 
 def append_fetched(partition: Partition, fetch_offset: int, data: PartitionData) -> int:
-    """Append what was fetched from ``fetch_offset``, take over the leader's marks, and return the new log end offset.
+    """Append what was fetched from ``fetch_offset``, take over the leader's offsets, and return the new log end offset.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE or INVALID_RECORD (worth another try), KAFKA_STORAGE_ERROR, OFFSET_OUT_OF_RANGE
-            when the log is not where the fetch began.
+            if the log's end is not where the fetch began.
     """
     log = hosted_log(partition)
     if fetch_offset != log.log_end_offset:
@@ -59,7 +59,7 @@ def append_fetched(partition: Partition, fetch_offset: int, data: PartitionData)
 
 
 def truncate(partition: Partition, truncation: Truncation, who: str) -> None:
-    """Cut the log to the offset. Below the high watermark that is worth a warning: committed records may be lost.
+    """Cut the log to the offset. A cut below the high watermark logs a warning: committed records may be lost.
 
     Raises:
         KafkaError: KAFKA_STORAGE_ERROR.
@@ -73,13 +73,13 @@ def truncate(partition: Partition, truncation: Truncation, who: str) -> None:
             truncation.offset,
             log.high_watermark,
         )
-    # At the log's end too: epochs of a leadership that wrote nothing go.
+    # At the log's end too: this removes epochs of a leadership that wrote nothing.
     if log.truncate_to(truncation.offset):
         partition.changed()
 
 
 def make_room_for_first_batch(topic_partition: TopicPartition, log: Log, records: memoryview) -> None:
-    """Let an empty log begin at the first batch's base offset.
+    """Make an empty log begin at the first batch's base offset.
 
     The leader's log may start in the middle of a batch (DeleteRecords). It still sends that batch whole, so an empty
     follower that asked for the start offset gets a batch that begins earlier.

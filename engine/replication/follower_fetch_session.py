@@ -1,7 +1,7 @@
-"""A follower's side of a fetch session (KIP-227): what the leader remembers, and so what need not be said again.
+"""A follower's side of a fetch session (KIP-227): what the leader remembers, and so need not be sent again.
 
-The fetcher tells which partitions it wants and how; each request carries only what changed since the last one. It sends
-nothing itself. Source: FetchSessionHandler of Kafka 3.9.
+The fetcher says which partitions it wants and how; each request carries only what changed since the last one. The
+session sends nothing itself. Source: FetchSessionHandler of Kafka 3.9.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ TOPIC_IDS_SINCE = 13
 
 
 class FetchWanted(NamedTuple):
-    """What a follower asks of one partition. Two equal ones need no second mention in a session.
+    """What a follower asks about one partition. A session need not repeat an equal one.
 
-    ``asker`` tells the answers to two topics apart that bore the same name one after the other.
+    ``asker`` distinguishes the answers of two topics that had the same name one after the other.
     """
 
     topic_id: bytes
@@ -39,7 +39,7 @@ class FetchWanted(NamedTuple):
 
 
 class FetchPlan(NamedTuple):
-    """The session part of one Fetch request. ``partitions`` is all that the leader will look at for it."""
+    """The session part of one Fetch request. ``partitions`` are all those that the leader will look at for it."""
 
     session_id: int
     session_epoch: int
@@ -63,14 +63,14 @@ class FollowerFetchSession:
         self._uses_topic_ids = False
         self._wanted: dict[TopicPartition, FetchWanted] = {}
         self._told: dict[TopicPartition, FetchWanted] = {}
-        """What the leader has, as of the last request."""
+        """What the leader remembers as of the last request."""
         self._changed: dict[TopicPartition, None] = {}
         self._without_topic_id = 0
         self._topic_names: dict[bytes, str] = {}
 
     @property
     def is_empty(self) -> bool:
-        """Nothing is wanted, and the leader has nothing to forget."""
+        """Whether nothing is wanted, and the leader has nothing to forget."""
         return not self._wanted and (self._epoch == INITIAL_EPOCH or not self._told)
 
     def want(self, topic_partition: TopicPartition, wanted: FetchWanted) -> None:
@@ -84,7 +84,7 @@ class FollowerFetchSession:
         self._changed[topic_partition] = None
 
     def drop(self, topic_partition: TopicPartition) -> None:
-        """Fetch the partition no more; harmless when it was not wanted."""
+        """Stop fetching the partition; harmless if it was not wanted."""
         previous = self._wanted.pop(topic_partition, None)
         if previous is not None:
             self._without_topic_id -= previous.topic_id == ZERO_TOPIC_ID
@@ -94,7 +94,7 @@ class FollowerFetchSession:
         """Return the next request's session part, and count it as sent."""
         can_use_topic_ids = self._without_topic_id == 0
         if self._epoch != INITIAL_EPOCH and can_use_topic_ids != self._uses_topic_ids:
-            # A session goes by ids or by names for all its life.
+            # A session uses ids or names for its whole life.
             self.restart()
         self._uses_topic_ids = can_use_topic_ids
         forgotten: list[tuple[TopicPartition, bytes]] = []
@@ -116,7 +116,7 @@ class FollowerFetchSession:
     def handle_response(
         self, response: FetchResponse, plan: FetchPlan, api_version: int
     ) -> list[tuple[TopicPartition, PartitionData]] | None:
-        """Take note of the answer and return its partitions; None when the session has to start over."""
+        """Process the answer and return its partitions; None if the session has to start over."""
         error = error_code(response.error_code)
         if error is not ErrorCode.NONE:
             logger.info(
@@ -147,7 +147,7 @@ class FollowerFetchSession:
         return answered
 
     def restart(self) -> None:
-        """Send everything again in the next request, and close the present session if the leader still has it."""
+        """Send everything again in the next request, and close the current session if the leader still has it."""
         self._epoch = INITIAL_EPOCH
 
     def describe(self) -> str:

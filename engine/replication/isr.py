@@ -1,7 +1,7 @@
 """Decisions about in-sync replicas and the high watermark: pure, from values to values.
 
-The leader of a partition keeps a ``FollowerState`` per follower and one ``IsrState``. What is asked of the controller
-or of ZooKeeper, and how, is not decided here.
+The leader of a partition keeps a ``FollowerState`` per follower and one ``IsrState``. This module does not decide what
+to ask of the controller or of ZooKeeper, nor how.
 
 Source: Kafka 3.9 (KIP-16 lag by time, KIP-497 AlterPartition with the maximal ISR, KIP-841 ineligible replicas,
 KAFKA-15583 no advance of the high watermark below min.insync.replicas).
@@ -17,13 +17,13 @@ from engine.common.errors import ErrorCode
 from engine.common.model import LeaderAndIsr, LeaderRecoveryState
 
 NEVER_MS = -(1 << 62)
-"""A time so long ago that no lag limit covers it. Zero would not do: monotonic clocks start near it."""
+"""A time so long ago that no lag limit covers it. Zero would not do: monotonic clocks start near zero."""
 
 UNKNOWN_OFFSET = -1
 
 
 class SessionFetch:
-    """When a follower's fetch session fetched last: one value for all partitions of which there was nothing to say."""
+    """The time of a fetch session's last fetch: one value for all its partitions without news."""
 
     __slots__ = ("at_ms",)
 
@@ -32,10 +32,10 @@ class SessionFetch:
 
 
 class FollowerState:
-    """What a leader knows of one follower. Times are of the leader's monotonic clock, in milliseconds.
+    """What a leader knows about one follower. Times are of the leader's monotonic clock, in milliseconds.
 
-    While a fetch session of thousands of partitions has nothing to say of this one, the follower is at the leader's
-    end, and each fetch of the session counts (``join_session``): they are not noted one by one.
+    While a fetch session of thousands of partitions has no news about this one, the follower is at the leader's end,
+    and each fetch of the session counts (``join_session``) without being noted one by one.
     """
 
     __slots__ = (
@@ -70,17 +70,17 @@ class FollowerState:
         self._last_caught_up_ms = now_ms
 
     def note_fetch_from_end(self, now_ms: int) -> None:
-        """Do what ``record_fetch`` does if all offsets are as they were and the follower is at the leader's end."""
+        """Do what ``record_fetch`` does if no offset has changed and the follower is at the leader's end."""
         self.last_fetch_ms = self._last_caught_up_ms = now_ms
 
     def join_session(self, fetch: SessionFetch) -> None:
-        """Let each fetch of a session count as ``note_fetch_from_end`` from now on."""
+        """From now on, count each fetch of a session as ``note_fetch_from_end``."""
         if self._session_fetch is not None:
             self.leave_session(self._session_fetch)
         self._session_fetch = fetch
 
     def leave_session(self, fetch: SessionFetch) -> None:
-        """Note the session's last fetch as this partition's own, and no later one. Harmless after ``reset``."""
+        """Note the session's last fetch as this partition's own, and count no later one. Harmless after ``reset``."""
         if self._session_fetch is fetch:
             self._session_fetch = None
             self._last_caught_up_ms = max(self._last_caught_up_ms, fetch.at_ms)
@@ -91,9 +91,9 @@ class FollowerState:
     ) -> None:
         """Note a fetch: the follower holds everything below ``fetch_offset``.
 
-        It counts as caught up now when it asks for the leader's end; it counts as caught up at its previous fetch when
-        it asks for what was the end then. So a follower stays in sync under steady small writes although it never
-        reaches the end of this very moment.
+        It counts as caught up now if it asks for the leader's end, and as caught up at its previous fetch if it asks
+        for what was the end then. So a follower stays in sync under steady small writes although it never reaches the
+        current end.
         """
         if fetch_offset >= leader_end_offset:
             self._last_caught_up_ms = max(self._last_caught_up_ms, now_ms)
@@ -106,7 +106,7 @@ class FollowerState:
         self.broker_epoch = broker_epoch
 
     def reset(self, *, now_ms: int, leader_end_offset: int, is_new_leader: bool, is_in_sync: bool) -> None:
-        """Begin a leader epoch: followers of the ISR get the benefit of the doubt, others hold nothing back."""
+        """Begin a leader epoch: followers in the ISR get the benefit of the doubt, others hold nothing back."""
         self._session_fetch = None
         self._last_caught_up_ms = now_ms if is_in_sync else NEVER_MS
         if is_new_leader:
@@ -120,7 +120,7 @@ class FollowerState:
             self.last_fetch_ms = now_ms if is_in_sync else NEVER_MS
 
     def is_caught_up(self, leader_end_offset: int, now_ms: int, lag_ms_max: int) -> bool:
-        """Return whether the follower is at the leader's end, or was within the last ``lag_ms_max``."""
+        """Return whether the follower is at the leader's end, or was there within the last ``lag_ms_max``."""
         return self.log_end_offset == leader_end_offset or now_ms - self.last_caught_up_ms <= lag_ms_max
 
     def __repr__(self) -> str:
@@ -140,10 +140,10 @@ class IsrChange(Enum):
 
 @dataclass(frozen=True, slots=True)
 class IsrState:
-    """The committed ISR in its order, and the change that has been asked for but not answered, if any.
+    """The committed ISR in its order, and the change that was requested but not answered, if any.
 
-    ``maximal`` is what the high watermark and acks=all go by: additions count as soon as they are asked for, removals
-    not before they are committed. Either way the stricter set holds while the outcome is unknown.
+    ``maximal`` determines the high watermark and acks=all: additions count as soon as they are requested, removals only
+    once they are committed. Either way the stricter set holds while the outcome is unknown.
     """
 
     committed: tuple[int, ...] = ()
@@ -193,7 +193,7 @@ def high_watermark_candidate(
     """Return the smallest log end offset among the leader, the maximal ISR, and those about to join it.
 
     A follower outside the ISR holds the high watermark back while it is caught up by time and could join; otherwise an
-    ISR of one would run away from a follower that comes closer with each fetch. The caller never lowers a leader's high
+    ISR of one would run away from a follower that gets closer with each fetch. The caller never lowers a leader's high
     watermark, whatever this returns.
     """
     lowest = leader_end_offset
@@ -218,7 +218,7 @@ def out_of_sync_replicas(
 ) -> tuple[int, ...]:
     """Return the ISR members that lag too long, in ISR order; none while a change is pending.
 
-    A member of which no follower state exists has never been assigned here and counts as lagging.
+    A member without a follower state has never been assigned here and counts as lagging.
     """
     if state.is_pending:
         return ()
@@ -256,7 +256,7 @@ def may_join_isr(
 
 
 class AlterReaction(Enum):
-    """What a leader does when its ISR change was refused."""
+    """What a leader does after its ISR change was refused."""
 
     REVERT = "return to the last committed ISR"
     AWAIT_METADATA = "keep the pending state until a LeaderAndIsr request overrides it"
@@ -280,8 +280,8 @@ _AWAIT_METADATA = frozenset(
 def reaction_to(error: ErrorCode) -> AlterReaction:
     """Return what to do after ``error``.
 
-    Only the first group says for certain that nothing was written under the epoch that was sent, so only then may the
-    leader go back to the smaller maximal ISR.
+    Only the first group proves that nothing was written under the epoch that was sent, so only then may the leader go
+    back to the smaller maximal ISR.
     """
     if error in _REVERT:
         return AlterReaction.REVERT

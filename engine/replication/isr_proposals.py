@@ -1,4 +1,4 @@
-"""Changing a led partition's ISR: when to ask, and what to make of the answer. The decisions are in ``isr``."""
+"""Changes the ISR of a led partition: when to ask, and how to react to the answer. The decisions are in ``isr``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ logger = logging.getLogger("kafka.cluster.Partition")
 
 
 class LedPartition(Protocol):
-    """What a change of the ISR needs of a partition. It sets ``isr_state`` and ``partition_epoch``."""
+    """What an ISR change needs from a partition. It sets ``isr_state`` and ``partition_epoch``."""
 
     topic_partition: TopicPartition
     environment: PartitionEnvironment
@@ -49,7 +49,7 @@ class LedPartition(Protocol):
 
 
 def maybe_expand(partition: LedPartition, follower: FollowerState) -> None:
-    """Ask for the follower to be added if it has caught up."""
+    """Request the addition of the follower if it has caught up."""
     log = partition.leader_log
     environment = partition.environment
     if log is None or not may_join_isr(
@@ -70,7 +70,7 @@ def maybe_expand(partition: LedPartition, follower: FollowerState) -> None:
 
 
 def maybe_shrink(partition: LedPartition) -> None:
-    """Ask for the members that lag too long to be removed."""
+    """Request the removal of the members that have lagged too long."""
     log = partition.leader_log
     if log is None:
         return
@@ -113,7 +113,7 @@ def _submit(partition: LedPartition, state: IsrState, *, is_retry: bool) -> None
 
 def _settle(partition: LedPartition, proposed: IsrState, outcome: IsrOutcome) -> None:
     if partition.isr_state is not proposed:
-        # A LeaderAndIsr request has overtaken the answer: what it said holds.
+        # A LeaderAndIsr request has overtaken the answer: its state holds.
         return
     if isinstance(outcome, LeaderAndIsr):
         _accept(partition, proposed, outcome)

@@ -1,4 +1,4 @@
-"""The seam between a leader that wants another ISR and whoever carries it out.
+"""The seam between a leader that wants another ISR and the code that carries it out.
 
 Two implementations: ``alter_partition`` asks the controller (inter-broker protocol 2.7-IV2 and later), ``zk_isr``
 writes the partition's state znode (earlier).
@@ -16,7 +16,7 @@ from engine.common.model import LeaderAndIsr, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class IsrUpdate:
-    """A wanted change. ``leader_and_isr.partition_epoch`` is the one it is based on; ``topic_id`` may be zero."""
+    """A requested change. ``leader_and_isr.partition_epoch`` is the one it is based on; ``topic_id`` may be zero."""
 
     topic_partition: TopicPartition
     topic_id: bytes
@@ -25,14 +25,14 @@ class IsrUpdate:
 
 
 IsrOutcome = LeaderAndIsr | ErrorCode
-"""What became of it: the partition's state with its new epoch, or why not."""
+"""The outcome: the partition's state with its new epoch, or why there is none."""
 
 
 class IsrUpdater(Protocol):
     """Carries ISR changes out, one at a time per partition."""
 
     def submit(self, update: IsrUpdate, on_done: Callable[[IsrOutcome], None], *, is_retry: bool = False) -> None:
-        """Begin the change; ``on_done`` is called once, later, from the event loop, never from within this call.
+        """Begin the change; the event loop calls ``on_done`` once, later, never within this call.
 
         ``is_retry`` says that the same change failed a moment ago, so that a pause is due.
         """

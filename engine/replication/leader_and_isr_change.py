@@ -1,4 +1,4 @@
-"""Carrying out one LeaderAndIsr request: which partitions it may change, then leaders, then followers.
+"""Carries out one LeaderAndIsr request: which partitions it may change, then leaders, then followers.
 
 Source: ReplicaManager.becomeLeaderOrFollower of Kafka 3.9; the lines of state-change.log are its own.
 """
@@ -30,7 +30,7 @@ from engine.runtime.descriptors import is_out_of_descriptors
 from engine.storage.log import Log
 
 CREATED_AT_ONCE_MAX = 100
-"""Logs made between two looks at the event loop: their log lines alone take milliseconds."""
+"""Logs created before the event loop gets a turn: their log lines alone take milliseconds."""
 
 
 class _Wanted(NamedTuple):
@@ -61,7 +61,7 @@ def leader_and_isr_refusal(request: LeaderAndIsrRequest, error: ErrorCode, api_v
 async def become_leader_or_follower(
     manager: ReplicaManager, request: LeaderAndIsrRequest, *, correlation_id: int, api_version: int
 ) -> LeaderAndIsrResponse:
-    """Carry a LeaderAndIsr request out. Broker epochs are the caller's to check."""
+    """Carry a LeaderAndIsr request out. The caller checks broker epochs."""
     change = LeaderAndIsrChange(manager, request, correlation_id, api_version)
     return await manager.undisturbed(change.carry_out)
 
@@ -180,7 +180,7 @@ class LeaderAndIsrChange:
     def _same_epoch(
         self, topic_partition: TopicPartition, topic_id: bytes, known_id: bytes, state: LeaderAndIsrPartitionState
     ) -> ErrorCode:
-        """A controller that was upgraded gives topics an id, or was downgraded and takes it away, in the same epoch."""
+        """An upgraded controller gives topics an id, a downgraded one removes it, in the same epoch."""
         is_follower = state.leader != self._manager.settings.broker_id
         where = (
             f"LeaderAndIsr request from controller {self._request.controller_id} with correlation id "
@@ -261,7 +261,7 @@ class LeaderAndIsrChange:
             f"partition {partition.topic_partition} (last update controller epoch {wanted.state.controller_epoch}) but "
             f"cannot become follower since the new leader {leader} is unavailable."
         )
-        # The epoch stays what it was: the same state comes again once the leader lives. Meanwhile nobody leads here,
+        # The epoch stays what it was: the same state comes again once the leader is alive. Meanwhile nobody leads here,
         # and the log counts in the high-watermark checkpoint.
         if partition.is_leader:
             self._resigned.append(partition)
@@ -290,10 +290,10 @@ class LeaderAndIsrChange:
     # -- both
 
     async def _opened(self, partitions: list[_Wanted], role: str) -> AsyncIterator[tuple[_Wanted, Log | None]]:
-        """Yield each partition with its log, now and then after having given way to the event loop.
+        """Yield each partition with its log, and give way to the event loop now and then.
 
-        Logs that are not there yet are made in threads, for hundreds of folders keep a disk busy; a portion at a time,
-        so that the first are led while the last are made.
+        Threads create missing logs, because hundreds of folders keep a disk busy. They do so in portions, so that the
+        first logs are led while the last ones are created.
         """
         manager = self._manager
         for start in range(0, len(partitions), CREATED_AT_ONCE_MAX):

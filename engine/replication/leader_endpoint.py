@@ -1,5 +1,5 @@
-"""What a follower asks its leader: Fetch, ListOffsets and OffsetForLeaderEpoch, in the versions that the inter-broker
-protocol names. One connection; it knows nothing of logs.
+"""A follower's requests to its leader: Fetch, ListOffsets and OffsetForLeaderEpoch, in the versions of the
+inter-broker protocol. It has one connection and knows nothing about logs.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class LeaderConnection(Protocol):
 
 
 class EpochAnswer:
-    """A leader's word on one epoch: the largest epoch it has at or below, and that epoch's end offset."""
+    """A leader's answer about one epoch: its largest epoch at or below, and that epoch's end offset."""
 
     __slots__ = ("end_offset", "error", "leader_epoch")
 
@@ -47,7 +47,7 @@ class EpochAnswer:
 
 
 class LeaderEndpoint:
-    """One leader, as one fetcher talks to it."""
+    """One leader, for one fetcher."""
 
     def __init__(self, node: Node, connection: LeaderConnection, settings: ReplicationSettings) -> None:
         self.node = node
@@ -61,7 +61,7 @@ class LeaderEndpoint:
         self._epochs_version = offset_for_leader_epoch_version(ibp)
 
     async def fetch(self, plan: FetchPlan, broker_epoch: int) -> tuple[FetchResponse, int]:
-        """Send one Fetch and return its answer with the version it was asked in.
+        """Send one Fetch and return its answer with the version of the request.
 
         Raises:
             NetworkError, RemoteProtocolError: there is no usable answer.
@@ -96,7 +96,7 @@ class LeaderEndpoint:
     async def epoch_end_offsets(
         self, wanted: Mapping[TopicPartition, tuple[int, int]]
     ) -> dict[TopicPartition, EpochAnswer]:
-        """Ask for the end of one epoch per partition; ``wanted`` maps to (current leader epoch, epoch asked for)."""
+        """Ask for the end of one epoch per partition; ``wanted`` maps to (current leader epoch, requested epoch)."""
         topics: dict[str, OffsetForLeaderTopic] = {}
         for (name, index), (current_leader_epoch, leader_epoch) in wanted.items():
             topic = topics.setdefault(name, OffsetForLeaderTopic(topic=name, partitions=[]))

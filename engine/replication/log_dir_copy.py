@@ -1,8 +1,8 @@
-"""One replica on its way into another log dir of its broker: the future log follows the current one, then replaces it.
+"""One replica on its way to another log dir of its broker: the future log follows the current one, then replaces it.
 
 All state belongs to the event loop. A step reads and flushes in a thread and appends on the loop, in pieces so small
-that nobody notices; since nothing else touches the future log there are no locks. After every wait the copy looks
-whether what it has read still stands. Source: ReplicaAlterLogDirsThread, LocalLeaderEndPoint and Partition of Kafka
+that nobody notices. Nothing else touches the future log, so there are no locks. After every wait the copy checks
+whether what it has read is still valid. Source: ReplicaAlterLogDirsThread, LocalLeaderEndPoint and Partition of Kafka
 3.9.
 """
 
@@ -30,24 +30,24 @@ from engine.storage.log_moves import check_prepared, preparing_jobs, replace_cur
 logger = logging.getLogger("kafka.server.ReplicaAlterLogDirsThread")
 
 RunSlow = Callable[[Callable[[], bytes | None]], Awaitable[bytes | None]]
-"""Runs what waits for a disk in a thread."""
+"""Runs in a thread what waits for a disk."""
 
 PIECE_BYTES: Final = 262_144
 PIECE_BATCHES: Final = 256
-"""What is appended before others have their turn: about a millisecond's work."""
+"""How much is appended before others have their turn: about a millisecond's work."""
 
 FLUSH_BYTES: Final = 16_777_216
-"""After this many bytes, a thread flushes: past the kernel's limit of unwritten pages every append waits."""
+"""After this many bytes, a thread flushes: beyond the kernel's limit of dirty pages every append waits."""
 
 FLUSHES_BEFORE_SWAP_MAX: Final = 10
-"""With ``flush.messages`` a log that is written to all the time may never be level and flushed: then the swap flushes
-what is left itself, and holds the event loop for it."""
+"""With ``flush.messages``, a log that is written all the time may never be both level and flushed. Then the swap
+flushes the rest itself, and holds the event loop for it."""
 
 _OFFSET_AND_SIZE: Final = struct.Struct(">qi")
 
 
 class LogDirCopy:
-    """A move under way. ``is_cancelled`` ends it; the future log is the canceller's to remove."""
+    """A move under way. ``is_cancelled`` ends it; whoever cancels it removes the future log."""
 
     __slots__ = (
         "_cuts",
@@ -81,7 +81,7 @@ class LogDirCopy:
         self.partition = partition
         self.future = future
         self.failures = 0
-        """Unexpected ones since the last step that went well."""
+        """Unexpected failures since the last successful step."""
         self.is_cancelled = False
         self.paused_until_ms = 0
         self._log_manager = log_manager
@@ -100,7 +100,7 @@ class LogDirCopy:
         return self.partition.topic_partition
 
     async def step(self) -> bool:
-        """Copy some more, or put the future log in place when it is level; return whether that has happened.
+        """Copy some more, or put the future log in place if it is level; return whether that has happened.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR ends the move; anything else is worth another try.
@@ -119,8 +119,8 @@ class LogDirCopy:
             return False
         is_due = self.future.is_flush_due and self._flushes_before_swap < FLUSHES_BEFORE_SWAP_MAX
         if not self._is_flushed or is_due:
-            # Before the swap, so that what is on the disk now stays on it; the little that comes meanwhile is as safe
-            # as any record that was just appended, and flushed by the swap itself if flush.messages demands that.
+            # This comes before the swap, so that what is on the disk now stays there. The little that comes meanwhile
+            # is as safe as any record that was just appended; the swap flushes it if flush.messages demands that.
             self._flushes_before_swap += 1
             await self._prepare(current)
             self._is_flushed = True
@@ -133,7 +133,7 @@ class LogDirCopy:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether both logs are still there, and nobody has cancelled the move."""
+        """Whether both logs still exist, and nobody has cancelled the move."""
         partition = self.partition
         return not self.is_cancelled and partition.log is not None and partition.future_log is self.future
 
@@ -168,7 +168,7 @@ class LogDirCopy:
     async def _bytes_of(self, current: Log, records: FileRange) -> bytes:
         try:
             if records.size_bytes <= PIECE_BYTES and self._is_flushed:
-                # The end of the log, which is in memory: without a wait the future log is level with it afterwards.
+                # The end of the log is in memory: without a wait, the future log is level with it afterwards.
                 return records.read()
             return await self._run_slow(records.read) or b""
         except OSError as error:
@@ -202,17 +202,17 @@ class LogDirCopy:
             job.finish()
             check_prepared(self.topic_partition, job)
 
-    # -- staying true to the current log
+    # -- following cuts of the current log
 
     def _align(self, current: Log) -> None:
-        """Cut what the current log does not have any more, or has otherwise."""
+        """Cut what the current log no longer has, or has differently."""
         future = self.future
         cut = current.take_lowest_cut()
         self._cuts = current.truncation_count
         if cut is not None and cut < future.log_end_offset:
             self._cut(current, Truncation(cut, True), "due to a truncation of the current replica")
         if self._leader_epoch != self.partition.leader_epoch:
-            # The current log may have been cut and written again while the future one was not looked after.
+            # The current log may have been cut and written again while nobody copied it.
             self._cut_by_epochs(current)
             self._leader_epoch = self.partition.leader_epoch
         if future.log_end_offset > current.log_end_offset:
@@ -254,7 +254,7 @@ class LogDirCopy:
 
 
 def pieces(data: memoryview) -> Iterator[memoryview]:
-    """Yield whole batches, some at a time; what is incomplete at the end is left away."""
+    """Yield whole batches, some at a time, without an incomplete one at the end."""
     start = position = batches = 0
     while position + LOG_OVERHEAD <= len(data):
         _, size_bytes = _OFFSET_AND_SIZE.unpack_from(data, position)

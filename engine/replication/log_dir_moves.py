@@ -1,4 +1,4 @@
-"""Moves of replicas between the log dirs of this broker (KIP-113): which are under way, and who copies.
+"""Moves of replicas between the log dirs of this broker (KIP-113): which are under way, and which worker copies.
 
 A few workers, ``num.replica.alter.log.dirs.threads`` of them, copy one partition each at a time; they are tasks, not
 threads. Source: ReplicaAlterLogDirsManager of Kafka 3.9.
@@ -31,14 +31,14 @@ endpoint_logger = logging.getLogger("kafka.server.LocalLeaderEndPoint")
 partition_logger = logging.getLogger("kafka.cluster.Partition")
 
 LONGEST_PAUSE_MS = 60_000
-"""Between two tries of a move that fails again and again."""
+"""The time between two tries of a move that keeps failing."""
 
 IDLE_MS = 100
-"""How long a worker waits that is over the quota, or whose partitions all pause."""
+"""How long a worker waits if it is over the quota, or all its partitions pause."""
 
 
 async def run_here(work: Callable[[], bytes | None]) -> bytes | None:
-    """Do slow work on the loop; for tests and tools without threads."""
+    """Do slow work on the event loop; for tests and tools without threads."""
     return work()
 
 
@@ -65,13 +65,13 @@ class LogDirMoves:
 
     @property
     def moving(self) -> frozenset[TopicPartition]:
-        """The replicas on their way."""
+        """The replicas that are moving."""
         return frozenset(self._copies)
 
     # -- begin and end
 
     def move(self, partition: Partition, log_dir: Path) -> None:
-        """Begin to move a replica that has a log and no future log in another dir; to where it is: nothing happens.
+        """Begin to move a replica that has a log and no future log elsewhere; nothing happens if it is there already.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR.
@@ -93,13 +93,13 @@ class LogDirMoves:
         self._begin(partition, partition.future_log)
 
     def resume(self, partition: Partition) -> None:
-        """Go on with a move that was under way before the broker stopped, or before the replica's role changed."""
+        """Resume a move that was under way before the broker stopped, or before the replica's role changed."""
         future, current = self._log_manager.future_logs.get(partition.topic_partition), partition.log
         if future is None or current is None:
             return
         is_of_other_topic = None not in (future.topic_id, current.topic_id) and future.topic_id != current.topic_id
         if future.log_dir == current.log_dir or is_of_other_topic:
-            logger.warning("%s A future log has no use any more and is deleted dir=%s", self._who, future.dir)
+            logger.warning("%s A future log is no longer needed and is deleted dir=%s", self._who, future.dir)
             self.cancel(partition)
             return
         partition.future_log = future
@@ -122,7 +122,7 @@ class LogDirMoves:
             logger.info("%s Removed fetcher for partitions %s", self._who, scala_set(names))
 
     async def stop(self) -> None:
-        """Stop copying; the next start goes on."""
+        """Stop copying; the next start resumes."""
         logger.info("%s shutting down", self._who)
         for copy in self._copies.values():
             copy.is_cancelled = True
@@ -221,9 +221,9 @@ class LogDirMoves:
         copy.paused_until_ms = self._clock.monotonic_ms() + self._settings.replica_fetch_backoff_ms
 
     def _pause_longer(self, copy: LogDirCopy, who: str) -> None:
-        """Nobody knows what is wrong, so try again, ever more seldom: a step begins with a look at both logs.
+        """The cause is unknown, so try again, less and less often: a step begins by checking both logs.
 
-        Kafka would leave the move as it is until a request names the replica again.
+        Kafka would leave the move alone until a request names the replica again.
         """
         pause_ms = min(self._settings.replica_fetch_backoff_ms << min(copy.failures, 16), LONGEST_PAUSE_MS)
         copy.failures += 1
@@ -237,7 +237,7 @@ class LogDirMoves:
         )
 
     def _give_up(self, copy: LogDirCopy, who: str, error: Exception) -> None:
-        """Copy the partition no more until a request or a change of its role names it again."""
+        """Stop copying the partition until a request or a change of its role names it again."""
         worker_logger.warning("%s: Partition %s marked as failed: %s", who, copy.topic_partition, error)
         self._forget(copy)
 
@@ -246,7 +246,7 @@ class LogDirMoves:
             del self._copies[copy.topic_partition]
 
     async def _to_its_end(self, work: Callable[[], bytes | None]) -> bytes | None:
-        """Run slow work; a thread cannot be stopped, so whoever is cancelled meanwhile waits for it."""
+        """Run slow work; a thread cannot be stopped, so a caller that is cancelled meanwhile waits for it."""
         running = asyncio.create_task(_started(self._run_slow(work)), name="slow work of a move")
         try:
             return await asyncio.shield(running)

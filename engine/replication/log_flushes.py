@@ -1,7 +1,7 @@
-"""Flushes that somebody waits for: with ``flush.messages`` an answer promises that the disk has the records.
+"""Flushes that a request waits for: with ``flush.messages`` an answer promises that the disk has the records.
 
-Source: UnifiedLog.append of Kafka 3.9, which flushes before it returns. Here the disk is waited for in a thread, and
-those who come while a flush of their log is under way share the next one.
+Source: UnifiedLog.append of Kafka 3.9, which flushes before it returns. Here a thread waits for the disk, and requests
+that come during a flush of their log share the next one.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class LogFlushes:
         self._supervisor = Supervisor("log-flushes")
 
     async def flush(self, log: Log) -> None:
-        """Return when the disk has what the log holds now, by a flush that began after it was written.
+        """Return when the disk has what the log holds now, by a flush that began after the records were written.
 
-        Records that are cut off meanwhile, or deleted with their topic, need no flush.
+        Records that are cut or deleted with their topic meanwhile need no flush.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR when the disk fails.
@@ -41,11 +41,11 @@ class LogFlushes:
                 raise KafkaError(error.code, error.message)
 
     def when_flushed(self, log: Log, tell: Callable[[ErrorCode], None]) -> None:
-        """Flush as ``flush`` does, and tell how it went."""
+        """Flush like ``flush``, and report the result."""
         self._supervisor.start(self._tell(log, tell), str(log.topic_partition))
 
     async def stop(self) -> None:
-        """Wait for the disk if it is at work, and begin nothing more."""
+        """Wait for the disk if it is at work, and start nothing more."""
         await self._supervisor.stop()
 
     def _begin(self, log: Log) -> asyncio.Task[KafkaError | None]:

@@ -1,8 +1,8 @@
-"""What a broker knows of the cluster: brokers, topics and partition leadership, as UpdateMetadata requests tell it.
+"""What a broker knows about the cluster from UpdateMetadata requests: brokers, topics and partition leadership.
 
-Readers take the snapshot; an update builds a new one (copy on write, topic by topic) and swaps it whole, so whoever
-holds a snapshot across an ``await`` keeps a consistent picture. It is not the controller's context and never asks
-ZooKeeper.
+Readers take the snapshot. An update builds a new one (copy on write, topic by topic) and swaps it as a whole, so a
+reader that holds a snapshot across an ``await`` keeps a consistent picture. This is not the controller's context, and
+it never asks ZooKeeper.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from engine.replication.state_changes import Breather
 _NO_PARTITIONS: Mapping[int, PartitionMetadata] = {}
 
 _STEP = 100
-"""This many partitions are applied at a stretch: half a millisecond."""
+"""How many partitions are applied without a break: half a millisecond's work."""
 
 _AT_ONCE_MAX = 500
 
@@ -68,7 +68,7 @@ class PartitionMetadata:
 
 @dataclass(frozen=True, slots=True)
 class MetadataSnapshot:
-    """The cluster at one moment. ``controller_id`` is None before the first update and while nobody is controller."""
+    """The cluster at one moment. ``controller_id`` is None before the first update and while there is no controller."""
 
     controller_id: int | None = None
     brokers: Mapping[int, BrokerInfo] = field(default_factory=dict)
@@ -80,8 +80,8 @@ class MetadataSnapshot:
 
 
 class _TopicIds:
-    """Ids by name and names by id of the next snapshot, copied and changed rather than rebuilt: one topic more must
-    not cost a look at all there are."""
+    """Ids by name and names by id of the next snapshot, copied and changed rather than rebuilt: one more topic must
+    not cost a scan of all topics."""
 
     __slots__ = ("by_name", "names")
 
@@ -90,7 +90,7 @@ class _TopicIds:
         self.names = dict(old.topic_names)
 
     def assign(self, topic: str, topic_id: bytes) -> None:
-        """Give a topic an id in place of the one it had; the zero id takes it away."""
+        """Replace a topic's id; the zero id removes it."""
         previous = self.by_name.get(topic, ZERO_TOPIC_ID)
         if previous == topic_id:
             return
@@ -104,15 +104,15 @@ class _TopicIds:
 
 
 class MetadataCache:
-    """Holder of the present snapshot, with the look-ups that handlers need."""
+    """Holder of the current snapshot, with the look-ups that handlers need."""
 
     def __init__(self, broker_id: int) -> None:
         self.snapshot = MetadataSnapshot()
         self.update_listeners: list[Callable[[], None]] = []
-        """Called after every update: for who waits until a topic is led or gone."""
+        """Called after every update, for callers that wait until a topic is led or gone."""
         self.derived: dict[Hashable, Any] = {}
-        """What readers made of the snapshot and want to keep. They compare the parts it was made of by identity: an
-        update keeps brokers, nodes and topics that it does not change."""
+        """Values that readers derived from the snapshot and want to keep. They compare the parts of the snapshot by
+        identity: an update keeps brokers, nodes and topics that it does not change."""
         self._log = StateChangeLogger(broker_id)
 
     @property
@@ -131,28 +131,28 @@ class MetadataCache:
         return broker_id in self.snapshot.brokers
 
     def node(self, broker_id: int, listener_name: str) -> Node | None:
-        """Return a live broker's address on a listener; None when it is not alive or has no such listener."""
+        """Return a live broker's address on a listener; None if it is not alive or has no such listener."""
         return self.snapshot.nodes.get(listener_name, {}).get(broker_id)
 
     def contains(self, topic_partition: TopicPartition) -> bool:
         return topic_partition[1] in self.snapshot.topics.get(topic_partition[0], _NO_PARTITIONS)
 
     def partitions(self, topic: str) -> Mapping[int, PartitionMetadata]:
-        """Return the topic's partitions by index; empty when the topic is unknown."""
+        """Return the topic's partitions by index; empty if the topic is unknown."""
         return self.snapshot.topics.get(topic, _NO_PARTITIONS)
 
     def partition_info(self, topic_partition: TopicPartition) -> PartitionMetadata | None:
         return self.snapshot.topics.get(topic_partition[0], _NO_PARTITIONS).get(topic_partition[1])
 
     def topic_id(self, topic: str) -> bytes:
-        """Return the topic's id; the zero id when the topic is unknown or has none."""
+        """Return the topic's id; the zero id if the topic is unknown or has none."""
         return self.snapshot.topic_ids.get(topic, ZERO_TOPIC_ID)
 
     def topic_name(self, topic_id: bytes) -> str | None:
         return self.snapshot.topic_names.get(topic_id)
 
     def update(self, request: UpdateMetadataRequest, correlation_id: int) -> list[TopicPartition]:
-        """Take over what the controller sends and return the partitions it says are being deleted.
+        """Apply the controller's update and return the partitions that it says are being deleted.
 
         Brokers are replaced as a whole, partitions are merged. The caller has checked the epochs.
         """
@@ -164,9 +164,9 @@ class MetadataCache:
                 return done.value  # type: ignore[no-any-return]
 
     async def update_in_turns(self, request: UpdateMetadataRequest, correlation_id: int) -> list[TopicPartition]:
-        """Do the same, and give way to the event loop meanwhile; readers have the old snapshot until all is done.
+        """Do the same, but give way to the event loop meanwhile; readers have the old snapshot until all is done.
 
-        No other update may begin before this one has ended.
+        No other update may begin before this one ends.
         """
         steps, breather = self._steps(request, correlation_id), Breather(makes_what_lasts=True)
         while True:
@@ -222,9 +222,9 @@ class MetadataCache:
         source: str,
         retired: list[Mapping[int, PartitionMetadata]],
     ) -> Generator[None, None, tuple[list[TopicPartition], int]]:
-        """Merge what the request says; return the deleted partitions and how many it names. Yields now and then.
+        """Merge the request; return the deleted partitions and how many it names. Yields now and then.
 
-        ``retired`` receives what is replaced.
+        ``retired`` receives the replaced values.
         """
         for number, topic_state in enumerate(request.topic_states, start=1):
             ids.assign(topic_state.topic_name, topic_state.topic_id)
@@ -271,7 +271,7 @@ class MetadataCache:
 
 
 def names_many(request: UpdateMetadataRequest) -> bool:
-    """Return whether to take the request over in turns: a hundred thousand partitions hold the loop for a second."""
+    """Return whether to apply the request in turns: a hundred thousand partitions hold the loop for a second."""
     count = len(request.ungrouped_partition_states) + len(request.live_brokers)
     return count + sum(len(topic.partition_states) for topic in request.topic_states) > _AT_ONCE_MAX
 
@@ -296,7 +296,7 @@ def _partition_metadata(state: UpdateMetadataPartitionState) -> PartitionMetadat
 
 
 def _broker_info(broker: UpdateMetadataBroker) -> BrokerInfo:
-    """Return a broker of the request; versions 0 to 2 name no listener, so the security protocol's name stands in."""
+    """Return a broker of the request; versions 0 to 2 name no listener, so the security protocol's name is used."""
     if broker.endpoints:
         endpoints = tuple(
             Endpoint(

@@ -1,4 +1,4 @@
-"""Questions about offsets that a partition answers: by time, by leader epoch; and moving the log's start.
+"""Looks up a partition's offsets, by time and by leader epoch; and moves the log's start.
 
 Source: Partition of Kafka 3.9.
 """
@@ -27,19 +27,19 @@ from engine.storage.results import OffsetAtTime
 
 NO_TIMESTAMP = -1
 HIGH_WATERMARK = -1
-"""As the offset of DeleteRecords: everything that is replicated."""
+"""The offset in DeleteRecords that means everything that is replicated."""
 
 
 class LogDeletion(NamedTuple):
-    """What DeleteRecords wants of a partition, and how far all live replicas are."""
+    """The offset that DeleteRecords wants, and how far all live replicas are."""
 
     requested_offset: int
     low_watermark: int
 
 
 class OffsetSearch:
-    """Finds records by time: batches are decompressed and walked through in a thread, one batch of the broker at a
-    time, for a batch of 2 kB may hold millions of records. Belongs to one event loop."""
+    """Finds records by time. A thread decompresses and scans batches, one at a time per broker, because a batch of 2 kB
+    may hold millions of records. Belongs to one event loop."""
 
     def __init__(self, offloader: Offloader) -> None:
         self._offloader = offloader
@@ -76,11 +76,11 @@ async def offset_at_time(
     current_leader_epoch: int,
     leader_only: bool,
 ) -> OffsetAtTime | None:
-    """Return the first offset at or after a time, or at one of the reserved timestamps; None when there is none.
+    """Return the first offset at or after a time, or at one of the reserved timestamps; None if there is none.
 
-    ``isolation`` is None for followers and tools, which may see the whole log. A consumer is told nothing beyond what
-    it may read; shortly after an election the high watermark may be behind what an earlier leader had told, and
-    offsets beyond it are refused rather than taken back.
+    ``isolation`` is None for followers and tools, which may see the whole log. A consumer learns nothing beyond what it
+    may read. Shortly after an election the high watermark may be behind what an earlier leader has told; then offsets
+    beyond it are refused rather than taken back.
 
     Raises:
         KafkaError: what ``Partition.checked_log`` raises; OFFSET_NOT_AVAILABLE; what the log's search raises.
@@ -123,7 +123,7 @@ def segment_offsets_before(
 
 
 def end_offset_for_epoch(partition: Partition, leader_epoch: int, *, current_leader_epoch: int) -> tuple[int, int]:
-    """Return (largest epoch up to ``leader_epoch``, its end offset) of a led partition; (-1, -1) when unknown.
+    """Return (largest epoch up to ``leader_epoch``, its end offset) of a led partition; (-1, -1) if unknown.
 
     Raises:
         KafkaError: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER.

@@ -1,8 +1,8 @@
 """One replica hosted by this broker: its role, and the records that pass through it.
 
-A partition belongs to the broker's event loop; nothing here waits. Creating logs, fetching from leaders and answering
-requests is done elsewhere; changes of role are in ``roles``, changes of the ISR in ``isr_proposals``. Source of the
-rules: Kafka 3.9.
+A partition belongs to the broker's event loop; nothing here waits. Other modules create logs, fetch from leaders and
+answer requests; changes of role are in ``roles``, changes of the ISR in ``isr_proposals``. Source of the rules:
+Kafka 3.9.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from engine.storage.results import AppendResult, LogRead
 
 
 class SettledReader(Protocol):
-    """A fetch session that has told all there is of a partition."""
+    """A fetch session that has sent all news about a partition."""
 
     def wake(self) -> None:
-        """Look at the partition again: something is new. Called once."""
+        """Look at the partition again: there is news. Called once."""
 
 
 class Partition:
@@ -64,7 +64,7 @@ class Partition:
         self.log: Log | None = None
         self.leader_log: Log | None = None
         self.future_log: Log | None = None
-        """The copy in another log dir that is to replace ``log``."""
+        """The copy in another log dir that will replace ``log``."""
         self.leader_id: int | None = None
         self.leader_epoch = -1
         self.leader_epoch_start_offset: int | None = None
@@ -75,7 +75,7 @@ class Partition:
         self.isr_state = IsrState()
         self._settled: dict[SettledReader, None] = {}
 
-    # -- what others ask
+    # -- queries
 
     @property
     def is_leader(self) -> bool:
@@ -83,7 +83,7 @@ class Partition:
 
     @property
     def topic_id(self) -> bytes:
-        """The topic's id as the log knows it; the zero id when there is none."""
+        """The topic's id in the log; the zero id if there is none."""
         return ZERO_TOPIC_ID if self.log is None or self.log.topic_id is None else self.log.topic_id
 
     @property
@@ -123,7 +123,7 @@ class Partition:
         return self.leader_log
 
     def log_error(self, current_leader_epoch: int, *, leader_only: bool) -> ErrorCode:
-        """Return why a reader with this idea of the leader epoch may not use the log; NONE if it may.
+        """Return why a reader with this leader epoch may not use the log; NONE if it may.
 
         The epoch -1 is not checked.
         """
@@ -136,7 +136,7 @@ class Partition:
         return ErrorCode.NONE
 
     def checked_log(self, current_leader_epoch: int, *, leader_only: bool) -> Log:
-        """Return the log after ``log_error`` found nothing.
+        """Return the log if ``log_error`` finds nothing wrong.
 
         Raises:
             KafkaError: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER.
@@ -152,7 +152,7 @@ class Partition:
         return self.log
 
     def replace_log(self, log: Log) -> None:
-        """Go on with ``log``, which has all records of the present one: the replica has moved into another log dir."""
+        """Continue with ``log``, which has all records of the current one: the replica has moved to another log dir."""
         self.log = log
         self.future_log = None
         if self.leader_log is not None:
@@ -162,18 +162,18 @@ class Partition:
     # -- news
 
     def settle(self, reader: SettledReader) -> None:
-        """Let a reader who knows all there is look no more until ``changed``. Only while this broker leads."""
+        """Let a reader that has all news skip the partition until ``changed``. Only while this broker leads."""
         self._settled[reader] = None
         self.led_log().on_start_moved = self.changed
 
     def unsettle(self, reader: SettledReader) -> None:
-        """Tell the reader nothing any more; harmless when it was told already."""
+        """Stop telling the reader; harmless if it was told already."""
         self._settled.pop(reader, None)
 
     def changed(self) -> None:
-        """Wake whoever waits, when the loop comes round: an offset, the ISR, an epoch, the role or the log is new.
+        """Wake whatever waits, in the loop's next turn: an offset, the ISR, an epoch, the role or the log has changed.
 
-        Whatever changes one of these calls this in the same turn of the loop.
+        Code that changes one of these calls this in the same turn of the loop.
         """
         if self._settled:
             settled, self._settled = self._settled, {}
@@ -192,7 +192,7 @@ class Partition:
         may_prepare: bool = False,
         prepared: Preparation | None = None,
     ) -> AppendResult:
-        """Append a producer's batches. What waits for the partition is woken when the event loop comes round.
+        """Append a producer's batches. Whatever waits for the partition wakes in the event loop's next turn.
 
         For ``may_prepare`` and ``prepared`` see ``Log.append_as_leader``.
 
@@ -239,12 +239,12 @@ class Partition:
         follower_broker_epoch: int = -1,
         records_follower_state: bool = True,
     ) -> PartitionRead:
-        """Read for a Fetch request; never raises for what a request can be wrong about, ``error`` says it.
+        """Read for a Fetch request; a wrong request raises nothing, ``error`` says what is wrong.
 
         Consumers read below the high watermark (read_committed: below the last stable offset), followers
         (``replica_id`` >= 0) to the log's end. A follower's fetch offset is also its acknowledgement; a second read for
         the same request (after it waited) passes ``records_follower_state=False``. If the first batch is larger than
-        ``max_bytes`` a part of it is read only if ``may_cut_batch``.
+        ``max_bytes``, a part of it is read only with ``may_cut_batch``.
         """
         error = self.log_error(current_leader_epoch, leader_only=leader_only)
         log = self.log
@@ -254,10 +254,10 @@ class Partition:
         if replica_id >= 0:
             follower = self.followers.get(replica_id)
             if follower is None:
-                # A reassignment may not have reached this broker yet: with an epoch the follower asks again.
+                # A reassignment may not have reached this broker yet: a follower that sent an epoch asks again.
                 has_epoch = current_leader_epoch != NO_PARTITION_LEADER_EPOCH
                 return read_error(ErrorCode.UNKNOWN_LEADER_EPOCH if has_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        # The end before the read: what is appended after it must not make a follower look behind.
+        # The end before the read: records appended later must not make a follower look behind.
         read = PartitionRead(
             ErrorCode.NONE, log.high_watermark, log.last_stable_offset, log.log_start_offset, log.log_end_offset
         )
@@ -290,8 +290,8 @@ class Partition:
     def check_enough_replicas_reach_offset(self, required_offset: int) -> tuple[bool, ErrorCode]:
         """Return whether a write with acks=all that ends at ``required_offset`` is done, and how.
 
-        (False, NONE) means: wait. The ISR may have shrunk below min.insync.replicas since the append; the records are
-        written all the same, and NOT_ENOUGH_REPLICAS_AFTER_APPEND says so.
+        (False, NONE) means: wait. The ISR may have shrunk below min.insync.replicas since the append; then the records
+        are written anyway, and NOT_ENOUGH_REPLICAS_AFTER_APPEND says so.
         """
         log = self.leader_log
         if log is None:
@@ -344,7 +344,7 @@ class Partition:
             self.changed()
 
     def _min_isr(self, log: Log) -> int:
-        """min.insync.replicas, but never more than there are replicas."""
+        """min.insync.replicas, but at most the number of replicas."""
         return min(log.config.min_insync_replicas, len(self.followers) + 1)
 
     def __repr__(self) -> str:
@@ -355,17 +355,17 @@ class Partition:
 
 
 def _aborted(log: Log, fetch_offset: int, found: LogRead) -> list[AbortedTransaction]:
-    """Return the aborted transactions that concern what was read; nothing read, nothing to hide."""
+    """Return the aborted transactions within what was read; none if nothing was read."""
     if found.records is None:
         return []
     return log.collect_aborted_transactions(fetch_offset, log.upper_bound_offset(found))
 
 
 def _diverging_epoch(log: Log, last_fetched_epoch: int, fetch_offset: int) -> tuple[int, int] | None:
-    """Return (epoch, end offset) where this log and the follower's part; None when the follower's is a prefix.
+    """Return (epoch, end offset) where this log and the follower's diverge; None if the follower's is a prefix.
 
     Raises:
-        KafkaError: OFFSET_OUT_OF_RANGE when that cannot be told, or the log begins after the offset.
+        KafkaError: OFFSET_OUT_OF_RANGE if that is unknown, or the log begins after the offset.
     """
     if (
         last_fetched_epoch == log.leader_epochs.latest_epoch

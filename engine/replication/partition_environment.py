@@ -1,4 +1,4 @@
-"""What all partitions of a broker share, so that each of them is given one reference."""
+"""What all partitions of a broker share, so that each of them needs one reference."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from engine.storage.file_range import FileRange
 
 
 class PartitionRead:
-    """What a Fetch answer says of one partition. All offsets are -1 if ``error`` is set, as in Kafka.
+    """What a Fetch answer says about one partition. All offsets are -1 if ``error`` is set, as in Kafka.
 
     ``records`` is None when there are none. ``aborted`` is a list for read_committed, else None. ``diverging_epoch`` is
     (leader epoch, end offset) if the follower's log has to be cut. ``log_end_offset`` is the leader's end before the

@@ -1,7 +1,7 @@
-"""All replicas that a broker hosts: finding them, changing their roles on the controller's word, shrinking ISRs.
+"""All replicas that a broker hosts: finds them, changes their roles as the controller says, shrinks ISRs.
 
 It belongs to the broker's event loop. The log manager owns the files and writes the checkpoints; the fetcher manager
-copies; who waits for a partition sits in one of the purgatories here. Source: ReplicaManager of Kafka 3.9.
+copies; requests that wait for a partition are in one of the purgatories here. Source: ReplicaManager of Kafka 3.9.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ partition_logger = logging.getLogger("kafka.cluster.Partition")
 T = TypeVar("T")
 
 LeadershipListener = Callable[[list[Partition], list[Partition]], None]
-"""Told of partitions that this broker leads, or follows, since a LeaderAndIsr request."""
+"""Receives the partitions that this broker leads, or follows, since a LeaderAndIsr request."""
 
 StopListener = Callable[[list[TopicPartition]], None]
-"""Told of replicas that a StopReplica request has stopped."""
+"""Receives the replicas that a StopReplica request has stopped."""
 
 
 class ReplicaManager:
-    """Owner of the partitions. Make it on the running event loop."""
+    """Owner of the partitions. Create it on the running event loop."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class ReplicaManager:
         self.log_manager = log_manager
         self.metadata_cache = metadata_cache
         self.controller_epoch = 0
-        """The highest that a request of a controller has shown."""
+        """The highest epoch in any controller's request so far."""
         self.is_shutting_down = False
         self.partitions: dict[TopicPartition, Partition] = {}
         self.delayed_produce: Purgatory[Hashable] = Purgatory("Produce")
@@ -102,23 +102,23 @@ class ReplicaManager:
         self._run_slow = run_slow or run_here
         self._offline: set[TopicPartition] = set()
         self._made_now: set[TopicPartition] = set()
-        """Logs that were made for a change and are not opened yet: no checkpoint knows their high watermark."""
+        """Logs that were created for a change and are not opened yet: no checkpoint has their high watermark."""
         self._changes = StateChangeQueue()
         self._metadata_updates = StateChangeQueue()
         self._supervisor = Supervisor("replica-manager")
 
-    # -- life
+    # -- start and stop
 
     def start(self) -> None:
-        """Begin the periodic work."""
+        """Start the periodic work."""
         self._supervisor.every(max(1, self.settings.replica_lag_time_max_ms // 2), self.shrink_isrs, "isr-expiration")
 
     def begin_shutdown(self) -> None:
-        """Start no fetcher any more: controlled shutdown makes this broker a follower of everything."""
+        """Start no more fetchers: controlled shutdown makes this broker a follower of everything."""
         self.is_shutting_down = True
 
     async def stop(self) -> None:
-        """End fetchers and periodic work, and answer whoever waits. Logs stay open."""
+        """End fetchers and periodic work, and answer all waiting requests. Logs stay open."""
         logger.info("[ReplicaManager broker=%d] Shutting down", self.settings.broker_id)
         self.is_shutting_down = True
         await self._supervisor.stop()
@@ -151,7 +151,7 @@ class ReplicaManager:
                 ErrorCode.KAFKA_STORAGE_ERROR, f"Partition {topic_partition} is in an offline log directory"
             )
         if self.metadata_cache.contains(topic_partition):
-            # Hosted by other brokers, or here after the next LeaderAndIsr request: clients look for the leader again.
+            # Other brokers host it, or this one will after the next LeaderAndIsr request: clients look for the leader.
             raise KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER, f"Partition {topic_partition} is not hosted by this broker"
             )
@@ -167,29 +167,29 @@ class ReplicaManager:
         return (partition for partition in self.partitions.values() if partition.is_leader)
 
     def log_of(self, topic_partition: TopicPartition) -> Log | None:
-        """Return the replica's log, whether the controller has named it yet or not."""
+        """Return the replica's log, whether or not the controller has named it yet."""
         partition = self.partitions.get(topic_partition)
         if partition is not None and partition.log is not None:
             return partition.log
         return self.log_manager.get(topic_partition)
 
     def known_topic_id(self, topic_partition: TopicPartition) -> bytes:
-        """Return the topic id that the replica's log has; the zero id if there is no log or no id."""
+        """Return the topic id in the replica's log; the zero id if there is no log or no id."""
         log = self.log_of(topic_partition)
         return ZERO_TOPIC_ID if log is None or log.topic_id is None else log.topic_id
 
-    # -- the controller's word
+    # -- requests of the controller
 
     async def undisturbed(self, change: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Carry a change out to its end, even if the one who asked goes away.
+        """Carry a change out to its end, even if its requester goes away.
 
-        A follower that has taken its new epoch but has no fetcher yet would be left so: the same request sent again is
-        no news.
+        Otherwise a follower that has its new epoch but no fetcher yet would stay like that: a repeated request changes
+        nothing.
         """
         return await asyncio.shield(self._supervisor.start(self._changes.run(change), "state change"))
 
     def update_metadata(self, request: UpdateMetadataRequest, *, correlation_id: int) -> list[TopicPartition]:
-        """Take an UpdateMetadata request over; return the partitions that are being deleted.
+        """Apply an UpdateMetadata request; return the partitions that are being deleted.
 
         Not while ``is_updating_metadata``.
 
@@ -202,7 +202,7 @@ class ReplicaManager:
     async def update_metadata_in_turns(
         self, request: UpdateMetadataRequest, *, correlation_id: int
     ) -> list[TopicPartition]:
-        """Do the same after the updates that came before, and let others have the event loop meanwhile."""
+        """Do the same after earlier updates, and give way to the event loop meanwhile."""
 
         async def update() -> list[TopicPartition]:
             self._take_controller_epoch(request, correlation_id)
@@ -212,7 +212,7 @@ class ReplicaManager:
 
     @property
     def is_updating_metadata(self) -> bool:
-        """An update that gives way is under way: the next one has to wait for it."""
+        """Whether an update in turns is under way: the next one has to wait for it."""
         return self._metadata_updates.is_busy
 
     def _take_controller_epoch(self, request: UpdateMetadataRequest, correlation_id: int) -> None:
@@ -227,20 +227,20 @@ class ReplicaManager:
         self.controller_epoch = request.controller_epoch
 
     def host(self, topic_partition: TopicPartition) -> Partition:
-        """Return the partition, made new if it is not hosted yet. For state changes only."""
+        """Return the partition, created if it is not hosted yet. For state changes only."""
         partition = self.partitions.get(topic_partition)
         if partition is None:
             partition = self.partitions[topic_partition] = Partition(topic_partition, self.environment)
         return partition
 
     def forget_if_idle(self, topic_partition: TopicPartition) -> None:
-        """Drop a partition that was made for a change which failed before it got a log."""
+        """Drop a partition that was created for a change which failed before it got a log."""
         partition = self.partitions.get(topic_partition)
         if partition is not None and partition.log is None:
             del self.partitions[topic_partition]
 
     async def create_logs(self, topic_ids: Mapping[TopicPartition, bytes]) -> None:
-        """Make, in threads, the logs that are not there yet; ``open_log`` finds them, or finds out what is wrong."""
+        """Create missing logs in threads; ``open_log`` finds them, or finds out what is wrong."""
         missing = [tp for tp in topic_ids if self.log_manager.get(tp) is None]
         if not missing:
             return
@@ -249,14 +249,14 @@ class ReplicaManager:
         await self._carry_out(self.log_manager.creation_jobs(missing, known_ids))
 
     async def _carry_out(self, jobs: Iterable[DiskJob]) -> None:
-        """Do work for the disk in threads, to its end."""
+        """Do disk work in threads, to its end."""
         running = [asyncio.create_task(self._run(job), name="disk job") for job in jobs]
         if not running:
             return
         try:
             await asyncio.shield(asyncio.gather(*running))
         except asyncio.CancelledError:
-            # Threads cannot be stopped, and must not go on behind the shutdown's back.
+            # Threads cannot be stopped, and must not outlive the shutdown.
             await asyncio.wait(running)
             raise
 
@@ -288,17 +288,17 @@ class ReplicaManager:
         return log
 
     def delete_log(self, topic_partition: TopicPartition) -> None:
-        """Delete the replica's log if there is one; ``forget_logs`` is to follow. Raises KafkaError."""
+        """Delete the replica's log if there is one; call ``forget_logs`` afterwards. Raises KafkaError."""
         self.log_manager.delete(topic_partition)
 
     async def forget_logs(self, topic_partitions: Collection[TopicPartition]) -> bool:
-        """Take deleted logs out of the checkpoints, on the disk; return whether all of them say so now."""
+        """Remove deleted logs from the checkpoints on the disk; return whether none of them names these logs now."""
         jobs = self.log_manager.forgetting_jobs(topic_partitions)
         await self._carry_out(jobs)
         return all(job.error is None for job in jobs)
 
     async def settle_cuts(self, logs: Collection[Log]) -> None:
-        """Bring to the disk that these logs were cut, before anything is appended to them.
+        """Bring the cuts of these logs to the disk, before anything is appended to them.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR when a disk fails.
@@ -323,7 +323,7 @@ class ReplicaManager:
     # -- log dirs
 
     def resume_log_dir_moves(self, partitions: list[Partition]) -> None:
-        """Go on with moves of replicas whose role is known now."""
+        """Resume moves of replicas whose role is known now."""
         if not self.log_manager.future_logs:
             return
         for partition in partitions:
@@ -333,14 +333,14 @@ class ReplicaManager:
                 logger.error("A move between log dirs cannot go on partition=%s: %s", partition.topic_partition, error)
 
     def mark_offline(self, topic_partition: TopicPartition) -> None:
-        """Host the partition no more: its log dir has failed. Only a restart brings it back."""
+        """Stop hosting the partition: its log dir has failed. Only a restart brings it back."""
         self._offline.add(topic_partition)
         partition = self.partitions.pop(topic_partition, None)
         if partition is not None:
             make_nothing(partition)
 
     def handle_log_dir_failure(self, log_dir: Path) -> None:
-        """Take all replicas of a log dir offline. The caller tells the controller by way of ZooKeeper."""
+        """Take all replicas of a log dir offline. The caller tells the controller through ZooKeeper."""
         who = f"[ReplicaManager broker={self.settings.broker_id}]"
         logger.warning(
             "%s Stopping serving replicas in dir %s with uuid None because the log directory has failed.", who, log_dir
@@ -363,24 +363,24 @@ class ReplicaManager:
             log_dir,
         )
 
-    # -- from time to time
+    # -- periodic work
 
     def shrink_isrs(self) -> None:
-        """Have followers that lag too long removed from the ISRs."""
+        """Request the removal of followers that lag too long from the ISRs."""
         for partition in list(self.partitions.values()):
             if partition.leader_log is None or not partition.followers:
                 continue
             isr_proposals.maybe_shrink(partition)
-            # A follower about to join holds the high watermark back; when it dies nothing else would let it go.
+            # A follower about to join holds the high watermark back; if it dies, nothing else would release it.
             if partition.advance_high_watermark():
                 partition.changed()
 
-    # -- reading from near by, and throttles
+    # -- reading from followers, and throttles
 
     def preferred_read_replica(
         self, partition: Partition, *, rack: str, replica_id: int, fetch_offset: int, listener_name: str
     ) -> int:
-        """Return the broker that a consumer should rather read from (KIP-392); -1 for this one.
+        """Return the broker from which a consumer should preferably read (KIP-392); -1 for this one.
 
         Only a leader sends consumers elsewhere, and only to in-sync replicas that have the offset.
         """

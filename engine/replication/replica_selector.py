@@ -25,7 +25,7 @@ ReplicaSelector = Callable[[str, ReplicaView, Sequence[ReplicaView]], int]
 
 
 def select_by_rack(rack: str, leader: ReplicaView, replicas: Sequence[ReplicaView]) -> int:
-    """Return the leader if it shares the consumer's rack or nobody does; else the most caught-up that does."""
+    """Return the leader if it shares the consumer's rack or nobody does; else the most caught-up one that does."""
     near = [replica for replica in replicas if replica.rack == rack]
     if not rack or not near or leader.rack == rack:
         return leader.broker_id
@@ -33,10 +33,10 @@ def select_by_rack(rack: str, leader: ReplicaView, replicas: Sequence[ReplicaVie
 
 
 def replica_selector(class_name: str | None) -> ReplicaSelector | None:
-    """Return the selector that ``replica.selector.class`` names; None for the leader always.
+    """Return the selector that ``replica.selector.class`` names; None means always the leader.
 
     Raises:
-        ConfigError: Kafka has selectors of its own only, and a class of somebody else cannot be loaded here.
+        ConfigError: it is not one of Kafka's own selectors; klamm cannot load a third-party class.
     """
     match (class_name or "").rpartition(".")[2]:
         case "" | "LeaderSelector":

@@ -1,6 +1,6 @@
-"""Changing a partition's role: leader, follower, none.
+"""Changes a partition's role: leader, follower, none.
 
-Called with the state of a LeaderAndIsr request whose epochs have been checked, and with the partition's log.
+The arguments are the state of a LeaderAndIsr request whose epochs have been checked, and the partition's log.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from engine.storage.log import Log
 def make_leader(partition: Partition, state: LeaderAndIsrPartitionState, log: Log) -> bool:
     """Lead the partition from now on; return whether this broker did not lead it before.
 
-    A state older than what is known (by partition epoch) is left alone: the answer to an ISR change may have come
-    before the request that tells of it.
+    A state with an older partition epoch than the known one is ignored: the answer to an ISR change may have come
+    before the request that announces it.
     """
     if _is_outdated(partition, state, log, "leader"):
         return False
@@ -70,7 +70,7 @@ def make_follower(partition: Partition, state: LeaderAndIsrPartitionState, log: 
     partition.followers = {}
     partition.isr_state = IsrState.settled((), LeaderRecoveryState(state.leader_recovery_state))
     if is_new_leader_epoch:
-        # Kafka names the present leader and epoch as the previous ones, always; whoever reads these lines knows.
+        # Kafka always names the current leader and epoch as the previous ones, and readers of these lines expect it.
         environment.state_change_log.info(
             f"Follower {partition.topic_partition} starts at leader epoch {state.leader_epoch} from offset "
             f"{log.log_end_offset} with partition epoch {state.partition_epoch} and high watermark "
@@ -89,7 +89,7 @@ def make_follower(partition: Partition, state: LeaderAndIsrPartitionState, log: 
 
 
 def make_nothing(partition: Partition) -> None:
-    """Forget role, log and ISR: the replica was deleted, or its log dir failed. What waits for it is woken."""
+    """Forget role, log and ISR, and wake waiting requests: the replica was deleted, or its log dir failed."""
     partition.log = partition.leader_log = partition.future_log = None
     partition.leader_id = None
     partition.leader_epoch_start_offset = None
@@ -137,8 +137,8 @@ def _begin_leader_epoch(
         f"{'(under-min-isr)' if partition.is_under_min_isr else ''}. Previous leader {id_option(previous[0])} and "
         f"previous leader epoch was {previous[1]}."
     )
-    # Before the first append: a follower may hold records of an epoch between the last one written here and this one,
-    # and learns only from this entry where to cut.
+    # This comes before the first append: a follower may hold records of an epoch between the last one written here and
+    # this one, and learns only from this entry where to cut.
     log.assign_leader_epoch(state.leader_epoch, start_offset)
     now_ms = environment.clock.monotonic_ms()
     for follower in partition.followers.values():

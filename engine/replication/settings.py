@@ -1,4 +1,4 @@
-"""The settings replication goes by, taken out of the broker's configuration once at start."""
+"""The settings of replication, taken from the broker's configuration once at the start."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The lines a broker writes to ``state-change.log``, in Kafka 3.9's own words.
+"""The lines that a broker writes to ``state-change.log``, in Kafka 3.9's own words.
 
-Only the sentences stand here; who calls them decides when. Handlers, levels and files are the server's business.
+It has only the sentences; the callers decide when. The server sets up handlers, levels and files.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class StateChangeLogger:
 
     @property
     def is_tracing(self) -> bool:
-        """Whether per-partition lines are wanted: they are costly to put together."""
+        """Whether per-partition lines are wanted: they are expensive to make."""
         return self._logger.isEnabledFor(TRACE)
 
     def trace(self, sentence: str) -> None:

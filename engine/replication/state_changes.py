@@ -1,7 +1,7 @@
-"""One state change at a time: LeaderAndIsr and StopReplica requests wait for each other, in the order they came.
+"""One state change at a time: LeaderAndIsr and StopReplica requests wait for each other, in order of arrival.
 
-A change gives way to the event loop now and then, so that creating a thousand logs holds no producer up; without this
-queue the next request could come in between.
+A change gives way to the event loop now and then, so that creating a thousand logs does not block producers. Without
+this queue the next request could come in between.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from engine.common.collection import leave_uncollected
 T = TypeVar("T")
 
 HOLD_MS_MAX = 5
-"""How long a change may hold the event loop at a stretch."""
+"""How long a change may hold the event loop without a break."""
 
 TURNS_BETWEEN_FREEZES = 20
-"""After so many turns, a tenth of a second of work, a change that makes lasting values has made very many."""
+"""After this many turns, a tenth of a second of work, a change that creates long-lived values has created many."""
 
 
 class StateChangeQueue:
@@ -34,7 +34,7 @@ class StateChangeQueue:
         return self._is_busy
 
     async def run(self, change: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Wait for the turn, carry the change out, and return its result."""
+        """Wait for this change's turn, carry it out, and return its result."""
         if self._is_busy:
             turn = asyncio.get_running_loop().create_future()
             self._waiting.append(turn)
@@ -51,7 +51,7 @@ class StateChangeQueue:
             self._next()
 
     def _next(self) -> None:
-        """Hand over without a gap: whoever comes first gets the turn, not whoever asks first afterwards."""
+        """Hand over without a gap: the first in the queue gets the turn, not the next one to ask."""
         while self._waiting:
             turn = self._waiting.popleft()
             if not turn.done():
@@ -61,10 +61,10 @@ class StateChangeQueue:
 
 
 class Breather:
-    """Gives way to the event loop when a change has held it for long enough.
+    """Gives way to the event loop once a change has held it for long enough.
 
     Args:
-        makes_what_lasts: what the change makes lives on, so the collector need not look through it again and again.
+        makes_what_lasts: the change creates long-lived values, so the garbage collector need not scan them repeatedly.
     """
 
     def __init__(self, *, makes_what_lasts: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""Carrying out one StopReplica request. Source: ReplicaManager.stopReplicas of Kafka 3.9."""
+"""Carries out one StopReplica request. Source: ReplicaManager.stopReplicas of Kafka 3.9."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from engine.replication.roles import make_nothing
 from engine.replication.state_changes import Breather
 
 STOPPED_AT_ONCE_MAX = 1000
-"""So many are taken from their fetchers, and told to those who want to know, in one go."""
+"""How many are removed from their fetchers, and reported, in one go."""
 
 
 class _Stop(NamedTuple):
@@ -48,7 +48,7 @@ def _stops(request: StopReplicaRequest) -> Iterator[_Stop]:
 async def stop_replicas(
     manager: ReplicaManager, request: StopReplicaRequest, *, correlation_id: int
 ) -> StopReplicaResponse:
-    """Carry a StopReplica request out. Broker epochs are the caller's to check."""
+    """Carry a StopReplica request out. The caller checks broker epochs."""
     return await manager.undisturbed(StopReplicaChange(manager, request, correlation_id).carry_out)
 
 
@@ -150,7 +150,7 @@ class StopReplicaChange:
             await breather.give_way()
 
     async def _forget(self, deleted: list[TopicPartition]) -> None:
-        """Take what was deleted out of the checkpoints, before the controller may give the name to another topic."""
+        """Remove deleted replicas from the checkpoints, before the controller may give the name to another topic."""
         are_forgotten = await self._manager.forget_logs(deleted)
         offline = self._manager.log_manager.offline_dirs
         for topic_partition, log_dir in self._deleted_in.items():

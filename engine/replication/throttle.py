@@ -1,7 +1,7 @@
 """Replication quotas (KIP-73): how fast throttled replicas may copy, on the leader's and on the follower's side.
 
-Only replicas outside the ISR are ever held back; whoever reads or serves decides that. Source: ReplicationQuotaManager
-of Kafka 3.9.
+Only replicas outside the ISR are ever held back; the code that reads or serves decides that. Source:
+ReplicationQuotaManager of Kafka 3.9.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from engine.common.model import TopicPartition
 UNLIMITED: Final = 2**63 - 1
 
 ALL_REPLICAS: Final = frozenset({-1})
-"""What ``*`` in a ``…replication.throttled.replicas`` setting means."""
+"""The meaning of ``*`` in a ``…replication.throttled.replicas`` setting."""
 
 
 class ReplicationQuota:
     """Bytes per second over a sliding window, for the partitions that are throttled.
 
-    A sample collects ``window_ms``, ``window_count`` samples are kept; the rate is what they hold, over the time since
-    the oldest of them began, but never over less than one window (Kafka's SimpleRate).
+    A sample covers ``window_ms``, and ``window_count`` samples are kept. The rate is their sum over the time since the
+    oldest of them began, but never over less than one window (Kafka's SimpleRate).
     """
 
     def __init__(self, clock: Clock, *, window_count: int = 11, window_ms: int = 1000) -> None:
@@ -65,7 +65,7 @@ class ReplicationQuota:
         return self.rate_bytes_max != UNLIMITED and self.rate_bytes() > self.rate_bytes_max
 
     def rate_bytes(self) -> float:
-        """Return the present rate in bytes per second."""
+        """Return the current rate in bytes per second."""
         now_ms = self._clock.monotonic_ms()
         while self._samples and now_ms - self._samples[0][0] >= self._window_count * self._window_ms:
             self._samples.popleft()

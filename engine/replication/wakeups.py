@@ -1,6 +1,6 @@
-"""Waking of waiting requests, at most once per partition and turn of the event loop.
+"""Wakes waiting requests, at most once per partition and turn of the event loop.
 
-Many appends and follower fetches of one turn change the same partition; what waits for it looks only once.
+Many appends and follower fetches of one turn change the same partition; a waiting request checks it only once.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from engine.runtime.purgatory import Purgatory
 
 
 class Wakeups:
-    """Collects partitions that changed and lets the purgatories look at them when the loop comes round."""
+    """Collects partitions that changed and lets the purgatories check them in the loop's next turn."""
 
     def __init__(self, *purgatories: Purgatory[Hashable]) -> None:
         self._purgatories = purgatories
@@ -20,7 +20,7 @@ class Wakeups:
         self._loop = asyncio.get_running_loop()
 
     def mark(self, key: Hashable) -> None:
-        """Note that a partition changed (``Partition.changed``), or one of a session's. Cheap when nobody waits."""
+        """Note that a partition, or one of a session, has changed (``Partition.changed``). Cheap if nobody waits."""
         if key in self._marked:
             return
         for purgatory in self._purgatories:
@@ -31,7 +31,7 @@ class Wakeups:
                 return
 
     def flush(self) -> None:
-        """Look at every marked partition now. What is marked meanwhile waits for the next turn."""
+        """Check every marked partition now. Partitions marked meanwhile wait for the next turn."""
         marked, self._marked = self._marked, {}
         for purgatory in self._purgatories:
             purgatory.check_and_complete_all(marked)

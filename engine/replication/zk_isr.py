@@ -1,7 +1,7 @@
-"""ISR changes by way of ZooKeeper: the leader writes the state znode itself, and a notification tells the controller.
+"""ISR changes through ZooKeeper: the leader writes the state znode itself, and a notification tells the controller.
 
-For inter-broker protocols before 2.7-IV2. The write is conditional on the znode's version, so a leader that was deposed
-cannot undo its successor's work; notifications are gathered, for each costs the controller a read and an UpdateMetadata
+For inter-broker protocols before 2.7-IV2. The write is conditional on the znode's version, so a deposed leader cannot
+undo its successor's work. Notifications are gathered, because each costs the controller a read and an UpdateMetadata
 request. Source: ZkAlterPartitionManager of Kafka 3.9.
 """
 
@@ -22,10 +22,10 @@ logger = logging.getLogger("kafka.server.ZkAlterPartitionManager")
 
 CHECK_INTERVAL_MS = 2500
 LINGER_MS = 5000
-"""How long the last change must be over before it is told of."""
+"""The time without another change before a notification."""
 
 DELAY_MS_MAX = 60_000
-"""How long a change may go untold while others follow each other."""
+"""How long a change may wait for its notification while others follow."""
 
 RETRY_PAUSE_MS = 50
 
@@ -33,7 +33,7 @@ RETRY_PAUSE_MS = 50
 WriteState = Callable[[TopicPartition, LeaderIsrAndControllerEpoch], Awaitable[int | None]]
 """Writes the state znode if it still has version ``state.leader_and_isr.partition_epoch``.
 
-Returns its new version; None when the version was another one. Raises CoordinationError.
+Returns its new version; None if the version was different. Raises CoordinationError.
 """
 
 PropagateChanges = Callable[[Iterable[TopicPartition]], Awaitable[None]]
@@ -41,7 +41,7 @@ PropagateChanges = Callable[[Iterable[TopicPartition]], Awaitable[None]]
 
 
 class ZkIsrUpdater:
-    """An ``IsrUpdater``; ``start`` begins the periodic telling, on the given supervisor."""
+    """An ``IsrUpdater``; ``start`` starts the periodic notifications, on the given supervisor."""
 
     def __init__(
         self, write_state: WriteState, propagate: PropagateChanges, clock: Clock, supervisor: Supervisor
@@ -58,11 +58,11 @@ class ZkIsrUpdater:
         self._supervisor.every(CHECK_INTERVAL_MS, self.tell_if_due, "isr-change-propagation")
 
     def submit(self, update: IsrUpdate, on_done: Callable[[IsrOutcome], None], *, is_retry: bool = False) -> None:
-        """Write the state znode; a refused condition is INVALID_UPDATE_VERSION."""
+        """Write the state znode; a failed condition gives INVALID_UPDATE_VERSION."""
         self._supervisor.start(self._write(update, on_done, is_retry), f"isr-{update.topic_partition}")
 
     async def tell_if_due(self) -> None:
-        """Make the notification if changes are untold and either quiet has come or it took long enough."""
+        """Create the notification if changes are pending, and it has been quiet or they have waited long enough."""
         now_ms = self._clock.monotonic_ms()
         is_quiet = self._last_change_ms + LINGER_MS < now_ms
         is_late = self._last_told_ms + DELAY_MS_MAX < now_ms

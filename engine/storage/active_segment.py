@@ -1,6 +1,6 @@
-"""The segment that a log appends to: when it is full, and the positions on it that are known without a search.
+"""The segment that a log appends to: when it is full, and which of its positions are known without a search.
 
-It alone keeps this state; whoever appends, cuts or reads tells it or asks it.
+It alone keeps this state; code that appends, cuts or reads tells it or asks it.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from engine.formats.index_entries import RELATIVE_OFFSET_MAX
 from engine.storage.segment import LogSegment
 
 ALWAYS_ASK = -2
-"""No timestamp is smaller: ``must_roll`` has to find out the long way."""
+"""No timestamp is smaller, so ``must_roll`` has to take the long way."""
 
 POSITIONS_MAX = 64
 
 
 class ActiveSegment:
-    """The last segment of a log. An append need not ask ``must_roll`` while it stays within the bounds kept here."""
+    """The last segment of a log. An append within the bounds kept here need not ask ``must_roll``."""
 
     __slots__ = (
         "_config",
@@ -35,7 +35,7 @@ class ActiveSegment:
         self.replace(segment)
 
     def replace(self, segment: LogSegment) -> None:
-        """Go on with ``segment``: the log has rolled, or was cut."""
+        """Continue with ``segment``: the log has rolled, or was cut."""
         self.segment = segment
         self._positions.clear()
         self._last_append_offset = self._last_append_position = -1
@@ -44,14 +44,14 @@ class ActiveSegment:
         self.update_config(self._config)
 
     def update_config(self, config: LogConfig) -> None:
-        """Take over changed settings of the topic."""
+        """Apply changed settings of the topic."""
         self._config = config
         self.size_bytes_max = config.segment_bytes
         self.segment.index_interval_bytes = config.index_interval_bytes
         self._schedule_roll()
 
     def _schedule_roll(self) -> None:
-        """Work out the timestamp from which on the segment is too old."""
+        """Compute the timestamp from which the segment is too old."""
         segment = self.segment
         first_ms = segment.first_batch_timestamp_ms() if segment.size_bytes else ALWAYS_ASK
         self.roll_after_ms = first_ms + self._config.roll_ms - segment.roll_jitter_ms if first_ms >= 0 else ALWAYS_ASK
@@ -82,7 +82,7 @@ class ActiveSegment:
         return self._positions.get(offset, -1)
 
     def remember(self, offset: int, position: int) -> None:
-        """Keep a position at which a read began or ended: that is where the next one begins."""
+        """Keep a position at which a read began or ended: the next one probably begins there."""
         positions = self._positions
         if len(positions) >= POSITIONS_MAX:
             positions.clear()

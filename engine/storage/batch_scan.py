@@ -1,7 +1,7 @@
-"""Walks over the batches of a segment file by their headers, whatever their format. Reads no record.
+"""Scans the batches of a segment file by their headers, whatever their format. Reads no record.
 
-Two walks: ``scan_batches`` reads headers only (to find a position), ``check_batches`` reads every byte and checks it
-(to recover a segment). Of the formats v0 and v1 a "batch" is one message, or the wrapper of compressed ones, whose
+There are two scans: ``scan_batches`` reads headers only (to find a position), ``check_batches`` reads and checks every
+byte (to recover a segment). In the formats v0 and v1 a "batch" is one message, or the wrapper of compressed ones, whose
 offset is that of the last message inside.
 """
 
@@ -19,7 +19,7 @@ from engine.protocol.records.header import BatchHeader, read_batch_header
 from engine.protocol.records.layout import ATTRIBUTES, BATCH_HEADER, BATCH_OVERHEAD, LOG_OVERHEAD
 
 HEADER_TO_MAGIC = 17
-"""Bytes up to and with the magic byte, which stands at the same place in all formats."""
+"""Bytes up to and including the magic byte, which is at the same place in all formats."""
 
 LOOKUP_CHUNK_BYTES = 4096
 CHECK_CHUNK_BYTES = 1024 * 1024
@@ -35,7 +35,7 @@ _new = tuple.__new__
 
 
 def parse_batch(buffer: bytes | memoryview, index: int) -> BatchHeader | None:
-    """Return the header at ``buffer[index]``, or None if that is no header.
+    """Return the header at ``buffer[index]``, or None if there is no valid one.
 
     ``BATCH_OVERHEAD`` bytes must be there, if only as padding behind a shorter message.
     """
@@ -59,7 +59,7 @@ def batch_size_at(fd: int, position: int) -> int:
 def scan_batches(fd: int, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
     """Yield position and header of each batch from ``position`` on.
 
-    Ends before a batch that does not lie wholly before ``end``, and at bytes that are no batch.
+    It ends before a batch that reaches past ``end``, and at bytes that are not a batch.
     """
     chunk, start = b"", position
     while position + HEADER_TO_MAGIC <= end:
@@ -79,7 +79,7 @@ def scan_batches(fd: int, position: int, end: int) -> Iterator[tuple[int, BatchH
 def find_batch(fd: int, position: int, end: int, offset: int) -> int:
     """Return the position of the first batch from ``position`` on that reaches ``offset``; -1 if none does.
 
-    The same walk as ``scan_batches``, as fast as it gets: a reader that lags behind costs one of them each time.
+    The same scan as ``scan_batches``, as fast as possible: each read of a lagging reader costs one.
     """
     unpack, chunk, start = _PLACE.unpack_from, b"", position
     while position + HEADER_TO_MAGIC <= end:
@@ -104,7 +104,7 @@ def find_batch(fd: int, position: int, end: int, offset: int) -> int:
 def check_batches(fd: int, end: int, position: int = 0) -> Iterator[tuple[int, BatchHeader, memoryview]]:
     """Yield position, header and bytes of each batch from ``position`` on, while they are whole and checksums right.
 
-    The bytes are valid until the next batch is asked for.
+    The bytes are valid until the next batch is requested.
     """
     room = CHECK_CHUNK_BYTES
     view = memoryview(bytearray(room + BATCH_OVERHEAD))

@@ -1,7 +1,7 @@
-"""An offset checkpoint file of a log dir: its states are made on the event loop and written in threads.
+"""An offset checkpoint file of a log dir: the event loop makes its states, and threads write them.
 
-The file goes by topic and partition, and a name may be used again within a second. So two rules hold here: an older
-state never replaces a newer one, and whoever makes a log can tell whether the file may still name an earlier one.
+The file's keys are topic and partition, and a name may be reused within a second. So two rules hold: an older state
+never replaces a newer one, and code that creates a log can tell whether the file may still name an earlier one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from engine.storage.small_files import replace_file
 
 
 class CheckpointFile:
-    """One file. ``names`` are the partitions that it may hold on the disk; only the event loop asks for them."""
+    """One file. ``names`` are the partitions that it may hold on the disk; only the event loop uses them."""
 
     __slots__ = ("_lock", "_made", "_written", "names", "path")
 
@@ -34,13 +34,13 @@ class CheckpointFile:
         return not self.names.isdisjoint(topic_partitions)
 
     def job(self, environment: LogEnvironment, offsets: Mapping[TopicPartition, int]) -> CheckpointJob:
-        """Return the writing of a new state."""
+        """Return the job that writes a new state."""
         self._made += 1
         self.names |= offsets.keys()
         return CheckpointJob(environment, self, self._made, offsets)
 
     def write(self, number: int, text: str) -> None:
-        """Write a state, to the disk; one that a later state has overtaken is left out. In any thread."""
+        """Write a state to the disk, unless a later one has overtaken it. In any thread."""
         with self._lock:
             if number > self._written:
                 replace_file(self.path, text, sync=True)
@@ -53,7 +53,7 @@ class CheckpointFile:
 
 
 class CheckpointJob(LogDirJob):
-    """The writing of one state of a checkpoint file."""
+    """Writes one state of a checkpoint file."""
 
     __slots__ = ("_file", "_names", "_number", "_text")
 

@@ -1,8 +1,8 @@
-"""Work for the disk that takes its time: ``run`` in any thread, then ``finish`` on the event loop.
+"""Slow disk work: ``run`` in any thread, then ``finish`` on the event loop.
 
-``run`` touches only what it was given when it was made, and never raises an OSError: ``finish`` knows of it, tells
-its keeper that the log dir failed, or takes over the result. A job that is finished before its run has ended (its
-waiter was cancelled) counts as not done.
+``run`` touches only the data from the job's creation, and never raises an OSError: ``finish`` finds it and tells the
+keeper that the log dir failed, or takes over the result. A job that is finished before its run has ended (its waiter
+was cancelled) counts as not done.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from engine.storage.small_files import sync_path
 Opened = TypeVar("Opened")
 
 NEXT_TRY_MS = 1000
-"""After so long something is removed that could not be removed at once."""
+"""The delay before another try to remove something."""
 
 
 class DirKeeper(Protocol):
-    """Who answers for the log dirs that jobs work in."""
+    """The owner of the log dirs in which jobs work."""
 
     def fail_dir(self, log_dir: Path, message: str, error: OSError) -> None:
-        """Take note that a log dir cannot be used any more. Called on the event loop; must not raise."""
+        """Note that a log dir cannot be used any more. Called on the event loop; must not raise."""
 
     def delete_later(self, log_dir: Path, paths: list[Path], delay_ms: int) -> None:
         """Remove files, which have been renamed already, after ``delay_ms``."""
@@ -45,7 +45,7 @@ class DiskJob(Protocol):
         """Why the run failed."""
 
     def run(self) -> None:
-        """Do it. May take as long as the disk does; safe in any thread."""
+        """Do the work. It may take as long as the disk does; safe in any thread."""
 
     def finish(self) -> None:
         """Take over the result on the event loop."""
@@ -87,13 +87,13 @@ class LogDirJob:
         """Overridden: the slow part."""
 
     def _done(self) -> None:
-        """Overridden if there is something to take over."""
+        """Overridden if there is a result to take over."""
 
 
 class FlushOrder:
-    """Keeps the flushes of one log apart. After one has failed none succeeds.
+    """Separates the flushes of one log. After one has failed, none succeeds.
 
-    The system tells of a write that failed to one ``fsync`` only: the next would claim that all is well.
+    The system reports a failed write to one ``fsync`` only: the next would claim success.
     """
 
     __slots__ = ("error", "lock")
@@ -152,7 +152,7 @@ class FlushJob(LogDirJob):
 
     def _sync(self) -> None:
         for snapshot in self._snapshots:
-            # A folder that is being renamed keeps it for the next flush.
+            # If the folder is being renamed, the next flush syncs it.
             with contextlib.suppress(FileNotFoundError):
                 snapshot.write()
         for file in self._files:
@@ -183,7 +183,7 @@ class SyncJob(LogDirJob):
 
 
 class CreateJob(LogDirJob, Generic[Opened]):
-    """Opens or makes folders of partitions in one log dir, after the jobs that have to come ``first``."""
+    """Opens or creates partition folders in one log dir, after the jobs that have to come ``first``."""
 
     __slots__ = ("_first", "_folders", "_load", "_on_done", "_opened")
 
@@ -237,7 +237,7 @@ class DeleteJob(LogDirJob):
             try:
                 self._remove(path)
             except OSError as error:
-                # A cleaning that is not called off yet may put one more file into a folder.
+                # A cleaning that is not cancelled yet may put one more file into a folder.
                 if error.errno != errno.ENOTEMPTY and not is_out_of_descriptors(error):
                     raise
                 self._left = self._paths[number:]

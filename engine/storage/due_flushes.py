@@ -1,4 +1,4 @@
-"""Flushes that nobody waits for: after rolls, and by ``flush.ms``."""
+"""Flushes that no request waits for: after rolls, and by ``flush.ms``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 
 
 class DueFlushes:
-    """The logs that are to be flushed, each up to an offset."""
+    """The logs to flush, each up to an offset."""
 
     def __init__(self) -> None:
         self._logs: dict[int, tuple[Flushable, int]] = {}
@@ -26,8 +26,8 @@ class DueFlushes:
     def jobs(self, logs: Iterable[Flushable], now_ms: int) -> Iterator[DiskJob]:
         """Yield the flush of each log on the list, and of those of ``logs`` whose ``flush.ms`` is over.
 
-        Each is begun when it is asked for, for it holds files open: do one before the next. One that cannot begin stays
-        on the list.
+        Each begins only when the iterator reaches it, because it holds files open: do one before the next. One that
+        cannot begin stays on the list.
         """
         wanted = list(self._logs.values())
         self._logs.clear()

@@ -1,4 +1,4 @@
-"""What a log needs of those around it. The log manager is it in a broker; tests and tools bring their own."""
+"""What a log needs from its environment: the log manager in a broker, substitutes in tests and tools."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from engine.storage.disk_jobs import DirKeeper, DiskJob
 
 
 class LoadingStopped(KlammError):
-    """Logs were being recovered when the broker was to end. The next start recovers them again."""
+    """The broker was told to end while it recovered logs. The next start recovers them again."""
 
 
 class Flushable(Protocol):
-    """A log, as far as flushing goes."""
+    """The part of a log that flushing needs."""
 
     @property
     def topic_partition(self) -> TopicPartition: ...
@@ -38,11 +38,11 @@ class Flushable(Protocol):
     def last_flush_ms(self) -> int: ...
 
     def begin_flush(self, offset: int) -> DiskJob | None:
-        """Prepare to bring all before ``offset`` to the disk; None if it is there."""
+        """Prepare to bring everything before ``offset`` to the disk; None if it is there already."""
 
 
 class LogEnvironment(DirKeeper, Protocol):
-    """Clock, and where to turn with what must not be done on the event loop or concerns more than one log."""
+    """The clock, and the place for work that must not run on the event loop or concerns several logs."""
 
     @property
     def clock(self) -> Clock: ...
@@ -53,10 +53,10 @@ class LogEnvironment(DirKeeper, Protocol):
 
     @property
     def is_stopping(self) -> bool:
-        """Whether the broker is to end: a recovery under way ends with ``LoadingStopped``."""
+        """Whether the broker is ending: a recovery under way ends with ``LoadingStopped``."""
 
     def flush_soon(self, log: Flushable, offset: int) -> None:
-        """Flush a log up to ``offset`` as soon as may be: it has rolled there."""
+        """Flush a log up to ``offset`` soon: it has rolled there."""
 
     def checkpoint_soon(self, log_dir: Path) -> None:
-        """Write a dir's checkpoints as soon as may be: a log was cut below what they say is on the disk."""
+        """Write a dir's checkpoints soon: a log was cut below what they say is on the disk."""

@@ -1,4 +1,4 @@
-"""Open segment files, and ranges of them that are handed to the network without passing through this process."""
+"""Open segment files, and ranges of them that reach the network without passing through this process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from engine.common.errors import StorageError
 
 
 class OpenFile:
-    """An open descriptor that closes when the last one who uses it lets go: a range under way outlives a deletion."""
+    """An open descriptor that closes when its last user releases it: a range being sent outlives a deletion."""
 
     __slots__ = ("__weakref__", "fd")
 
@@ -63,7 +63,7 @@ def read_fully(fd: int, position: int, size_bytes: int) -> bytes:
 
 
 def write_fully(fd: int, data: bytes | bytearray | memoryview, position: int) -> None:
-    """Write all of ``data`` at ``position``. If the disk takes a part only, the next try says why (OSError)."""
+    """Write all of ``data`` at ``position``. If the disk takes only a part, the next try says why (OSError)."""
     written = os.pwrite(fd, data, position)
     size_bytes = len(data)
     while written < size_bytes:

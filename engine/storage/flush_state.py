@@ -1,6 +1,6 @@
 """How much of a log is on the disk, and what the next flush has to bring there.
 
-It alone keeps this state. The log tells it of rolls, cuts and moves of its start; whoever flushes asks it for a job.
+It alone keeps this state. The log reports rolls, cuts and moves of its start; code that flushes asks it for a job.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from engine.storage.segment_list import SegmentList
 
 
 class FlushState:
-    """The recovery point of one log, and what of the log a power failure could still take back."""
+    """The recovery point of one log, and which changes of the log a power failure could still undo."""
 
     __slots__ = (
         "_environment",
@@ -56,11 +56,11 @@ class FlushState:
         self._rolled = [segment for segment in segments if segment.has_unsynced_index]
         """Segments that were rolled since the last flush: their indexes are not all on the disk."""
         self.cuts = 0
-        """How often the log was cut. A flush that began before a cut says nothing about what is there now."""
+        """How often the log was cut. A flush that began before a cut says nothing about the current content."""
         self.recovery_point = recovery_point
         """All records before it are on the disk."""
         self.is_end_unsynced = False
-        """The active segment was cut, or may have been by a recovery: a flush takes it along whatever it holds."""
+        """The active segment was cut, or a recovery may have cut it: a flush includes it whatever it holds."""
         self.last_flush_ms = environment.clock.now_ms()
         self.update_config(config)
 
@@ -73,7 +73,7 @@ class FlushState:
         messages = self._flush_messages
         self.due_at_offset = LONG_MAX if messages == LONG_MAX else self.recovery_point + messages
 
-    # --- what the log tells
+    # --- what the log reports
 
     def on_roll(self, segment: LogSegment) -> None:
         """Note that ``segment`` is no longer appended to."""
@@ -96,12 +96,12 @@ class FlushState:
         self._schedule()
 
     def begin_anew(self, offset: int) -> None:
-        """Note that the log is empty and goes on at ``offset``."""
+        """Note that the log is empty and continues at ``offset``."""
         self.recovery_point = offset
         self._schedule()
 
     def nothing_is_synced(self) -> None:
-        """Note that nothing beside the records is known to be on the disk, whatever a flush under way achieves."""
+        """Note that nothing besides the records is known to be on the disk, whatever a flush under way achieves."""
         self._leader_epochs.is_unsynced = True
         self._folder.nothing_is_synced()
         self._snapshots.nothing_is_synced()
@@ -109,7 +109,7 @@ class FlushState:
     # --- flushes
 
     def begin(self, target: int, *, is_closing: bool) -> FlushJob | None:
-        """Prepare to bring all before ``target`` to the disk; None if it is there. Raises OSError.
+        """Prepare to bring everything before ``target`` to the disk; None if it is there already. Raises OSError.
 
         The recovery point moves when the job is finished, unless the log was cut meanwhile. The active segment's
         indexes are written but not synced before it is rolled or closed: after a crash they are rebuilt in any case.
@@ -150,7 +150,7 @@ class FlushState:
         ]
 
     def _unsynced_paths(self) -> list[Path]:
-        """Return what beside the segments is not on the disk yet, and take it as if it were: small files, folders."""
+        """Return the small files and folders that are not on the disk yet, and count them as if they were."""
         paths = self._snapshots.take_unsynced()
         if self._leader_epochs.is_unsynced:
             paths.append(self._leader_epochs.path)
@@ -164,7 +164,7 @@ class FlushState:
     def _done(self, offset: int, state: tuple[int, Path], indexed: list[LogSegment]) -> None:
         self._snapshots.forget_written()
         if state != (self.cuts, self._folder.path):
-            # What was cut meanwhile, or bears another name, was not flushed.
+            # If the log was cut or renamed meanwhile, that was not flushed.
             return
         for segment in indexed:
             segment.has_unsynced_index = False

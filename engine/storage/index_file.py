@@ -1,8 +1,8 @@
-"""An index file of fixed-size entries: appended behind, searched by halving, cut, preallocated and trimmed.
+"""An index file of fixed-size entries: appended to, searched by bisection, cut, preallocated and trimmed.
 
-The base of the offset and the time index; it knows nothing of what the entries mean. Entries wait in memory until a
-kilobyte is together, for a crash loses none that matter: the index of what was not flushed is rebuilt from the log.
-Files are opened for the moment they are needed: idle partitions hold no descriptors.
+The base of the offset and the time index; it does not know what the entries mean. Entries wait in memory until there is
+a kilobyte of them. A crash loses none that matter: recovery rebuilds the index of unflushed records from the log. Files
+are open only while they are needed: idle partitions hold no descriptors.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ class IndexFile:
         self._resize(max(self.capacity, self.count) * self._entry.size)
 
     def trim(self) -> None:
-        """Write what waits and cut the file behind the last entry."""
+        """Write waiting entries and cut the file after the last one."""
         self.write_pending()
         self._resize(self.size_bytes)
 
     def write_pending(self) -> None:
-        """Bring waiting entries into the file."""
+        """Write waiting entries to the file."""
         if self._pending:
             fd = open_file(self._paths.path(self._kind), os.O_RDWR | os.O_CREAT)
             try:
@@ -71,7 +71,7 @@ class IndexFile:
             self._pending = bytearray()
 
     def release(self) -> None:
-        """Let go of memory that only makes the next search faster."""
+        """Free memory that only makes the next search faster."""
         self._block = b""
 
     def entry(self, slot: int) -> tuple[int, ...]:
@@ -88,7 +88,7 @@ class IndexFile:
             self.write_pending()
 
     def _drop_preallocated_tail(self, field: int) -> None:
-        """Count only the entries before the first whose ``field`` is zero, which no used entry has after the first."""
+        """Count only the entries before the first with a zero ``field``, which only the first entry in use may have."""
         if self.count == 0 or self.entry(self.count - 1)[field] != 0:
             return
         low, high = 0, self.count
@@ -122,7 +122,7 @@ class IndexFile:
         return self._block_start + self._floor_within(self._block, target, field)
 
     def _load_block(self, target: int, field: int) -> None:
-        """Keep the stored entries around ``target`` in memory: the next search is likely to want them too."""
+        """Keep the stored entries around ``target`` in memory: the next search probably needs them too."""
         unpack, size = self._entry.unpack, self._entry.size
         low, high = 0, self._stored_count
         fd = open_file(self._paths.path(self._kind), os.O_RDONLY)

@@ -1,7 +1,7 @@
-"""Which offset each leader epoch began at (KIP-101, KIP-279), kept in ``leader-epoch-checkpoint``.
+"""The offset at which each leader epoch began (KIP-101, KIP-279), kept in ``leader-epoch-checkpoint``.
 
-The file is replaced on every change, and brought to the disk together with the records by the next flush: recovery
-finds the epochs of all that was not flushed in the batches themselves.
+Every change replaces the file, and the next flush brings it to the disk together with the records: recovery finds the
+epochs of unflushed records in the batches themselves.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ class LeaderEpochCache:
         self.latest_epoch = NO_PARTITION_LEADER_EPOCH
         self.is_unsynced = False
         self.was_blank = False
-        """The file was there without its content: the machine has crashed before that was on the disk."""
+        """The file existed without its content: the machine crashed before the content was on the disk."""
         for entry in entries:
             self._assign(entry)
 
     @classmethod
     def load(cls, folder: Path, *, may_be_lost: bool = False) -> LeaderEpochCache:
-        """Read a partition's file; if there is none, an empty one is made, as Kafka does.
+        """Read a partition's file; if there is none, create an empty one, as Kafka does.
 
-        With ``may_be_lost`` a damaged one counts as blank: it was on its way to the disk when the machine crashed.
+        With ``may_be_lost``, a damaged one counts as blank: the machine crashed before it was on the disk.
 
         Raises:
             CorruptFileError: the file is damaged.
@@ -98,7 +98,7 @@ class LeaderEpochCache:
     def assign(self, leader_epoch: int, start_offset: int) -> None:
         """Note that ``leader_epoch`` begins at ``start_offset``.
 
-        The epoch that is the latest already keeps its start. Entries that contradict the new one go: later epochs, and
+        If it is the latest epoch already, it keeps its start. Entries that contradict the new one go: later epochs, and
         starts at or beyond its own.
         """
         before = self._entries
@@ -106,7 +106,7 @@ class LeaderEpochCache:
             try:
                 self._write()
             except OSError:
-                # Else the next one who asks would take it for written.
+                # Otherwise the next caller would believe that it was written.
                 self._set(before)
                 raise
 
@@ -139,7 +139,7 @@ class LeaderEpochCache:
             self._replace(kept)
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Drop the epochs that end by ``start_offset``; the one that is left first begins there."""
+        """Drop the epochs that end by ``start_offset``; the first remaining one begins there."""
         index = bisect_right(self._entries, start_offset, key=lambda entry: entry.start_offset)
         if index > 1 or (index == 1 and self._entries[0].start_offset < start_offset):
             first = EpochEntry(self._entries[index - 1].leader_epoch, start_offset)

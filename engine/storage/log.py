@@ -1,11 +1,11 @@
-"""A partition's log: where it starts and ends, how it is appended to, read, cut and flushed.
+"""A partition's log: its start and end, appends, reads, cuts and flushes.
 
-It is put together from parts that each keep their own state: the folder, the files of the segments, the active segment,
-the flush state, the append checks, leader epochs and producers. ``log_times`` and ``retention`` are functions on it.
+It consists of parts that each keep their own state: the folder, the files of the segments, the active segment, the
+flush state, the append checks, leader epochs and producers. ``log_times`` and ``retention`` are functions on it.
 
-The short way of an append takes one version 2 batch of a client as it is: header and checksum are checked, offset and
-leader epoch stamped into the received buffer, which is written by one call. No record is looked at. The short way of a
-read takes positions that the active segment remembers: consumers and followers that keep up cost no search.
+The short path of an append takes one version 2 batch of a client as it is: it checks header and checksum, stamps offset
+and leader epoch into the received buffer, and writes that with one call. It looks at no record. The short path of a
+read uses positions that the active segment remembers: consumers and followers that keep up need no search.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ _stamp = STAMP.pack_into
 class Log:
     """The records of one replica: append, read, truncate, retain.
 
-    Made by ``log_loader.load_log`` or the log manager. Every method runs on the broker's event loop; disk jobs that
-    methods return run anywhere. Offsets to look at: ``log_start_offset``, ``high_watermark``, ``last_stable_offset``,
-    ``log_end_offset`` (the next record's), ``recovery_point`` (all before it is on the disk).
+    ``log_loader.load_log`` or the log manager creates it. Every method runs on the broker's event loop; disk jobs that
+    methods return run anywhere. Its offsets: ``log_start_offset``, ``high_watermark``, ``last_stable_offset``,
+    ``log_end_offset`` (the next record's), ``recovery_point`` (everything before it is on the disk).
 
     An OSError of the disk is reported to the environment, which takes the whole log dir offline, and raised as
     KafkaError KAFKA_STORAGE_ERROR; from then on the log refuses everything that needs the disk.
@@ -117,7 +117,7 @@ class Log:
         self.high_watermark = self.log_start_offset
         self.first_unstable_offset: int | None = None
         self.on_start_moved: Callable[[], None] | None = None
-        """Called when the log's start has moved; who leads the partition sets it."""
+        """Called when the log's start has moved; the partition's leader sets it."""
         self.is_retired = False
         """Deleted, or replaced by a copy in another log dir that has all its records."""
         self.has_unsettled_cut = False
@@ -147,7 +147,7 @@ class Log:
             f"log_start_offset={self.log_start_offset}, log_end_offset={self.log_end_offset})"
         )
 
-    # --- what it is
+    # --- properties
 
     @property
     def dir(self) -> Path:
@@ -179,11 +179,11 @@ class Log:
         return self._active.segment
 
     def segments_between(self, start: int, end: int) -> list[LogSegment]:
-        """Return the segment of offset ``start`` and those that follow, as far as they begin before ``end``."""
+        """Return the segment of offset ``start`` and the following ones that begin before ``end``."""
         return self._segments.between(start, end)
 
     def segment_of(self, offset: int) -> LogSegment:
-        """Return the segment that ``offset`` belongs to; the first for what is before all."""
+        """Return the segment that ``offset`` belongs to; the first one if the offset is before all."""
         return self._segments.floor(offset) or self._segments.first
 
     @property
@@ -219,10 +219,10 @@ class Log:
         may_prepare: bool = False,
         prepared: Preparation | None = None,
     ) -> AppendResult:
-        """Append what a producer or coordinator sent, at the log's end.
+        """Append the batches of a producer or coordinator at the log's end.
 
-        Offsets, leader epoch and, with LogAppendTime, timestamps are stamped into ``records``. A batch that is there
-        already is answered as a duplicate with its old offsets.
+        It stamps offsets, leader epoch and, with LogAppendTime, timestamps into ``records``. The answer to a duplicate
+        batch has its old offsets.
 
         Raises:
             PreparationNeeded: only with ``may_prepare``: a thread should do long work first, for ``prepared``.
@@ -239,7 +239,7 @@ class Log:
         if magic != 2 or size != size_bytes - LOG_OVERHEAD or base != 0 or delta < 0 or count != delta + 1:
             return self._append_the_long_way(records, leader_epoch, origin, may_prepare, prepared)
         if self.folder.is_offline or max_ms < base_ms or max_ms < 0:
-            # Such timestamps are not what a client sends as a rule: the records tell what the largest one really is.
+            # Clients do not usually send such timestamps: the records say what the largest one really is.
             return self._append_the_long_way(records, leader_epoch, origin, may_prepare, prepared)
         if attributes not in terms.in_place_attributes and not terms.takes_from_coordinator(attributes, origin):
             return self._append_the_long_way(records, leader_epoch, origin, may_prepare, prepared)
@@ -326,9 +326,9 @@ class Log:
         )
 
     def append_as_follower(self, records: memoryview) -> AppendResult:
-        """Append batches of the leader as they are, offsets and leader epochs included.
+        """Append the leader's batches as they are, with their offsets and leader epochs.
 
-        Messages of v0 and v1 are taken too; they clear the epoch cache. An incomplete batch at the end is left away.
+        It takes messages of v0 and v1 too; they clear the epoch cache. It ignores an incomplete batch at the end.
 
         Raises:
             UnexpectedAppendOffset: they begin before the log's end.
@@ -370,7 +370,7 @@ class Log:
             latest_epoch = self.leader_epochs.latest_epoch
 
     def _write(self, batches: PlacedBatches, checked: CheckedProducers) -> None:
-        """Write placed batches to the active segment, or to a new one, and take over all that follows from it."""
+        """Write placed batches to the active segment, or to a new one, and update the state accordingly."""
         size_bytes = len(batches.records)
         now_ms = self._environment.clock.now_ms()
         if self._active.must_roll(size_bytes, batches.max_timestamp_ms, batches.last_offset, now_ms):
@@ -406,7 +406,7 @@ class Log:
         self.producers.complete(completed)
 
     def _append_failed(self, segment: LogSegment, position: int, error: OSError) -> KafkaError:
-        """Take back what was written, so that no half batch is served, and report the log dir."""
+        """Cut off what was written, so that no half batch is served, and report the log dir."""
         segment.size_bytes = position
         try:
             segment.cut_back(position)
@@ -487,7 +487,7 @@ class Log:
         return self._search.collect_aborted_transactions(start_offset, limit_offset)
 
     def upper_bound_offset(self, read: LogRead) -> int:
-        """Return an offset that is beyond all that ``read`` holds: up to there aborted transactions matter."""
+        """Return an offset beyond everything in ``read``: up to there aborted transactions matter."""
         return self._search.upper_bound_offset(read, self.log_end_offset)
 
     def _out_of_range(self, offset: int) -> KafkaError:
@@ -500,7 +500,7 @@ class Log:
     # --- offsets, retention
 
     def update_high_watermark(self, offset: int) -> int:
-        """Set the high watermark, kept within the log, and return it."""
+        """Set the high watermark, limited to the log, and return it."""
         bounded = min(max(offset, self.log_start_offset), self.log_end_offset)
         self.high_watermark = bounded
         if self.producers.on_high_watermark(bounded):
@@ -512,7 +512,7 @@ class Log:
         self.first_unstable_offset = None if unstable is None else max(unstable, self.log_start_offset)
 
     def increment_log_start_offset(self, offset: int) -> bool:
-        """Move the log's start to ``offset``; return whether it moved. Segments before it go at the next retention.
+        """Move the log's start to ``offset``; return whether it moved. The next retention drops the segments before it.
 
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE beyond the high watermark; KAFKA_STORAGE_ERROR when the disk fails.
@@ -538,7 +538,7 @@ class Log:
         return True
 
     def delete_old_segments(self, now_ms: int) -> int:
-        """Drop segments that are before the log's start, too old or too many; return how many.
+        """Drop segments that are before the log's start, too old, or beyond the size limit; return how many.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR when the disk fails.
@@ -548,7 +548,7 @@ class Log:
             return retention.delete_old_segments(self, now_ms)
 
     def drop_first_segments(self, count: int, why: str) -> None:
-        """Take the first segments out of the log, which then starts behind them. Raises OSError and KafkaError."""
+        """Remove the first segments from the log, which then starts after them. Raises OSError and KafkaError."""
         dropped = self.segments[:count]
         if count == len(self._segments):
             self.roll()
@@ -588,10 +588,10 @@ class Log:
         return segment
 
     def replace_segments(self, replaced: list[LogSegment], new: Sequence[NewSegment]) -> list[LogSegment]:
-        """Put segments that are there as ``.cleaned`` files in the place of the neighbours they were made of.
+        """Replace neighbouring segments by the ``.cleaned`` files that were made from them.
 
-        A crash at any point is mended by the next start: before all files are ``.swap`` they are thrown away, from
-        then on they take their place. Return the new segments, the first of which has the first one's base offset.
+        The next start repairs a crash at any point: it discards the files until all of them are ``.swap``, and puts
+        them in place from then on. Return the new segments; the first has the first old base offset.
 
         Raises:
             StorageError: the files are not there; nothing is changed.
@@ -605,13 +605,13 @@ class Log:
 
     @property
     def truncation_count(self) -> int:
-        """How often the log was cut: what was read of it before and the next cut may be of another history."""
+        """How often the log was cut: data read before a cut may belong to another history."""
         return self.flush_state.cuts
 
     def take_lowest_cut(self) -> int | None:
-        """Return the lowest offset the log was cut to since the last call, None if it was not cut.
+        """Return the lowest offset to which the log was cut since the last call, None if it was not cut.
 
-        A copy of the log is good up to there. A log that started over was cut to 0.
+        A copy of the log is valid up to there. A log that started over was cut to 0.
         """
         lowest, self._lowest_cut = self._lowest_cut, None
         return lowest
@@ -619,7 +619,7 @@ class Log:
     def truncate_to(self, offset: int) -> bool:
         """Drop all records from ``offset`` on; return whether there were any.
 
-        Epochs that begin at the end are dropped in any case: they may be of a leadership that wrote nothing.
+        It drops epochs that begin at the end in any case: they may belong to a leadership that wrote nothing.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR when the disk fails.
@@ -650,7 +650,7 @@ class Log:
         self._end_at(offset, min(offset, self.log_start_offset))
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
-        """Drop all records and go on at ``offset``.
+        """Drop all records and continue at ``offset``.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR when the disk fails.
@@ -668,7 +668,7 @@ class Log:
 
     def _note_cut(self, offset: int) -> None:
         if offset < self.recovery_point:
-            # A recovery that believed the old one would leave out what is written from here on.
+            # A recovery that used the old one would skip what is written from here on.
             self.has_unsettled_cut = True
             self._environment.checkpoint_soon(self.log_dir)
         self.flush_state.on_cut()
@@ -708,7 +708,7 @@ class Log:
         return self.log_end_offset >= self.flush_state.due_at_offset
 
     def begin_flush(self, offset: int | None = None, *, is_closing: bool = False) -> FlushJob | None:
-        """Prepare to bring all before ``offset`` (the log's end by default) to the disk; None if it is there.
+        """Prepare to bring everything before ``offset`` (default: the log's end) to the disk; None if it is there.
 
         A retired log has nothing left to flush.
 
@@ -723,7 +723,7 @@ class Log:
             return self.flush_state.begin(target, is_closing=is_closing)
 
     def flush(self, offset: int | None = None) -> None:
-        """Bring all before ``offset`` (the log's end by default) to the disk, here and now.
+        """Bring everything before ``offset`` (the log's end by default) to the disk, synchronously.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR when the disk fails.
@@ -737,7 +737,7 @@ class Log:
     # --- topic id, folder, end
 
     def assign_topic_id(self, topic_id: bytes) -> None:
-        """Give the log the topic id it has not got yet, and note it in its folder.
+        """Give the log its topic id if it has none, and note it in its folder.
 
         Raises:
             KafkaError: INCONSISTENT_TOPIC_ID if it has another one; KAFKA_STORAGE_ERROR when the disk fails.
@@ -771,10 +771,9 @@ class Log:
         self._files.release_idle()
 
     def close(self) -> None:
-        """Leave everything in order for the next start: snapshot at the end, indexes complete and trimmed.
+        """Prepare everything for the next start: a snapshot at the end, indexes complete and trimmed.
 
-        Flush then: what is written here is to reach the disk too. Raises KafkaError KAFKA_STORAGE_ERROR when the disk
-        fails.
+        Flush afterwards, so that this reaches the disk too. Raises KafkaError KAFKA_STORAGE_ERROR when the disk fails.
         """
         self.folder.check_online()
         with self.folder.reporting("closing"):
@@ -782,6 +781,6 @@ class Log:
             self._files.close()
 
     def abandon(self) -> None:
-        """Let go of all files as they are: the log dir has failed, or the log's folder is to be removed."""
+        """Close all files as they are: the log dir has failed, or the log's folder will be removed."""
         self.folder.is_offline = True
         self._files.abandon()

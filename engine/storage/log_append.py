@@ -1,6 +1,6 @@
-"""What is checked before an append that does not go the short way, and how its batches get their places.
+"""The checks before an append that does not take the short path, and the placing of its batches.
 
-Nothing is written here: ``Log`` writes what passes.
+It writes nothing: ``Log`` writes what passes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CLIENT = AppendOrigin.CLIENT
 
 
 class CheckedProducers(NamedTuple):
-    """What the producers' checks found."""
+    """The result of the producers' checks."""
 
     appends: dict[int, ProducerAppend]
     completed: list[CompletedTransaction]
@@ -35,7 +35,7 @@ class CheckedProducers(NamedTuple):
 
 
 class AppendChecks:
-    """The checks of one log's appends. It keeps what the topic's settings demand, and asks the log's producers."""
+    """The checks of one log's appends. It keeps the demands of the topic's settings, and asks the log's producers."""
 
     __slots__ = ("_clock", "_config", "_producers", "_topic_partition", "terms")
 
@@ -64,9 +64,9 @@ class AppendChecks:
         may_prepare: bool,
         prepared: Preparation | None,
     ) -> PlacedBatches | None:
-        """Check what was sent to a leader, and stamp it; return None if nothing was sent.
+        """Check what a leader received, and stamp it; return None if it is empty.
 
-        Raises what ``Log.append_as_leader`` raises, but for what concerns producers.
+        Raises what ``Log.append_as_leader`` raises, except for producers.
         """
         if records.readonly:
             records = memoryview(bytearray(records))
@@ -116,7 +116,7 @@ class AppendChecks:
     def _prepared(
         self, records: memoryview, first_offset: int, leader_epoch: int, origin: AppendOrigin
     ) -> PlacedBatches:
-        """Give the batches their offsets if their headers do not say all."""
+        """Give the batches their offsets if their headers alone are not enough."""
         rules = self.terms.rules
         prepared = prepare_append(
             records,
@@ -154,7 +154,7 @@ class AppendChecks:
     def check_replicated(
         self, records: memoryview, headers: list[PositionedHeader], log_start_offset: int, end_offset: int
     ) -> None:
-        """Check what a leader sent to its follower, whose log reaches from start to end.
+        """Check what a leader sent to its follower, whose log covers start to end.
 
         Raises what ``Log.append_as_follower`` raises.
         """
@@ -213,7 +213,7 @@ class AppendChecks:
         return CheckedProducers(appends, completed, None)
 
     def corrupt(self, crc: int) -> KafkaError:
-        """Return what to raise for a batch whose checksum is wrong."""
+        """Return the error for a batch with a wrong checksum."""
         return KafkaError(
             ErrorCode.CORRUPT_MESSAGE,
             f"Record is corrupt (stored crc = {crc}) in topic partition {self._topic_partition}.",

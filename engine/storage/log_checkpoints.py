@@ -1,6 +1,6 @@
-"""What the offset checkpoints of all log dirs say: recovery points, log starts, high watermarks, where dirt begins.
+"""The offset checkpoints of all log dirs: recovery points, log starts, high watermarks, first dirty offsets.
 
-A log that is gone leaves them before anybody is told so, and a log is made only if none of them has its name.
+A deleted log leaves them before its deletion is reported, and a log is created only if none of them has its name.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from engine.storage.log_dirs import LogDirs
 
 
 def _deleted_start(log: Log) -> int | None:
-    """Return a start that the first segment does not tell."""
+    """Return the log's start if the first segment does not imply it."""
     return log.log_start_offset if log.log_start_offset > log.first_segment_base_offset else None
 
 
@@ -34,11 +34,11 @@ _OFFSET_OF: Final[Mapping[str, Callable[[Log], int | None]]] = {
     HIGH_WATERMARK_CHECKPOINT: lambda log: log.high_watermark,
     CLEANER_OFFSET_CHECKPOINT: lambda log: log.cleaning.first_dirty_offset,
 }
-"""By file: what it says of a log, None if it says nothing."""
+"""For each file, the value of a log, None for no entry."""
 
 
 class LogCheckpoints:
-    """The checkpoint files of a broker's log dirs, made from its logs as they are when a job is asked for."""
+    """The checkpoint files of a broker's log dirs, made from the state of its logs when a job is created."""
 
     def __init__(
         self,
@@ -53,22 +53,22 @@ class LogCheckpoints:
         self._future_logs = future_logs
 
     def jobs(self, path: Path) -> list[DiskJob]:
-        """Return the writing of all checkpoints of a dir."""
+        """Return the jobs that write all checkpoints of a dir."""
         return [self.job(path, name) for name in _OFFSET_OF if self._is_worth_a_file(path, name)]
 
     def job(self, path: Path, name: str) -> DiskJob:
-        """Return the writing of one checkpoint of a dir."""
+        """Return the job that writes one checkpoint of a dir."""
         return self._file(path, name).job(self._environment, self._offsets(path, name))
 
     def jobs_without(self, path: Path, topic_partitions: Collection[TopicPartition]) -> list[DiskJob]:
-        """Return the writing of those checkpoints of a dir that may still name these partitions, now without a log."""
+        """Return the jobs that write a dir's checkpoints which may still name these partitions, now without a log."""
         return [self.job(path, name) for name in _OFFSET_OF if self._file(path, name).names_any(topic_partitions)]
 
     def settling_jobs(self, logs: Collection[Log]) -> list[DiskJob]:
-        """Return what has to reach the disk before anything is appended to logs that were cut.
+        """Return the jobs that must reach the disk before anything is appended to logs that were cut.
 
-        Else a power failure could bring back what was cut, before or behind what was appended since, and a recovery
-        would begin beyond both.
+        Otherwise a power failure could bring back what was cut, before or after the records appended since, and a
+        recovery would begin beyond both.
         """
         flushes = [log.begin_flush() for log in logs]
         checkpoints = [self.job(path, RECOVERY_POINT_CHECKPOINT) for path in sorted({log.log_dir for log in logs})]
@@ -78,7 +78,7 @@ class LogCheckpoints:
         return self._dirs[path].checkpoint_files[name]
 
     def _is_worth_a_file(self, path: Path, name: str) -> bool:
-        """If no log was ever cleaned nobody needs a file that says so."""
+        """If no log was ever cleaned, nobody needs a file that says so."""
         return name != CLEANER_OFFSET_CHECKPOINT or bool(self._file(path, name).names or self._offsets(path, name))
 
     def _offsets(self, path: Path, name: str) -> dict[TopicPartition, int]:

@@ -1,4 +1,4 @@
-"""One of a broker's ``log.dirs``: its lock, its checkpoint files, its identity, and whether it can be used."""
+"""One of a broker's ``log.dirs``: its lock, its checkpoint files, its identity, and whether it is usable."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ OFFSET_CHECKPOINTS = (
 )
 
 _locked_here: set[tuple[int, int]] = set()
-"""Device and inode of the lock files this process holds: the system does not keep a process from itself."""
+"""Device and inode of the lock files that this process holds: the system does not lock out the same process."""
 
 
 class LogDir:
@@ -67,21 +67,21 @@ class LogDir:
         self.is_loaded = False
         self.had_clean_shutdown = False
         self.renames = 1
-        """How often a folder in here was renamed, and how many of those renamings are on the disk. One is as good as
-        known: a broker that was killed may have left some."""
+        """How often a folder in here was renamed, and how many of these renames are on the disk. It begins with one
+        pending: a killed broker may have left some."""
         self.renames_synced = 0
         self.checkpoint_files = {name: CheckpointFile(path / name) for name in OFFSET_CHECKPOINTS}
         self._lock_fd = -1
         self._lock_key = (0, 0)
 
     def prepare(self) -> None:
-        """Make the dir if it is not there.
+        """Create the dir if it does not exist.
 
         Raises:
-            OSError: it cannot be made, or cannot be read.
+            OSError: it cannot be created or read.
         """
         if not self.path.exists():
-            logger.info("A log dir is not there yet and is made path=%s", self.path)
+            logger.info("A log dir does not exist and is created path=%s", self.path)
             self.path.mkdir(parents=True)
             sync_path(self.path.parent)
         if not self.path.is_dir() or not os.access(self.path, os.R_OK | os.X_OK):
@@ -90,7 +90,7 @@ class LogDir:
     # --- lock
 
     def lock(self) -> None:
-        """Take the dir for this process, against Kafka brokers too.
+        """Lock the dir for this process, also against Kafka brokers.
 
         Raises:
             StorageError: another broker has it.
@@ -116,14 +116,14 @@ class LogDir:
         self._lock_fd, self._lock_key = fd, key
 
     def unlock(self) -> None:
-        """Let go of the dir."""
+        """Release the dir."""
         if self._lock_fd >= 0:
             _locked_here.discard(self._lock_key)
             os.close(self._lock_fd)
             self._lock_fd = -1
 
     def renamed(self, renames: int) -> None:
-        """Take note that this many renamings are on the disk."""
+        """Note that this many renames are on the disk."""
         self.renames_synced = max(renames, self.renames_synced)
 
     # --- identity
@@ -138,7 +138,7 @@ class LogDir:
         return decode_meta_properties(text, str(path))
 
     def write_meta_properties(self, properties: MetaProperties, now_ms: int) -> None:
-        """Write ``meta.properties``, to the disk."""
+        """Write ``meta.properties`` and sync it."""
         replace_file(self.path / META_PROPERTIES_FILE, encode_meta_properties(properties, now_ms), sync=True)
 
     # --- checkpoints
@@ -163,12 +163,12 @@ class LogDir:
     # --- clean shutdown
 
     def take_clean_shutdown_mark(self) -> bool:
-        """Return whether the last stop was orderly; the mark is removed, for a crash may come before the next."""
+        """Return whether the last stop was orderly; remove the mark, because a crash may come before the next stop."""
         path = self.path / CLEAN_SHUTDOWN_FILE
         self.had_clean_shutdown = path.exists()
         if self.had_clean_shutdown:
             path.unlink(missing_ok=True)
-            # Should the machine crash, the mark must not be there again: nothing would be recovered.
+            # If the machine crashes, the mark must not reappear: nothing would be recovered.
             sync_path(self.path)
         return self.had_clean_shutdown
 
@@ -179,6 +179,6 @@ class LogDir:
         sync_path(path)
 
     def partition_folders(self) -> list[Path]:
-        """Return the folders in the dir, which should all be partitions'; files are passed over."""
+        """Return the folders in the dir, which should all be partitions'; files are skipped."""
         with os.scandir(self.path) as entries:
             return sorted(Path(entry.path) for entry in entries if entry.is_dir())

@@ -1,4 +1,4 @@
-"""A broker's ``log.dirs`` together: opened and locked, which can be used, and whose they are."""
+"""A broker's ``log.dirs`` together: opens and locks them, and knows which are usable and whose they are."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from engine.storage.environment import LogEnvironment
 from engine.storage.log_dir import LogDir
 
 FailDir = Callable[[Path, str, OSError], None]
-"""Takes a log dir offline: the dir, what was being done, why it failed."""
+"""Takes a log dir offline: the dir, the operation, and why it failed."""
 
 
 class LogDirs:
@@ -33,7 +33,7 @@ class LogDirs:
 
     @property
     def live(self) -> list[Path]:
-        """Dirs that can be used."""
+        """Usable dirs."""
         return [path for path, log_dir in self._dirs.items() if log_dir.is_online]
 
     @property
@@ -43,11 +43,11 @@ class LogDirs:
 
     @property
     def by_load(self) -> list[Path]:
-        """Dirs that can be used, that with the fewest logs first; equals in the order of ``log.dirs``."""
+        """Usable dirs, that with the fewest logs first; equals in the order of ``log.dirs``."""
         return sorted(self.live, key=lambda path: self._dirs[path].log_count)
 
     def open(self, fail_dir: FailDir) -> None:
-        """Make and lock the dirs.
+        """Create and lock the dirs.
 
         Raises:
             StorageError: one is in use by another broker, or none can be used.
@@ -64,17 +64,17 @@ class LogDirs:
         self.check_any_is_live()
 
     def check_any_is_live(self) -> None:
-        """Raise StorageError if no dir can be used: the broker cannot do without."""
+        """Raise StorageError if no dir is usable: the broker needs at least one."""
         if not self.live:
             raise StorageError(f"None of the log dirs can be used: {', '.join(map(str, self._dirs))}")
 
     def release(self) -> None:
-        """Let go of all dirs."""
+        """Release all dirs."""
         for log_dir in self._dirs.values():
             log_dir.unlock()
 
     def renaming_jobs(self, environment: LogEnvironment) -> list[DiskJob]:
-        """Return the syncing of dirs whose folders were renamed, also if another one is under way."""
+        """Return jobs that sync dirs whose folders were renamed, even if another one is under way."""
         return [
             SyncJob(environment, path, [path], partial(log_dir.renamed, log_dir.renames))
             for path, log_dir in self._dirs.items()
@@ -114,7 +114,7 @@ class LogDirs:
                 fail_dir(path, "Disk error while writing meta.properties", error)
 
     def mark_clean(self, path: Path, fail_dir: FailDir) -> None:
-        """Note in a dir that it was closed in order."""
+        """Mark a dir as cleanly closed."""
         try:
             self._dirs[path].write_clean_shutdown_mark()
         except OSError as error:

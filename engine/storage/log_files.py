@@ -1,4 +1,4 @@
-"""The files of a log's segments: made, replaced, removed, renamed and closed together with their place in the log."""
+"""Creates, replaces, removes, renames and closes the files of a log's segments, and keeps their place in the log."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class LogFiles:
         """The topic's settings; a change replaces this value."""
 
     def add(self, base_offset: int) -> LogSegment:
-        """Make an empty segment. Files of that name which are there already are deleted."""
+        """Create an empty segment. Existing files of that name are deleted."""
         self._remove_leftovers(base_offset)
         segment = open_segment(
             self._folder.path,
@@ -61,11 +61,11 @@ class LogFiles:
         paths = SegmentPaths(self._folder.path, base_offset)
         for path in (paths.path(kind) for kind in SEGMENT_SUFFIXES):
             if path.exists():
-                logger.warning("A file of the new segment is there already and is deleted path=%s", path)
+                logger.warning("A file of the new segment exists already and is deleted path=%s", path)
                 path.unlink()
 
     def remove(self, segments: Sequence[LogSegment]) -> None:
-        """Take segments and their snapshots out of the log; the files go after ``file.delete.delay.ms``."""
+        """Remove segments and their snapshots from the log; the files go after ``file.delete.delay.ms``."""
         paths: list[Path] = []
         self._folder.is_unsynced = True
         for segment in segments:
@@ -77,7 +77,7 @@ class LogFiles:
         self._delete_later(paths)
 
     def replace(self, replaced: Sequence[LogSegment], new: Sequence[NewSegment]) -> list[LogSegment]:
-        """Put ``.cleaned`` files in the place of the segments that they were made of; return the new segments.
+        """Replace segments by the ``.cleaned`` files that were made from them; return the new segments.
 
         Raises:
             StorageError: the files are not there; nothing is changed.
@@ -117,7 +117,7 @@ class LogFiles:
         self._environment.delete_later(self._folder.log_dir, paths, self.config.file_delete_delay_ms)
 
     def follow_rename(self) -> None:
-        """Look for the files where the folder is now."""
+        """Follow a rename of the folder."""
         for segment in self._segments:
             segment.move_to(self._folder.path)
 
@@ -147,7 +147,7 @@ def open_segment(
     has_transaction_index: bool,
     suffix: str = "",
 ) -> LogSegment:
-    """Return a segment whose files are there (or will be created)."""
+    """Return a segment whose files exist (or will be created)."""
     jitter_ms = random.randrange(min(config.segment_jitter_ms, config.segment_ms)) if config.segment_jitter_ms else 0
     return LogSegment(
         SegmentPaths(folder, base_offset, suffix),

@@ -1,4 +1,4 @@
-"""Opens a partition's folder: after an orderly stop by a look at its end, after a crash by reading the unflushed part.
+"""Opens a partition's folder: after an orderly stop it checks the end, after a crash it reads the unflushed part.
 
 May run in a thread: it touches nothing but the folder, and ``environment.delete_later``.
 """
@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Checkpoints:
-    """What a log dir's checkpoint files say about one log; 0 if they say nothing."""
+    """The values of a log dir's checkpoint files for one log; 0 for no entry."""
 
     log_start_offset: int = 0
     recovery_point: int = 0
@@ -44,11 +44,11 @@ class Checkpoints:
 
 
 def load_log(folder: Path, config: LogConfig, environment: LogEnvironment, checkpoints: Checkpoints) -> Log:
-    """Open a partition's folder, which is made if it is not there.
+    """Open a partition's folder, creating it if it does not exist.
 
     Raises:
         OSError: the disk fails.
-        StorageError: a file in the folder cannot be used (CorruptFileError) or the folder's name is no partition's.
+        StorageError: a file in the folder is unusable (CorruptFileError), or the folder's name is not a partition's.
     """
     is_new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
@@ -114,7 +114,7 @@ class _LogLoader:
                 self._split(overflow.segment)
 
     def _split(self, segment: LogSegment) -> None:
-        """Put several segments in the place of one, and look at the folder again: they have no indexes yet."""
+        """Replace one segment by several, and read the folder again: they have no indexes yet."""
         new = [self._open(one.base_offset, one.size_bytes, CLEANED_SUFFIX) for one in split_segment(segment)]
         logger.warning(
             "A segment reaches too far for its indexes: it is split, and theirs are rebuilt path=%s into=%s",
@@ -149,7 +149,7 @@ class _LogLoader:
         return next((base for base in self._files.base_offsets if base > segment.base_offset), OFFSET_MAX)
 
     def _is_unflushed(self, segment: LogSegment) -> bool:
-        """Whether the segment is recovered in any case, in its turn: what follows a damage there goes too."""
+        """Whether the segment will be recovered in its turn anyway: what follows damage there goes too."""
         return not self._checkpoints.had_clean_shutdown and self._end_of(segment) > self._checkpoints.recovery_point
 
     def _is_sound(self, segment: LogSegment) -> bool:
@@ -189,7 +189,7 @@ class _LogLoader:
     # --- recovery
 
     def _recover(self) -> tuple[int, int]:
-        """Make the log sound; return its recovery point and its end."""
+        """Repair the log; return its recovery point and its end."""
         if not self._checkpoints.had_clean_shutdown:
             self._recover_unflushed()
         end_offset = self._end_offset_unless_before_start()
@@ -219,7 +219,7 @@ class _LogLoader:
                 return
 
     def _recover_segment(self, segment: LogSegment) -> int:
-        """Recover one segment with a producer state of its own, which is left behind as a snapshot."""
+        """Recover one segment with its own producer state, which stays behind as a snapshot."""
         producers = self._new_producers(ProducerSnapshots.list_folder(self._folder))
         rebuild_producer_state(
             producers, self._segments, self._checkpoints.log_start_offset, segment.base_offset, now_ms=self._now_ms
@@ -261,7 +261,7 @@ class _LogLoader:
         return None
 
     def _is_newer_than_checkpoints(self) -> bool:
-        """Whether the replica was made after its start was noted: the start is of an earlier topic of the same name."""
+        """Whether the replica was created after its start was noted: then the start is an earlier topic's."""
         try:
             noted_ns = (self._folder.parent / LOG_START_OFFSET_CHECKPOINT).stat().st_mtime_ns
             made_ns = (self._folder / PARTITION_METADATA_FILE).stat().st_mtime_ns
@@ -270,7 +270,7 @@ class _LogLoader:
         return noted_ns < made_ns
 
     def _recover_without_checkpoints(self) -> int:
-        """Recover all of the log, and return its end: what the checkpoints say is not about this replica."""
+        """Recover the whole log, and return its end: the checkpoints are not about this replica."""
         logger.warning(
             "The checkpoints of a partition are older than its folder and contradict its log. They belong to a deleted "
             "topic of the same name and are ignored partition=%s log_start_offset=%d recovery_point=%d",
@@ -284,7 +284,7 @@ class _LogLoader:
         return self._sound_end(self._segments.last)
 
     def _sound_end(self, segment: LogSegment) -> int:
-        """Return the log's end. Cut bytes behind it that are no batch: no reader would find what comes after them."""
+        """Return the log's end. Cut bytes after it that are not a batch: no reader would find what follows them."""
         end_offset, position = segment.read_end()
         if position == segment.size_bytes:
             return end_offset
@@ -297,10 +297,10 @@ class _LogLoader:
         self._recover_segment(segment)
         return segment.read_next_offset()
 
-    # --- beside the segments
+    # --- besides the segments
 
     def _find_epochs(self) -> None:
-        """Find all leader epochs in the batches: what was noted of them was lost with the machine."""
+        """Find all leader epochs in the batches: their file was lost in a crash of the machine."""
         self._leader_epochs.was_blank = False
         if not self._has_epochs():
             return
@@ -317,21 +317,21 @@ class _LogLoader:
                     self._leader_epochs.assign(header.partition_leader_epoch, header.base_offset)
 
     def _has_epochs(self) -> bool:
-        """Whether the log begins with batches that have leader epochs, which those of the old formats have not."""
+        """Whether the log begins with batches that have leader epochs; those of the old formats have none."""
         first = next((header for segment in self._segments for _, header in segment.iter_batches()), None)
         return first is not None and first.magic >= 2 and first.partition_leader_epoch >= 0
 
     def _load_producers(self, log_start_offset: int, end_offset: int) -> ProducerStateManager:
         recovered = self._recovered
         if recovered is not None and recovered.map_end_offset == end_offset:
-            # A snapshot keeps a producer's last batch only. After kill -9 of all replicas a producer that had several
-            # under way sends all of them again: what was read just now knows the last five, and takes none twice.
+            # A snapshot keeps only a producer's last batch. After kill -9 of all replicas, a producer that had several
+            # in flight sends all of them again: the state just read knows the last five, and accepts none twice.
             recovered.snapshots.remove_stray(self._segments.base_offsets)
             recovered.truncate_and_reload(log_start_offset, end_offset, self._now_ms)
             recovered.on_high_watermark(end_offset)
             recovered.expire(self._now_ms)
             return recovered
-        # A recovery deletes snapshots, after an orderly stop too: of a segment whose index is gone.
+        # A recovery deletes snapshots, even after an orderly stop if a segment's index is missing.
         was_changed = not self._checkpoints.had_clean_shutdown or recovered is not None
         snapshots = (
             ProducerSnapshots.list_folder(self._folder)

@@ -1,7 +1,7 @@
-"""Opens all partitions of the log dirs at start.
+"""Opens all partitions of the log dirs at the start.
 
-Dirs that were closed in order go one after the other, for opening is all Python. Those that were not are recovered in
-threads, ``num.recovery.threads.per.data.dir`` of them a dir: there the disk and the checksums take most of the time.
+It loads cleanly closed dirs one after the other, because opening is all Python. It recovers the others in threads,
+``num.recovery.threads.per.data.dir`` for each dir: there the disk and the checksums take most of the time.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class LogDirLoader:
         """Yield every log of the dirs, or once the error of a dir that failed.
 
         Raises:
-            StorageError: a dir holds a folder that is no partition's.
+            StorageError: a dir holds a folder that is not a partition's.
         """
         clock = self.environment.clock
         started_ms = clock.monotonic_ms()
@@ -137,7 +137,7 @@ class _Dir:
         config = self._loader.topic_config(topic_partition.topic)
         log = load_log(folder, config, self._loader.environment, checkpoints)
         if log.log_start_offset >= checkpoints.log_start_offset:
-            # Else the checkpoints are of an earlier topic of this name.
+            # Otherwise the checkpoints belong to an earlier topic of this name.
             log.update_high_watermark(self._high_watermarks.get(topic_partition, 0))
             log.cleaning.first_dirty_offset = self._first_dirty_offsets.get(topic_partition)
         return log

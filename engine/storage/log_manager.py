@@ -1,7 +1,7 @@
-"""All logs of a broker, in one or more log dirs: made, found, checkpointed, deleted; and what happens when a dir fails.
+"""All logs of a broker, in one or more log dirs: creates, finds, checkpoints and deletes them; handles failed dirs.
 
-Runs on the event loop, but for ``load`` (before the loop serves) and ``shutdown`` (after). Slow work for the disk is
-handed out as jobs: the server runs each in a thread, one after the other, and finishes it on the loop.
+It runs on the event loop, except for ``load`` (before the loop serves) and ``shutdown`` (after). Slow disk work is
+returned as jobs: the server runs each in a thread, one after the other, and finishes it on the loop.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from engine.storage.replaced_logs import ReplacedLogs, choose_of_two, is_moved, 
 logger = logging.getLogger(__name__)
 
 FLUSH_THREADS = 8
-"""Files brought to the disk at once when the broker stops: the disk's own queue does the rest."""
+"""How many files are synced at once when the broker stops: the disk's own queue does the rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +61,10 @@ class LogManager:
         clock: Clock,
         on_dir_failure: Callable[[Path], None],
     ) -> None:
-        """Make and lock the log dirs; those that cannot be used are offline from the start.
+        """Create and lock the log dirs; unusable ones are offline from the start.
 
-        ``topic_config`` returns a topic's effective settings. ``on_dir_failure`` is called from within whatever met
-        the failure, on the event loop: it should only note it for later.
+        ``topic_config`` returns a topic's effective settings. The code that meets a failure calls
+        ``on_dir_failure``, on the event loop: it should only note it for later.
 
         Raises:
             StorageError: a dir is in use by another broker, is named twice, or none can be used.
@@ -74,7 +74,7 @@ class LogManager:
         self.logs = LogTable()
         self.future_logs = LogTable()
         self.preferred_dirs: dict[TopicPartition, Path] = {}
-        """Where logs that are not there yet are to be made (AlterReplicaLogDirs)."""
+        """The dirs in which future logs should be created (AlterReplicaLogDirs)."""
         self._topic_config = topic_config
         self._on_dir_failure = on_dir_failure
         self._dirs = LogDirs(config.log_dirs)
@@ -96,7 +96,7 @@ class LogManager:
     def fail_dir(self, log_dir: Path, message: str, error: OSError) -> None:
         """Take a log dir offline: its logs refuse everything, those in other dirs go on.
 
-        The want of a descriptor says nothing of a disk: what needed one is refused, and the dir stays.
+        A missing descriptor says nothing about the disk: the operation is refused, and the dir stays online.
         """
         if is_out_of_descriptors(error):
             logger.error("No file descriptor is left path=%s: %s", log_dir, message, exc_info=error)
@@ -125,7 +125,7 @@ class LogManager:
 
     @property
     def live_dirs(self) -> list[Path]:
-        """Log dirs that can be used, in the order of ``log.dirs``."""
+        """Usable log dirs, in the order of ``log.dirs``."""
         return self._dirs.live
 
     @property
@@ -147,17 +147,17 @@ class LogManager:
         self._dirs.write_identity(cluster_id, broker_id, self.clock.now_ms(), self.fail_dir)
 
     def release(self) -> None:
-        """Let go of the log dirs without having closed the logs."""
+        """Release the log dirs without closing the logs."""
         self._dirs.release()
 
     # --- start and stop
 
     def load(self) -> None:
-        """Open all logs; those of a dir that was not closed in order are recovered. May take long.
+        """Open all logs; recover those of a dir that was not cleanly closed. May take long.
 
         Raises:
-            StorageError: a dir holds what is no partition, a partition is in two dirs, or no dir can be used.
-            LoadingStopped: after ``stop_loading``, from another thread; all that is left to do is ``release``.
+            StorageError: a dir holds something else than partitions, a partition is in two dirs, or no dir is usable.
+            LoadingStopped: after ``stop_loading``, from another thread; only ``release`` is left to do.
         """
         threads, delay_ms = self.config.num_recovery_threads_per_data_dir, self.config.log_segment_delete_delay_ms
         loader = LogDirLoader(self, self._topic_config, threads, delay_ms)
@@ -176,7 +176,7 @@ class LogManager:
                 unmark_moved(log)
 
     def stop_loading(self) -> None:
-        """End a recovery under way soon: ``load`` raises LoadingStopped. Dirs that were closed in order are loaded."""
+        """End a recovery under way soon: ``load`` raises LoadingStopped. Cleanly closed dirs are still loaded."""
         self.is_stopping = True
 
     def _take_in(self, log: Log) -> None:
@@ -191,7 +191,7 @@ class LogManager:
             self.replaced.add(left_over, logs[log.topic_partition], keeps_mark=False)
 
     def shutdown(self) -> None:
-        """Flush and close all logs, write the checkpoints and the clean-shutdown mark, let go of the dirs."""
+        """Flush and close all logs, write the checkpoints and the clean-shutdown mark, and release the dirs."""
         run_jobs(self.replaced.jobs())
         for path in self.live_dirs:
             if self._close_logs(path) and (self._dirs[path].had_clean_shutdown or self._dirs[path].is_loaded):
@@ -230,9 +230,9 @@ class LogManager:
         is_new: bool,
         preferred_dir: Path | None = None,
     ) -> Log:
-        """Return a partition's log; make it in ``preferred_dir``, or in the dir with the fewest logs.
+        """Return a partition's log; create it in ``preferred_dir``, or in the dir with the fewest logs.
 
-        ``is_new`` says that the controller has just made the partition: else its log may be in a dir that is offline.
+        ``is_new``: the controller has just created the partition; otherwise its log may be in an offline dir.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR if dirs are offline or fail, INCONSISTENT_TOPIC_ID for another topic's.
@@ -257,9 +257,9 @@ class LogManager:
     def creation_jobs(
         self, topic_partitions: Iterable[TopicPartition], topic_ids: Mapping[TopicPartition, bytes] | None = None
     ) -> list[DiskJob]:
-        """Return the making of logs that are not there yet, for ``get_or_create`` to find afterwards.
+        """Return the jobs that create missing logs, for ``get_or_create`` to find afterwards.
 
-        Making one takes the disk a millisecond or so: who needs hundreds lets threads make them, and waits.
+        Each takes the disk about a millisecond: a caller that needs hundreds lets threads create them, and waits.
         """
         folders: dict[Path, list[Path]] = {}
         for topic_partition in topic_partitions:
@@ -283,11 +283,11 @@ class LogManager:
         ]
 
     def _forget_in(self, path: Path, folders: list[Path]) -> list[DiskJob]:
-        """Return what has to be written before logs are made: checkpoints that may name an earlier one of the name."""
+        """Return the checkpoints to write before logs are created: those that may name an earlier one of that name."""
         return self._checkpoints.jobs_without(path, [parse_log_dir_name(folder.name)[0] for folder in folders])
 
     def _open(self, folder: Path) -> Log:
-        """Open or make a partition's folder. Raises OSError if the disk fails, or a damaged one was left there."""
+        """Open or create a partition's folder. Raises OSError if the disk fails, or a damaged one was left there."""
         topic_partition, _ = parse_log_dir_name(folder.name)
         make_room_for_a_file()
         try:
@@ -302,7 +302,7 @@ class LogManager:
                 logger.info("Created log partition=%s dir=%s", log.topic_partition, log.dir)
 
     def create_log(self, topic_partition: TopicPartition, name: str, candidates: list[Path]) -> Log:
-        """Open or make the folder ``name`` in the first of the dirs that can be used; the caller keeps the log.
+        """Open or create the folder ``name`` in the first usable dir; the caller keeps the log.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR if none can.
@@ -331,7 +331,7 @@ class LogManager:
         ) from cause
 
     def delete(self, topic_partition: TopicPartition) -> None:
-        """Take a partition's log away, and a copy on its way into another dir. No log: nothing happens.
+        """Delete a partition's log, and a copy that is moving to another dir. Nothing happens if there is no log.
 
         The files go after ``log.segment.delete.delay.ms``. The deletion counts once ``forgetting_jobs`` are done.
 
@@ -355,7 +355,7 @@ class LogManager:
         del self.logs[topic_partition]
 
     def retire(self, log: Log) -> None:
-        """Rename a log's folder and have it removed later; the caller has taken the log out of use, or does so then.
+        """Rename a log's folder and have it removed later; the caller takes the log out of use, before or afterwards.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR when the disk fails.
@@ -371,16 +371,17 @@ class LogManager:
         logger.info("A log is renamed and will be deleted partition=%s dir=%s", topic_partition, log.dir)
 
     def forgetting_jobs(self, topic_partitions: Collection[TopicPartition]) -> list[DiskJob]:
-        """Return what has to reach the disk before the deletion of these partitions is told.
+        """Return the jobs that must reach the disk before the deletion of these partitions is reported.
 
-        The folders' new names, and checkpoints without the partitions: they would be taken for the next topic's.
+        These are the folders' new names, and checkpoints without the partitions: old entries would apply to the next
+        topic of that name.
         """
         self._retired.difference_update(topic_partitions)
         checkpoints = [job for path in self.live_dirs for job in self._checkpoints.jobs_without(path, topic_partitions)]
         return [*self._dirs.renaming_jobs(self), *checkpoints]
 
     def update_settings(self, *, producer_id_expiration_ms: int, log_segment_delete_delay_ms: int) -> None:
-        """Take over settings of the broker that may change while it runs."""
+        """Apply broker settings that may change while it runs."""
         self.config = replace(
             self.config,
             producer_id_expiration_ms=producer_id_expiration_ms,
@@ -390,12 +391,12 @@ class LogManager:
             log.producers.expiration_ms = producer_id_expiration_ms
 
     def update_topic_config(self, topic: str, config: LogConfig) -> None:
-        """Hand changed settings to the topic's logs."""
+        """Apply changed settings to the topic's logs."""
         for log in (*self.logs.of_topic(topic), *self.future_logs.of_topic(topic)):
             log.update_config(config)
 
     def refresh_configs(self) -> None:
-        """Hand every log the settings that its topic has now."""
+        """Apply its topic's current settings to every log."""
         for log in (*self.logs.values(), *self.future_logs.values()):
             self._refresh_config(log)
 
@@ -405,7 +406,7 @@ class LogManager:
             log.update_config(config)
 
     def settling_jobs(self, logs: Collection[Log]) -> list[DiskJob]:
-        """Return what has to reach the disk before anything is appended to logs that were cut."""
+        """Return the jobs that must reach the disk before anything is appended to logs that were cut."""
         return self._checkpoints.settling_jobs([log for log in logs if not log.is_offline])
 
     def checkpoint_soon(self, log_dir: Path) -> None:
@@ -415,9 +416,9 @@ class LogManager:
     # --- periodic work
 
     def retention_steps(self) -> Iterator[int]:
-        """Apply retention to one log after the other; yields after each how many segments went.
+        """Apply retention to one log after the other; yield after each the number of deleted segments.
 
-        The server lets others have their turn between the steps.
+        The server gives way between the steps.
         """
         for log in [*self.logs.values(), *self.future_logs.values()]:
             try:
@@ -426,11 +427,11 @@ class LogManager:
             except KafkaError as error:
                 logger.error("Retention failed partition=%s: %s", log.topic_partition, error)
             except Exception:
-                # Whatever is wrong with one log, the others must not fill the disk for it.
+                # Whatever is wrong with one log, the others must not fill the disk.
                 logger.exception("Retention failed partition=%s", log.topic_partition)
 
     def run_retention(self) -> int:
-        """Apply retention to all logs; return how many segments went."""
+        """Apply retention to all logs; return the number of deleted segments."""
         return sum(self.retention_steps())
 
     def expire_producers(self) -> None:
@@ -439,18 +440,18 @@ class LogManager:
             log.producers.expire(self.clock.now_ms())
 
     def close_files(self) -> None:
-        """Close all segment files that nobody reads at the moment: they are opened again when they are needed."""
+        """Close all segment files that nobody is reading: they are opened again when needed."""
         for log in [*self.logs.values(), *self.future_logs.values()]:
             for segment in log.segments:
                 segment.close_file()
 
     def release_idle_files(self) -> None:
-        """Close segment files that nobody has used since the last call; a few minutes between calls are right."""
+        """Close segment files that nobody has used since the last call; call it every few minutes."""
         for log in [*self.logs.values(), *self.future_logs.values()]:
             log.release_idle_files()
 
     def flush_jobs(self) -> Iterator[DiskJob]:
-        """Yield what is to be flushed now, after rolls and by ``flush.ms``; do one before asking for the next."""
+        """Yield the flushes due now, after rolls and by ``flush.ms``; do one before asking for the next."""
         return self._flushes.jobs(self.logs.values(), self.clock.now_ms())
 
     def deletion_jobs(self) -> list[DiskJob]:
@@ -468,29 +469,29 @@ class LogManager:
         online = [path for path in sorted(dirs) if self._dirs[path].is_online]
         checkpoints = [job for path in online for job in self._checkpoints.jobs(path)]
         checkpoints += self.forgetting_jobs(frozenset(self._retired))
-        # Names first: files are removed from a folder only when it cannot be back under its old one.
+        # Names first: files are removed from a folder only when it cannot come back under its old name.
         yield from (*checkpoints, *self.deletion_jobs())
 
     def recovery_point_jobs(self) -> list[DiskJob]:
-        """Return the writing of all recovery points (``log.flush.offset.checkpoint.interval.ms``)."""
+        """Return the jobs that write all recovery points (``log.flush.offset.checkpoint.interval.ms``)."""
         return self._checkpoint_jobs(RECOVERY_POINT_CHECKPOINT)
 
     def log_start_offset_jobs(self) -> list[DiskJob]:
-        """Return the writing of all log start offsets (``log.flush.start.offset.checkpoint.interval.ms``)."""
+        """Return the jobs that write all log start offsets (``log.flush.start.offset.checkpoint.interval.ms``)."""
         return self._checkpoint_jobs(LOG_START_OFFSET_CHECKPOINT)
 
     def high_watermark_jobs(self) -> list[DiskJob]:
-        """Return the writing of all high watermarks (``replica.high.watermark.checkpoint.interval.ms``)."""
+        """Return the jobs that write all high watermarks (``replica.high.watermark.checkpoint.interval.ms``)."""
         return self._checkpoint_jobs(HIGH_WATERMARK_CHECKPOINT)
 
     def _checkpoint_jobs(self, name: str) -> list[DiskJob]:
         return [self._checkpoints.job(path, name) for path in self.live_dirs]
 
     def run_due(self) -> None:
-        """Do all that is due here and now; for tests and tools."""
+        """Do everything that is due, synchronously; for tests and tools."""
         run_jobs(self.due_jobs())
 
     def checkpoint(self) -> None:
-        """Write all checkpoint files here and now; for tests and tools."""
+        """Write all checkpoint files, synchronously; for tests and tools."""
         for path in self.live_dirs:
             run_jobs(self._checkpoints.jobs(path))

@@ -1,6 +1,6 @@
-"""The batch of commits, written straight into its bytes: what every client sends every few seconds. Pure.
+"""Writes a batch of commits, which every client sends every few seconds, straight into its bytes. Pure.
 
-The same bytes come from ``offset_records`` and ``encode_batch``, which make objects of each offset on the way.
+``offset_records`` and ``encode_batch`` give the same bytes, but make objects of each offset on the way.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ offset, leader epoch, length 0, commit timestamp; no headers."""
 _PLAIN_SIZE: Final = VARINTS[struct.calcsize(">hqihq")][0]
 
 _NO_DELTAS: Final = b"\0\0"
-"""A record's attributes and its timestamp delta: all of a commit's have the batch's timestamp."""
+"""A record's attributes and its timestamp delta: all records of a commit have the batch's timestamp."""
 
 
 def commit_batch(commits: Iterable[tuple[str, Offsets]], now_ms: int, codec: Codec, ibp: MetadataVersion) -> memoryview:

@@ -1,9 +1,9 @@
-"""Commits of one turn of the event loop, written together: one batch and one append per partition of the topic.
+"""Writes the commits of one turn of the event loop together: one batch and one append per partition of the topic.
 
-A broker of a thousand groups gets many commits in one turn, each a record or a few. Written one by one, most of the
-time goes into headers, checksums and system calls. Kafka's newer coordinator gathers writes for the same reason
-(``group.coordinator.append.linger.ms``); here nothing lingers: a commit that came alone is written at once the loop
-comes round.
+A broker with a thousand groups gets many commits in one turn, each of one or a few records. Writing them one by one
+would spend most of the time on headers, checksums and system calls. Kafka's newer coordinator gathers writes for the
+same reason (``group.coordinator.append.linger.ms``). Here nothing lingers: a commit that comes alone is written in the
+loop's next turn.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _TOO_LARGE: Final = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARG
 CommitErrors = dict[TopicPartition, ErrorCode]
 
 CommitDone = Callable[[ErrorCode, CommitErrors], None]
-"""Told the error of all partitions, and of those that were refused by themselves."""
+"""Receives the error of all partitions, and those of partitions that were refused individually."""
 
 
 class Commit(NamedTuple):
@@ -46,7 +46,7 @@ class Commit(NamedTuple):
 
 
 class GatheredCommits:
-    """Writes what was added when the event loop comes round, or when ``flush`` is called. Make it on the loop."""
+    """Writes what was added in the event loop's next turn, or on ``flush``. Create it on the loop."""
 
     def __init__(self, writer: OffsetsTopicWriter, settings: OffsetsTopicSettings, clock: Clock) -> None:
         self._writer = writer
@@ -66,7 +66,7 @@ class GatheredCommits:
             gathered[index] = [commit]
 
     def flush(self) -> None:
-        """Write what was gathered: what reads, removes or gives up offsets has to come after it."""
+        """Write what was gathered: code that reads, removes or gives up offsets has to come after it."""
         if not self._gathered:
             return
         gathered, self._gathered = self._gathered, {}
@@ -112,7 +112,7 @@ class GatheredCommits:
             self._unwritable(index, commits)
             return
         if not self._writer.append(index, batch, written):
-            # They wait for the followers: not visible until those have them.
+            # They are not visible until the followers have them.
             is_pending = True
             for commit in commits:
                 commit.group.offsets.begin_commit(commit.offsets)
@@ -122,7 +122,7 @@ class GatheredCommits:
         return commit_batch(commits, self._clock.now_ms(), self._settings.codec, self._settings.ibp)
 
     def _unwritable(self, index: int, commits: list[Commit]) -> None:
-        """A value does not fit into a record: whose it is hears of it, and the others' are written without it."""
+        """Handle a value that does not fit into a record: refuse that commit, and write the others without it."""
         if len(commits) > 1:
             for commit in commits:
                 self._write(index, [commit])

@@ -1,12 +1,12 @@
-"""The fast way through the records that ``__consumer_offsets`` is full of: plain commits, one after the other. Pure.
+"""The fast path for the most frequent records of ``__consumer_offsets``: plain commits, one after the other. Pure.
 
-Nearly every record is an offset without a text, and most repeat one before with another number. Such a record differs
-from the last one of its group and partition in its last 23 bytes only: offset, leader epoch, length of the text (0),
-timestamp, number of headers (0). The bytes before are read once; if they are those of a plain commit, they say where
-everything is in each record that begins so. So a commit is one lookup of those bytes, and no number is decoded but
-what is left at the end of the log.
+Nearly every record is an offset without a text, and most repeat an earlier one with another number. Such a record
+differs from the last one of its group and partition only in its last 23 bytes: offset, leader epoch, length of the text
+(0), timestamp, number of headers (0). The bytes before are decoded once. If they belong to a plain commit, they say
+where everything is in each record with the same beginning. So a commit costs one lookup of those bytes, and only the
+offsets left at the end of the log are decoded.
 
-What is not plain is left to the caller, batch by batch.
+Batches with other records are left to the caller.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from engine.protocol.records import layout
 from engine.protocol.records.varint import VARINTS, read_varint
 
 OffsetName = tuple[str, TopicPartition]
-"""A group, and a partition that it has committed an offset for."""
+"""A group, and a partition for which it has committed an offset."""
 
 _HEAD = struct.Struct(">qi4xB4xhi30xi")
 """Fields of a batch's header: base offset, length, magic, attributes, last offset delta, number of records."""
@@ -53,16 +53,16 @@ class CommitScan:
     def __init__(self) -> None:
         self.record_count = 0
         self.next_offset = 0
-        """The offset after the last batch that was taken."""
+        """The offset after the last batch taken."""
         self._names: dict[bytes, OffsetName] = {}
         self._topics: dict[str, str] = {}
-        """One text for each topic's name, which thousands of offsets share."""
+        """One string for each topic's name, shared by thousands of offsets."""
         self._latest: dict[bytes, tuple[int, bytes]] = {}
         self._names_in_batches: dict[bytes, OffsetName] = {}
         self._latest_in_batches: dict[bytes, tuple[int, bytes]] = {}
 
     def take(self, buffer: bytes, position: int, records_max: int) -> int:
-        """Take plain commits from the position on; return where that ended.
+        """Take plain commits from the position on; return where it stopped.
 
         That is before a batch that has other records or is not all there, or after ``records_max`` records (a
         batch is taken whole).
@@ -126,7 +126,7 @@ class CommitScan:
                 return False
             if buffer[following - 11 : following - 9] != b"\0\0" or buffer[following - 1]:
                 return False
-            # Within a batch, too, the later one wins; the offsets' order is all that counts.
+            # Within a batch, too, the later one wins; only the order of the offsets counts.
             found.append((prefix, (base_offset + number, buffer[following - _TAIL_BYTES : following - 1])))
             position = following
         if position != end:
@@ -135,7 +135,7 @@ class CommitScan:
         return True
 
     def _learn(self, prefix: bytes) -> bool:
-        """Remember whose commits begin so; False for a record that is not plain."""
+        """Remember whose commits begin like this; False for a record that is not plain."""
         key = _key_of_record(prefix)
         name = None if key is None else self._name_of(key)
         if name is None:
@@ -144,7 +144,7 @@ class CommitScan:
         return True
 
     def _learn_in_batch(self, prefix: bytes) -> bool:
-        """As ``_learn``, for a record without what stands before its key."""
+        """Like ``_learn``, for a record without the bytes before its key."""
         key = _key_of(prefix, 0)
         name = None if key is None else self._name_of(key)
         if name is None:
@@ -153,7 +153,7 @@ class CommitScan:
         return True
 
     def _name_of(self, key: bytes) -> OffsetName | None:
-        """Return whose offset the key is for; None for another kind of key, or a damaged one."""
+        """Return the group and partition of the key; None for another kind of key, or a damaged one."""
         version, group_size = _KEY_HEAD.unpack_from(key)
         topic_at = _KEY_HEAD.size + group_size
         if not 0 <= version <= OFFSET_KEY_VERSION or group_size < 0 or len(key) < topic_at + _KEY_BYTES_AFTER_GROUP:
@@ -171,7 +171,7 @@ class CommitScan:
         return group, TopicPartition(self._topics.setdefault(topic, topic), index)
 
     def left(self) -> Iterator[tuple[OffsetName, int, CommittedOffset]]:
-        """Yield what was committed last, with its offset in the log; a partition may come more than once."""
+        """Yield the last commits, with their offsets in the log; a partition may come more than once."""
         for names, latest in ((self._names, self._latest), (self._names_in_batches, self._latest_in_batches)):
             for prefix, (log_offset, tail) in latest.items():
                 offset, leader_epoch, _, timestamp_ms = _TAIL.unpack(tail)
@@ -179,12 +179,12 @@ class CommitScan:
 
 
 def _key_of_record(prefix: bytes) -> bytes | None:
-    """Return the key of the record that begins so, if its value is a plain one's and ends where 23 bytes are left."""
+    """Return the key of the record that begins like this, if its value is plain and ends with the last 23 bytes."""
     try:
         body_size, position = read_varint(prefix, 0)
         if body_size != len(prefix) - position + _TAIL_BYTES:
             return None
-        # The record's attributes, which nobody uses, and what it adds to the batch's timestamp and offset.
+        # The record's attributes, which nobody uses, and its timestamp and offset deltas.
         _, position = read_varint(prefix, position + 1)
         _, position = read_varint(prefix, position)
     except (IndexError, KafkaError):
@@ -193,7 +193,7 @@ def _key_of_record(prefix: bytes) -> bytes | None:
 
 
 def _key_of(prefix: bytes, position: int) -> bytes | None:
-    """Return the key whose size stands at the position, if nothing follows it but a plain value's beginning."""
+    """Return the key whose size is at the position, if only a plain value's beginning follows it."""
     try:
         key_size, position = read_varint(prefix, position)
     except (IndexError, KafkaError):

@@ -1,4 +1,4 @@
-"""GroupCoordinator: requests about groups, on the broker's event loop. What they mean is decided in ``machine``.
+"""GroupCoordinator: requests about groups, on the broker's event loop. ``machine`` decides what they mean.
 
 Offsets are in ``offset_requests``. Answers that have to wait come through a callback, exactly once.
 """
@@ -43,7 +43,7 @@ CLASSIC = "classic"
 
 
 class GroupCoordinator:
-    """The groups of one broker. Make it on the running event loop, before the controller tells of leadership."""
+    """The groups of one broker. Create it on the running event loop, before the controller announces leadership."""
 
     def __init__(
         self,
@@ -75,22 +75,22 @@ class GroupCoordinator:
         )
         self._supervisor = Supervisor("group-coordinator")
 
-    # -- life
+    # -- start and stop
 
     def start(self) -> None:
-        """Follow leadership, and look for expired offsets from time to time."""
+        """Follow leadership, and check periodically for expired offsets."""
         self._replica_manager.leadership_listeners.append(self.groups.leadership_changed)
         self._replica_manager.stop_listeners.append(self.groups.replicas_stopped)
         interval_ms = self.topic_settings.retention_check_interval_ms
         self._supervisor.every(interval_ms, self.offsets.expire, "offset retention")
 
     async def resign(self) -> None:
-        """Give up every group, while the network still works: who waits is told to look for another coordinator."""
+        """Give up every group while the network still works: waiting requests learn to find another coordinator."""
         await self._supervisor.stop()
         await self.groups.stop()
 
     async def stop(self) -> None:
-        """End; who still waits is answered as by ``resign``."""
+        """End; remaining requests are answered as by ``resign``."""
         await self.resign()
         self._driver.stop()
 
@@ -126,7 +126,7 @@ class GroupCoordinator:
         """Take the leader's assignment, or wait for it."""
         error = self._status(group_id)
         if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            # The rebalance is lost with the former coordinator; old clients do not expect the true error here.
+            # The rebalance is lost with the former coordinator; old clients do not expect the real error here.
             error = ErrorCode.REBALANCE_IN_PROGRESS
         group = self.groups.find(group_id) if error is ErrorCode.NONE else None
         if group is None:
@@ -151,7 +151,7 @@ class GroupCoordinator:
         return error
 
     def leave(self, group_id: str, members: Sequence[MemberIdentity]) -> tuple[ErrorCode, list[ErrorCode]]:
-        """Remove members; return the error of the whole, and without one each member's."""
+        """Remove members; return the error of the whole request, or if there is none, that of each member."""
         error = self._status(group_id)
         if error is not ErrorCode.NONE:
             return error, []
@@ -167,7 +167,7 @@ class GroupCoordinator:
     def list_groups(
         self, states: Collection[str] = (), types: Collection[str] = ()
     ) -> tuple[ErrorCode, list[GroupDescription]]:
-        """Return this broker's groups; the filters know no upper and lower case, and empty ones let all pass."""
+        """Return this broker's groups; the filters ignore case, and an empty filter matches all."""
         error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self.groups.is_loading else ErrorCode.NONE
         wanted = {state.lower() for state in states}
         if types and CLASSIC not in {type.lower() for type in types}:
@@ -179,7 +179,7 @@ class GroupCoordinator:
         ]
 
     def describe(self, group_id: str) -> tuple[ErrorCode, GroupDescription]:
-        """Return one group; one that is not there is Dead, as Kafka says it."""
+        """Return one group; a group that does not exist is Dead, as in Kafka."""
         error = self._status(group_id, may_be_empty=True)
         if error is not ErrorCode.NONE:
             return error, GroupDescription(group_id, "")

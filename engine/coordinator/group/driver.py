@@ -1,4 +1,4 @@
-"""Carries out what the group state machine asks for: answers, stores, and one loop timer for all deadlines."""
+"""Carries out the group state machine's outbox: answers, stores, and one loop timer for all deadlines."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from engine.coordinator.group.outbox import StoreGroup, TimerKey
 from engine.coordinator.group.timers import TimerWheel
 
 Store = Callable[[Group, StoreGroup, Callable[[ErrorCode], None]], None]
-"""Writes a group and tells how that went, at once or later."""
+"""Writes a group and reports the result, at once or later."""
 
 
 class MachineDriver:
-    """Empties the machine's outbox after each event. Make it on the running event loop."""
+    """Empties the machine's outbox after each event. Create it on the running event loop."""
 
     def __init__(
         self, machine: GroupMachine, clock: Clock, *, find: Callable[[str], Group | None], store: Store
@@ -33,9 +33,9 @@ class MachineDriver:
         self._is_running = False
 
     def run(self) -> None:
-        """Carry out what the events so far have brought about, and what follows from that."""
+        """Carry out the consequences of the events so far, and what follows from them."""
         if self._is_running:
-            # A store that ends at once, or an answer, has caused an event: the outer call goes on with it.
+            # A store that ends at once, or an answer, has caused an event: the outer call processes it.
             return
         outbox = self._machine.outbox
         if outbox.is_empty:
@@ -56,7 +56,7 @@ class MachineDriver:
         self._arm()
 
     def stop(self) -> None:
-        """Let no deadline run out any more."""
+        """Cancel all deadlines."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

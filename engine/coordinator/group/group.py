@@ -1,4 +1,4 @@
-"""A group: its state, its members and who of them waits. Pure bookkeeping; what requests do to it is in ``machine``."""
+"""A group: its state, its members and which of them wait. Pure bookkeeping; ``machine`` has the effect of requests."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ class Group:
         """Members of this generation that have not asked for their assignment yet."""
         self.initial_delay: InitialDelay | None = None
         self.has_new_member = False
-        """Somebody joined during the initial delay, so that it may be prolonged."""
+        """A member joined during the initial delay, so the delay may be extended."""
         self.subscribed_topics: frozenset[str] | None = None
-        """What the members read; None if that cannot be told."""
+        """The topics that the members read; None if that is unknown."""
         self.offsets = GroupOffsets()
         self._supported: Counter[str] = Counter()
         self._awaiting_join = 0
@@ -56,7 +56,7 @@ class Group:
     # -- state
 
     def transition_to(self, state: GroupState, now_ms: int) -> None:
-        """Change the state. ValueError for a change that the table does not know."""
+        """Change the state. ValueError for a change that the table does not have."""
         if self.state not in VALID_PREVIOUS_STATES[state]:
             raise ValueError(f"group {self.group_id} cannot pass from {self.state.value} to {state.value}")
         self.state = state
@@ -68,7 +68,7 @@ class Group:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest that any member asks for."""
+        """The longest rebalance time-out of any member."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     @property
@@ -85,7 +85,7 @@ class Group:
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether the members read the topic; if that cannot be told, they may."""
+        """Whether the members read the topic; True if that is unknown."""
         return self.subscribed_topics is None or topic in self.subscribed_topics
 
     # -- members
@@ -104,7 +104,7 @@ class Group:
         self.pending_members.discard(member.member_id)
 
     def remove(self, member_id: str) -> None:
-        """Remove a member, or an id that was given out; one that is not there is fine."""
+        """Remove a member, or an id that was given out; nothing happens if there is none."""
         member = self.members.pop(member_id, None)
         if member is not None:
             self._supported.subtract(member.protocol_names)
@@ -129,7 +129,7 @@ class Group:
             self.leader_id = member_id
 
     def update(self, member: Member, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int) -> None:
-        """Take over what a member says when it joins again."""
+        """Apply what a member sends when it joins again."""
         self._supported.subtract(member.protocol_names)
         member.protocols = protocols
         self._supported.update(member.protocol_names)
@@ -137,12 +137,12 @@ class Group:
         member.session_timeout_ms = session_timeout_ms
 
     def set_join_reply(self, member: Member, reply: JoinReply | None) -> None:
-        """Let the member wait for its join's answer, or (None) wait no more."""
+        """Make the member wait for its join's answer, or (None) stop waiting."""
         self._awaiting_join += (reply is not None) - (member.join_reply is not None)
         member.join_reply = reply
 
     def joined_members(self) -> tuple[JoinedMember, ...]:
-        """Return the members as the leader is told of them."""
+        """Return the members as the answer to the leader lists them."""
         assert self.protocol_name is not None
         name = self.protocol_name
         return tuple(JoinedMember(m.member_id, m.group_instance_id, m.metadata(name)) for m in self.members.values())
@@ -150,7 +150,7 @@ class Group:
     # -- protocols
 
     def supports(self, protocol_type: str, protocol_names: Collection[str]) -> bool:
-        """Whether a member with these protocols fits to the others."""
+        """Whether a member with these protocols is compatible with the others."""
         if self.state is GroupState.EMPTY:
             return bool(protocol_type) and bool(protocol_names)
         if not self.members:
@@ -164,7 +164,7 @@ class Group:
         return frozenset(name for name, count in self._supported.items() if count == everybody)
 
     def select_protocol(self) -> str:
-        """Return the protocol that most members like best among those that all of them know."""
+        """Return the protocol that most members prefer among those that all of them know."""
         candidates = self._common_protocols
         votes = Counter(member.vote(candidates) for member in self.members.values())
         return votes.most_common(1)[0][0]
@@ -180,7 +180,7 @@ class Group:
         topics: set[str] = set()
         for member in self.members.values():
             try:
-                # Version 0 is what every version begins with; the rest is the clients' own affair.
+                # Every version begins like version 0; the rest is the clients' business.
                 metadata = _VERSION_0 + member.metadata(self.protocol_name)[2:]
                 topics.update(decode_subscription(metadata).topics)
             except KafkaError:
@@ -201,7 +201,7 @@ class Group:
             return self.offsets.remove_expired(now_ms, retention_ms, _commit_timestamp_ms, self.subscribed_topics)
         return []
 
-    # -- what is shown
+    # -- description
 
     def describe(self) -> GroupDescription:
         """Return the group as DescribeGroups shows it: assignments only while it is stable."""

@@ -1,4 +1,4 @@
-"""What a JoinGroup does to a group. Pure. Source of the rules: GroupCoordinator of Kafka 3.9; KIP-345, 394, 814."""
+"""The effect of a JoinGroup on a group. Pure. Source of the rules: GroupCoordinator of Kafka 3.9; KIP-345, 394, 814."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from engine.coordinator.group.values import UNKNOWN_MEMBER_ID, Joining, JoinResu
 
 @dataclass(frozen=True, slots=True)
 class StaticMemberBefore:
-    """What a static member was before it came back, and how its join is to be answered."""
+    """A static member's state before it came back, and how to answer its join."""
 
     old_member_id: str
     new_member_id: str
@@ -33,7 +33,7 @@ class StaticMemberBefore:
 
 
 def join(rebalance: Rebalance, group: Group, joining: Joining, reply: JoinReply) -> None:
-    """Let a member join, or say why not. The session time-out is checked by the caller."""
+    """Let a member join, or refuse it. The caller checks the session time-out."""
     is_new = joining.member_id == UNKNOWN_MEMBER_ID
     refused_id = UNKNOWN_MEMBER_ID if is_new else joining.member_id
     error = ErrorCode.NONE
@@ -59,11 +59,11 @@ def join(rebalance: Rebalance, group: Group, joining: Joining, reply: JoinReply)
 
 
 def _has_room(rebalance: Rebalance, group: Group, member_id: str) -> bool:
-    """Whether ``group.max.size`` lets the member in. Members that are in already stay in."""
+    """Whether ``group.max.size`` admits the member. Existing members stay."""
     size_max = rebalance.settings.group_max_size
     member = group.members.get(member_id)
     if group.state is GroupState.PREPARING_REBALANCE:
-        # Those who wait are counted, so that a group above the limit is cut down as its members come back.
+        # Waiting members count, so that a group above the limit shrinks as its members come back.
         return (member is not None and member.join_reply is not None) or group.awaiting_join < size_max
     if group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
         return member is not None or len(group.members) < size_max
@@ -77,7 +77,7 @@ def _join_new(rebalance: Rebalance, group: Group, joining: Joining, reply: JoinR
     if instance_id is not None and instance_id in group.static_members:
         _replace_static(rebalance, group, joining, member_id, reply)
     elif instance_id is None and joining.needs_known_member_id:
-        # A client that is gone before it hears its id would otherwise stay as a member that nobody speaks for.
+        # Otherwise a client that is gone before it learns its id would stay as a member without a client.
         group.pending_members.add(member_id)
         key = TimerKey(TimerKind.SESSION, group.group_id, member_id)
         rebalance.outbox.start_timer(key, joining.session_timeout_ms)
@@ -106,19 +106,19 @@ def _add_member(rebalance: Rebalance, group: Group, joining: Joining, member_id:
 
 
 def _join_again(rebalance: Rebalance, group: Group, joining: Joining, reply: JoinReply) -> None:
-    """A member joins that is one already."""
+    """Handle a join of an existing member."""
     member = group.members[joining.member_id]
     is_unchanged = member.protocols == joining.protocols
     is_leader = group.leader_id == member.member_id
     repeats_answer = group.state is GroupState.COMPLETING_REBALANCE and is_unchanged
-    # The leader asks for a rebalance by joining: what it assigns may have changed.
+    # The leader requests a rebalance by joining: its assignment may have changed.
     has_no_news = group.state is GroupState.STABLE and is_unchanged and not is_leader
     if repeats_answer or has_no_news:
         rebalance.outbox.reply(reply, current_generation(group, member.member_id))
         return
     what = "Leader re-joining group" if is_leader and is_unchanged else "Updating metadata"
     if member.join_reply is not None:
-        # Asked twice: the first request's connection may be gone, and only one answer can count.
+        # It asked twice: the first request's connection may be gone, and only one answer can count.
         rebalance.answer_join(group, member, JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
     group.update(member, joining.protocols, joining.rebalance_timeout_ms, joining.session_timeout_ms)
     group.set_join_reply(member, reply)
@@ -129,7 +129,7 @@ def _join_again(rebalance: Rebalance, group: Group, joining: Joining, reply: Joi
 
 
 def _replace_static(rebalance: Rebalance, group: Group, joining: Joining, member_id: str, reply: JoinReply) -> None:
-    """A static member is back without its member id: the old id is fenced, and while stable nobody rebalances."""
+    """Handle a static member that is back without its member id: fence the old id; a stable group stays stable."""
     assert joining.group_instance_id is not None
     old_member_id = group.static_members[joining.group_instance_id]
     member = group.members[old_member_id]
@@ -169,7 +169,7 @@ def _replace_static(rebalance: Rebalance, group: Group, joining: Joining, member
 
 
 def fence(rebalance: Rebalance, group: Group, member: Member) -> None:
-    """Tell whoever still waits under the member's old id that it is no more."""
+    """Answer the requests that still wait under the member's old id: it is fenced."""
     rebalance.answer_join(group, member, JoinResult(ErrorCode.FENCED_INSTANCE_ID, member.member_id))
     rebalance.answer_sync(group, member, SyncResult(ErrorCode.FENCED_INSTANCE_ID))
     rebalance.stop_session(group, member.member_id)
@@ -179,7 +179,7 @@ def static_rejoin_stored(rebalance: Rebalance, group: Group, before: StaticMembe
     """Answer a static member's join once its new id is stored; undo the change if it could not be."""
     member = group.members.get(before.new_member_id)
     if member is None or group.state is not GroupState.STABLE:
-        # Fenced or gone meanwhile, or a rebalance has begun, which answers the join.
+        # It was fenced or is gone meanwhile, or a rebalance has begun, which answers the join.
         return
     if error is not ErrorCode.NONE:
         reply = member.join_reply
@@ -196,7 +196,7 @@ def static_rejoin_stored(rebalance: Rebalance, group: Group, before: StaticMembe
     if before.can_skip_assignment:
         result = replace(result, skip_assignment=group.leader_id == member.member_id)
     else:
-        # Told the old leader's id, it does not assign: a stable group would not take the assignment.
+        # The answer names the old leader's id, so it does not assign: a stable group would not take the assignment.
         result = replace(result, leader_id=before.leader_id, members=())
     rebalance.answer_join(group, member, result)
 

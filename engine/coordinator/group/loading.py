@@ -1,4 +1,4 @@
-"""Groups and offsets out of a partition of ``__consumer_offsets``, record by record. Pure: who reads it paces it."""
+"""Loads groups and offsets from a partition of ``__consumer_offsets``, record by record. Pure: the caller paces it."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ from engine.protocol.records.record import Record
 logger = logging.getLogger("kafka.coordinator.group.GroupMetadataManager")
 
 _RECORDS_AT_ONCE: Final = 256
-"""This many plain commits are taken, and this many offsets made, before the caller may do something else."""
+"""How many plain commits are taken, or offsets created, before the caller may do something else."""
 
 
 class _Removed(NamedTuple):
-    """The tombstone of an offset: what was committed before it counts no more."""
+    """The tombstone of an offset: earlier commits no longer count."""
 
     value: None
     log_offset: int
 
 
 class GroupLoader:
-    """What the records read so far amount to. A record that cannot be read is skipped, counted and logged."""
+    """The state from the records read so far. A record that cannot be read is skipped, counted and logged."""
 
     def __init__(self, topic_partition: TopicPartition) -> None:
         self.topic_partition = topic_partition
         self.skipped = 0
         self.groups: dict[str, Group] = {}
-        """What ``finish`` has made."""
+        """The groups that ``finish`` has created."""
         self._commits = CommitScan()
         self._record_count = 0
         self._next_offset = 0
@@ -64,10 +64,10 @@ class GroupLoader:
         return max(self._next_offset, self._commits.next_offset)
 
     def read(self, buffer: bytes) -> Iterator[None]:
-        """Take over the batches of a buffer; yields now and then, so that the caller may do something else.
+        """Apply the batches of a buffer; yields now and then, so that the caller may do something else.
 
         Raises:
-            KafkaError: CORRUPT_MESSAGE, where not even the next batch can be found.
+            KafkaError: CORRUPT_MESSAGE, if not even the next batch can be found.
         """
         position = 0
         while True:
@@ -95,7 +95,7 @@ class GroupLoader:
         self._next_offset = header.next_offset
 
     def finish(self, now_ms: int) -> Iterator[None]:
-        """Make the groups with their offsets; those that only keep offsets are empty and without a protocol type.
+        """Create the groups with their offsets; those that only keep offsets are empty and have no protocol type.
 
         Yields now and then, as ``read``.
         """
@@ -168,7 +168,7 @@ class GroupLoader:
                     self._offsets[name] = stored
 
     def _is_later(self, name: OffsetName, log_offset: int) -> bool:
-        """Whether a commit comes later in the log than what is known, which may have been found before it."""
+        """Whether a commit comes later in the log than the known one, which may have been found first."""
         known = self._offsets.get(name)
         return known is None or known.log_offset < log_offset
 

@@ -1,4 +1,4 @@
-"""The group state machine: each event a method, what follows in the outbox. No clock of its own, no I/O, no tasks.
+"""The group state machine: a method for each event, consequences in the outbox. No clock, no I/O, no tasks.
 
 Source of the rules: GroupCoordinator of Kafka 3.9.
 """
@@ -27,7 +27,7 @@ from engine.coordinator.group.values import (
 
 
 class GroupMachine:
-    """What happens to groups. One for all groups of a broker; ``outbox`` is emptied by the caller after each event."""
+    """The rules for groups. One for all groups of a broker; the caller empties ``outbox`` after each event."""
 
     def __init__(self, settings: GroupSettings, clock: Clock, unique_id: Callable[[], str]) -> None:
         self.outbox = Outbox()
@@ -38,16 +38,16 @@ class GroupMachine:
     # -- requests
 
     def join(self, group: Group, joining: Joining, reply: JoinReply) -> None:
-        """JoinGroup: answered at once only if it is refused or brings no news."""
+        """JoinGroup: answered at once only if it is refused or changes nothing."""
         join(self._rebalance, group, joining, reply)
 
     def is_session_timeout_valid(self, session_timeout_ms: int) -> bool:
-        """Whether a member may ask for the session time-out."""
+        """Whether the session time-out is within the limits."""
         settings = self.settings
         return settings.group_min_session_timeout_ms <= session_timeout_ms <= settings.group_max_session_timeout_ms
 
     def sync(self, group: Group, syncing: Syncing, reply: SyncReply) -> None:
-        """SyncGroup: the leader brings the assignment, everybody waits for its part."""
+        """SyncGroup: the leader brings the assignment, and every member waits for its part."""
         error = _sync_error(group, syncing)
         if error is ErrorCode.NONE and group.state is GroupState.EMPTY:
             error = ErrorCode.UNKNOWN_MEMBER_ID
@@ -127,7 +127,7 @@ class GroupMachine:
     # -- time
 
     def timer_is_due(self, group: Group, key: TimerKey) -> None:
-        """A timer that was asked for has run out."""
+        """A timer has run out."""
         if group.state is GroupState.DEAD:
             return
         if key.kind is TimerKind.JOIN:
@@ -148,10 +148,10 @@ class GroupMachine:
         logger.info("Member %s in group %s has failed, removing it from the group", member_id, group.group_id)
         self._rebalance.remove_member(group, member, f"removing member {member_id} on heartbeat expiration")
 
-    # -- what was asked for
+    # -- results of stores
 
     def stored(self, group: Group, store: StoreGroup, error: ErrorCode) -> None:
-        """A group was written and replicated, or (``error``) could not be."""
+        """A group was written and replicated, or (``error``) that failed."""
         if group.state is GroupState.DEAD:
             return
         if store.purpose is StorePurpose.EMPTY:
@@ -171,14 +171,14 @@ class GroupMachine:
     # -- coming and going
 
     def loaded(self, group: Group) -> None:
-        """A group was read from the log: its members' sessions begin; one that is too large is cut down."""
+        """A group was loaded from the log: its members' sessions begin; a group that is too large is reduced."""
         if len(group.members) > self.settings.group_max_size:
             self._rebalance.prepare(group, f"Freshly-loaded group is over capacity ({self.settings.group_max_size})")
         for member in group.members.values():
             self._rebalance.restart_session(group, member)
 
     def unload(self, group: Group) -> None:
-        """This broker is not the group's coordinator any more: who waits is told so."""
+        """This broker is no longer the group's coordinator: waiting requests are told so."""
         self._end(group, ErrorCode.NOT_COORDINATOR)
 
     def delete(self, group: Group) -> None:

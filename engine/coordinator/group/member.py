@@ -9,7 +9,7 @@ from engine.coordinator.group.values import MemberDescription, Protocols
 
 
 class Member:
-    """A member: who it is, what it wants, and which of its requests wait."""
+    """A member: its identity, its wishes, and its waiting requests."""
 
     __slots__ = (
         "assignment",
@@ -56,7 +56,7 @@ class Member:
 
     @property
     def is_excused(self) -> bool:
-        """Whether a session that runs out says nothing: the member waits for this coordinator, not the reverse."""
+        """Whether an expired session means nothing: the member waits for this coordinator, not the reverse."""
         return not self.is_new and (self.join_reply is not None or self.sync_reply is not None)
 
     @property
@@ -71,14 +71,14 @@ class Member:
         raise KeyError(protocol_name)
 
     def vote(self, candidates: Container[str]) -> str:
-        """Return the candidate that the member likes best. KeyError if it knows none."""
+        """Return the candidate that the member prefers. KeyError if it knows none."""
         for name, _ in self.protocols:
             if name in candidates:
                 return name
         raise KeyError(self.member_id)
 
     def describe(self, protocol_name: str | None) -> MemberDescription:
-        """Return the member as it is shown; without a protocol, without subscription and assignment."""
+        """Return the member's description; without a protocol it has no subscription or assignment."""
         is_shown = protocol_name is not None
         return MemberDescription(
             self.member_id,

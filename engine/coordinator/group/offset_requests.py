@@ -1,4 +1,4 @@
-"""Commits, reads and removals of groups' offsets: what is checked, written to ``__consumer_offsets``, and answered."""
+"""Commits, reads and removals of groups' offsets: their checks, writes to ``__consumer_offsets`` and answers."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from engine.coordinator.group.values import CommittedOffset, Committer, Offsets
 from engine.coordinator.group.writer import OffsetsTopicWriter
 
 _GROUPS_AT_ONCE: Final = 100
-"""This many groups are looked through before the event loop does something else."""
+"""How many groups are scanned before the event loop does something else."""
 
 _TOMBSTONES_PER_BATCH: Final = 1_000
-"""The names of group and topic take up to half a kilobyte in each, and a log takes batches of one megabyte."""
+"""The names of group and topic take up to half a kilobyte in each record, and a log takes batches of one megabyte."""
 
 FetchedOffset = CommittedOffset | ErrorCode | None
 """What a partition's read gives: the offset, None if there is none, or UNSTABLE_OFFSET_COMMIT."""
@@ -81,7 +81,7 @@ class OffsetRequests:
             if committer.generation_id >= 0:
                 done(ErrorCode.ILLEGAL_GENERATION, {})
                 return
-            # Assigns its partitions itself: the group is nothing but its offsets.
+            # The client assigns its partitions itself: the group is nothing but its offsets.
             group = self._groups.find_or_add(group_id)
         error = self._machine.check_commit(group, committer)
         self._driver.run()
@@ -126,7 +126,7 @@ class OffsetRequests:
     def fetch(
         self, group_id: str, partitions: Sequence[TopicPartition] | None, *, require_stable: bool = False
     ) -> tuple[ErrorCode, dict[TopicPartition, FetchedOffset]]:
-        """Return what is committed for the partitions, or for all that have an offset (None)."""
+        """Return the commits for the partitions, or for all that have an offset (None)."""
         error = self._groups.status(group_id)
         if error is not ErrorCode.NONE:
             return error, {}
@@ -152,7 +152,7 @@ class OffsetRequests:
         return (names[start : start + size] for start in range(0, len(names), size))
 
     def delete(self, group_id: str, partitions: Sequence[TopicPartition]) -> tuple[ErrorCode, CommitErrors]:
-        """Remove offsets that no member reads; return the error of the whole, and without one each partition's."""
+        """Remove offsets that no member reads; return the error of the whole request, or else of each partition."""
         error = ErrorCode.INVALID_GROUP_ID if not group_id else self._groups.status(group_id)
         if error is not ErrorCode.NONE:
             return error, {}
@@ -173,7 +173,7 @@ class OffsetRequests:
         return ErrorCode.NONE, errors
 
     def partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
-        """Topics are gone: nobody needs their offsets."""
+        """Drop the offsets of deleted topics."""
         self.flush()
         gone = frozenset(partitions)
         for group in self._groups:
@@ -189,7 +189,7 @@ class OffsetRequests:
         self._write_tombstones(group, removed)
 
     async def expire(self) -> None:
-        """Remove offsets whose retention is over, and groups that nothing is left of."""
+        """Remove offsets whose retention is over, and groups with nothing left."""
         now_ms = self._clock.now_ms()
         for count, group in enumerate(list(self._groups), start=1):
             if count % _GROUPS_AT_ONCE == 0:

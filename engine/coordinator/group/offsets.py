@@ -1,4 +1,4 @@
-"""The offsets of one group: committed, being written, and pending in transactions. Pure; knows nothing of members."""
+"""The offsets of one group: committed, being written, and pending in transactions. Pure; it knows no members."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class StoredOffset(NamedTuple):
 
 
 class GroupOffsets:
-    """A group's offsets. What was written but is not replicated yet is not visible."""
+    """A group's offsets. Offsets that are written but not replicated yet are not visible."""
 
     __slots__ = ("_committed", "_in_transactions", "_pending")
 
@@ -59,7 +59,7 @@ class GroupOffsets:
     # -- commits
 
     def commit(self, offsets: Offsets, log_offset: int) -> None:
-        """Make offsets visible that were replicated as soon as they were written, from ``log_offset`` on."""
+        """Make offsets visible whose records, from ``log_offset`` on, were replicated as soon as they were written."""
         committed = self._committed
         for partition, value in offsets.items():
             known = committed.get(partition)
@@ -68,13 +68,13 @@ class GroupOffsets:
                 committed[partition] = _new(StoredOffset, (value, log_offset))
 
     def begin_commit(self, offsets: Offsets) -> None:
-        """Note that the offsets are being written. Each commit is known by its own values, equal to others or not."""
+        """Note that the offsets are being written. Each commit is identified by its own objects, not by value."""
         self._pending.update(offsets)
 
     def end_commit(self, offsets: Offsets, log_offset: int) -> None:
         """Make the offsets visible: their records are replicated from ``log_offset`` on."""
         for partition, value in offsets.items():
-            # Not pending any more means: deleted while it was written. The tombstone comes after it in the log.
+            # If it is no longer pending, it was deleted while it was written. The tombstone comes after it in the log.
             if partition in self._pending:
                 self._put_later(partition, StoredOffset(value, log_offset))
             if self._pending.get(partition) is value:
@@ -119,11 +119,11 @@ class GroupOffsets:
     # -- loading
 
     def load(self, partition: TopicPartition, stored: StoredOffset) -> None:
-        """Take over an offset read from the log; what comes later there counts, in whatever order they are told."""
+        """Apply an offset read from the log; the later one in the log counts, in whatever order they come."""
         self._put_later(partition, stored)
 
     def load_transactional(self, producer_id: int, partition: TopicPartition, stored: StoredOffset) -> None:
-        """Take over an offset of a transaction that was not over at the end of the log."""
+        """Apply an offset of a transaction that was still open at the end of the log."""
         self._in_transactions.setdefault(producer_id, {})[partition] = stored
 
     # -- removal

@@ -1,4 +1,4 @@
-"""What the state machine wants done: answers, timers, a group to be stored. Collected here, carried out by the loop."""
+"""The state machine's orders: answers, timers, a group to store. This collects them, and the loop carries them out."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ SyncReply = Callable[[SyncResult], None]
 
 
 class TimerKind(Enum):
-    """What a deadline is for."""
+    """The purpose of a deadline."""
 
     SESSION = "session"
-    """A member, or an id that was given out, is gone when it does not show up."""
+    """A member, or an id that was given out, is removed if it does not show up."""
 
     JOIN = "join"
     """The wait for members to join ends."""
@@ -49,7 +49,7 @@ class StorePurpose(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StoreGroup:
-    """Write the group as it was when this was made, replicated, then tell the state machine how that went."""
+    """Write the group as it was when this was created; once it is replicated, tell the state machine the result."""
 
     group_id: str
     generation_id: int
@@ -61,7 +61,7 @@ class StoreGroup:
 
 @dataclass(slots=True)
 class Outbox:
-    """Everything that one or more events have brought about, in order."""
+    """The consequences of one or more events, in order."""
 
     replies: list[tuple[Callable[[Any], None], JoinResult | SyncResult]] = field(default_factory=list)
     timers: dict[TimerKey, int | None] = field(default_factory=dict)
@@ -77,7 +77,7 @@ class Outbox:
         self.timers[key] = delay_ms
 
     def stop_timer(self, key: TimerKey) -> None:
-        """Stop a timer; one that does not run is fine."""
+        """Stop a timer; nothing happens if it does not run."""
         self.timers[key] = None
 
     @property

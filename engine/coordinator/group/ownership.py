@@ -1,7 +1,8 @@
 """Which groups this broker coordinates: those of the partitions of ``__consumer_offsets`` that it leads.
 
-A partition's groups are read from its log when it becomes this broker's, in slices between which the event loop does
-other work, and dropped when it is not any more. Meanwhile requests hear COORDINATOR_LOAD_IN_PROGRESS.
+When this broker becomes a partition's leader, it reads the groups from the log, in slices between which the event loop
+does other work. Meanwhile it answers requests with COORDINATOR_LOAD_IN_PROGRESS. It drops the groups when it is no
+longer the leader.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ from engine.runtime.offload import Offloader
 from engine.runtime.supervisor import Supervisor
 
 SLICE_MS: Final = 5
-"""Loading holds the event loop no longer at a time."""
+"""The longest time for which loading holds the event loop at once."""
 
 _GROUPS_AT_ONCE: Final = 100
-"""This many loaded groups are reported at a time."""
+"""How many loaded groups are reported at once."""
 
 
 class OwnedPartition:
@@ -45,7 +46,7 @@ class OwnedPartition:
 
 
 class OwnedGroups:
-    """All groups of this broker. ``on_loaded`` and ``on_unloaded`` are told of each group that comes and goes."""
+    """All groups of this broker. ``on_loaded`` and ``on_unloaded`` receive each group that comes and goes."""
 
     def __init__(
         self,
@@ -70,18 +71,18 @@ class OwnedGroups:
         self._to_load: deque[tuple[OwnedPartition, Partition]] = deque()
         self._supervisor = Supervisor("group-coordinator")
 
-    # -- asking
+    # -- queries
 
     def index_of(self, group_id: str) -> int:
         """Return the partition that the group belongs to."""
         return partition_for(group_id, self._partition_count())
 
     def status(self, group_id: str) -> ErrorCode:
-        """Return NONE where this broker answers for the group."""
+        """Return NONE if this broker coordinates the group."""
         return self.locate(group_id)[0]
 
     def locate(self, group_id: str) -> tuple[ErrorCode, OwnedPartition | None]:
-        """Return NONE and the group's partition where this broker answers for the group, else why it does not."""
+        """Return NONE and the group's partition if this broker coordinates the group, else why it does not."""
         index = self.index_of(group_id)
         owned = self._owned.get(index)
         if owned is None or self._writer.partition(index) is None:
@@ -89,12 +90,12 @@ class OwnedGroups:
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if owned.is_loading else ErrorCode.NONE, owned
 
     def find(self, group_id: str) -> Group | None:
-        """Return the group if it is there. The status has been asked for before."""
+        """Return the group if it exists. The caller has checked the status."""
         owned = self._owned.get(self.index_of(group_id))
         return None if owned is None else owned.groups.get(group_id)
 
     def find_or_add(self, group_id: str) -> Group:
-        """Return the group, made new if there is none."""
+        """Return the group, created if there is none."""
         groups = self._owned[self.index_of(group_id)].groups
         group = groups.get(group_id)
         if group is None:
@@ -102,7 +103,7 @@ class OwnedGroups:
         return group
 
     def forget(self, group: Group) -> None:
-        """The group is deleted, or was never more than a question."""
+        """Drop a group that is deleted, or was only asked about."""
         owned = self._owned.get(self.index_of(group.group_id))
         if owned is not None and owned.groups.get(group.group_id) is group:
             del owned.groups[group.group_id]
@@ -115,7 +116,7 @@ class OwnedGroups:
         """Whether any partition is being loaded."""
         return any(owned.is_loading for owned in self._owned.values())
 
-    # -- the controller's word
+    # -- requests of the controller
 
     def leadership_changed(self, leaders: list[Partition], followers: list[Partition]) -> None:
         """Listener of the replica manager."""
@@ -133,7 +134,7 @@ class OwnedGroups:
                 self._unload(index)
 
     async def stop(self) -> None:
-        """Load no more, and drop every group: who waits is told to look for another coordinator."""
+        """Stop loading, and drop every group: waiting requests learn to find another coordinator."""
         self._is_stopped = True
         await self._supervisor.stop()
         for index in list(self._owned):
@@ -147,7 +148,7 @@ class OwnedGroups:
         self._on_unloaded(list(owned.groups.values()))
 
     def _begin_load(self, partition: Partition) -> None:
-        """Read the groups of a partition that was not led before; what is known of it is of an earlier time."""
+        """Read the groups of a newly led partition; anything remembered about it is from an earlier term."""
         index = partition.topic_partition.partition
         self._unload(index)
         owned = self._owned[index] = OwnedPartition(index, partition.leader_epoch)
@@ -156,13 +157,13 @@ class OwnedGroups:
             self._supervisor.start(self._load_all(), "load groups")
 
     async def _load_all(self) -> None:
-        """Load what waits, one after the other: many at once would hold the event loop for a slice of each."""
+        """Load waiting partitions one after the other: many at once would hold the event loop for a slice of each."""
         while self._to_load:
             owned, partition = self._to_load[0]
             try:
                 await self._load(owned, partition)
             except Exception:
-                # As below: a partition that nobody can use until the next election helps nobody.
+                # As below: a partition that is unusable until the next election helps nobody.
                 logger.exception("Loading failed and is given up partition=%s", partition.topic_partition)
                 owned.is_loading = False
             self._to_load.popleft()
@@ -175,7 +176,7 @@ class OwnedGroups:
         try:
             await self._read(owned, partition, loader)
         except Exception:
-            # As Kafka does: what could be read is served; nobody would be helped by a group without a coordinator.
+            # As in Kafka: serve what could be read; a group without a coordinator would help nobody.
             logger.exception("Error loading offsets from %s", partition.topic_partition)
         await self._in_slices(owned, loader.finish(self._clock.now_ms()))
         if not self._is_wanted(owned):
@@ -216,11 +217,11 @@ class OwnedGroups:
             position = loader.next_offset
 
     def _is_wanted(self, owned: OwnedPartition) -> bool:
-        """Whether the partition was not lost while it was loaded."""
+        """Whether this broker still leads the partition that it is loading."""
         return self._owned.get(owned.index) is owned
 
     async def _in_slices(self, owned: OwnedPartition, work: Iterator[None]) -> None:
-        """Do the work as long as it is wanted, without holding the event loop."""
+        """Do the work while it is wanted, without holding the event loop."""
         until = time.monotonic() + SLICE_MS / 1000
         for _ in work:
             if time.monotonic() > until:

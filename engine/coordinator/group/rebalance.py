@@ -1,6 +1,6 @@
-"""The steps that every rebalance is made of. Pure: what is to be done goes into the outbox.
+"""The steps of every rebalance. Pure: the work goes into the outbox.
 
-Which requests lead to which step is in ``joining`` and ``machine``. Source of the rules: GroupCoordinator of Kafka 3.9.
+``joining`` and ``machine`` decide which request leads to which step. Source of the rules: Kafka 3.9's GroupCoordinator.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from engine.coordinator.group.values import (
 logger = logging.getLogger("kafka.coordinator.group.GroupCoordinator")
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
-"""How long a member whose first join is not answered yet stays; it cannot send heartbeats."""
+"""How long a member stays whose first join is not answered yet; it cannot send heartbeats."""
 
 
 class Rebalance:
-    """The steps, with what they need: settings, a clock, the outbox and a maker of member ids."""
+    """The steps, with their settings, clock, outbox and factory of member ids."""
 
     def __init__(self, settings: GroupSettings, clock: Clock, outbox: Outbox, unique_id: Callable[[], str]) -> None:
         self.settings = settings
@@ -44,18 +44,18 @@ class Rebalance:
         self.outbox.start_timer(key, member.session_timeout_ms if timeout_ms is None else timeout_ms)
 
     def stop_session(self, group: Group, member_id: str) -> None:
-        """Nobody waits for the member any more."""
+        """Stop waiting for the member."""
         self.outbox.stop_timer(TimerKey(TimerKind.SESSION, group.group_id, member_id))
 
     def stop_group_timers(self, group: Group) -> None:
-        """Stop what waits for joins and for assignments to be fetched."""
+        """Stop the timers for joins and for the fetching of assignments."""
         self.outbox.stop_timer(TimerKey(TimerKind.JOIN, group.group_id))
         self.outbox.stop_timer(TimerKey(TimerKind.SYNC, group.group_id))
 
     # -- beginning
 
     def prepare_if_possible(self, group: Group, reason: str) -> None:
-        """Begin a rebalance unless one has begun."""
+        """Begin a rebalance unless one is under way."""
         if group.can_rebalance:
             self.prepare(group, reason)
 
@@ -96,7 +96,7 @@ class Rebalance:
     # -- the members have joined
 
     def complete_join_if_possible(self, group: Group) -> None:
-        """Go on as soon as everybody has joined; a new group's initial delay is always waited for."""
+        """Go on as soon as everybody has joined; a new group always waits for its initial delay."""
         if (
             group.state is GroupState.PREPARING_REBALANCE
             and group.initial_delay is None
@@ -105,7 +105,7 @@ class Rebalance:
             self.complete_join(group)
 
     def complete_join(self, group: Group) -> None:
-        """Make the next generation of those that have joined; dynamic members that have not are removed."""
+        """Form the next generation of the members that have joined; remove dynamic members that have not."""
         late = [m.member_id for m in group.members.values() if m.join_reply is None and not m.is_static]
         for member_id in late:
             group.remove(member_id)
@@ -114,7 +114,7 @@ class Rebalance:
             logger.info("Group %s removed dynamic members who haven't joined: %s", group.group_id, ", ".join(late))
         group.initial_delay = None
         if group.members and not _elect_leader(group):
-            # Static members only, and none is back: their sessions run out, or they come.
+            # There are only static members, and none is back: their sessions run out, or they come.
             logger.error("Group %s could not complete rebalance because no members rejoined", group.group_id)
             self.outbox.start_timer(TimerKey(TimerKind.JOIN, group.group_id), group.rebalance_timeout_ms)
             return
@@ -147,7 +147,7 @@ class Rebalance:
     # -- assignments
 
     def sync_wait_is_over(self, group: Group) -> None:
-        """Members that have not asked for their assignment in time are removed."""
+        """Remove members that have not asked for their assignment in time."""
         if group.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE) or not group.pending_sync:
             return
         late = sorted(group.pending_sync)
@@ -163,12 +163,12 @@ class Rebalance:
             self.outbox.stop_timer(TimerKey(TimerKind.SYNC, group.group_id))
 
     def stop_sync_wait(self, group: Group) -> None:
-        """Wait for nobody's SyncGroup any more."""
+        """Stop waiting for SyncGroup requests."""
         group.pending_sync.clear()
         self.outbox.stop_timer(TimerKey(TimerKind.SYNC, group.group_id))
 
     def give_assignments(self, group: Group, assignments: dict[str, bytes]) -> None:
-        """Keep the leader's assignment and answer those who wait for it."""
+        """Keep the leader's assignment and answer the members that wait for it."""
         for member in group.members.values():
             member.assignment = assignments.get(member.member_id, b"")
         for member in group.members.values():
@@ -176,7 +176,7 @@ class Rebalance:
             self.answer_sync(group, member, result)
 
     def reset_assignments(self, group: Group, error: ErrorCode) -> None:
-        """Take the assignments back and answer those who wait for one with an error."""
+        """Withdraw the assignments and answer the members that wait for one with an error."""
         for member in group.members.values():
             member.assignment = b""
             self.answer_sync(group, member, SyncResult(error))
@@ -195,20 +195,20 @@ class Rebalance:
             self.complete_join_if_possible(group)
 
     def remove_pending(self, group: Group, member_id: str) -> None:
-        """Take back an id that was given out and not used."""
+        """Withdraw an id that was given out and not used."""
         group.remove(member_id)
         self.stop_session(group, member_id)
         self.complete_join_if_possible(group)
 
     def answer_join(self, group: Group, member: Member, result: JoinResult) -> None:
-        """Answer the member's join if it waits for that."""
+        """Answer the member's join if it waits for the answer."""
         reply = member.join_reply
         if reply is not None:
             group.set_join_reply(member, None)
             self.outbox.reply(reply, result)
 
     def answer_sync(self, group: Group, member: Member, result: SyncResult) -> None:
-        """Answer the member's SyncGroup if it waits for that; its session starts over."""
+        """Answer the member's SyncGroup if it waits for the answer; its session starts over."""
         reply = member.sync_reply
         if reply is not None:
             member.sync_reply = None
@@ -217,7 +217,7 @@ class Rebalance:
 
 
 def current_generation(group: Group, member_id: str) -> JoinResult:
-    """Return the answer that tells a member of the generation as it is; the leader is told of all members."""
+    """Return the answer that describes the current generation to a member; the leader's lists all members."""
     return JoinResult(
         ErrorCode.NONE,
         member_id,
@@ -241,7 +241,7 @@ def member_error(group: Group, member_id: str, group_instance_id: str | None) ->
 
 
 def generation_error(group: Group, member_id: str, group_instance_id: str | None, generation_id: int) -> ErrorCode:
-    """As ``member_error``, and the generation has to be the present one."""
+    """Like ``member_error``, but the generation has to be the current one as well."""
     if group.state is GroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     error = member_error(group, member_id, group_instance_id)
@@ -251,7 +251,7 @@ def generation_error(group: Group, member_id: str, group_instance_id: str | None
 
 
 def _elect_leader(group: Group) -> bool:
-    """Give the lead to a member that has joined if the leader has not; return whether somebody leads."""
+    """Make a member that has joined the leader if the leader has not; return whether there is a leader."""
     if group.leader_id is None:
         return False
     if group.members[group.leader_id].join_reply is not None:

@@ -1,4 +1,4 @@
-"""Groups and offsets to records of ``__consumer_offsets`` and back. Pure."""
+"""Converts groups and offsets to records of ``__consumer_offsets`` and back. Pure."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def offset_records(group_id: str, offsets: Offsets, now_ms: int, ibp: MetadataVe
 
 
 def group_record(group: Group, assignments: dict[str, bytes], now_ms: int, ibp: MetadataVersion) -> Record:
-    """Return the record of a group with the assignments that its members get."""
+    """Return the record of a group with its members' assignments."""
     name = group.protocol_name
     value = GroupMetadataValue(
         protocol_type=group.protocol_type or "",
@@ -72,17 +72,17 @@ def group_record(group: Group, assignments: dict[str, bytes], now_ms: int, ibp: 
 
 
 def offset_tombstones(group_id: str, partitions: Iterable[TopicPartition], now_ms: int) -> list[Record]:
-    """Return the records that take committed offsets away."""
+    """Return the records that remove committed offsets."""
     return [Record(timestamp_ms=now_ms, key=encode_offset_key(group_id, t, p)) for t, p in partitions]
 
 
 def group_tombstone(group_id: str, now_ms: int) -> Record:
-    """Return the record that takes a group away."""
+    """Return the record that removes a group."""
     return Record(timestamp_ms=now_ms, key=encode_group_key(group_id))
 
 
 def batch_of(records: Sequence[Record], codec: Codec, *, base_sequence: int = -1) -> memoryview:
-    """Return one batch that a log may stamp its offsets into."""
+    """Return one batch into which a log may stamp its offsets."""
     return memoryview(bytearray(encode_batch(records, codec=codec, base_sequence=base_sequence)))
 
 
@@ -105,7 +105,7 @@ def group_of(group_id: str, value: GroupMetadataValue, now_ms: int) -> Group:
     group.protocol_name = value.protocol
     group.leader_id = value.leader
     for stored in value.members:
-        # Version 0 has no rebalance time-out: the session's is meant.
+        # Version 0 has no rebalance time-out: the session time-out is used.
         has_timeout = stored.rebalance_timeout >= 0
         member = Member(
             stored.member_id,
@@ -126,7 +126,7 @@ def group_of(group_id: str, value: GroupMetadataValue, now_ms: int) -> Group:
 
 
 def offset_value(value: CommittedOffset, ibp: MetadataVersion) -> bytes:
-    """Return the value of an offset's record, in the version that the inter-broker protocol wants."""
+    """Return the value of an offset's record, in the version of the inter-broker protocol."""
     has_expiry = value.expire_timestamp_ms is not None
     return encode_offset_value(
         OffsetCommitValue(

@@ -12,7 +12,7 @@ from engine.protocol.records.attributes import Codec
 
 @dataclass(frozen=True, slots=True)
 class OffsetsTopicSettings:
-    """How ``__consumer_offsets`` is written and read (made: ``controller.internal_topics``). Names follow the keys."""
+    """How to write and read ``__consumer_offsets`` (``controller.internal_topics`` creates it). Names follow the keys."""
 
     num_partitions: int
     codec: Codec
@@ -23,7 +23,7 @@ class OffsetsTopicSettings:
 
 
 def group_settings(config: BrokerConfig) -> GroupSettings:
-    """Read what the state machine needs."""
+    """Return the settings of the state machine."""
     return GroupSettings(
         group_min_session_timeout_ms=config.group_min_session_timeout_ms,
         group_max_session_timeout_ms=config.group_max_session_timeout_ms,
@@ -35,7 +35,7 @@ def group_settings(config: BrokerConfig) -> GroupSettings:
 
 
 def offsets_topic_settings(config: BrokerConfig) -> OffsetsTopicSettings:
-    """Read what the offsets topic needs."""
+    """Return the settings of the offsets topic."""
     return OffsetsTopicSettings(
         num_partitions=config.offsets_topic_num_partitions,
         codec=Codec(config.offsets_topic_compression_codec),

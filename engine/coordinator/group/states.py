@@ -1,4 +1,4 @@
-"""The states of a group and how it may pass from one to another. A table, nothing else. Source: Kafka 3.9."""
+"""The states of a group and the transitions between them. A table, nothing else. Source: Kafka 3.9."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class GroupState(Enum):
     """A group's state; the values are the words that clients see."""
 
     EMPTY = "Empty"
-    """No members; offsets may be there."""
+    """No members; there may be offsets."""
 
     PREPARING_REBALANCE = "PreparingRebalance"
     """Waits until the members have joined, at most for the rebalance time-out."""

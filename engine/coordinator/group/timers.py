@@ -1,7 +1,7 @@
-"""Deadlines of thousands of members on one wheel: a value that is asked what is due. It has no clock and no timer.
+"""Deadlines of thousands of members on one wheel: a value that says what is due. It has no clock and no timer.
 
-Moving a deadline later, which each heartbeat does, is one dictionary write: the place on the wheel stays, and is looked
-at again when its time comes.
+Moving a deadline later, which each heartbeat does, is one dictionary write: the place on the wheel stays, and is
+checked again when its time comes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class TimerWheel(Generic[K]):
         return len(self._deadlines_ms)
 
     def start(self, key: K, deadline_ms: int) -> None:
-        """Have the key due at ``deadline_ms``, whatever was said before."""
+        """Make the key due at ``deadline_ms``, whatever was set before."""
         self._deadlines_ms[key] = deadline_ms
         slot = -(-deadline_ms // TICK_MS)
         placed = self._placed.get(key)
@@ -37,7 +37,7 @@ class TimerWheel(Generic[K]):
             self._place(key, slot)
 
     def stop(self, key: K) -> None:
-        """Forget the key. Its place on the wheel is found empty in time."""
+        """Forget the key. Its place on the wheel will be found empty."""
         self._deadlines_ms.pop(key, None)
 
     def deadline_ms(self, key: K) -> int | None:
@@ -45,7 +45,7 @@ class TimerWheel(Generic[K]):
         return self._deadlines_ms.get(key)
 
     def next_ms(self) -> int | None:
-        """Return when to look again: no timer is due before. None while there is nothing to wait for."""
+        """Return when to check again: no timer is due before. None if there is nothing to wait for."""
         return self._heap[0] * TICK_MS if self._heap else None
 
     def take_due(self, now_ms: int) -> list[K]:
@@ -55,7 +55,7 @@ class TimerWheel(Generic[K]):
         while self._heap and self._heap[0] <= now_slot:
             slot = heapq.heappop(self._heap)
             for key in self._slots.pop(slot):
-                # A key may stand in several slots; only the one noted last counts.
+                # A key may be in several slots; only the latest one counts.
                 if self._placed.get(key) == slot:
                     del self._placed[key]
                     self._take(key, now_ms, due)

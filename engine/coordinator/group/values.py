@@ -1,4 +1,4 @@
-"""What goes into the group state machine and what comes out: plain values, no wire messages and no clock."""
+"""The inputs and outputs of the group state machine: plain values, no wire messages and no clock."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NO_GENERATION = -1
 UNKNOWN_MEMBER_ID = ""
 
 Protocols = tuple[tuple[str, bytes], ...]
-"""Names of the assignment strategies that a member knows, the best first, each with the member's subscription."""
+"""Names of the assignment strategies that a member knows, the preferred first, each with its subscription."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Joining:
 
 
 class JoinedMember(NamedTuple):
-    """One member as the leader is told of it."""
+    """One member as the answer to the leader lists it."""
 
     member_id: str
     group_instance_id: str | None
@@ -89,7 +89,7 @@ class SyncResult:
 
 
 class MemberIdentity(NamedTuple):
-    """A member that is to leave. An empty id with an instance id: whoever holds the instance id now."""
+    """A member to remove. An empty id with an instance id means whoever holds the instance id now."""
 
     member_id: str
     group_instance_id: str | None = None
@@ -97,7 +97,7 @@ class MemberIdentity(NamedTuple):
 
 
 class CommittedOffset(NamedTuple):
-    """An offset that a group has committed. ``expire_timestamp_ms`` is None but for clients that gave a retention."""
+    """An offset that a group has committed. ``expire_timestamp_ms`` is None unless the client gave a retention."""
 
     offset: int
     metadata: str = ""

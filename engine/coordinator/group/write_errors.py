@@ -1,4 +1,4 @@
-"""What clients are told when their coordinator could not write to ``__consumer_offsets``, as Kafka 3.9 maps it."""
+"""The errors for clients when their coordinator could not write to ``__consumer_offsets``, mapped as in Kafka 3.9."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, Erro
 
 
 def commit_error(error: ErrorCode) -> ErrorCode:
-    """Return what a client is told when its offsets could not be written."""
+    """Return the error for a client whose offsets could not be written."""
     return ErrorCode.INVALID_COMMIT_OFFSET_SIZE if error in _TOO_LARGE else _ELSEWHERE.get(error, error)
 
 
 def store_error(error: ErrorCode) -> ErrorCode:
-    """Return what members are told when their group could not be written."""
+    """Return the error for members whose group could not be written."""
     if error is ErrorCode.REQUEST_TIMED_OUT:
         return ErrorCode.REBALANCE_IN_PROGRESS
     if error in _TOO_LARGE:

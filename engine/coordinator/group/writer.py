@@ -14,13 +14,13 @@ from engine.storage.append_origin import AppendOrigin
 from engine.storage.results import AppendResult
 
 Done = Callable[[ErrorCode, int], None]
-"""Told the outcome, and the offset of the batch (-1 with an error)."""
+"""Receives the outcome, and the offset of the batch (-1 with an error)."""
 
 
 class OffsetsTopicWriter:
-    """Appends as coordinator. Whoever waits is told once the in-sync replicas have the batch.
+    """Appends as coordinator. The callback comes once the in-sync replicas have the batch.
 
-    Where ``flush.messages`` is reached that is after a flush, as for any producer.
+    If ``flush.messages`` is reached, that is after a flush, as for any producer.
     """
 
     def __init__(self, replica_manager: ReplicaManager, commit_timeout_ms: int) -> None:
@@ -37,7 +37,7 @@ class OffsetsTopicWriter:
         return partition if partition is not None and partition.is_leader else None
 
     def append(self, index: int, batch: memoryview, done: Done) -> bool:
-        """Append a batch; ``done`` is called when it is replicated or that failed. Return whether it was, at once."""
+        """Append a batch; ``done`` is called when it is replicated or failed. Return whether that happened at once."""
         partition = self.partition(index)
         if partition is None:
             done(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
@@ -61,7 +61,7 @@ class OffsetsTopicWriter:
         return False
 
     def _wait(self, partition: Partition, result: AppendResult, done: Done) -> bool:
-        """Tell when the in-sync replicas have the batch; return whether they have it already."""
+        """Report when the in-sync replicas have the batch; return whether they have it already."""
         first_offset, last_offset = result.first_offset, result.last_offset
         is_done, error_code = partition.check_enough_replicas_reach_offset(last_offset + 1)
         if is_done or error_code is not ErrorCode.NONE:
@@ -107,10 +107,10 @@ class _DelayedAppend(DelayedOperation):
         return self.force_complete()
 
     def on_complete(self) -> None:
-        """Tell how it went."""
+        """Report the result."""
         error = self._error
         self._done(error, self._first_offset if error is ErrorCode.NONE else -1)
 
     def on_fault(self) -> None:
-        """Tell that it failed: what waits for it must not wait for ever."""
+        """Report a failure: nobody must wait for ever."""
         self._done(ErrorCode.UNKNOWN_SERVER_ERROR, -1)

@@ -1,1 +1,1 @@
-"""Log compaction: which log, how, in which process, and how the result takes its place."""
+"""Log compaction: which log, how, in which process, and how the result takes the log's place."""

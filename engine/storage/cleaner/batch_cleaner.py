@@ -1,9 +1,8 @@
 """What becomes of one batch: dropped, kept as it is, kept with fewer records, or kept as an empty one.
 
-Offsets never change: a batch keeps its base offset and last offset delta. Records that stay are copied as the bytes
-they were, for their timestamps count from a base that stays too. Only if a batch gets its delete horizon, which
-takes the base timestamp's place (KIP-534), are they written again. Source: Cleaner.cleanInto and MemoryRecords.filterTo
-of Kafka 3.9.
+Offsets never change: a batch keeps its base offset and last offset delta. Records that stay are copied byte for byte,
+because their timestamps count from a base that stays too. They are rewritten only if a batch gets its delete horizon,
+which takes the base timestamp's place (KIP-534). Source: Cleaner.cleanInto and MemoryRecords.filterTo of Kafka 3.9.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from engine.storage.cleaner.stats import CleaningStats
 from engine.storage.cleaner.transactions import CleanedTransactions
 
 UNPACKED_BYTES_MAX = 2**31 - 1
-"""What a batch may unpack to: as much as Java's buffers hold. A log with a larger one could never be cleaned again."""
+"""The size to which a batch may unpack: that of Java's buffers. A log with a larger one could never be cleaned."""
 
 
 class BatchCleaner:
@@ -36,12 +35,12 @@ class BatchCleaner:
         self._horizon_ms = plan.now_ms + plan.limits.delete_retention_ms
 
     def clean(self, data: bytes, position: int, header: BatchHeader, *, keeps_legacy_deletes: bool) -> bytes:
-        """Return what stays of the batch at ``position``; nothing if all of it goes.
+        """Return what stays of the batch at ``position``; empty if all of it goes.
 
-        ``keeps_legacy_deletes`` decides over tombstones of the old formats, which have no delete horizon.
+        ``keeps_legacy_deletes`` decides about tombstones of the old formats, which have no delete horizon.
 
         Raises:
-            KafkaError: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE: the batch does not hold what it says.
+            KafkaError: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE: the batch does not match its header.
         """
         if header.magic < 2:
             return self._clean_legacy(data, position, header, keeps_legacy_deletes)
@@ -67,7 +66,7 @@ class BatchCleaner:
         return header.is_control and header.producer_epoch == last.producer_epoch
 
     def _clean_control(self, data: bytes, position: int, header: BatchHeader) -> bytes:
-        """A marker goes ``delete.retention.ms`` after all data of its transaction has gone."""
+        """A marker is removed ``delete.retention.ms`` after all data of its transaction is gone."""
         marks_nothing = self.transactions.on_control(data, position, header)
         horizon_ms = header.delete_horizon_ms
         if header.record_count == 0 or (marks_nothing and horizon_ms is not None and horizon_ms <= self._plan.now_ms):
@@ -82,7 +81,7 @@ class BatchCleaner:
         keys, first_offset, last_offset = self._keys, header.base_offset, header.last_offset
         whole_end = position + header.size_bytes
         if last_offset > keys.latest_offset:
-            # Beyond what fitted into the map: another round's.
+            # Beyond what fitted into the map: another round cleans it.
             self._count(header.record_count, header.record_count)
             return data[position:whole_end]
         is_dirty = first_offset >= self._plan.first_dirty_offset
@@ -149,7 +148,7 @@ class BatchCleaner:
         )
 
     def _clean_legacy(self, data: bytes, position: int, header: BatchHeader, keeps_deletes: bool) -> bytes:
-        """Messages of v0 and v1 have no producers and no transactions, and a wrapper tells its first offset inside."""
+        """Clean messages of v0 and v1, without producers or transactions; a wrapper's first offset is inside it."""
         self.transactions.on_data(header)
         records = list(iter_messages(data, position, header, size_max=UNPACKED_BYTES_MAX))
         kept = []
@@ -180,5 +179,5 @@ class BatchCleaner:
 
 
 def known_key(key: bytes) -> bytes:
-    """Return what the map of keys knows a key by."""
+    """Return the form in which the key map stores a key."""
     return key if len(key) <= EXACT_KEY_BYTES_MAX else fold(key)

@@ -1,8 +1,8 @@
-"""Which log is to be cleaned next, and how far: Kafka's rules.
+"""Which log to clean next, and how far: Kafka's rules.
 
 A log may be cleaned up to its active segment, its last stable offset, and the first segment with a record younger than
-``min.compaction.lag.ms``; whole segments only. It is worth it when more than ``min.cleanable.dirty.ratio`` of that is
-dirty, or a dirty record is older than ``max.compaction.lag.ms``. Source: LogCleanerManager of Kafka 3.9.
+``min.compaction.lag.ms``; whole segments only. It is due if more than ``min.cleanable.dirty.ratio`` of that is dirty,
+or a dirty record is older than ``max.compaction.lag.ms``. Source: LogCleanerManager of Kafka 3.9.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class LogToClean:
     clean_bytes: int
     cleanable_bytes: int
     compaction_delay_ms: int
-    """How long ago ``max.compaction.lag.ms`` was over for its oldest dirty record."""
+    """How long ``max.compaction.lag.ms`` has been over for its oldest dirty record."""
 
     @property
     def total_bytes(self) -> int:
@@ -39,7 +39,7 @@ class LogToClean:
 
     @property
     def is_due(self) -> bool:
-        """Whether it is to be cleaned now."""
+        """Whether it should be cleaned now."""
         if self.compaction_delay_ms > 0 and self.cleanable_bytes > 0:
             return True
         return self.cleanable_ratio > self.log.config.min_cleanable_dirty_ratio
@@ -54,7 +54,7 @@ def may_be_cleaned(log: Log) -> bool:
 
 
 def measure(log: Log, now_ms: int) -> LogToClean:
-    """Find out what of a log is dirty and may be cleaned; a checkpoint that the log contradicts is reset.
+    """Measure which part of a log is dirty and may be cleaned; reset a checkpoint that the log contradicts.
 
     Raises:
         OSError: the disk fails.

@@ -1,6 +1,6 @@
-"""The segment that a cleaning writes, under ``.cleaned`` names until all of it is on the disk.
+"""The segment that a cleaning writes, under ``.cleaned`` names until it is completely on the disk.
 
-Where its batches reach further than indexes can count, as in a segment of an old Kafka (KAFKA-6264), it becomes more.
+If its batches reach further than indexes can count, as in a segment of an old Kafka (KAFKA-6264), it becomes several.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from engine.storage.small_files import sync_path
 
 
 class CleanedSegments:
-    """Takes batches in order, and writes them to as many segments as it takes: one, as a rule."""
+    """Takes batches in order, and writes them to as many segments as needed, usually one."""
 
     def __init__(self, folder: Path, bounds: tuple[int, int], limits: CleaningLimits, pace: Pace) -> None:
         """``bounds`` are the first offset and the one after the last that a batch may have."""
@@ -58,7 +58,7 @@ class CleanedSegments:
         self._current.add_aborted(transaction)
 
     def finish(self, modified_ns: int) -> tuple[NewSegment, ...]:
-        """Bring all of it to the disk, as of the time at which the newest of its sources was written."""
+        """Bring everything to the disk, with the time at which the newest of its sources was written."""
         return tuple(segment.finish(modified_ns) for segment in self._segments)
 
 
@@ -66,7 +66,7 @@ class _CleanedSegment:
     """One of them, with its indexes."""
 
     def __init__(self, folder: Path, base_offset: int, limits: CleaningLimits, pace: Pace) -> None:
-        """Make the files; those an earlier cleaning left are replaced."""
+        """Create the files; files that an earlier cleaning left are replaced."""
         paths = SegmentPaths(folder, base_offset, CLEANED_SUFFIX)
         for kind in (LOG_SUFFIX, *INDEX_SUFFIXES):
             paths.path(kind).unlink(missing_ok=True)
@@ -90,7 +90,7 @@ class _CleanedSegment:
         self.takes = self._segment.takes
 
     def add(self, batch: bytes, header: BatchHeader) -> None:
-        """Append a batch whose offset it takes."""
+        """Append a batch whose offset fits this segment."""
         segment = self._segment
         last_offset, max_timestamp = header.last_offset, header.max_timestamp
         if max_timestamp > segment.max_timestamp_ms:

@@ -1,8 +1,8 @@
 """One cleaning of a log, from its plan to the last ``.cleaned`` file. Runs in the cleaning process.
 
-First the keys of the dirty part are mapped to their last offsets, as far as the memory allows; then all segments up to
-there are copied, group by group, without the records that a later one of the same key replaces. Nothing of the log
-itself is touched. Source: Cleaner.doClean of Kafka 3.9.
+First it maps the keys of the dirty part to their last offsets, as far as the memory allows. Then it copies all segments
+up to there, group by group, without the records that a later one with the same key replaces. It does not touch the log
+itself. Source: Cleaner.doClean of Kafka 3.9.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from engine.storage.cleaner.transactions import CleanedTransactions
 from engine.storage.segment_paths import SegmentPaths
 
 GROUP_SEGMENTS_MAX = 32
-"""Segments replaced at once: the renames hold the broker's event loop."""
+"""How many segments are replaced at once: the renames hold the broker's event loop."""
 
 _OFFSETS_MAX = 2**31 - 1
 
@@ -45,7 +45,7 @@ def clean(plan: CleaningPlan, report: Callable[[Report], None]) -> None:
     """Clean a log as planned, and report each step.
 
     Raises:
-        StorageError, KafkaError: the log holds what cannot be cleaned.
+        StorageError, KafkaError: the log has content that cannot be cleaned.
         OSError: the disk fails.
     """
     _Cleaning(plan, report).run()
@@ -184,7 +184,7 @@ class _Cleaning:
         return SegmentPaths(self._folder, segment.base_offset).path(LOG_SUFFIX).stat().st_mtime_ns
 
     def _legacy_horizon_ns(self) -> int:
-        """Segments of the old formats that were written before it lose their tombstones."""
+        """Segments of the old formats that were last written before this time lose their tombstones."""
         clean = [one for one in self._plan.segments if one.base_offset < self._plan.first_dirty_offset]
         if not clean:
             return 0
@@ -192,6 +192,6 @@ class _Cleaning:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove what a cleaning that was cut off has left: it would mislead the next start after a crash."""
+    """Remove the files of an interrupted cleaning: they would mislead the next start after a crash."""
     for path in folder.glob(f"*{CLEANED_SUFFIX}"):
         path.unlink(missing_ok=True)

@@ -1,7 +1,7 @@
 """One cleaning as the broker's event loop sees it: frozen into a plan, then each finished group put in its place.
 
-Everything a plan rests on may change while the process works: the log may be truncated, deleted, moved to another dir,
-or its dir may fail. ``is_valid`` finds that out whenever the process reports, so that nobody has to tell.
+Everything that a plan depends on may change while the process works: the log may be truncated, deleted or moved to
+another dir, or its dir may fail. ``is_valid`` checks this at each report of the process, so that nobody has to tell it.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ logger = logging.getLogger("kafka.log.LogCleaner")
 
 
 class CleaningJob:
-    """A log that is being cleaned. It is marked so from the making of the job until ``end``."""
+    """A log that is being cleaned. The log has a mark from the creation of the job until ``end``."""
 
     def __init__(
         self, chosen: LogToClean, settings: CleanerSettings, future_logs: Collection[TopicPartition], now_ms: int
     ) -> None:
-        """``future_logs`` are the partitions on their way to another log dir, which are left alone.
+        """``future_logs`` are the partitions that are moving to another log dir, which are left alone.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR when the disk fails.
@@ -75,7 +75,7 @@ class CleaningJob:
 
     @property
     def is_valid(self) -> bool:
-        """Whether the log is still the one that was planned with."""
+        """Whether the log still matches the plan."""
         log = self.log
         return not (
             log.is_offline
@@ -87,7 +87,7 @@ class CleaningJob:
         )
 
     def swap(self, group: GroupCleaned) -> None:
-        """Put cleaned segments in the place of those it was made of. Only while ``is_valid``.
+        """Replace the source segments by the cleaned ones. Only while ``is_valid``.
 
         Raises:
             StorageError: the files are not there; nothing is changed.
@@ -100,7 +100,7 @@ class CleaningJob:
         )
 
     def end(self, end_offset: int | None) -> None:
-        """Note that the log is clean up to ``end_offset``; None if the cleaning came to nothing."""
+        """Note that the log is clean up to ``end_offset``; None if the cleaning failed."""
         state = self.log.cleaning
         state.is_in_progress = False
         if end_offset is not None and self.is_valid:

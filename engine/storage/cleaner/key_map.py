@@ -1,7 +1,7 @@
-"""The map of keys to their last offsets, kept within the bytes it may take. Exact: no two keys are ever confused.
+"""The map of keys to their last offsets, within its memory limit. It is exact: no two keys are ever confused.
 
-Python's own dictionary holds it, which costs 100 to 200 bytes a key; Kafka's table of MD5 sums takes 24: with the
-same ``log.cleaner.dedupe.buffer.size`` a log of very many keys takes more rounds here.
+It is a Python dictionary, which costs 100 to 200 bytes a key; Kafka's table of MD5 sums takes 24. With the same
+``log.cleaner.dedupe.buffer.size``, a log with very many keys takes more rounds here.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from hashlib import blake2b
 from itertools import islice
 
 EXACT_KEY_BYTES_MAX = 63
-"""Longer keys are known by their 64-byte digests, whose length no exact key has."""
+"""Longer keys are stored as 64-byte digests, a length that no exact key has."""
 
 LOOK_KEYS = 1024
-"""New keys after which the memory is looked at."""
+"""The memory is checked after this many new keys."""
 
 _INT_BYTES = 32
 _TABLE_BYTES_BEFORE_GROWTH = 32
@@ -24,7 +24,7 @@ _TABLE_BYTES_BEFORE_GROWTH = 32
 
 
 def fold(key: bytes) -> bytes:
-    """Return what a key of more than ``EXACT_KEY_BYTES_MAX`` bytes is known by."""
+    """Return the digest of a key of more than ``EXACT_KEY_BYTES_MAX`` bytes."""
     return blake2b(key).digest()
 
 
@@ -34,7 +34,7 @@ class KeyMap:
     def __init__(self, bytes_max: int) -> None:
         self.offsets: dict[bytes, int] = {}
         self.latest_offset = -1
-        """Keys of all records up to there are in the map."""
+        """The keys of all records before this offset are in the map."""
         self._bytes_max = bytes_max
         self._counted = 0
         self._object_bytes = 0
@@ -42,12 +42,12 @@ class KeyMap:
 
     @property
     def utilization(self) -> float:
-        """Share of the memory that is used."""
+        """The fraction of the memory in use."""
         self._count()
         return (self._object_bytes + sys.getsizeof(self.offsets)) / self._bytes_max
 
     def is_full(self) -> bool:
-        """Whether the next batch must wait for another round; asked between batches."""
+        """Whether the next batch must wait for another round; checked between batches."""
         if len(self.offsets) - self._counted < LOOK_KEYS:
             return False
         self._count()
@@ -61,13 +61,13 @@ class KeyMap:
         self._live = array("q", sorted(self.offsets.values()))
 
     def live_offsets(self, first_offset: int, last_offset: int) -> list[int]:
-        """Return the offsets of this range, which must be of the mapped part, that are the last of their keys."""
+        """Return the offsets of this range, within the mapped part, that are the last of their keys."""
         live = self._live
         slot = bisect_left(live, first_offset)
         return live[slot : bisect_right(live, last_offset, slot)].tolist()
 
     def _count(self) -> None:
-        """Add what the newest keys take, by a sample of them."""
+        """Add the size of the newest keys, estimated from a sample."""
         added = len(self.offsets) - self._counted
         if added:
             sample = [sys.getsizeof(key) for key in islice(reversed(self.offsets), min(added, 64))]

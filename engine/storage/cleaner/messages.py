@@ -1,4 +1,4 @@
-"""What broker and cleaning process say to each other: a line of JSON each way, typed on both sides.
+"""The messages between broker and cleaning process: one line of JSON each, typed on both sides.
 
 The broker sends a ``CleaningPlan``; the process answers with ``Indexed``, a ``GroupCleaned`` per finished segment,
 ``Progress`` in between, and ends with ``Finished`` or ``Failed``.
@@ -48,7 +48,7 @@ class CleaningLimits:
 
 @dataclass(frozen=True, slots=True)
 class CleaningPlan:
-    """All a process needs to clean a log once, frozen at ``now_ms``.
+    """Everything that a process needs to clean a log once, frozen at ``now_ms``.
 
     ``segments`` are all below ``first_uncleanable_offset``; keys are collected from ``first_dirty_offset`` on.
     ``aborted`` are the aborted transactions that reach into them.
@@ -68,11 +68,11 @@ class FailureKind(StrEnum):
     """What a failure means for the broker."""
 
     NO_SPACE = "no space"
-    """The disk is full: nothing is lost, another time it may work."""
+    """The disk is full: nothing is lost, and a later try may work."""
     DISK = "disk"
     """The disk failed: the log dir goes offline."""
     FAULT = "fault"
-    """The log holds what cannot be cleaned."""
+    """The log has content that cannot be cleaned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Progress:
 class GroupCleaned:
     """``new`` segments are on the disk, to replace those of ``base_offsets``.
 
-    It is one, or more if one cannot count so far. The first begins where the first of those does.
+    Usually it is one segment, or several if one index cannot count that far. The first has the first old base offset.
     """
 
     base_offsets: tuple[int, ...]
@@ -111,7 +111,7 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Nothing more comes; what was not reported as cleaned is to be thrown away."""
+    """No more reports follow; segments that were not reported as cleaned must be discarded."""
 
     kind: FailureKind
     error_number: int

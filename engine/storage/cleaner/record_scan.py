@@ -1,7 +1,7 @@
-"""The two loops over records that cleaning consists of. Pure Python, written for speed: numbers are read in place.
+"""The two loops over records in a cleaning. Pure Python, written for speed: numbers are read in place.
 
-Both go over the uncompressed records of a version 2 batch, whose checksum was right. A record begins with its length,
-so all that follows the key is jumped over. Numbers are in zig-zag form: odd is negative, which for a length is null.
+Both scan the uncompressed records of a version 2 batch whose checksum was right. A record begins with its length, so
+everything after the key is skipped. Numbers are in zig-zag form: odd means negative, which for a length means null.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NULL = 1
 
 
 class Survivors(NamedTuple):
-    """What stays of a batch: ``bounds`` are start and end of one record after the other."""
+    """What stays of a batch: ``bounds`` are start and end of each record in turn."""
 
     bounds: list[int]
     has_tombstone: bool
@@ -156,10 +156,10 @@ def find_survivors(
 def find_live(
     data: bytes, position: int, end: int, base_offset: int, live_offsets: list[int], *, keeps_tombstones: bool
 ) -> Survivors | None:
-    """Return the records with these offsets, which ascend; None if they are not found in this order.
+    """Return the records with these ascending offsets; None if they are not found in this order.
 
-    For batches that ``index_records`` has been through: nothing is asked of keys, and nothing is read after the last
-    one. That halves the time of ``find_survivors``.
+    For batches that ``index_records`` has scanned: it looks up no keys, and reads nothing after the last record. That
+    halves the time of ``find_survivors``.
     """
     bounds: list[int] = []
     has_tombstone = False
@@ -205,7 +205,7 @@ def find_live(
 
 
 def max_timestamp_delta(data: bytes, survivors: Survivors, enough: int) -> int:
-    """Return the largest timestamp delta of the survivors; ``enough`` is the largest there may be."""
+    """Return the largest timestamp delta of the survivors; ``enough`` is the largest possible one."""
     largest = _timestamp_delta(data, survivors.bounds[-2])
     if largest == enough:
         return largest

@@ -1,4 +1,4 @@
-"""Reads a segment batch by batch, every checksum checked: what is rewritten must not be given a new, right one."""
+"""Reads a segment batch by batch and checks every checksum: a damaged batch must not get a new, correct one."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from engine.storage.cleaner.throttle import Pace
 def read_segment(path: Path, buffer_bytes: int, pace: Pace) -> Iterator[tuple[bytes, int, BatchHeader]]:
     """Yield a buffer, the position in it where a whole batch begins, and the batch's header.
 
-    The buffer has ``buffer_bytes``, and more only for a batch that is larger.
+    The buffer has ``buffer_bytes``, or more for a batch that is larger.
 
     Raises:
-        CorruptFileError: bytes that are no batch, or a checksum that is wrong; by file and position.
+        CorruptFileError: bytes that are not a batch, or a wrong checksum, with file and position.
         OSError: the disk fails.
     """
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -49,7 +49,7 @@ def read_segment(path: Path, buffer_bytes: int, pace: Pace) -> Iterator[tuple[by
 def _read(fd: int, size_bytes: int, position: int, pace: Pace) -> bytes:
     data = os.pread(fd, size_bytes, position)
     pace.spend(len(data))
-    # A message of the old formats may be shorter than the header that is looked for.
+    # A message of the old formats may be shorter than the expected header.
     return data if len(data) >= BATCH_OVERHEAD else data + bytes(BATCH_OVERHEAD - len(data))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 RATE_MAX = 1e18
-"""No bound: JSON and clocks can do without infinity."""
+"""No bound, without the infinity that JSON and clocks cannot express."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,15 +22,15 @@ class CleanerSettings:
 
     @property
     def map_bytes(self) -> int:
-        """What one map of keys may take."""
+        """How many bytes one key map may take."""
         return max(int(self.dedupe_buffer_size / max(self.threads, 1) * self.io_buffer_load_factor), 1)
 
     @property
     def buffer_bytes(self) -> int:
-        """What one process reads or writes at once; it has a buffer for each."""
+        """How much one process reads or writes at once; it has a buffer for each."""
         return max(self.io_buffer_size // max(self.threads, 1) // 2, 4096)
 
     @property
     def bytes_per_second(self) -> float:
-        """What one process may read and write."""
+        """How much one process may read and write per second."""
         return max(min(self.io_max_bytes_per_second / max(self.threads, 1), RATE_MAX), 1.0)

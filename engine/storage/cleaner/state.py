@@ -1,10 +1,10 @@
-"""What a log knows of its own cleaning. It goes with the log: when the log goes, nothing is left over."""
+"""What a log knows about its own cleaning. It belongs to the log and disappears with it."""
 
 from __future__ import annotations
 
 
 class CleaningState:
-    """``first_dirty_offset`` is what stands in ``cleaner-offset-checkpoint``; None if the log was never cleaned."""
+    """``first_dirty_offset`` is the value in ``cleaner-offset-checkpoint``; None if the log was never cleaned."""
 
     __slots__ = ("crashes", "first_dirty_offset", "is_in_progress", "is_uncleanable")
 
@@ -14,7 +14,7 @@ class CleaningState:
         self.is_uncleanable = False
         """Its cleaning failed in a way that would fail again. Forgotten at the next start, as in Kafka."""
         self.crashes = 0
-        """Worker processes that ended over it, one after the other."""
+        """Worker processes in a row that died while cleaning it."""
 
     def on_cut(self, offset: int) -> None:
         """Note that the segment that begins at ``offset``, and all after it, may have changed by a truncation."""

@@ -1,4 +1,4 @@
-"""What one cleaning did, and Kafka's way of telling it in the log."""
+"""What one cleaning did, and Kafka's log lines about it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keeps the cleaner's reading and writing below ``log.cleaner.io.max.bytes.per.second``, and tells that it lives."""
+"""Keeps the cleaner's reads and writes below ``log.cleaner.io.max.bytes.per.second``, and shows that it is alive."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SAVED_S_MAX = 1.0
 
 
 class Pace:
-    """Told of every read and write; sleeps if that was too fast, and calls ``on_progress`` now and then."""
+    """Accounts for every read and write; sleeps if they are too fast, and calls ``on_progress`` now and then."""
 
     def __init__(self, bytes_per_second: float, on_progress: Callable[[int], None]) -> None:
         self._rate = bytes_per_second
@@ -29,7 +29,7 @@ class Pace:
 
     def _look(self) -> None:
         self._total_bytes += self._unseen_bytes
-        # What was not used is not saved up: a pause must not be followed by a storm.
+        # Unused budget is not saved up: a burst must not follow a pause.
         begin_s = max(self._paid_until_s, time.monotonic() - SAVED_S_MAX)
         self._paid_until_s = begin_s + self._unseen_bytes / self._rate
         self._unseen_bytes = 0

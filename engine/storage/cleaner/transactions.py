@@ -1,6 +1,6 @@
 """Which batches of a log belong to aborted transactions, and which markers have nothing left to mark.
 
-Told of every batch in order. Source: CleanedTransactionMetadata of Kafka 3.9's LogCleaner.
+It sees every batch in order. Source: CleanedTransactionMetadata of Kafka 3.9's LogCleaner.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class _Aborted:
 
 
 class CleanedTransactions:
-    """State of the transactions at one point of a walk through a log."""
+    """State of the transactions at one point of a scan through a log."""
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
         """``aborted`` are the transactions of the log's transaction indexes, in any order."""
@@ -31,7 +31,7 @@ class CleanedTransactions:
         self._aborted: dict[int, _Aborted] = {}
         self._committed: set[int] = set()
         self.kept: list[AbortedTransaction] = []
-        """Aborted transactions that still have data or markers; whoever writes the index takes them out."""
+        """Aborted transactions that still have data or markers; the writer of the index takes them out."""
 
     def on_data(self, header: BatchHeader) -> bool:
         """Return whether the batch belongs to an aborted transaction, so that its records may go."""
@@ -46,7 +46,7 @@ class CleanedTransactions:
         return True
 
     def on_control(self, buffer: Buffer, position: int, header: BatchHeader) -> bool:
-        """Return whether the control batch marks nothing any more: all data before it is gone.
+        """Return whether the control batch no longer marks anything, because all data before it is gone.
 
         Raises:
             KafkaError: INVALID_RECORD if the control record is malformed.

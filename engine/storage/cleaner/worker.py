@@ -1,7 +1,7 @@
-"""``python -m engine.storage.cleaner.worker``: the process that cleans, so that the broker's event loop need not.
+"""``python -m engine.storage.cleaner.worker``: the process that cleans, to keep this work off the broker's event loop.
 
-Plans come in on standard input, reports go out on standard output, a line each. It ends when its broker does: killed by
-the kernel if that is possible, else at the end of its input; whenever that is, the log is as good as before.
+It reads plans from standard input and writes reports to standard output, a line each. It ends with its broker: the
+kernel kills it if possible, else it ends at the end of its input. Whenever that is, the log is intact.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _serve(line: bytes, reports: BinaryIO) -> None:
 
     try:
         plan = decode_plan(line)
-        # The folder itself, whatever its name becomes: another of the same name may be a topic that was created again.
+        # This is the folder itself, whatever its name becomes: another one of that name may belong to a new topic.
         os.chdir(plan.folder)
         clean(replace(plan, folder="."), report)
     except OSError as error:
@@ -68,7 +68,7 @@ def _read_plans(source: BinaryIO, plans: SimpleQueue[bytes]) -> None:
 
 def _die_with_parent() -> None:
     parent = os.getppid()
-    # If there is no prctl the end of the input must do.
+    # Without prctl, the end of the input must be enough.
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
     if os.getppid() != parent:
