@@ -288,15 +288,15 @@ class Lake:
         return chunks
 
     def _entries(self, folder: str) -> list[str]:
-        from pyarrow import fs
+        from engine.admin.lag.stores import arrow_entries
 
         try:
-            found = self._filesystem.get_file_info(fs.FileSelector(folder))
+            found = arrow_entries(self._filesystem, folder)
         except FileNotFoundError:
             return []
         except OSError as error:
             raise Unreachable(f"cannot be read: {error}", where=self.shown) from error
-        return sorted(info.base_name for info in found if not info.base_name.startswith((".", "_")))
+        return sorted(one.name for one in found if not one.name.startswith((".", "_")))
 
     def _write(self, path: str, content: Any) -> None:
         scratch = self._scratch(path)

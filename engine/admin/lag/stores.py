@@ -98,18 +98,38 @@ class ArrowStore:
         self._filesystem = filesystem
 
     def list(self, path: str) -> list[Entry]:
-        from pyarrow import fs
-
-        found = []
-        for info in self._filesystem.get_file_info(fs.FileSelector(path.rstrip("/"))):
-            modified_ms = 0 if info.mtime is None else round(info.mtime.timestamp() * 1000)
-            is_folder = info.type is fs.FileType.Directory
-            found.append(Entry(info.base_name, is_folder, modified_ms, info.size or 0))
-        return found
+        return arrow_entries(self._filesystem, path.rstrip("/"))
 
     def read(self, path: str) -> bytes:
         with self._filesystem.open_input_stream(path) as stream:
             return bytes(stream.read())
+
+
+def arrow_entries(filesystem: Any, folder: str) -> list[Entry]:
+    """Return what is in a folder, through pyarrow.
+
+    Of Google's store pyarrow lists no folder that is there only in the names of objects, so all that lies below is
+    asked for.
+    """
+    from pyarrow import fs
+
+    found: dict[str, Entry] = {}
+    is_google = filesystem.type_name == "gcs"
+    try:
+        infos = filesystem.get_file_info(fs.FileSelector(folder, recursive=is_google))
+    except OSError:
+        # Of Google's store pyarrow does not say by the kind of error that there is no such folder.
+        if filesystem.get_file_info(folder).type is fs.FileType.NotFound:
+            raise FileNotFoundError(folder) from None
+        raise
+    for info in infos:
+        name, slash, _ = info.path[len(folder) :].strip("/").partition("/") if is_google else (info.base_name, "", "")
+        if slash:
+            found[name] = Entry(name, True, 0, 0)
+            continue
+        modified_ms = 0 if info.mtime is None else round(info.mtime.timestamp() * 1000)
+        found.setdefault(name, Entry(name, info.type is fs.FileType.Directory, modified_ms, info.size or 0))
+    return list(found.values())
 
 
 def locate(text: str, others: OtherStore | None = None) -> Location:
