@@ -152,7 +152,7 @@ TOOLS = (
             "--whitelist": Rename("--topic"),
             "--formatter-config": Refuse(_PROPERTIES_BY_ONE),
             "--formatter": Refuse(
-                "klamm loads no Java classes; internal topics are decoded anyway, and -f FORMAT prints"
+                "klamm loads no Java classes; internal topics are decoded anyway, and -f FORMAT shapes each line"
             ),
             "--key-deserializer": Refuse(_NO_JAVA),
             "--value-deserializer": Refuse(_NO_JAVA),

@@ -1,0 +1,280 @@
+"""Every command of the two "Coming from …" pages runs on a cluster, klamm's own words and Kafka's beside them.
+
+A new command of these pages runs here without further ado; one that wants more than the page says has its words below.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+from uuid import uuid4
+
+import pytest
+from doc_pages import DOCS
+from klamm_program import PROGRAM, Ran, environment, in_process, klamm
+from state_change_logs import entry, write_log
+
+from engine.local.addresses import own_loopback_address
+from engine.local.cluster import LocalCluster
+
+Capture = pytest.CaptureFixture[str]
+PAGES = ("coming-from-kafkas-tools", "coming-from-other-tools")
+_SPAN = re.compile(r"`([^`]+)`")
+_OF_KAFKA = ("kafka-", "kafka.tools.", "zookeeper-")
+
+
+class Named(NamedTuple):
+    """A command of a page."""
+
+    text: str
+    is_refused: bool
+    """It is Kafka's, and has no counterpart here, or needs a class of Java."""
+
+
+def commands() -> list[Named]:
+    """Return the commands in the tables of the pages, klamm's and Kafka's, each once."""
+    found: dict[str, Named] = {}
+    for page in PAGES:
+        is_refused = False
+        for line in (DOCS / "guides" / f"{page}.md").read_text("utf-8").splitlines():
+            if line.startswith("## "):
+                is_refused = line == "## Tools without a counterpart"
+            if line.startswith("|"):
+                for text in _SPAN.findall(line):
+                    if text.startswith("klamm "):
+                        found[text] = Named(text.removeprefix("klamm "), False)
+                    elif text.startswith(_OF_KAFKA):
+                        found[text] = Named(text, is_refused or "--formatter" in text)
+    return list(found.values())
+
+
+RESET = "--group G --topic T --to-earliest"
+GENERATE = "--topics-to-move-json-file topics.json --broker-list 0,1"
+FEW = "--num-records 10 --record-size 10"
+MORE = {
+    "consume T --from-beginning": "--max-messages 3",
+    "consume TOPIC --group G -o jsonl": "--group new --from-beginning --until-end",
+    "consume __consumer_offsets --from-beginning": "--max-messages 1",
+    "consume __transaction_state --from-beginning": "--until-end",
+    "groups delete G": "--yes",
+    "groups describe": "G",
+    "groups reset-offsets": f"{RESET} --execute --yes",
+    "groups reset-offsets …": RESET,
+    "kafka-console-consumer --topic T --from-beginning": "--max-messages 3",
+    "kafka-console-consumer --topic __consumer_offsets --formatter …":
+        "kafka.coordinator.group.GroupMetadataManager$OffsetsMessageFormatter --from-beginning --max-messages 1",
+    "kafka-consumer-groups --reset-offsets … --dry-run": RESET,
+    "kafka-consumer-perf-test": "--topic T --messages 3",
+    "kafka-producer-perf-test": f"--topic T {FEW} --throughput -1 --producer-props acks=1",
+    "kafka-reassign-partitions --cancel …": "--reassignment-json-file F",
+    "kafka-reassign-partitions --generate …": GENERATE,
+    "kafka.tools.StateChangeLogMerger": "--logs state-change.log",
+    "local up": "--detach",
+    "local up --brokers 3": "--detach",
+    "perf consumer": "T --messages 3",
+    "perf producer": f"T {FEW}",
+    "perf suite": "--quick --dry-run",
+    "plan apply": "plan.json --yes",
+    "plan apply --throttle 50M --throttle-floor 10M --throttle-ceiling 200M": "plan.json --yes",
+    "plan apply plan.json": "--yes",
+    "plan factor 3": "--topic T",
+    "plan replace 7=12": "--topic T",
+    "plan decommission 7": "--topic T",
+    "profiles add": "prod --bootstrap-server 10.0.0.1:9092",
+    "reassign cancel …": "--all --yes",
+    "reassign execute": "--reassignment-json-file F --wait --yes",
+    "reassign execute --reassignment-json-file F --throttle 50M": "--wait --yes",
+    "reassign generate …": GENERATE,
+    "records delete --offset-json-file F": "--yes",
+    "state-changes merge": "state-change.log",
+    "top": "--screenshot top.svg",
+    "topics delete": "T --yes",
+    "topics delete T": "--yes",
+}  # fmt: skip
+"""What a command needs beside the words of its page."""
+
+NO_CLUSTER = ("broker start", "dump", "kafka-dump-log", "kafka-server-start", "kafka.tools", "local", "profiles",
+              "state-changes", "zookeeper-s", "zookeeper start", "zk", "lag --serve")  # fmt: skip
+"""Commands that are told of no brokers."""
+VERDICTS = ("cluster health", "kafka-reassign-partitions --verify", "reassign verify")
+"""Code 1 of these is an answer: a test's cluster need not be healthy, nor its plan carried out."""
+SERVERS = ("broker start", "kafka-server-start", "zookeeper start", "zookeeper-server-start")
+SEGMENT = "00000000000000000000.log"
+FILES = {
+    "dump": SEGMENT,
+    "kafka-delete-records": "offsets.json",
+    "kafka-dump-log": SEGMENT,
+    "lag --history": "history",
+    "records delete": "offsets.json",
+}
+"""What F or FILE is; a plan otherwise."""
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    settings = {
+        "auto.create.topics.enable": "false",
+        "auto.leader.rebalance.enable": "false",
+        "controlled.shutdown.retry.backoff.ms": "100",
+        "offsets.topic.num.partitions": "1",
+        "group.min.session.timeout.ms": "200",
+    }
+    folder = tmp_path_factory.mktemp("coming-from")
+    with LocalCluster(3, directory=folder, config=settings) as cluster:
+        # Nobody has begun a transaction, so nobody has made this topic.
+        words = ("topics", "create", "__transaction_state", "--partitions", "1", "-b", cluster.bootstrap_servers)
+        made = klamm(*words, folder=folder)
+        assert made.code == 0, made.err
+        yield cluster
+
+
+class Stage:
+    """A folder with the files that the pages speak of, and a topic and a group of its own."""
+
+    def __init__(self, folder: Path, cluster: LocalCluster, capture: Capture) -> None:
+        self.folder, self.cluster, self._capture = folder, cluster, capture
+        self.topic, self.group = f"t-{uuid4().hex[:10]}", f"g-{uuid4().hex[:10]}"
+        self.brokers = ("--bootstrap-server", cluster.bootstrap_servers)
+
+    def run(self, *words: str, stdin: str = "") -> Ran:
+        return in_process(*words, capture=self._capture, stdin=stdin)
+
+    def _must(self, *words: str, stdin: str = "") -> None:
+        ran = self.run(*words, *self.brokers, stdin=stdin)
+        assert ran.code == 0, (words, ran.err)
+
+    def make(self, words: Sequence[str]) -> None:
+        """Make what these words speak of."""
+        self._files()
+        if "create" in words or "--create" in words:
+            return
+        self._must("topics", "create", self.topic, "--replica-assignment", "0,1")
+        self._must("produce", self.topic, "--partition", "0", stdin="1\n2\n3\n4\n5\n6\n")
+        if self.group in words:
+            reset = ("groups", "reset-offsets", "--group", self.group, "--topic", self.topic, "--to-latest")
+            self._must(*reset, "--execute", "--yes")
+        if "plan.json" in words and "--out" not in words:
+            self._must("plan", "factor", "2", "--topic", self.topic, "--out", "plan.json")
+        if SEGMENT in words:
+            (log,) = self.cluster.directory.rglob(f"{self.topic}-0/*.log")
+            shutil.copy(log, self.folder)
+
+    def _files(self) -> None:
+        moved = {"topic": self.topic, "partition": 0, "replicas": [1]}
+        self._json("F", {"version": 1, "partitions": [moved]})
+        self._json("topics.json", {"version": 1, "topics": [{"topic": self.topic}]})
+        self._json("offsets.json", {"version": 1, "partitions": [{"topic": self.topic, "partition": 0, "offset": 1}]})
+        write_log(self.folder / "state-change.log", entry(0, 0, "Leader t-0 starts at leader epoch 0").lines)
+        host = own_loopback_address()
+        (self.folder / "zookeeper.properties").write_text(
+            f"dataDir={self.folder / 'zk'}\nclientPort=2181\nclientPortAddress={host}\n"
+        )
+        (self.folder / "server.properties").write_text(
+            f"broker.id=9\nlisteners=PLAINTEXT://{host}:9092\nlog.dirs={self.folder / 'data'}\n"
+            f"zookeeper.connect={self.cluster.zookeeper_connect}/{self.topic}\n"
+        )
+
+    def _json(self, name: str, content: object) -> None:
+        (self.folder / name).write_text(json.dumps(content))
+
+    def words(self, text: str) -> list[str]:
+        """Return what to type for a command of a page."""
+        file = next((name for start, name in FILES.items() if text.startswith(start)), "F")
+        meant = {
+            "T": self.topic,
+            "TOPIC": self.topic,
+            "G": self.group,
+            "F": file,
+            "FILE": file,
+            "N": "50000000",
+            "K=V": "message.max.bytes=1048588",
+            "HOST": self.cluster.zookeeper_connect,
+            "…": "",
+            "7=12": "2=1",
+            "7": "2",
+            "4,5": "1,2",
+            ":9308": f"{own_loopback_address()}:9308",
+        }
+        words = [meant.get(word, word) for word in f"{text} {MORE.get(text, '')}".split()]
+        where = () if text.startswith(NO_CLUSTER) else self.brokers
+        return [word for word in words if word] + list(where)
+
+    def serve(self, words: list[str], begun: str) -> int:
+        """Run a command that goes on, until it says that it has begun; return the code with which it ends on TERM."""
+        said = self.folder / "said"
+        with said.open("wb") as stderr:
+            process = subprocess.Popen(
+                [PROGRAM, *words], cwd=self.folder, env=environment(self.folder), stderr=stderr, stdout=stderr
+            )
+        try:
+            deadline = time.monotonic() + 60
+            while begun not in said.read_text("utf-8"):
+                assert time.monotonic() < deadline, said.read_text("utf-8")
+                time.sleep(0.05)
+            if "http" in begun:
+                _read_page(f"http://{words[words.index('--serve') + 1]}/metrics", deadline)
+            process.send_signal(signal.SIGTERM)
+            process.wait(timeout=60)
+        finally:
+            process.kill()
+            process.wait()
+        return process.returncode
+
+
+def _read_page(address: str, deadline: float) -> None:
+    """Read a page until it has what the first sample told."""
+    page = b""
+    while b"klamm_lag_up 1" not in page:
+        assert time.monotonic() < deadline, page
+        with urllib.request.urlopen(address, timeout=60) as answer:
+            page = answer.read()
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def stage(tmp_path: Path, cluster: LocalCluster, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> Stage:
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith("KLAMM_")]:
+        monkeypatch.delenv(name)
+    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+        monkeypatch.setenv(name, f"{tmp_path}")
+    return Stage(tmp_path, cluster, capsys)
+
+
+@pytest.mark.parametrize("named", commands(), ids=lambda named: named.text)
+def test_it_runs(named: Named, stage: Stage) -> None:
+    text, words = named.text, stage.words(named.text)
+    stage.make(words)
+    if text.startswith(SERVERS):
+        assert stage.serve(words, "serving" if text.startswith("zookeeper") else "started") in (0, 143)
+        return
+    if text.startswith("lag --serve"):
+        assert stage.serve([*words, *stage.brokers], "serving http://") == 143
+        return
+    try:
+        ran = stage.run(*words, stdin='{"value": "7"}\n')
+    finally:
+        if text.startswith("local up"):
+            assert stage.run("local", "down").code == 0
+    if named.is_refused:
+        assert (ran.code, ran.out) == (2, ""), ran.err
+        assert ran.err.startswith("error: "), ran.err
+    else:
+        assert ran.code in ((0, 1) if text.startswith(VERDICTS) else (0,)), (words, ran.out, ran.err)
+        assert "Traceback" not in ran.err
+
+
+def test_no_words_are_kept_for_a_command_that_no_page_has() -> None:
+    named = {one.text for one in commands()}
+    assert set(MORE) <= named
+    assert len(named) > 80
+    assert [one.text for one in commands() if one.is_refused]
