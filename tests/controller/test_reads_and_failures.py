@@ -9,7 +9,7 @@ import pytest
 from controller_world import World
 from fake_zookeeper import tp
 
-from engine.common.errors import ErrorCode
+from engine.common.errors import CoordinationError, ErrorCode
 from engine.common.model import LeaderAndIsr
 from engine.controller import events
 from engine.controller import instructions as do
@@ -24,6 +24,7 @@ from engine.controller.events import (
 )
 from engine.controller.instructions import SCAN_SIZE, GiveWay, ReadPartitionStates
 from engine.controller.states import PartitionState
+from engine.zk.results import PartitionStateUpdates
 
 P = tp("t-0")
 
@@ -134,6 +135,12 @@ def test_an_epoch_is_raised_on_what_the_leader_wrote_meanwhile() -> None:
     assert world.take_counts(ReadPartitionStates) == [1]
 
 
+def test_an_epoch_is_raised_by_memory() -> None:
+    world = world_of(3, (1, 2))
+    assert world.run(AlterPartitionReassignments({P: (1, 2, 0)})) == {P: NO_ERROR}
+    assert world.take_counts(ReadPartitionStates) == [0]
+
+
 # Failures
 
 
@@ -186,6 +193,25 @@ def test_a_refused_move_leaves_the_assignment_in_memory() -> None:
     (error,) = world.run(AlterPartitionReassignments({P: None})).values()
     assert error.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
     assert world.core.context.full_assignment(P) == world.zk.topics["t"].assignment[0]
+
+
+def test_a_cancelled_move_whose_leader_cannot_be_moved_goes_on_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = world_of(4, (1,))
+    world.run(AlterPartitionReassignments({P: (2, 3)}))
+    world.catch_up(P, 1, 2)
+    world.settle()
+    world.kill(1)
+    world.settle()
+    world.start(1)
+    world.settle()
+    world.catch_up(P, 2, 1)
+    world.settle()
+    before = world.core.context.full_assignment(P)
+    refused = PartitionStateUpdates(failed={P: CoordinationError("NoAuth")})
+    monkeypatch.setattr(world.zk, "_UpdateLeaderAndIsr", lambda *_: refused)
+    (error,) = world.run(AlterPartitionReassignments({P: None})).values()
+    assert error.code is not ErrorCode.NONE
+    assert world.core.context.full_assignment(P) == before == world.zk.topics["t"].assignment[0]
 
 
 # Moves

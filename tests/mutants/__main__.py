@@ -165,9 +165,21 @@ TESTED_BY = {
         "coordinator/test_coordinator.py",
     ],
     "engine/coordinator/group/commit_gathering.py": ["coordinator/test_commit_gathering.py"],
-    "engine/coordinator/group/machine.py": ["coordinator/test_machine.py", "coordinator/test_recorded_walks.py"],
-    "engine/coordinator/group/rebalance.py": ["coordinator/test_machine.py", "coordinator/test_recorded_walks.py"],
-    "engine/coordinator/group/joining.py": ["coordinator/test_machine.py", "coordinator/test_recorded_walks.py"],
+    "engine/coordinator/group/machine.py": [
+        "coordinator/test_machine.py",
+        "coordinator/test_group_timers.py",
+        "coordinator/test_recorded_walks.py",
+    ],
+    "engine/coordinator/group/rebalance.py": [
+        "coordinator/test_machine.py",
+        "coordinator/test_group_timers.py",
+        "coordinator/test_recorded_walks.py",
+    ],
+    "engine/coordinator/group/joining.py": [
+        "coordinator/test_machine.py",
+        "coordinator/test_group_timers.py",
+        "coordinator/test_recorded_walks.py",
+    ],
     "engine/coordinator/group/loading.py": [
         "coordinator/test_offsets.py",
         "coordinator/test_commits_survive.py",
