@@ -41,14 +41,14 @@ class Check(StrEnum):
 
 
 OF_CLUSTER = (Check.CLUSTER, Check.DIGEST, Check.DRIFT, Check.TARGETS, Check.FIGURES)
-"""What is always looked at; the others are those of a policy."""
+"""What is always checked; the others are those of a policy."""
 
 _CHANGES_MAX = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong, or (not ``is_error``) worth a look; ``line`` is that of the plan file."""
+    """One thing that is wrong, or (not ``is_error``) worth a look; ``line`` is its line of the plan file."""
 
     check: Check
     message: str
@@ -94,7 +94,7 @@ def check_drift(plan: PlanFile, snapshot: ClusterSnapshot, lines: PlanLines | No
     """
     lines = lines or PlanLines()
     if plan.klamm.cluster_id != snapshot.cluster_id:
-        told = f"this plan is one of cluster {plan.klamm.cluster_id}, not of {snapshot.cluster_id}"
+        told = f"this plan is for cluster {plan.klamm.cluster_id}, not for {snapshot.cluster_id}"
         return [Finding(Check.CLUSTER, told, lines.of_key("cluster_id"))]
     found = [*_drifted(plan, snapshot, lines), *_missing_targets(plan, snapshot, lines)]
     if input_digest(snapshot) != plan.klamm.input_digest:
@@ -118,7 +118,7 @@ def is_carried_out(plan: PlanFile, snapshot: ClusterSnapshot) -> bool:
 
 
 def _stands(entry: PlanEntry, found: PartitionSnapshot) -> bool:
-    """Whether a partition has its planned replicas, in their log dirs if the plan names these."""
+    """Whether a partition has its planned replicas, in their log dirs if the plan names them."""
     logs = found.replica_logs
     dirs = {log.broker: log.log_dir for log in logs if not log.is_future}
     wanted = zip(entry.replicas, entry.log_dirs, strict=True)
@@ -131,9 +131,9 @@ def _stands(entry: PlanEntry, found: PartitionSnapshot) -> bool:
 
 
 def what_stops(findings: Iterable[Finding], *, is_fresh: bool) -> list[Finding]:
-    """Return the findings of ``check_drift`` with which a plan is not carried out.
+    """Return the findings of ``check_drift`` that stop a plan.
 
-    One that was begun (not ``is_fresh``) has changed the cluster itself: only another cluster stops it.
+    A plan that has begun (not ``is_fresh``) has changed the cluster itself: only another cluster stops it.
     """
     stops = (Check.CLUSTER, Check.DRIFT, Check.TARGETS) if is_fresh else (Check.CLUSTER,)
     return [one for one in findings if one.check in stops]
@@ -179,7 +179,7 @@ def _are_its_brokers_changed(plan: PlanFile, snapshot: ClusterSnapshot) -> bool:
 
 
 def _changes_of_brokers(plan: PlanFile, snapshot: ClusterSnapshot) -> list[str]:
-    """Return how brokers differ from the score card, which says what each was and held when the plan was made."""
+    """Return how brokers differ from the score card, which says where each was and what it held at planning time."""
     before = {row.broker: row for row in plan.klamm.score.brokers}
     live = {broker.id: broker.rack for broker in snapshot.brokers}
     held = Counter(b for one in _partitions(snapshot).values() for b in one.assignment.target_replicas)
@@ -187,7 +187,7 @@ def _changes_of_brokers(plan: PlanFile, snapshot: ClusterSnapshot) -> list[str]:
     for broker in sorted(before.keys() | live.keys() if before else ()):
         row = before.get(broker)
         if row is None or (broker in live and not row.alive):
-            found.append(f"broker {broker} has come")
+            found.append(f"broker {broker} is new")
         elif row.alive and broker not in live:
             found.append(f"broker {broker} is gone")
         elif broker in live and row.rack != live[broker]:
@@ -224,12 +224,12 @@ def _missing_targets(plan: PlanFile, snapshot: ClusterSnapshot, lines: PlanLines
     for entry in plan.partitions:
         for broker in entry.replicas:
             if broker not in live and broker not in before[entry.name]:
-                told = f"{entry.name} shall go to broker {broker}, which is not alive"
+                told = f"{entry.name} is to go to broker {broker}, which is not alive"
                 yield Finding(Check.TARGETS, told, lines.of_partition(entry.name), partition=entry.name)
 
 
 def _figures_differ(plan: PlanFile, lines: PlanLines) -> Iterator[Finding]:
-    """Find a file whose partitions somebody has edited: the score card has other figures."""
+    """Find a file that somebody has edited: the score card has other figures than the partitions."""
     before = {entry.name: entry for entry in plan.klamm.rollback}
     pairs = [(before[entry.name], entry) for entry in plan.partitions]
     leader_changes = sum(old.replicas[0] != new.replicas[0] for old, new in pairs)
@@ -277,7 +277,7 @@ def _limits(plan: PlanFile, snapshot: ClusterSnapshot, policy: Policy, lines: Pl
             why = "sizes are not known: take the snapshot with sizes"
             if check is Check.TIME and figures.bytes is not None:
                 why = "the plan has no throttle: plan with --throttle"
-            yield Finding(check, f"whether {rule} is kept cannot be told: {why}", line, rule=rule)
+            yield Finding(check, f"cannot tell whether {rule} is kept: {why}", line, rule=rule)
         elif value > limit:
             yield Finding(check, f"{told(value)}, the policy allows {told(limit)}", line, rule=rule)
 
@@ -325,11 +325,11 @@ def _forbidden(plan: PlanFile, policy: Policy, lines: PlanLines) -> Iterator[Fin
         line = lines.of_partition(entry.name)
         for broker in entry.replicas:
             if broker in policy.forbidden_brokers and broker not in before[entry.name]:
-                told = f"{entry.name} shall go to broker {broker}, which the policy forbids"
+                told = f"{entry.name} is to go to broker {broker}, which the policy forbids"
                 yield Finding(Check.BROKERS, told, line, partition=entry.name, rule="brokers.forbidden")
         for pattern in patterns:
             if pattern.fullmatch(entry.topic):
-                told = f"{entry.name} is touched, the policy forbids topics {pattern.pattern}"
+                told = f"the plan changes {entry.name}, but the policy forbids topics {pattern.pattern}"
                 yield Finding(Check.TOPICS, told, line, partition=entry.name, rule="topics.forbidden")
 
 
@@ -349,7 +349,7 @@ def _capacities(plan: PlanFile, snapshot: ClusterSnapshot, policy: Policy, lines
         rule = f"brokers.capacity.{broker}"
         if unknown:
             why = "sizes are not known: take the snapshot with sizes"
-            yield Finding(Check.CAPACITY, f"whether {rule} is kept cannot be told: {why}", line, rule=rule)
+            yield Finding(Check.CAPACITY, f"cannot tell whether {rule} is kept: {why}", line, rule=rule)
         elif held[broker] > capacity:
             above = held[broker] - capacity
             told = f"broker {broker} would hold {held[broker]:,} bytes, {above:,} above its capacity of {capacity:,}"

@@ -56,7 +56,7 @@ class BadPolicy(PlanError):
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The rules; None and empty rules allow all. ``lines`` has the line of each rule, as ``limits.moves``."""
+    """The rules; None and empty rules allow everything. ``lines``: the line of each rule, such as ``limits.moves``."""
 
     moves: int | None = None
     bytes: int | None = None
@@ -73,7 +73,7 @@ class Policy:
 
     @property
     def needs_sizes(self) -> bool:
-        """Whether a rule speaks of bytes, or of the time that they take."""
+        """Whether a rule is about bytes, or the time that they take."""
         return self.bytes is not None or self.time_s is not None or bool(self.capacities)
 
 
@@ -81,7 +81,7 @@ def parse_policy(text: str) -> Policy:
     """Return the policy that a file holds.
 
     Raises:
-        BadPolicy: it is not TOML, has a key that is unknown, or a value of the wrong kind.
+        BadPolicy: it is not TOML, or has an unknown key or a value of the wrong kind.
     """
     lines = _lines(text)
     try:

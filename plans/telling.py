@@ -34,7 +34,7 @@ class PlannedMove:
 
 
 def summary(score: Score, first: Minimise | None, partition_count: int, units: Units) -> str:
-    """Return the plan in a sentence: what it takes, and what is proven."""
+    """Return the plan in a sentence: what it costs, and what is proven."""
     if not partition_count:
         return "Nothing has to be done: no plan is needed."
     copied = "" if score.bytes is None else f", {units.size(score.bytes)}"
@@ -48,7 +48,7 @@ def summary(score: Score, first: Minimise | None, partition_count: int, units: U
     achieved = score.bytes if is_bytes else score.moves
     if achieved == (bound.bytes if is_bytes else bound.moves):
         also = "" if score.is_optimal else "; there may be one with fewer leader changes"
-        return f"{text}: no plan can do with fewer{' bytes' if is_bytes else ' moves'}{also}."
+        return f"{text}: no plan needs fewer {'bytes' if is_bytes else 'moves'}{also}."
     return f"{text}: at least {least}{'' if is_bytes else ' moves'} are needed."
 
 
@@ -83,7 +83,7 @@ def moves_of(plan: PlanFile, sizes: Mapping[TopicPartition, int | None]) -> list
 
 
 def largest(moves: list[PlannedMove], count: int) -> list[PlannedMove]:
-    """Return the moves that copy most, the largest first; what copies nothing is none of them."""
+    """Return the moves that copy the most, the largest first, without those that copy nothing."""
     return sorted((one for one in moves if one.copies), key=lambda one: (-(one.bytes or 0), one.name))[:count]
 
 
