@@ -109,7 +109,7 @@ def test_a_plan_is_told_whole_where_there_is_little_room() -> None:
     ("page", "keys", "title", "first"),
     [
         ("brokers", ("t", "t", "R"), "Plan: empty brokers", "1,2"),
-        ("brokers", ("P",), "Plan: give what a broker has", "1="),
+        ("brokers", ("P",), "Plan: move what a broker has", "1="),
         ("topics", ("down", "down", "M"), "Plan: move topics", ""),
         ("topics", ("F",), "Plan: raise or lower", ""),
         ("overview", ("B",), "Plan: level replicas", None),
