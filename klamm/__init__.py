@@ -1,4 +1,4 @@
 """klamm's public door: the program (``python -m klamm``), and ``klamm.testing`` for other people's tests.
 
-All else is klamm's own, and importable inside its processes alone.
+Everything else is klamm's own, and only its processes can import it.
 """

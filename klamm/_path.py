@@ -1,8 +1,8 @@
 """Puts the folder of klamm's own code first on this process's path: ``cli``, ``engine``, ``plans``, ``tui`` are ours.
 
-In a wheel that is ``klamm/_app``, and so it is in the archive that executors of Spark get, where it is no folder of the
-file system; in a checkout it is the folder beside ``klamm``. Only processes of klamm's own import this:
-elsewhere these names may mean somebody else's packages.
+In a wheel that is ``klamm/_app``. It is the same in the archive that Spark's executors get, where it is not a folder of
+the file system. In a checkout it is the folder beside ``klamm``. Only klamm's own processes import this: elsewhere
+these names may mean somebody else's packages.
 """
 
 import sys

@@ -1,6 +1,6 @@
 """The pytest plugin: the fixtures ``kafka``, one cluster for all tests, and ``kafka_cluster``, one for a single test.
 
-Every pytest run of the environment loads this module; what costs time is imported when a test asks for it.
+Every pytest run of the environment loads this module, so slow imports wait until a test asks for a fixture.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the marker known, for those who run pytest with --strict-markers."""
+    """Register the marker, for those who run pytest with --strict-markers."""
     config.addinivalue_line(
         "markers",
         "kafka_cluster(brokers, **options): what the fixture kafka_cluster starts (klamm.testing.LocalCluster)",

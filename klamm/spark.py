@@ -8,8 +8,8 @@
 
     spark.readStream.format(klamm_kafka(spark))     # the connector if its jar is there, else klamm's
 
-It wants PySpark 4.0 or newer, with pyarrow and numpy beside it. Your own process imports nothing of klamm's inside: the
-work is done in Spark's Python workers, and executors get the code from ``register``.
+It needs PySpark 4.0 or newer, with pyarrow and numpy. Your own process imports none of klamm's internals: Spark's
+Python workers do the work, and executors get the code from ``register``.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ except ImportError:
     if _HAS_SOURCES:
 
         class DataSourceStreamArrowWriter(DataSourceStreamWriter, DataSourceArrowWriter):  # type: ignore[misc,no-redef]
-            """For PySpark 4.0, which asks of any writer only whether it takes Arrow batches."""
+            """For PySpark 4.0, which only asks a writer whether it takes Arrow batches."""
 
     else:
         DataSourceStreamArrowWriter = object  # type: ignore[misc,assignment]
@@ -85,11 +85,11 @@ _ARCHIVE = "klamm-spark.zip"
 
 
 class KafkaSourceError(Exception):
-    """Something cannot be read or written; the text says what to do about it."""
+    """Something cannot be read or written; the text says what to do."""
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``format("klamm-kafka")`` known to a session, and give its executors the code.
+    """Register ``format("klamm-kafka")`` with a session, and give its executors the code.
 
     Raises:
         KafkaSourceError: this PySpark has no Python data sources.
@@ -112,7 +112,7 @@ def klamm_kafka(spark: SparkSession) -> str:
     try:
         spark.read.format("kafka").load()
     except Exception as error:
-        # The connector complains of missing options; without it Spark does not find the source.
+        # The connector reports missing options; without it Spark does not find the source.
         if not any(sign in str(error) for sign in ("KAFKA_DATA_SOURCE_NOT_ENABLED", "Failed to find data source")):
             return "kafka"
     register(spark)
@@ -120,7 +120,7 @@ def klamm_kafka(spark: SparkSession) -> str:
 
 
 class KafkaDataSource(DataSource):
-    """``klamm-kafka``. Spark makes it in a worker of its own; every method brings klamm's code in first."""
+    """``klamm-kafka``. Spark creates it in a worker of its own; every method first puts klamm's code on the path."""
 
     @classmethod
     def name(cls) -> str:
@@ -148,7 +148,7 @@ class KafkaDataSource(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """A writer of a stream."""
-        # An output mode "complete" means the whole result again: it is sent as it is, as Spark's own sink does.
+        # The output mode "complete" means the whole result again: it is sent as it is, as by Spark's own sink.
         return _StreamWriter(_checked_sink(self.options, schema, False))
 
 
@@ -207,11 +207,11 @@ class _StreamReader(DataSourceStreamReader):
         return _read(partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing: Spark's checkpoint has the position."""
+        """Nothing to do: Spark's checkpoint has the position."""
 
 
 class _LimitedStreamReader(_StreamReader, SupportsTriggerAvailableNow):
-    """For PySpark 4.2 and newer: batches of a wanted size, and a stream that ends at the present end."""
+    """For PySpark 4.2 and newer: batches of a chosen size, and a stream that stops at the current end."""
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # type: ignore[override]
         options = self._plan.options
@@ -254,10 +254,10 @@ class _StreamWriter(DataSourceStreamArrowWriter):
         return WriterCommitMessage()
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Nothing: what was written is there."""
+        """Nothing to do: the records are written."""
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Nothing: what was written stays, and comes again with the next attempt."""
+        """Nothing to do: written records stay, and the next attempt writes them again."""
 
 
 def _checked_sink(options: Mapping[str, str], schema: StructType, overwrite: bool) -> dict[str, str]:
@@ -282,14 +282,14 @@ def _read(partition: InputPartition) -> Iterator[Any]:
 
 
 def _call(module: str, name: str, *arguments: Any, **named: Any) -> Any:
-    """Call something of klamm's inside: only in Spark's own processes, where nothing else is called ``engine``."""
+    """Call one of klamm's internals: only in Spark's own processes, where nothing else is called ``engine``."""
     import klamm._path  # noqa: F401  (the next import is found by it)
 
     return _told(getattr(importlib.import_module(f"engine.pipeline.{module}"), name), *arguments, **named)
 
 
 def _told(function: Any, *arguments: Any, **named: Any) -> Any:
-    """Call ``function``; what it raises is worded for a person, because Spark shows only the text."""
+    """Call ``function``; word its errors for a person, because Spark shows only the text."""
     from engine.common.errors import KlammError
     from engine.pipeline.kafka_options import told
 
@@ -304,7 +304,7 @@ def _ship(spark: SparkSession) -> None:
     context = _context(spark)
     if context is not None and (_runs_here(context) or _has_archive(context)):
         return
-    # Executors that start later fetch it from here, so it stays until the program ends.
+    # Executors that start later fetch the archive from here, so it stays until the program ends.
     folder = tempfile.mkdtemp(prefix="klamm-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     archive = str(Path(folder) / _ARCHIVE)
@@ -322,8 +322,8 @@ def _ship(spark: SparkSession) -> None:
 def _found_by_planners(spark: SparkSession) -> Iterator[None]:
     """Let processes of a source that is registered here find the archive.
 
-    The process that plans a stream runs beside this one, in the executors' Python. Spark has it look for archives in a
-    folder of its own, where none is. On executors that path leads nowhere, and they have the archive anyway.
+    The process that plans a stream runs beside this one, in the executors' Python. Spark makes it look for archives in
+    a folder of its own, which is empty. On executors this path leads nowhere, and they have the archive anyway.
     """
     context = _context(spark)
     if context is None or not _has_archive(context):
@@ -357,7 +357,7 @@ def _without_zips(spark: SparkSession) -> Iterator[None]:
 
 
 def _context(spark: SparkSession) -> Any:
-    """Return the driver's side of Spark; None if that is elsewhere, with Spark Connect."""
+    """Return the driver's side of Spark; None if it is elsewhere, as with Spark Connect."""
     return getattr(spark, "sparkContext", None) if type(spark).__module__ == "pyspark.sql.session" else None
 
 
@@ -366,7 +366,7 @@ def _has_archive(context: Any) -> bool:
 
 
 def _runs_here(context: Any) -> bool:
-    """Whether executors are threads of this machine whose Python is this process's, which has klamm."""
+    """Whether executors are threads on this machine and use this process's Python, which has klamm."""
     is_local = context.master == "local" or context.master.startswith("local[")
     found = shutil.which(context.pythonExec)
     if not is_local or found is None:

@@ -4,10 +4,10 @@
 
     spark.streams.addListener(LagListener("/var/log/klamm", group="orders-job", bootstrap_servers="localhost:9092"))
 
-It writes a line of JSON for each event of each query, which ``klamm lag --event-log /var/log/klamm`` reads. Where a
-group is named, it also commits what queries have finished to that group, so that tools which know only groups see them.
-Spark never reads it: a query resumes from its checkpoint as ever. Your process imports nothing of klamm's inside: a
-``klamm spark commit`` beside it makes the commits, one at a time. One that fails is logged and holds up nothing.
+It writes a line of JSON for each event of each query, which ``klamm lag --event-log /var/log/klamm`` reads. If you name
+a group, it also commits the queries' finished offsets to that group, so that tools which know only groups see them.
+Spark never reads it: a query still resumes from its checkpoint. Your process imports none of klamm's internals: a
+``klamm spark commit`` beside it makes the commits, one at a time. If one fails, it is logged and holds up nothing.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class LagListener(StreamingQueryListener):
     """Writes lines, and mirrors commits if a group is named.
 
     Args:
-        folder: a folder of the driver's machine, made if it is missing. A file per query, of at most twice 16 MB.
+        folder: a folder on the driver's machine, created if it is missing. Each query has a file of at most 2 × 16 MB.
         group: commits go to this group; ``{query}`` in it stands for the query's name. Never name a group that
             consumers use.
         bootstrap_servers: of the cluster that the queries read; needed with ``group``.
         command_config: a Kafka client's properties file (TLS, SASL) for the commits.
-        commit_interval_s: two commits of a query are so far apart; the last one is made when the query ends.
+        commit_interval_s: the time between two commits of a query; the last commit comes when the query ends.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class LagListener(StreamingQueryListener):
         self._write(str(event.id), f'{_HEAD}QueryStartedEvent",{_fields(fields)}}}')
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
-        """Write what a batch has done, which is finished by now, and have it committed."""
+        """Write what a finished batch has done, and have it committed."""
         progress = event.progress
         query_id = str(progress.id)
         # On one line, whatever this version of Spark prints.
@@ -83,7 +83,7 @@ class LagListener(StreamingQueryListener):
             self._mirror.finished(query_id, progress.name or query_id, file)
 
     def onQueryIdle(self, event: Any) -> None:
-        """A query that has nothing to do is where it was."""
+        """Do nothing: an idle query stays where it was."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         """Write that a run has ended, and have the rest committed."""
@@ -93,7 +93,7 @@ class LagListener(StreamingQueryListener):
             self._mirror.hurry()
 
     def close(self, timeout_s: float = 60.0) -> None:
-        """Commit what is left and end. Call it before the driver ends: a commit that is under way ends with it."""
+        """Commit what is left and end. Call it before the driver ends: a commit under way ends with the driver."""
         if self._mirror is not None:
             self._mirror.close(timeout_s)
 
@@ -140,7 +140,7 @@ class _Mirror:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._waiting or self._is_ended)
-                # What comes meanwhile goes with it.
+                # Positions that come meanwhile are committed with it.
                 self._changed.wait_for(lambda: self._is_ended or self._is_hurried, self._interval_s)
                 waiting, self._waiting, self._is_hurried = self._waiting, {}, False
                 if not waiting and self._is_ended:

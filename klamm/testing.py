@@ -7,8 +7,8 @@
         cluster.kill_broker(1)
         cluster.start_broker(1)
 
-All calls block. A process of its own holds the cluster, ``klamm local up --stdin``, and ends with this one, whatever
-that is ended by. Nothing of klamm's inside is imported here.
+All calls block. A separate process, ``klamm local up --stdin``, holds the cluster and ends with this one, however this
+one ends. Nothing of klamm's internals is imported here.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Settings = Mapping[str, str | int | bool]
 
 
 class OperationError(Exception):
-    """Something could not be done; ``hint`` says what to do about it, where that is known."""
+    """Something could not be done; ``hint`` says what to do about it, if that is known."""
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(f"{message}\nhint: {hint}" if hint else message)
@@ -47,15 +47,15 @@ class LocalCluster:
 
     Args:
         brokers: how many, or their ids.
-        directory: kept after the end; None is a temporary folder, removed by ``stop``.
+        directory: kept at the end; None means a temporary folder, which ``stop`` removes.
         host: address of all servers; None takes a loopback address of the cluster's own, with Kafka's usual ports.
         zookeeper_port: None takes 2181 if free, else a free one below 32768.
-        first_broker_port: the first broker's, the others follow; None takes 9092 … as far as they are free.
+        first_broker_port: the first broker's, the others follow; None takes 9092 … or free ones.
         racks: of the brokers in their order; shorter lists start again, none means no racks.
         config: settings of every broker, under Kafka's names.
-        broker_config: settings of single brokers by id; they win.
+        broker_config: settings of single brokers by id, which override ``config``.
         log_dir_count: log dirs of every broker.
-        chroot: below which all of it lives in ZooKeeper.
+        chroot: the znode under which the cluster keeps everything in ZooKeeper.
         fsync: flush ZooKeeper's transaction log before each answer.
         start_timeout_s: how long ``start`` and the like wait until brokers serve.
     """
@@ -98,7 +98,7 @@ class LocalCluster:
         self._holder: _Holder | None = None
         self._status: dict[str, Any] = {}
 
-    # The whole
+    # The whole cluster
 
     def start(self) -> None:
         """Start ZooKeeper and all brokers; returns when every broker serves and all know each other.
@@ -116,7 +116,7 @@ class LocalCluster:
                 raise
 
     def stop(self) -> None:
-        """End all of it; a temporary folder goes too, a named one stays. Nothing happens if nothing runs."""
+        """End everything; a temporary folder is removed, a named one stays. Nothing happens if nothing runs."""
         if self._holder is not None:
             self._holder.close()
             self._holder = None
@@ -142,17 +142,17 @@ class LocalCluster:
 
     @property
     def directory(self) -> Path:
-        """Folder of everything: ``zookeeper/`` and ``broker-<id>/``, each with its logs."""
+        """The cluster's folder: ``zookeeper/`` and ``broker-<id>/``, each with its logs."""
         return Path(self._known("dir"))
 
     @property
     def broker_ids(self) -> tuple[int, ...]:
-        """Ids of all brokers, also of those that do not run."""
+        """The ids of all brokers, including those that do not run."""
         return tuple(broker["id"] for broker in self._known("brokers"))
 
     @property
     def brokers(self) -> dict[int, LocalBroker]:
-        """All brokers by id, also those that do not run."""
+        """All brokers by id, including those that do not run."""
         return {broker_id: LocalBroker(self, broker_id) for broker_id in self.broker_ids}
 
     @property
@@ -166,10 +166,10 @@ class LocalCluster:
         return found
 
     def wait_until_serving(self, broker_ids: Iterable[int] | None = None) -> None:
-        """Wait until brokers serve (None: all), and all that run know them.
+        """Wait until brokers serve (None: all), and all running brokers know them.
 
         Raises:
-            OperationError: one ended, or the time is up.
+            OperationError: a broker ended, or the time is up.
         """
         self._change("wait", *map(str, broker_ids or ()))
 
@@ -184,7 +184,7 @@ class LocalCluster:
         return LocalBroker(self, broker_id)
 
     def start_broker(self, broker_id: int, overrides: Settings | None = None) -> None:
-        """Start a broker that does not run, and wait until it serves; nothing happens to one that runs.
+        """Start a broker and wait until it serves; nothing happens if it runs already.
 
         Args:
             overrides: settings for this start alone.
@@ -192,7 +192,7 @@ class LocalCluster:
         self._change("start", str(broker_id), *_settings("--config", overrides))
 
     def stop_broker(self, broker_id: int, timeout_s: float = 30.0) -> bool:
-        """End a broker by a controlled shutdown; False when it had to be killed."""
+        """End a broker by a controlled shutdown; return False if it had to be killed."""
         return self._change("stop", str(broker_id), "--timeout", str(timeout_s)) == 0
 
     def kill_broker(self, broker_id: int) -> None:
@@ -220,7 +220,7 @@ class LocalCluster:
     # Inside
 
     def _known(self, name: str) -> Any:
-        """Return what the last answer said; it stays known after the end."""
+        """Return what the last answer said; it stays available after the end."""
         if not self._status:
             raise OperationError("the cluster has not been started", hint="call start() first")
         return self._status[name]
@@ -230,7 +230,7 @@ class LocalCluster:
         return self._status
 
     def _change(self, *words: str) -> int:
-        """Carry out a command that answers with what runs then; return its exit code, 0 or 1."""
+        """Carry out a command whose answer says what runs then; return its exit code, 0 or 1."""
         code, self._status = self._running().ask(words)
         return code
 
@@ -244,7 +244,7 @@ class LocalCluster:
 
 
 class LocalBroker:
-    """One broker of a cluster, as it is whenever it is asked."""
+    """One broker of a cluster; each property is read anew."""
 
     def __init__(self, cluster: LocalCluster, broker_id: int) -> None:
         self.id = broker_id
@@ -278,7 +278,7 @@ class LocalBroker:
 
 
 class LocalZooKeeper:
-    """The ZooKeeper of a cluster, as it is whenever it is asked."""
+    """The ZooKeeper of a cluster; each property is read anew."""
 
     def __init__(self, cluster: LocalCluster) -> None:
         self._cluster = cluster
@@ -298,7 +298,7 @@ class LocalZooKeeper:
         self._cluster._change("start", "zookeeper")
 
     def stop(self, timeout_s: float = 10.0) -> bool:
-        """End it (TERM, then KILL); False when it had to be killed."""
+        """End it (TERM, then KILL); return False if it had to be killed."""
         return self._cluster._change("stop", "zookeeper", "--timeout", str(timeout_s)) == 0
 
     def kill(self) -> None:
@@ -321,7 +321,7 @@ class LocalZooKeeper:
 
 
 class _Holder:
-    """The process that holds a cluster. Its standard input says what to do; when that ends, the caller is gone."""
+    """The process that holds a cluster. It reads commands from standard input; when that ends, the caller is gone."""
 
     def __init__(self, words: Sequence[str]) -> None:
         self._asking = threading.Lock()
@@ -331,7 +331,7 @@ class _Holder:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
-            # A Ctrl-C in the terminal is for the tests, which end the cluster afterwards.
+            # A Ctrl-C in the terminal is for the tests, which then end the cluster.
             start_new_session=True,
         )
 
@@ -340,10 +340,10 @@ class _Holder:
         return self._answer()
 
     def ask(self, words: Sequence[str]) -> tuple[int, Any]:
-        """Carry out one command of ``klamm local``; return its exit code, 0 or 1, and what it says.
+        """Carry out one command of ``klamm local``; return its exit code, 0 or 1, and its answer.
 
         Raises:
-            OperationError: it could not be done, or the process has ended.
+            OperationError: the command failed, or the process has ended.
         """
         line = shlex.join([*words, "-o", "json"])
         if "\n" in line:
@@ -361,10 +361,10 @@ class _Holder:
         return answer["code"], json.loads(answer["stdout"])
 
     def close(self) -> None:
-        """End the input, and wait until all of the cluster is gone."""
+        """Close the input, and wait until the whole cluster is gone."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        # A line that could not be written any more is of no use to anybody.
+        # Nobody needs a line that could not be written any more.
         with suppress(BrokenPipeError):
             self._process.stdin.close()
         # While the cluster starts, the process does not read the input.
@@ -395,7 +395,7 @@ def _error(told: str) -> OperationError:
         error = json.loads(last)["error"]
         return OperationError(error["message"], hint=error["hint"])
     except (ValueError, KeyError, TypeError):
-        return OperationError(last or "the process that holds the cluster has ended without a word")
+        return OperationError(last or "the process that holds the cluster has ended without a message")
 
 
 def _option(name: str, value: object) -> list[str]:

@@ -1,4 +1,4 @@
-"""What no plan that meets the aim can go below, by counting alone. No solver has a part in it."""
+"""Bounds that no plan which meets the aim can go below, by counting alone, without a solver."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Counted:
 def counted_bounds(
     problem: Problem, replica_levels: Levels | None, leader_levels: Levels | None, most_bytes: dict[int, int]
 ) -> Counted:
-    """Return the larger of what partitions need one by one and what brokers' shares need.
+    """Return the larger of what partitions need one by one and what the brokers' shares need.
 
-    ``most_bytes`` is what brokers may hold at most, where bytes are an aim or a broker has a capacity.
+    ``most_bytes`` is what brokers may hold at most, if bytes are an aim or a broker has a capacity.
     """
     parts = [problem.partitions[index] for index in problem.movable]
     forced = [(one, _forced_moves(problem, one)) for one in parts]
@@ -34,7 +34,7 @@ def counted_bounds(
         counts = _counts(problem, leaders=False)
         moves = max(moves, _wanted(replica_levels, counts))
         if not any(one.factor < len(one.current) for one in parts):
-            # Where no partition loses replicas, every one above a share is copied elsewhere.
+            # If no partition loses replicas, every replica above a share is copied elsewhere.
             size = max(size, _cheapest_surplus(problem, replica_levels, counts))
         known = known and problem.has_sizes
     if leader_levels is not None:
@@ -45,7 +45,7 @@ def counted_bounds(
 
 
 def _forced_moves(problem: Problem, one: ProblemPartition) -> int:
-    """Return how many replicas the partition must get, whatever the others do."""
+    """Return how many new replicas the partition must get, whatever the others do."""
     stays = list(bits(mask_of(one.current) & one.may_hold))
     racks = len({problem.brokers[broker].rack for broker in stays})
     keepable = min(one.factor, racks + min(len(stays) - racks, one.shared_racks_max))
@@ -65,7 +65,7 @@ def _wanted(levels: Levels, counts: list[int]) -> int:
 
 
 def _cheapest_surplus(problem: Problem, levels: Levels, counts: list[int]) -> int:
-    """Return what the smallest replicas above every broker's share add up to."""
+    """Return the sum of the smallest replicas above every broker's share."""
     sizes: dict[int, list[int]] = {broker: [] for broker in levels.high}
     for index in problem.movable:
         one = problem.partitions[index]
@@ -78,7 +78,7 @@ def _cheapest_surplus(problem: Problem, levels: Levels, counts: list[int]) -> in
 def _above(problem: Problem, most_bytes: dict[int, int]) -> int:
     """Return by how much brokers exceed what they may hold; every such byte is copied elsewhere.
 
-    That holds if no partition loses replicas, for those leave without a copy.
+    That holds if no partition loses replicas, because a dropped replica is not copied.
     """
     parts = problem.partitions
     if any(one.factor < len(one.current) for one in parts):

@@ -1,4 +1,4 @@
-"""From a cluster snapshot and options to the problem: who is a target, what is forced, what may move at all."""
+"""Makes the problem from a cluster snapshot and options: who is a target, what is forced, what may move at all."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ DEFAULT_AIMS = {
     Strategy.LEADERS: (Aim.LEADERS,),
 }
 _NAMED_MAX = 5
-_CAPACITY_HINT = "mend the file of --capacity"
+_CAPACITY_HINT = "correct the file of --capacity"
 SIZES_HINT = "sizes come from a live cluster, or from a snapshot taken with --sizes; --minimise moves needs none"
 
 
 @dataclass(frozen=True, slots=True)
 class BuiltProblem:
-    """The problem, the options with every default filled in, and what a person should hear first."""
+    """The problem, the options with every default filled in, and notes for a person."""
 
     problem: Problem
     options: PlanOptions
@@ -53,7 +53,7 @@ class _Builder:
     brokers: list[ProblemBroker] = field(default_factory=list)
     masks: dict[str, int] = field(default_factory=dict)
     rack_counts: dict[int, int] = field(default_factory=dict)
-    """Racks by mask: nearly all partitions may lie on the same brokers."""
+    """Racks by mask: nearly all partitions may use the same brokers."""
 
     def build(self) -> BuiltProblem:
         aim = self._aim()
@@ -107,7 +107,7 @@ class _Builder:
         has_racks = bool(live) and all(rack is not None for rack in live.values())
         if not has_racks and any(rack is not None for rack in live.values()):
             without = ", ".join(str(broker) for broker, rack in sorted(live.items()) if rack is None)
-            self.notes.append(f"racks are not looked at: brokers without a rack: {without}")
+            self.notes.append(f"racks are ignored: brokers without a rack: {without}")
         names = sorted({rack for rack in live.values() if rack is not None}) if has_racks else []
         removed = {*self.options.brokers} if self.strategy is Strategy.DECOMMISSION else set()
         removed |= {one.old for one in self.options.replacements}
@@ -184,7 +184,7 @@ class _Builder:
             raise BadOption("a replication factor must be at least 1", hint="write klamm plan factor 3")
         if factor > count:
             raise Infeasible(
-                f"{factor} replicas are wanted, and only {counted(count, 'broker')} can take any",
+                f"{factor} replicas are wanted, but only {counted(count, 'broker')} can take any",
                 hint=f"add {factor - count} more, or ask for at most {count}",
             )
         racks = len({self.brokers[index].rack for index in bits(targets)})
@@ -214,12 +214,12 @@ class _Builder:
         if may_hold.bit_count() < factor:
             count = may_hold.bit_count()
             raise Infeasible(
-                f"{name} needs {factor} replicas, and only {count} broker{'' if count == 1 else 's'} may hold it",
+                f"{name} needs {factor} replicas, but only {count} broker{'' if count == 1 else 's'} may hold it",
                 hint=self._more_targets_hint(held),
             )
         must_hold = kept & self.masks["dead"]
         if factor < len(current):
-            # The dead replicas are the first to be dropped, and no living one is dropped for them.
+            # Dead replicas are dropped first, and no live one is dropped in their place.
             living = kept & ~self.masks["dead"]
             dead = [broker for broker in current if must_hold >> broker & 1]
             stays = mask_of(dead[: max(0, factor - living.bit_count())])
@@ -241,7 +241,7 @@ class _Builder:
         )
 
     def _more_targets_hint(self, held: int) -> str:
-        """Say what to do if a partition that lies on ``held`` has too few brokers to go to."""
+        """Say what to do if a partition on ``held`` has too few brokers to go to."""
         if self.strategy in _EMPTIES_DEAD and (dead := held & self.masks["leaving"]):
             names = ", ".join(str(self.brokers[index].id) for index in bits(dead))
             if dead.bit_count() == 1:
@@ -250,7 +250,7 @@ class _Builder:
         return "add a broker, or allow more targets"
 
     def _forced_shared(self, kept: int, factor: int, may_hold: int) -> int:
-        """Return how often racks are shared if all that may stay does stay, and the rest goes where it is best."""
+        """Return how often racks are shared if everything stays that may, and the rest goes to the best places."""
         count, racks = kept.bit_count(), self._rack_count(kept)
         if count >= factor:
             return factor - min(factor, racks)
@@ -269,7 +269,7 @@ class _Builder:
         is_selected: Callable[[TopicSnapshot], bool],
         pins: set[TopicPartition],
     ) -> None:
-        """Tell of a broker that cannot be emptied: of what is out of scope in a note, of what is pinned as an error."""
+        """Report a broker that cannot be emptied: partitions out of scope in a note, pinned ones as an error."""
         leaving = self.masks["leaving"]
         stuck = [one for one in partitions if not one.is_movable and mask_of(one.current) & leaving]
         if not stuck:
@@ -280,7 +280,7 @@ class _Builder:
             moving = [one for one in held if one.name not in pins]
             named = moving or held
             reason = f"{'is' if len(named) == 1 else 'are'} {'being reassigned' if moving else 'pinned'}"
-            hint = "wait until klamm reassign list is empty" if moving else "take --pin away"
+            hint = "wait until klamm reassign list is empty" if moving else "remove --pin"
             raise Infeasible(f"the broker cannot be emptied: {_listed(named)} {reason}", hint=hint)
         does = "does" if len(stuck) == 1 else "do"
         self.notes.append(
@@ -292,7 +292,7 @@ class _Builder:
         capacities = {one.broker: one.bytes for one in self.options.broker_capacities}
         for broker in capacities:
             if broker not in self.index:
-                raise BadOption(f"no broker {broker}, for which a capacity is given", hint=_CAPACITY_HINT)
+                raise BadOption(f"a capacity names broker {broker}, which does not exist", hint=_CAPACITY_HINT)
         capacities.update(
             {broker: min(room, capacities.get(broker, room)) for broker, room in self._room_of_dirs().items()}
         )
@@ -302,7 +302,7 @@ class _Builder:
         return tuple(capacities.get(broker.id) for broker in self.brokers)
 
     def _room_of_dirs(self) -> dict[int, int]:
-        """Return what the log dirs of a broker hold together, if each of them has a capacity."""
+        """Return the total capacity of a broker's log dirs, if each of them has one."""
         given = {(one.broker, one.log_dir): one for one in self.options.log_dir_capacities}
         if not given:
             return {}
@@ -336,9 +336,9 @@ class _Builder:
 
 
 def unknown_log_dir(one: LogDirCapacity) -> BadOption:
-    """Return the error about a capacity of a log dir that nobody knows."""
+    """Return the error about the capacity of an unknown log dir."""
     return BadOption(
-        f"no log dir {one.log_dir} on broker {one.broker}, for which a capacity is given", hint=_CAPACITY_HINT
+        f"a capacity names log dir {one.log_dir} of broker {one.broker}, which is unknown", hint=_CAPACITY_HINT
     )
 
 
@@ -348,13 +348,13 @@ def _patterns(texts: Iterable[str]) -> list[re.Pattern[str]]:
         try:
             found.append(re.compile(text))
         except re.error as error:
-            hint = "write it as Python does, such as 'orders.*'"
+            hint = "write it in Python's syntax, such as 'orders.*'"
             raise BadOption(f"not a regular expression: {text!r}: {error}", hint=hint) from None
     return found
 
 
 def copy_size(partition: PartitionSnapshot) -> int | None:
-    """Return what a copy takes: the size of the leader's log, else of the largest one that is known."""
+    """Return the size of a copy: that of the leader's log, else of the largest known one."""
     logs = {log.broker: log.size_bytes for log in partition.replica_logs if not log.is_future}
     return logs.get(partition.leader, max(logs.values(), default=None))
 

@@ -1,4 +1,4 @@
-"""Brings bytes within their limits by single moves and swaps. Simple means; the solver finds the smallest way."""
+"""Brings bytes within their limits by single moves and swaps. This is the simple way; the solver finds the smallest."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from plans.problem import Problem, bits
 
 _STEPS_MAX = 2_000
 _TRIALS_MAX = 20_000
-"""Exchanges that are looked at in one step."""
+"""Exchanges examined in one step."""
 
 
 def level_bytes(problem: Problem, placement: Placement, limits: ByteLimits, levels: Levels | None) -> None:
-    """Exchange replicas until all brokers are within their limits, or nothing brings them nearer."""
+    """Exchange replicas until all brokers are within their limits, or no exchange brings them nearer."""
     sizes = [problem.partitions[index].size or 0 for index in problem.movable]
     held = [0] * len(problem.brokers)
     for one in problem.partitions:
@@ -47,7 +47,7 @@ def level_bytes(problem: Problem, placement: Placement, limits: ByteLimits, leve
 def _exchanges(
     placement: Placement, held: list[int], limits: ByteLimits, levels: Levels | None, sizes: list[int]
 ) -> Iterator[list[Hop]]:
-    """Give moves and swaps between the broker farthest outside and others, those with the most room first."""
+    """Yield moves and swaps between the broker farthest outside and others, those with the most room first."""
 
     def off(broker: int) -> int:
         return max(held[broker] - limits.most[broker], limits.least.get(broker, 0) - held[broker])

@@ -1,4 +1,4 @@
-"""What a part of a plan may do and what it leaves undone: for the program within a cap, and for who judges it."""
+"""What a part of a plan may do and what it leaves undone: for the program within a cap, and for its judge."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def is_allowed(problem: Problem, one: ProblemPartition, held: int) -> bool:
 
 
 def undone_of(one: ProblemPartition, held: tuple[int, ...]) -> int:
-    """Return how many replicas are where they may not be, or too many or too few; a leader that must go is one more."""
+    """Return how many replicas are misplaced, surplus or missing; a leader that must go counts as one more."""
     is_led = bool(one.may_lead >> held[0] & 1)
     return (mask_of(held) & ~one.may_hold).bit_count() + abs(len(held) - one.factor) + (not is_led)
 
 
 def byte_room(problem: Problem) -> dict[int, int]:
-    """Return what brokers with a capacity may hold: one that is too full already gets no fuller."""
+    """Return what brokers with a capacity may hold: one that is already too full gets no fuller."""
     held = held_bytes(problem, [one.current for one in problem.partitions])
     capacities = enumerate(problem.capacities)
     return {broker: max(capacity, held[broker]) for broker, capacity in capacities if capacity is not None}

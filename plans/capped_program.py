@@ -1,7 +1,7 @@
 """The best plan within a cap on moves or bytes, as one integer program, for clusters that are small enough.
 
 Every partition either stays as it is or gets a set of replicas that the whole plan could give it. The aims come one
-after the other, in the order of ``capping.rank``: what is reached for one is a row when the next one is minimised.
+after the other, in the order of ``capping.rank``: the result of one aim is a row when the next one is minimised.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ _SHARE = 2
 """An aim may take one part in this many of the remaining work, so that each of them gets some."""
 
 _BYTES_GAP = 1e-3
-"""Fewer bytes outside of the tolerance than by this part of them are not worth seconds."""
+"""An improvement by less than this fraction of the bytes outside the tolerance is not worth seconds."""
 
 _TOLERANCE = 1e-6
 
 _HALF = 0.5
-"""Rounding never forbids this much more than a count, and no other count reaches it."""
+"""Rounding never cuts off a count plus this much, and no other count lies within it."""
 
 Terms = dict[int, float]
-"""What each variable counts in a row or an aim."""
+"""The coefficient of each variable in a row or an aim."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Stage:
-    """An aim: a sum that is minimised. ``slack``: how much more the later ones may spend. ``gap``: a part of the sum
-    that is not worth looking for."""
+    """An aim: a sum to minimise. ``slack``: how much of it the later aims may give back. ``gap``: a fraction of the sum
+    that is not worth searching for."""
 
     terms: Terms
     slack: float
@@ -82,7 +82,7 @@ class CappedProgram:
     """The largest value of each variable in any answer of the relaxed program."""
 
     def run(self) -> tuple[tuple[int, ...], ...] | None:
-        """Return the lists of all partitions; None if the work does not suffice for a single plan."""
+        """Return the lists of all partitions; None if the work is not enough for a single plan."""
         values = self._reached()
         return None if values is None else self._lists(values)
 
@@ -123,7 +123,7 @@ class CappedProgram:
         return found
 
     def _add_partition(self, number: int, one: ProblemPartition) -> None:
-        """Let the partition have any allowed set; one whose set is not allowed now may stay as it is as well."""
+        """Let the partition have any allowed set; if its present set is not allowed, it may keep that too."""
         held = mask_of(one.current)
         done = None if is_allowed(self.problem, one, held) else self._add_var(0, 1)
         if done is not None:
@@ -189,7 +189,7 @@ class CappedProgram:
             self._add_row(-highspy.kHighsInf, (room - others) / self._unit, self._sized(self._on(broker)))
 
     def _stages(self) -> Iterable[_Stage]:
-        """Give the aims in their order; what is not asked for has no terms and is left out."""
+        """Yield the aims in their order; an aim that the options do not name has no terms and is left out."""
         brokers = self.problem.brokers
         undone, shared = {}, {}
         for number, done in self._done.items():
@@ -214,7 +214,7 @@ class CappedProgram:
                 yield stage
 
     def _above(self, levels: Levels | None, kind: Aim) -> Terms:
-        """Return variables for what brokers have above their shares; brokers of a group may divide theirs."""
+        """Return variables for what brokers have above their shares; the brokers of a group share their surplus."""
         if levels is None:
             return {}
         base = fixed_counts(self.problem, leaders=kind is Aim.LEADERS)
@@ -233,7 +233,7 @@ class CappedProgram:
         return found
 
     def _outside(self) -> Terms:
-        """Return variables for the bytes by which brokers are outside of their limits."""
+        """Return variables for the bytes by which brokers are outside their limits."""
         found = {}
         held = held_bytes(self.problem, [() if one.is_movable else one.current for one in self.problem.partitions])
         for limit, sign in ((self.limits.most, 1.0), (self.limits.least, -1.0)):
@@ -302,7 +302,7 @@ class CappedProgram:
         return costs
 
     def _minimise(self, stage: _Stage, start: list[float] | None) -> tuple[float, list[float] | None]:
-        """Return the least sum that was found and the values of all variables."""
+        """Return the smallest sum found and the values of all variables."""
         solver, size = self._solver, int(self._solver.getNumCol())
         costs = self._set_costs(stage)
         for name, value in (("mip_rel_gap", stage.gap), ("mip_abs_gap", 0.0), ("mip_max_nodes", _NODES_MAX)):
@@ -313,7 +313,7 @@ class CappedProgram:
             solver.setSolution(given)
         run_limited(solver, self.work, _SHARE)
         if solver.getModelStatus() == highspy.HighsModelStatus.kInterrupt:
-            # One that was interrupted stays so; the aims that follow need another.
+            # An interrupted solver stays interrupted; the aims that follow need another.
             self._solver = new_solver()
             self._solver.passModel(solver.getModel())
         if solver.getInfo().primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:

@@ -18,10 +18,10 @@ from plans.work import Work
 Rank = tuple[float, ...]
 
 _REST_S = 2.0
-"""The work of this many seconds is enough to tell how many moves a cap leaves."""
+"""This many seconds of work are enough to find how many moves a cap leaves."""
 
 _VARIABLES_MAX = 40_000
-"""Up to this many variables one program takes seconds; with more of them the cap takes a part of the whole plan."""
+"""Up to this many variables, one program takes seconds; with more, the cap takes a part of the whole plan."""
 
 _WHOLE_MAX = 6_000
 """With more variables than this the choices are narrowed down first: HiGHS may take a minute between two looks at its
@@ -39,9 +39,9 @@ def within_caps(
 ) -> tuple[tuple[int, ...], ...]:
     """Return the best plan that the caps allow.
 
-    Each partition is done whole or not at all, and every replica set is one that the whole plan may give, so what is
-    done is as safe as the whole plan after each partition. Where the solver is used on every choice, no such plan is
-    better by ``rank``; else it is a part of the whole plan, the most urgent first.
+    Each partition changes as a whole or not at all, and gets only replica sets that the whole plan may give. So the
+    cluster is as safe after each partition as with the whole plan. If the solver sees every choice, no such plan is
+    better by ``rank``; else the result is a part of the whole plan, the most urgent first.
     """
     if _is_within(problem, solved.after):
         return solved.after
@@ -73,7 +73,7 @@ def remaining_moves(
 
 
 def cap_note(remaining: int) -> str:
-    """Say what a cap leaves."""
+    """Say what a cap leaves undone."""
     are = "is" if remaining == 1 else "are"
     return f"a cap ends the plan early: {counted(remaining, 'move')} {are} left of the whole plan"
 
@@ -81,7 +81,7 @@ def cap_note(remaining: int) -> str:
 def _of_every_choice(
     problem: Problem, solved: Solved, limits: ByteLimits, time_limit_s: float | None
 ) -> tuple[tuple[int, ...], ...] | None:
-    """Return the solver's plan; None without the solver, on a large cluster, or if the work does not suffice."""
+    """Return the solver's plan; None without the solver, on a large cluster, or if the work is not enough."""
     try:
         from plans.capped_program import CappedProgram, narrowed
         from plans.whole_program import variables_of
@@ -101,7 +101,7 @@ def _of_every_choice(
 def rank(
     problem: Problem, lists: Lists, replica_levels: Levels | None, leader_levels: Levels | None, limits: ByteLimits
 ) -> Rank:
-    """Return what a cap leaves undone, the less the better: the aims in their order, then what it costs."""
+    """Return what a cap leaves undone, less being better: the aims in their order, then the cost."""
     moving = [(one, held) for one, held in zip(problem.partitions, lists, strict=True) if one.is_movable]
     counts, leads = broker_counts(problem, lists)
     costs = costs_of(problem, lists)
@@ -133,10 +133,10 @@ def _above(levels: Levels | None, counts: Sequence[int]) -> int:
 
 
 def _part_of(problem: Problem, after: Lists, levels: Levels | None) -> tuple[tuple[int, ...], ...]:
-    """Return as much of a plan as the caps allow; partitions that copy nothing always come along.
+    """Return as much of a plan as the caps allow; partitions that copy nothing are always included.
 
-    First those off brokers that are emptied, then rack repairs, then those that take the most off brokers above their
-    share, the fewest bytes first.
+    The order: partitions on brokers to empty, then rack repairs, then those that relieve brokers above their share the
+    most, the fewest bytes first.
     """
     counts = [0] * len(problem.brokers)
     for one in problem.partitions:
@@ -177,7 +177,7 @@ def _urgency(problem: Problem, index: int, lists: tuple[int, ...]) -> int:
 
 
 def _gain(problem: Problem, index: int, lists: tuple[int, ...], counts: Sequence[int], levels: Levels | None) -> bool:
-    """Whether the partition's move takes anything away from a place where it should not be."""
+    """Whether the partition's move removes anything from a place where it should not be."""
     if levels is None or _urgency(problem, index, lists) < 2:
         return True
     leaves = set(problem.partitions[index].current) - set(lists)

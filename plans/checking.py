@@ -57,7 +57,7 @@ def check_drift(plan: PlanFile, snapshot: ClusterSnapshot, lines: PlanLines | No
     """
     lines = lines or PlanLines()
     if plan.klamm.cluster_id != snapshot.cluster_id:
-        told = f"this plan is one of cluster {plan.klamm.cluster_id}, not of {snapshot.cluster_id}"
+        told = f"this plan is for cluster {plan.klamm.cluster_id}, not for {snapshot.cluster_id}"
         return [Finding(Check.CLUSTER, told, lines.of_key("cluster_id"))]
     found = [*_drifted(plan, snapshot, lines), *_missing_targets(plan, snapshot, lines)]
     if input_digest(snapshot) != plan.klamm.input_digest:
@@ -81,7 +81,7 @@ def is_carried_out(plan: PlanFile, snapshot: ClusterSnapshot) -> bool:
 
 
 def _stands(entry: PlanEntry, found: PartitionSnapshot) -> bool:
-    """Whether a partition has its planned replicas, in their log dirs if the plan names these."""
+    """Whether a partition has its planned replicas, in their log dirs if the plan names them."""
     logs = found.replica_logs
     dirs = {log.broker: log.log_dir for log in logs if not log.is_future}
     wanted = zip(entry.replicas, entry.log_dirs, strict=True)
@@ -94,9 +94,9 @@ def _stands(entry: PlanEntry, found: PartitionSnapshot) -> bool:
 
 
 def what_stops(findings: Iterable[Finding], *, is_fresh: bool) -> list[Finding]:
-    """Return the findings of ``check_drift`` with which a plan is not carried out.
+    """Return the findings of ``check_drift`` that stop a plan.
 
-    One that was begun (not ``is_fresh``) has changed the cluster itself: only another cluster stops it.
+    A plan that has begun (not ``is_fresh``) has changed the cluster itself: only another cluster stops it.
     """
     stops = (Check.CLUSTER, Check.DRIFT, Check.TARGETS) if is_fresh else (Check.CLUSTER,)
     return [one for one in findings if one.check in stops]
@@ -142,7 +142,7 @@ def _are_its_brokers_changed(plan: PlanFile, snapshot: ClusterSnapshot) -> bool:
 
 
 def _changes_of_brokers(plan: PlanFile, snapshot: ClusterSnapshot) -> list[str]:
-    """Return how brokers differ from the score card, which says what each was and held when the plan was made."""
+    """Return how brokers differ from the score card, which says where each was and what it held at planning time."""
     before = {row.broker: row for row in plan.klamm.score.brokers}
     live = {broker.id: broker.rack for broker in snapshot.brokers}
     held = Counter(b for one in partitions_of(snapshot).values() for b in one.assignment.target_replicas)
@@ -150,7 +150,7 @@ def _changes_of_brokers(plan: PlanFile, snapshot: ClusterSnapshot) -> list[str]:
     for broker in sorted(before.keys() | live.keys() if before else ()):
         row = before.get(broker)
         if row is None or (broker in live and not row.alive):
-            found.append(f"broker {broker} has come")
+            found.append(f"broker {broker} is new")
         elif row.alive and broker not in live:
             found.append(f"broker {broker} is gone")
         elif broker in live and row.rack != live[broker]:
@@ -187,12 +187,12 @@ def _missing_targets(plan: PlanFile, snapshot: ClusterSnapshot, lines: PlanLines
     for entry in plan.partitions:
         for broker in entry.replicas:
             if broker not in live and broker not in before[entry.name]:
-                told = f"{entry.name} shall go to broker {broker}, which is not alive"
+                told = f"{entry.name} is to go to broker {broker}, which is not alive"
                 yield Finding(Check.TARGETS, told, lines.of_partition(entry.name), partition=entry.name)
 
 
 def _figures_differ(plan: PlanFile, lines: PlanLines) -> Iterator[Finding]:
-    """Find a file whose partitions somebody has edited: the score card has other figures."""
+    """Find a file that somebody has edited: the score card has other figures than the partitions."""
     before = {entry.name: entry for entry in plan.klamm.rollback}
     pairs = [(before[entry.name], entry) for entry in plan.partitions]
     leader_changes = sum(old.replicas[0] != new.replicas[0] for old, new in pairs)
@@ -290,11 +290,11 @@ def _forbidden(plan: PlanFile, policy: Policy, lines: PlanLines) -> Iterator[Fin
         line = lines.of_partition(entry.name)
         for broker in entry.replicas:
             if broker in policy.forbidden_brokers and broker not in before[entry.name]:
-                told = f"{entry.name} shall go to broker {broker}, which the policy forbids"
+                told = f"{entry.name} is to go to broker {broker}, which the policy forbids"
                 yield Finding(Check.BROKERS, told, line, partition=entry.name, rule="brokers.forbidden")
         for pattern in patterns:
             if pattern.fullmatch(entry.topic):
-                told = f"{entry.name} is touched, the policy forbids topics {pattern.pattern}"
+                told = f"the plan changes {entry.name}, but the policy forbids topics {pattern.pattern}"
                 yield Finding(Check.TOPICS, told, line, partition=entry.name, rule="topics.forbidden")
 
 

@@ -51,7 +51,7 @@ class Model:
     racks: list[npt.NDArray[np.int64]] = field(default_factory=list)
     rack_of: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     size_unit: float = 1.0
-    """Rows of bytes count in it, so that all numbers of the program are of one magnitude."""
+    """The unit for rows of bytes, so that all numbers of the program have a similar magnitude."""
 
 
 def model_of(problem: Problem, replica_levels: Levels | None, leader_levels: Levels | None, rows: list[Row]) -> Model:
@@ -139,7 +139,7 @@ def _price_plain(model: Model, which: Ints, held: Ints, led: Ints, best: Ints, c
     order = np.argsort(cheapest, axis=1, kind="stable")
     rank = np.empty_like(order)
     np.put_along_axis(rank, order, np.broadcast_to(np.arange(order.shape[1]), order.shape), axis=1)
-    # A sum of several forbidden racks must not overflow; one is enough to forbid.
+    # A sum of several forbidden racks must not overflow; one alone is enough to forbid.
     capped = np.minimum(np.take_along_axis(cheapest, order, axis=1), _FORBIDDEN >> 2)
     sums = np.concatenate([np.zeros((len(which), 1), np.int64), np.cumsum(capped, axis=1)], axis=1)
     factor = model.factor[which]

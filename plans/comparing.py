@@ -1,4 +1,4 @@
-"""In what two plans differ: partition by partition, and in their figures. Pure."""
+"""How two plans differ: partition by partition, and in their figures. Pure."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class FigureDifference:
 
 @dataclass(frozen=True, slots=True)
 class PlanDifference:
-    """All in which two plans differ."""
+    """All differences between two plans."""
 
     partitions: tuple[PartitionDifference, ...]
     figures: tuple[FigureDifference, ...]

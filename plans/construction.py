@@ -1,7 +1,7 @@
 """A good plan by simple means: what is forced goes to the emptiest brokers, then exchanges level the rest.
 
-Needs no solver and takes a few seconds for 200,000 replicas. Often as good as can be, and it never claims so: the
-bounds tell.
+It needs no solver and takes a few seconds for 200,000 replicas. The result is often optimal, but only the bounds can
+tell.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Solution:
 
 @dataclass(slots=True)
 class Forcing:
-    """Gives every partition an allowed set that keeps what it may keep; the emptiest brokers get what is new."""
+    """Gives every partition an allowed set that keeps what it may keep; new replicas go to the emptiest brokers."""
 
     problem: Problem
     count: list[int] = field(init=False)
@@ -69,7 +69,7 @@ class Forcing:
         self.per_topic[key] = self.per_topic.get(key, 0) + change
 
     def _kept(self, one: ProblemPartition) -> int:
-        """Return what stays: all that may, but for those too many, of a shared rack or of the fullest broker."""
+        """Return what stays: all that may, less any surplus, taken from shared racks and the fullest broker first."""
         stays = [broker for broker in one.current if one.may_hold >> broker & 1]
         leader = stays[0] if stays else -1
         order = sorted(stays, key=lambda b: (not one.must_hold >> b & 1, b != leader, self.count[b], b))
@@ -183,7 +183,7 @@ def _level_directly(
 
 
 def choose_leaders(problem: Problem, held: Sequence[int], levels: Levels | None) -> list[int]:
-    """Return a leader for every movable partition: the present one if it can stay, level if that is the aim."""
+    """Return a leader for every movable partition: the current one if it can stay, level if that is the aim."""
     movable = problem.movable
     count = [0] * len(problem.brokers)
     for one in problem.partitions:
@@ -231,7 +231,7 @@ def construct(
     held: list[int],
     limits: ByteLimits,
 ) -> Solution:
-    """Return a solution from the forced sets ``held`` on."""
+    """Return a solution that starts from the forced sets ``held``."""
     if replica_levels is not None or limits.most:
         placement = Placement(
             problem.brokers, replica_items(problem, held), problem.racks(), fixed_counts(problem, leaders=False)

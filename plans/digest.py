@@ -1,4 +1,4 @@
-"""Digests: of a planner's input, which must not have changed when the plan is carried out, and of a plan file."""
+"""Digests of a planner's input, which must not have changed when the plan is carried out, and of a plan file."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from engine.common.topic_id import topic_id_text
 def input_digest(snapshot: ClusterSnapshot) -> str:
     """Return ``sha256:`` and the digest of cluster id, live brokers with racks, and topics with ids and replica lists.
 
-    Sizes, leaders, ISRs and times are left out, for they may drift. A reassignment under way counts as finished, so
-    that its end changes nothing.
+    It leaves out sizes, leaders, ISRs and times, because they may drift. A reassignment under way counts as finished,
+    so that its end changes nothing.
     """
     digest = hashlib.sha256()
     brokers = sorted((broker.id, broker.rack) for broker in snapshot.brokers)
@@ -24,7 +24,7 @@ def input_digest(snapshot: ClusterSnapshot) -> str:
 
 
 def plan_digest(text: str) -> str:
-    """Return ``sha256:`` and the digest of a plan file's text; by it a journal knows its plan."""
+    """Return ``sha256:`` and the digest of a plan file's text, by which a journal recognises its plan."""
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
 

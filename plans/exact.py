@@ -1,8 +1,8 @@
 """The smallest plan, with proof: column generation and integer programs by HiGHS (the extra ``plan``).
 
-A column is a way to place one partition. A linear program over the columns gives prices of the brokers' rows; with the
-prices every partition is asked for a better column, until there is none. The prices, rounded to whole numbers, give a
-bound in exact arithmetic that owes nothing to the solver. Columns that cost nothing beyond the bound make up all best
+A column is a way to place one partition. A linear program over the columns gives prices of the brokers' rows. At these
+prices each partition looks for a better column, until there is none. The prices, rounded to whole numbers, give a bound
+in exact arithmetic that does not depend on the solver. Columns that cost nothing beyond the bound make up all best
 plans; among them an integer program looks for the fewest leader changes, with a bound found in the same way.
 
 Deterministic: one thread, a fixed seed, and limits on work instead of time.
@@ -28,16 +28,16 @@ from plans.work import Work
 _ROUNDS_MAX = 200
 _NODES_MAX = 400
 _LOOK_ENTRIES, _LOOK_STEPS_MIN = 400, 4
-"""Between two looks at its limits HiGHS does a step of work for this many entries of the program, by and large."""
+"""Between two checks of its limits, HiGHS does about one step of work for this many entries of the program."""
 
 _LOOK_GROWS = 64
 """From so many steps on, a look's work grows with the square of the entries: each step of the simplex takes longer."""
 
 _COLUMNS_MAX = 5_000
-"""Columns of the integer program that is no proof. With more of them the first solution alone may take minutes."""
+"""Columns of the integer program that proves nothing. With more, the first solution alone may take minutes."""
 
 _ENTRIES_MAX = 40_000
-"""Numbers in such a program up to which every partition may have any of its columns within a cap."""
+"""Up to this many numbers in such a program, every partition may have any of its columns within a cap."""
 
 _TOLERANCE = 1e-6
 _SCALES = (1, 2, 6, 60)
@@ -45,7 +45,7 @@ _SCALES = (1, 2, 6, 60)
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The best plan that was found; ``bound`` and ``leader_bound`` are None if they are not known.
+    """The best plan found; ``bound`` and ``leader_bound`` are None if they are not known.
 
     ``leader_bound`` holds among plans whose first figure is ``bound``. ``is_impossible``: no plan keeps all rows.
     """
@@ -92,7 +92,7 @@ class Master:
         self._is_whole = False
 
     def add(self, columns: Iterable[Column], cost: Callable[[Column], float]) -> int:
-        """Add the columns that are not there yet; return how many."""
+        """Add the columns that are missing; return how many."""
         costs: list[float] = []
         starts: list[int] = []
         indexes: list[int] = []
@@ -138,7 +138,7 @@ class Master:
         """Solve the linear program, as far as the work allows; return the prices of the model's rows."""
         self._run()
         if not self._is_whole and sum(self.solver.getSolution().col_value[: self._slacks]) < _TOLERANCE:
-            # All rows can be kept, so from now on they are: prices of slacks would only blur those of columns.
+            # All rows can be kept, so from now on they must be: prices of slacks would only blur those of columns.
             self._forbid_slacks()
             self._run()
         # New columns leave the last basis feasible, so from now on the primal simplex continues from there.
@@ -146,7 +146,7 @@ class Master:
         return np.array(self.solver.getSolution().row_dual[len(self.model.factor) :])
 
     def cheapest(self, most: int) -> list[Column]:
-        """Return the columns that the last prices like best; those that the linear program uses are among them."""
+        """Return the columns that are best at the last prices; those that the linear program uses are among them."""
         duals = self.solver.getSolution().col_dual[self._slacks :]
         ranked = sorted(zip(duals, range(len(duals)), strict=True))[:most]
         return [self.columns[number] for _, number in ranked]
@@ -168,7 +168,10 @@ class Master:
             self.solver.changeColCost(column, 0.0)
 
     def solve_integer(self, share: int = 1) -> list[Column] | None:
-        """Return one column per partition that keep all rows, or None. Takes one part in ``share`` of the work left."""
+        """Return one column per partition that together keep all rows, or None.
+
+        It takes one part in ``share`` of the work left.
+        """
         size = len(self.columns)
         if not size or self._work.is_over:
             return None if len(self.model.factor) else []
@@ -190,10 +193,10 @@ class Master:
 def run_limited(
     solver: Any, work: Work, share: int = 1, is_enough: Callable[[float, float], bool] | None = None
 ) -> None:
-    """Run an integer program until it is solved, or one part in ``share`` of the work that is left is used up.
+    """Run an integer program until it is solved, or has used one part in ``share`` of the work that is left.
 
-    HiGHS looks whether to go on at fixed points of its work: after a pass of cuts, a heuristic, a dive, a node.
-    ``is_enough`` receives at each of them what was found and the bound, and may end the run.
+    HiGHS checks whether to go on at fixed points of its work: after a pass of cuts, a heuristic, a dive, a node.
+    At each of them ``is_enough`` receives the best result and the bound, and may end the run.
     """
     size = int(solver.getNumNz()) // _LOOK_ENTRIES
     steps = max(_LOOK_STEPS_MIN, size, size * size // _LOOK_GROWS)
@@ -215,7 +218,7 @@ def run_limited(
 
 
 def new_solver() -> Any:
-    """Return HiGHS as everybody here uses it: silent, and the same on every machine."""
+    """Return HiGHS with the settings used everywhere here: silent, and the same on every machine."""
     solver: Any = highspy.Highs()  # type: ignore[no-untyped-call]
     solver.setOptionValue("output_flag", False)
     solver.setOptionValue("threads", 1)
@@ -282,7 +285,7 @@ class Search:
         return found
 
     def _guesses(self) -> list[Floats]:
-        """Return prices that often prove the start to be best: what is above the shares must go, what is below come."""
+        """Return prices that often prove the start optimal: surplus over the shares must go, missing must come."""
         model = self.model
         held = model.is_held.sum(axis=0)
         rows = model.rows
@@ -299,7 +302,7 @@ class Search:
     def _first_prices(self, achieved: int) -> Floats:
         """Solve the linear program of the first figure by column generation; return the prices of the rows.
 
-        Ends early if prices prove that the start, which achieves ``achieved``, is best.
+        It ends early if prices prove that the start, which achieves ``achieved``, is optimal.
         """
         master = Master(self.model, self.work)
         master.add(self._start_columns(), lambda column: self.first_cost(column) / self.unit)
@@ -353,7 +356,7 @@ class Search:
             else:
                 whole += _row_term(row, int(value))
         if parts:
-            # What rounding every partition's price of bytes may have added.
+            # The most that rounding may have added to every partition's price of bytes.
             parts -= 0.5 * float(self.model.factor.sum()) + abs(parts) * 1e-9
         return whole + math.floor(parts), columns
 
@@ -369,7 +372,7 @@ class Search:
         return best
 
     def _leader_changes(self, first: Floats, scale: int) -> tuple[list[Column] | None, int | None]:
-        """Among all plans whose first figure is the bound: the fewest leader changes, and the bound of those."""
+        """Return the fewest leader changes among all plans whose first figure is the bound, and their bound."""
         model = self.model
         largest = int(np.abs(first).max(initial=0)) + scale * int(model.weight.max(initial=0))
         step = 1 << max(0, min(40, 57 - (2 * largest).bit_length()))
@@ -410,7 +413,7 @@ class Search:
     def _priced_second(
         self, first: Floats, scale: int, second: Floats, step: int, fine: int
     ) -> tuple[list[Column], int]:
-        """Price by the first figure, then by leader changes, in parts of ``fine``; return columns and the bound."""
+        """Price by the first figure, then by leader changes in units of 1 / ``fine``; return columns and the bound."""
         model = self.model
         replicas = np.where(model.is_held, 0, (scale * model.weight)[:, None]) - self._by_broker(first, Aim.REPLICAS)
         replicas = replicas * step - self._by_broker(second, Aim.REPLICAS)
@@ -427,8 +430,8 @@ class Search:
     def _any_integer(self) -> Solution | None:
         """Return whole columns that keep all rows.
 
-        In a large program HiGHS takes minutes between two looks at its limits. A cap takes a small part of the plan
-        anyhow, so there the partitions that the linear program places whole stay there, or as they were at the start.
+        In a large program HiGHS takes minutes between two checks of its limits. A cap takes a small part of the plan
+        anyway, so there the partitions that the linear program places whole stay there, or as they were at the start.
         """
         start = self._start_columns()
         master = self._of_any([*self.cheapest, *start])
@@ -440,7 +443,7 @@ class Search:
         return None if found is None else _solution(found)
 
     def _of_any(self, columns: Iterable[Column]) -> Master:
-        """Return the program that picks of these columns."""
+        """Return the program that picks from these columns."""
         master = Master(self.model, self.work, is_integer=True)
         heavy = len(self.model.factor) + 1 if self.unit < 2 else 1e6
         master.add(columns, lambda column: self.first_cost(column) / self.unit * heavy + self.leader_cost(column))

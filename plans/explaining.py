@@ -13,7 +13,7 @@ from plans.score import BrokerScore
 
 
 def explanations(made: MadePlan, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the sentences for the partitions that are named, in that order.
+    """Return the sentences for the named partitions, in that order.
 
     Raises:
         BadOption: the cluster has no such partition.
@@ -34,9 +34,7 @@ def _partition(made: MadePlan, index: int) -> list[str]:
     before = one.current
     lines = [f"{one.name}: {_ids(problem, before)} becomes {_ids(problem, after)}"]
     if before == after:
-        reason = (
-            "nothing is gained by moving it" if one.is_movable else "it is pinned, excluded, out of scope or moving"
-        )
+        reason = "moving it gains nothing" if one.is_movable else "it is pinned, excluded, out of scope or moving"
         return [f"{one.name} stays on {_ids(problem, before)}: {reason}"]
     rows = {row.broker: row for row in made.plan.klamm.score.brokers}
     left = [b for b in before if b not in after]
@@ -64,7 +62,7 @@ def _leaving(problem: Problem, index: int, broker: int, rows: dict[int, BrokerSc
     if broker in problem.leaving:
         return "that broker is emptied"
     if not one.may_hold >> broker & 1:
-        return "that broker is not among those wanted"
+        return "that broker is not one of the wanted ones"
     if len(one.current) > one.factor:
         return f"{one.factor} replicas are wanted instead of {len(one.current)}"
     rack = problem.brokers[broker].rack
@@ -78,7 +76,7 @@ def _ids(problem: Problem, replicas: Sequence[int]) -> str:
 
 
 def told_by_file(plan: PlanFile, name: TopicPartition) -> tuple[str, ...]:
-    """Return what a plan file alone says about one of its partitions: old, new, and what that does to the brokers."""
+    """Return what a plan file alone says about one of its partitions: old, new, and the effect on the brokers."""
     before = next((one for one in plan.klamm.rollback if one.name == name), None)
     after = next((one for one in plan.partitions if one.name == name), None)
     if before is None or after is None:

@@ -1,6 +1,6 @@
-"""Frozen dataclasses to plain JSON values and back, strictly; and their JSON schema. All three from the type hints.
+"""Converts frozen dataclasses to plain JSON values and back, strictly, and makes their JSON schema, by the type hints.
 
-Known are int, float, str, bool, string enums, dataclasses, ``X | None`` and ``tuple[X, ...]``.
+It knows int, float, str, bool, string enums, dataclasses, ``X | None`` and ``tuple[X, ...]``.
 """
 
 from __future__ import annotations

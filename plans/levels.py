@@ -2,7 +2,7 @@
 
 The most even placement has the least sum of squares. With even racks every broker gets the floor or the ceiling of the
 mean. A small rack that must hold a replica of every partition gives its brokers a larger share. All most even
-placements agree but for one replica per broker, and within brokers of one share on the sum.
+placements differ by at most one replica per broker, and brokers of the same share always have the same sum.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Levels:
-    """The share of every broker that remains, by index: from ``low`` to ``high``, which differ by one at most."""
+    """The share of every remaining broker, by index: from ``low`` to ``high``, which differ by at most one."""
 
     low: dict[int, int]
     high: dict[int, int]
@@ -79,7 +79,7 @@ def fixed_counts(problem: Problem, *, leaders: bool) -> list[int]:
 
 
 def levels_of(problem: Problem, items: Sequence[Item], base: Sequence[int]) -> Levels:
-    """Return the shares of the brokers that remain; ``items`` hold any allowed placement."""
+    """Return the shares of the remaining brokers; ``items`` hold any allowed placement."""
     sizes = sorted({(item.may_hold, item.must_hold, item.shared_racks_max) for item in items})
     if len(sizes) == 1 and sizes[0][1:] == (0, 0) and not sizes[0][0] & ~mask_of(problem.remaining):
         return _levels_of_alike(problem, [item.held.bit_count() for item in items], sizes[0][0], base)
@@ -87,7 +87,7 @@ def levels_of(problem: Problem, items: Sequence[Item], base: Sequence[int]) -> L
 
 
 def _levels_of_alike(problem: Problem, factors: Sequence[int], may_hold: int, base: Sequence[int]) -> Levels:
-    """All partitions may lie on the same brokers, each rack once: fill up the lowest broker whose rack still has room.
+    """All partitions may use the same brokers, each rack once: fill up the lowest broker whose rack still has room.
 
     The j fullest racks can hold no more than min(j, factor) replicas of every partition.
     """
@@ -128,7 +128,7 @@ def _levels_of_alike(problem: Problem, factors: Sequence[int], may_hold: int, ba
         return source is not None and target is not None and _can_pass(source, target, rack_load, room)
 
     def can_pass(source: int, target: int) -> bool:
-        # What does not move cannot be passed on.
+        # Replicas that do not move cannot be passed on.
         return count[source] > base[source] and racks_can_pass(rack_of.get(source), rack_of.get(target))
 
     return _windows(problem, count, can_pass)
@@ -182,7 +182,7 @@ def _groups(count: dict[int, int], low: dict[int, int], high: dict[int, int]) ->
 
 
 def _levels_by_exchange(problem: Problem, items: Sequence[Item], base: Sequence[int]) -> Levels:
-    """Any rules: exchange until no path leads from a broker to one that has two less."""
+    """Under any rules: exchange until no path leads from a broker to one that has two less."""
     placement = Placement(problem.brokers, items, problem.racks(), base)
     remaining = problem.remaining
     _even_out_directly(placement, remaining)

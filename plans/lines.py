@@ -1,4 +1,4 @@
-"""The lines of a plan file on which its parts are, so that a finding points at one."""
+"""The lines of a plan file's parts, so that a finding can point at one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DECODER = json.JSONDecoder()
 
 @dataclass(frozen=True, slots=True)
 class PlanLines:
-    """Lines, counted from 1: of each partition's entry, and of the keys of the envelope. What is not there is 1."""
+    """Lines, counted from 1: of each partition's entry, and of the keys of the envelope; 1 for a missing part."""
 
     partitions: dict[TopicPartition, int] = field(default_factory=dict)
     keys: dict[str, int] = field(default_factory=dict)

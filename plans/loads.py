@@ -22,7 +22,7 @@ _NAMED_MAX = 5
 
 @dataclass(frozen=True, slots=True)
 class ByteLimits:
-    """Least and most bytes by broker index; a broker that is in neither may hold any. ``shares``: level bytes.
+    """Least and most bytes by broker index; a broker in neither has no limit. ``shares``: level bytes.
 
     ``missing``: by how much the capacities together are too small, so that no plan can keep them.
     """
@@ -33,7 +33,7 @@ class ByteLimits:
     missing: int = 0
 
     def violation(self, held: Sequence[int]) -> int:
-        """Return by how much brokers are outside of their limits, all together."""
+        """Return by how much brokers are outside their limits, all together."""
         return sum(max(0, held[b] - most) for b, most in self.most.items()) + sum(
             max(0, least - held[b]) for b, least in self.least.items()
         )
@@ -52,7 +52,7 @@ class ByteLimits:
         ]
 
     def check(self, problem: Problem, after: Sequence[tuple[int, ...]], *, is_impossible: bool = False) -> None:
-        """Raise Infeasible if a broker is outside of its limits, with by how much.
+        """Raise Infeasible if a broker is outside its limits, and say by how much.
 
         ``is_impossible``: it is proven that no plan keeps them all.
         """
@@ -73,9 +73,9 @@ class ByteLimits:
             worst = max(outside, key=lambda b: (off[b], -b))
             start = "no plan brings" if is_impossible else "no plan was found that brings"
             raise Infeasible(
-                f"{start} bytes within {problem.tolerance_percent:g} % of their shares: in the best that was found,"
+                f"{start} bytes within {problem.tolerance_percent:g} % of their shares: in the best one found,"
                 f" broker {problem.brokers[worst].id} is {off[worst]:g} % away",
-                hint=f"allow more with --tolerance {off[worst]:g}, or take --aim bytes away",
+                hint=f"allow more with --tolerance {off[worst]:g}, or remove --aim bytes",
             )
 
     def _percent_off(self, broker: int, held: int) -> float:
@@ -90,8 +90,8 @@ def byte_limits(problem: Problem) -> ByteLimits:
     most: dict[int, int] = {}
     shares = _shares(problem) if Aim.BYTES in problem.aim else {}
     if shares:
-        # Giving lowers what a broker that is no target can hold, and so raises the shares of the others. Targets need
-        # not get more because of that: else the same plan, made again on its own result, would go on.
+        # A broker that is not a target can hold less once it gives replicas away, and so the others' shares rise.
+        # Targets need not get more because of that: else the same plan, made again on its own result, would go on.
         first = _shares(problem, all_may_get=True)
         for broker, share in shares.items():
             wanted = min(share, first[broker])
@@ -113,13 +113,13 @@ def byte_limits(problem: Problem) -> ByteLimits:
 
 
 def _least_on_remaining(problem: Problem) -> int:
-    """Return the bytes that the brokers that remain hold at least; what may stay on others takes no room there."""
+    """Return the least bytes that the remaining brokers hold; replicas that may stay on others take no room there."""
     others = ~mask_of(problem.remaining)
     return sum((one.size or 0) * max(0, one.factor - (one.may_hold & others).bit_count()) for one in problem.partitions)
 
 
 def _above_capacity(problem: Problem, held: Sequence[int], most: Mapping[int, int]) -> dict[int, int]:
-    """Return by how much brokers would be above their capacity, or above what they hold already."""
+    """Return by how much brokers would be above their capacity, or above what they hold now."""
     above = {}
     for broker, limit in sorted(most.items()):
         capacity = problem.capacities[broker]
@@ -129,7 +129,7 @@ def _above_capacity(problem: Problem, held: Sequence[int], most: Mapping[int, in
 
 
 def _more_room(problem: Problem, after: Sequence[tuple[int, ...]], above: Mapping[int, int]) -> str:
-    """Say which brokers to add, and with how much room: those of its rack may take any replica of a broker."""
+    """Say which brokers to add, and with how much room: brokers of a rack may take any replica from each other."""
     wanted: dict[str, int] = {}
     for broker, amount in above.items():
         sizes = [
@@ -148,7 +148,7 @@ def _more_room(problem: Problem, after: Sequence[tuple[int, ...]], above: Mappin
 
 
 def whole_replicas(sizes: Sequence[int], amount: int) -> int:
-    """Return what whole replicas add up to that are enough to take an amount away."""
+    """Return the sum of the whole replicas that are enough to remove an amount."""
     alone = min((size for size in sizes if size >= amount), default=None)
     if alone is not None:
         return alone
@@ -198,7 +198,7 @@ def _shares(problem: Problem, *, all_may_get: bool = False) -> dict[int, float]:
 
 
 def _least_and_most(problem: Problem) -> tuple[list[int], list[int]]:
-    """Return what brokers hold whatever the plan does, and what they would hold with all that may come to them."""
+    """Return what brokers hold whatever the plan does, and what they would hold with everything they may get."""
     low, high = [0] * len(problem.brokers), [0] * len(problem.brokers)
     for one in problem.partitions:
         size = one.size or 0
@@ -210,7 +210,7 @@ def _least_and_most(problem: Problem) -> tuple[list[int], list[int]]:
 
 
 def _room(problem: Problem, rack_sizes: Sequence[int]) -> list[int]:
-    """Return what the first j racks can hold, for every j from 0 on; the last is all that the brokers will hold."""
+    """Return what the first j racks can hold, for every j from 0 on; the last is the total of all brokers."""
     remaining = mask_of(problem.remaining)
     wanted: dict[tuple[int, int], int] = {}
     for one in problem.partitions:

@@ -1,4 +1,4 @@
-"""Levels the disks inside brokers: every log dir is posed as a broker, every replica as a partition with one place."""
+"""Levels the disks inside brokers: it models log dirs as brokers, and replicas as partitions with one replica."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _HINT = "they come from a live cluster, or from a snapshot taken with --sizes"
 
 @dataclass(slots=True)
 class _Dirs:
-    """The log dirs that take part, by index, and the replicas that lie in them."""
+    """The log dirs that take part, by index, and the replicas in them."""
 
     places: list[tuple[int, str]] = field(default_factory=list)
     index: dict[tuple[int, str], int] = field(default_factory=dict)
@@ -42,7 +42,7 @@ def make_log_dir_plan(snapshot: ClusterSnapshot, options: PlanOptions, progress:
 
     Raises:
         BadOption: an option is wrong, or the log dirs of replicas are unknown.
-        Infeasible: a broker's disks cannot be levelled so far.
+        Infeasible: a broker's disks cannot be levelled that far.
     """
     aim = (Aim.BYTES,) if options.aim is None else options.aim
     if len(aim) != 1 or aim[0] is Aim.LEADERS:
@@ -240,7 +240,7 @@ def _rows(
 def _entries(
     cluster: Problem, problem: Problem, dirs: _Dirs, after: Sequence[tuple[int, ...]]
 ) -> tuple[tuple[PlanEntry, ...], tuple[PlanEntry, ...]]:
-    """Return the entries there and back: only replicas that move name a dir, the others any."""
+    """Return the entries of the plan and its rollback: a replica that moves names its dir, the others say any."""
     there: dict[TopicPartition, dict[int, str]] = {}
     back: dict[TopicPartition, dict[int, str]] = {}
     for (name, broker), one, (place,) in zip(dirs.replicas, problem.partitions, after, strict=True):

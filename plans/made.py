@@ -1,4 +1,4 @@
-"""A plan as the planner returns it, with what its readers need beside the file."""
+"""A plan as the planner returns it, with what its readers need besides the file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from plans.problem import Problem
 
 @dataclass(frozen=True, slots=True)
 class MadePlan:
-    """A plan, the problem it solves, the replicas of every partition after it, and what a person should hear."""
+    """A plan, the problem it solves, the replicas of every partition after it, and notes for a person."""
 
     plan: PlanFile
     problem: Problem

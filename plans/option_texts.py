@@ -1,6 +1,6 @@
-"""What people type for a plan's options, read: lists of brokers, aims, sizes. Pure.
+"""Reads what people type for a plan's options: lists of brokers, aims, sizes. Pure.
 
-``what`` names the option or the field in the message about a text that is wrong.
+``what`` names the option or the field in the message about a wrong text.
 """
 
 from __future__ import annotations

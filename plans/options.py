@@ -1,4 +1,4 @@
-"""What is asked of the planner: the strategy, and everything that bounds it. Values only."""
+"""The input of the planner: the strategy, and everything that bounds it. Values only."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Strategy(StrEnum):
 
 
 class Aim(StrEnum):
-    """What shall be level between the brokers when the plan is done."""
+    """What should be level between the brokers when the plan is done."""
 
     REPLICAS = "replicas"
     LEADERS = "leaders"
@@ -45,7 +45,7 @@ class Replacement:
 
 @dataclass(frozen=True, slots=True)
 class BrokerCapacity:
-    """This many bytes of partitions a broker may hold."""
+    """How many bytes of partitions a broker may hold."""
 
     broker: int
     bytes: int
@@ -53,7 +53,7 @@ class BrokerCapacity:
 
 @dataclass(frozen=True, slots=True)
 class LogDirCapacity:
-    """This many bytes of partitions a log dir may hold."""
+    """How many bytes of partitions a log dir may hold."""
 
     broker: int
     log_dir: str
@@ -62,11 +62,11 @@ class LogDirCapacity:
 
 @dataclass(frozen=True, slots=True)
 class PlanOptions:
-    """Everything that a plan depends on beside the cluster.
+    """Everything that a plan depends on besides the cluster.
 
     ``brokers`` is the argument of decommission, expand, move and log-dirs; ``replication_factor`` that of factor.
-    ``aim`` and ``minimise`` are None if the default of the strategy holds; the options of a finished plan name what
-    was used. ``pins`` and the like are texts as they were typed.
+    ``aim`` and ``minimise`` are None for the strategy's default; the options of a finished plan name what was used.
+    ``pins`` and the like are texts as they were typed.
     """
 
     brokers: tuple[int, ...] = ()

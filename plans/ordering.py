@@ -1,4 +1,4 @@
-"""From a set of replicas and a leader to the list in preference order, as near to the present list as can be."""
+"""Turns a set of replicas and a leader into a list in preference order, as near to the current list as possible."""
 
 from __future__ import annotations
 

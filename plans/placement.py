@@ -1,4 +1,4 @@
-"""Sets of replicas that change by exchanges: a replica of one item goes from a broker to another, within its rules.
+"""Sets of replicas that change by exchanges: a replica of one item goes from one broker to another, by its rules.
 
 An item is a partition, or for leaders a partition with one place to give. The exchanges make a graph between brokers;
 a path in it moves a load from its first broker to its last, however many items take part.
@@ -77,7 +77,7 @@ class Placement:
         self.on[target][number] = None
 
     def arcs(self) -> list[int]:
-        """Return for each broker the mask of those that some item of it may go to."""
+        """Return for each broker the mask of the brokers that one of its items may go to."""
         return [self.arc(broker) for broker in range(len(self.brokers))]
 
     def arc(self, broker: int) -> int:
@@ -127,7 +127,7 @@ def shortest_path(arcs: Sequence[int], sources: int, targets: int) -> list[int] 
 
 
 def reachable(arcs: Sequence[int]) -> list[int]:
-    """Return for each broker the mask of those that paths lead to, itself among them."""
+    """Return for each broker the mask of the brokers that paths lead to, itself included."""
     found = []
     for start in range(len(arcs)):
         seen, front = 1 << start, 1 << start

@@ -1,7 +1,7 @@
 """The plan file: Kafka's reassignment JSON in an envelope with what a reviewer and ``plan apply`` need.
 
-``kafka-reassign-partitions`` takes the same file: it ignores the key ``klamm``. Written so that the same plan gives the
-same bytes, a partition a line. Read strictly: an unknown, missing or senseless key is an error that names its place.
+``kafka-reassign-partitions`` takes the same file: it ignores the key ``klamm``. The same plan always gives the same
+bytes, a partition a line. Reading is strict: an unknown, missing or senseless key is an error that names its place.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from plans.options import PlanOptions, Strategy
 from plans.score import Score
 
 FORMAT = 1
-"""The format of the envelope; a reader takes no other."""
+"""The format of the envelope; a reader refuses any other."""
 
 KAFKA_VERSION = 1
 """The version of Kafka's own file."""
@@ -30,7 +30,7 @@ ANY_LOG_DIR = "any"
 
 @dataclass(frozen=True, slots=True)
 class PlanEntry:
-    """Where one partition's replicas shall be, as Kafka's file says it; ``log_dirs`` has one name per replica."""
+    """Where one partition's replicas should be, in the terms of Kafka's file; ``log_dirs`` has one name per replica."""
 
     topic: str
     partition: int
@@ -81,7 +81,7 @@ def decode_plan(text: str) -> PlanFile:
     """Return the plan that ``text`` holds.
 
     Raises:
-        BadPlanFile: it is none, or not of this format; the message names the place in the document.
+        BadPlanFile: it is not a plan, or not of this format; the message names the place in the document.
     """
     with collector_paused():
         document = _document(text)
@@ -121,7 +121,7 @@ _HINT = "write it with klamm plan … --out FILE, and do not edit it by hand"
 
 
 def _document(text: str) -> object:
-    """Read the JSON and look at both versions first: of another format nothing else can be said."""
+    """Read the JSON and check both versions first: nothing else can be said about another format."""
     try:
         document = json.loads(text, object_pairs_hook=_unique)
     except ValueError as error:
@@ -145,7 +145,7 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     if len(found) < len(pairs):
         keys = [key for key, _ in pairs]
         twice = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"the key {twice!r} stands twice in one object")
+        raise ValueError(f"the key {twice!r} appears twice in one object")
     return found
 
 
@@ -154,20 +154,20 @@ def _check_entries(place: str, entries: tuple[PlanEntry, ...]) -> None:
     for index, entry in enumerate(entries):
         here = f"{place}[{index}]"
         if entry.name in seen:
-            raise BadPlanFile(f"{here}: {entry.name} stands in {place}[{seen[entry.name]}] already", hint=_HINT)
+            raise BadPlanFile(f"{here}: {entry.name} is in {place}[{seen[entry.name]}] already", hint=_HINT)
         seen[entry.name] = index
         if entry.partition < 0:
             raise BadPlanFile(f"{here}.partition: {entry.partition} is not a partition", hint=_HINT)
         if not entry.replicas or min(entry.replicas) < 0:
             raise BadPlanFile(f"{here}.replicas: wants at least one broker id, and none below 0", hint=_HINT)
         if len(set(entry.replicas)) < len(entry.replicas):
-            raise BadPlanFile(f"{here}.replicas: a broker stands there twice", hint=_HINT)
+            raise BadPlanFile(f"{here}.replicas: a broker appears twice", hint=_HINT)
         if len(entry.log_dirs) != len(entry.replicas):
             raise BadPlanFile(f"{here}.log_dirs: wants as many as there are replicas", hint=_HINT)
 
 
 def _text(value: object, indent: str) -> str:
-    """Objects of the envelope go over several lines; a list of objects has one of them a line."""
+    """Objects of the envelope take several lines; a list of objects has one object per line."""
     deeper = f"{indent} "
     if isinstance(value, Mapping) and any(isinstance(one, (Mapping, list)) for one in value.values()):
         lines = [f"{deeper}{_plain(key)}: {_text(one, deeper)}" for key, one in value.items()]

@@ -88,7 +88,7 @@ class _Planner:
         )
 
     def _senders(self) -> dict[int, int]:
-        """Return who leads each partition now, for that broker sends the copies; else the first live replica."""
+        """Return who leads each partition now, because that broker sends the copies; else the first live replica."""
         problem = self.built.problem
         index = {broker.id: number for number, broker in enumerate(problem.brokers)}
         leaders = {(t.name, p.partition): p.leader for t in self.snapshot.topics for p in t.partitions}
@@ -126,7 +126,7 @@ class _Planner:
 
 
 def _replace_notes(problem: Problem, after: Lists) -> list[str]:
-    """Say how many replicas of replaced brokers go to another than their successor."""
+    """Say how many replicas of replaced brokers go to a broker other than their successor."""
     index = {broker.id: number for number, broker in enumerate(problem.brokers)}
     elsewhere = sum(
         index[pair.old] in one.current and index[pair.old] not in lists and index[pair.new] not in lists
@@ -142,4 +142,4 @@ def _replace_notes(problem: Problem, after: Lists) -> list[str]:
 
 
 def _silent(text: str) -> None:
-    """Take progress that the caller does not want."""
+    """Ignore progress that the caller does not want."""

@@ -60,7 +60,7 @@ class BadPolicy(PlanError):
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The rules; None and empty rules allow all. ``lines`` has the line of each rule, as ``limits.moves``."""
+    """The rules; None and empty rules allow everything. ``lines``: the line of each rule, such as ``limits.moves``."""
 
     moves: int | None = None
     bytes: int | None = None
@@ -78,7 +78,7 @@ class Policy:
 
     @property
     def needs_sizes(self) -> bool:
-        """Whether a rule speaks of bytes, or of the time that they take."""
+        """Whether a rule is about bytes, or of the time that they take."""
         has_capacities = bool(self.capacities or self.log_dir_capacities)
         return self.bytes is not None or self.time_s is not None or has_capacities
 
@@ -91,7 +91,7 @@ def parse_policy(text: str) -> Policy:
     """Return the policy that a file holds.
 
     Raises:
-        BadPolicy: it is not TOML, has a key that is unknown, or a value of the wrong kind.
+        BadPolicy: it is not TOML, or has an unknown key or a value of the wrong kind.
     """
     lines = _lines(text)
     try:

@@ -46,7 +46,7 @@ class ProblemPartition:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What a solver is given. ``leaving`` are the brokers that are emptied; ``targets`` is the mask of those to which
+    """The input of a solver. ``leaving`` are the brokers to empty; ``targets`` is the mask of the brokers to which
     replicas may go."""
 
     brokers: tuple[ProblemBroker, ...]
@@ -64,7 +64,7 @@ class Problem:
     max_bytes: int | None = None
     remaining: tuple[int, ...] = field(init=False, compare=False)
     movable: tuple[int, ...] = field(init=False, compare=False)
-    """The indexes of partitions that may move. They are asked for once per partition, so they are kept."""
+    """The indexes of partitions that may move. They are needed once per partition, so they are kept."""
 
     def __post_init__(self) -> None:
         remaining = tuple(index for index, broker in enumerate(self.brokers) if broker.remains)
@@ -93,7 +93,7 @@ class Problem:
 
 
 def bits(mask: int) -> Iterator[int]:
-    """Give the indexes of a mask's bits, the lowest first."""
+    """Yield the indexes of a mask's bits, the lowest first."""
     while mask:
         low = mask & -mask
         yield low.bit_length() - 1

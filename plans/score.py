@@ -19,7 +19,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """How level the cluster is, over live brokers that remain.
+    """How level the cluster is, over the remaining live brokers.
 
     ``bytes_cv`` is the standard deviation of the brokers' bytes, divided by their mean. ``topic_excess`` counts the
     replicas above their topic's even share, rounded up, of each broker.

@@ -41,7 +41,7 @@ def costs_of(problem: Problem, after: Lists) -> Costs:
 
 
 def measures_of(problem: Problem, lists: Lists) -> Measures:
-    """Return how level an assignment is over live brokers that remain."""
+    """Return how level an assignment is over the remaining live brokers."""
     remaining = problem.remaining
     replicas: Counter[int] = Counter()
     leaders: Counter[int] = Counter()
@@ -125,7 +125,7 @@ def _variation(values: Sequence[int]) -> float | None:
     if not whole:
         return 0.0 if values else None
     count = len(values)
-    # In whole numbers up to the root, so that it is the same on every machine.
+    # Whole numbers up to the square root, so that the result is the same on every machine.
     squares = count * sum(value * value for value in values) - whole * whole
     return round(math.sqrt(squares / (whole * whole)), 6)
 

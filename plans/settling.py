@@ -1,7 +1,7 @@
 """Solves a problem so that planning again on the plan's own result changes nothing.
 
-Where the aim is met, nothing is left to do. Where it is not, simple means that start from the result may come nearer:
-they do so here, for as long as it helps, and a plan that brings the aim no nearer is not made.
+If the aim is met, nothing is left to do. If not, the simple ways may come nearer when they start from the result. They
+do so here as long as it helps, and a plan that comes no nearer to the aim is not made.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ROUNDS_MAX = 10
 def settled(
     snapshot: ClusterSnapshot, strategy: Strategy, built: BuiltProblem, limits: ByteLimits, progress: Progress
 ) -> Solved:
-    """Return the best placement that can be found, also from where earlier ones end."""
+    """Return the best placement found, also by starting from earlier results."""
     problem = built.problem
     solved = _solved(problem, limits, built.options, progress)
     for _ in range(0 if problem.is_capped else _ROUNDS_MAX):
@@ -37,7 +37,7 @@ def settled(
             ahead = build_problem(_carried_out(snapshot, problem, solved.after), strategy, built.options).problem
             found = _solved(ahead, byte_limits(ahead), built.options, progress).after
         except PlanError:
-            # A dead broker that is empty then is no broker any more.
+            # A dead broker that is empty then no longer counts as a broker.
             break
         after = _composed(problem, ahead, found)
         if after == solved.after or not _is_allowed(problem, after):
@@ -48,7 +48,7 @@ def settled(
 
 
 def _solved(problem: Problem, limits: ByteLimits, options: PlanOptions, progress: Progress) -> Solved:
-    """Solve it; change nothing if that is allowed, and the aim would come no nearer."""
+    """Solve it; change nothing if that is allowed and the aim would come no nearer."""
     solved = solve(problem, limits, options.time_limit_s, progress)
     if solved.is_level and limits.is_kept(problem, solved.after):
         return solved
@@ -85,7 +85,7 @@ def _carried_out(snapshot: ClusterSnapshot, problem: Problem, after: Lists) -> C
 
 
 def _composed(problem: Problem, ahead: Problem, after: Lists) -> tuple[tuple[int, ...], ...]:
-    """Return lists of a problem that starts from a later state as lists of the first one, as near to it as can be."""
+    """Return the lists of a problem with a later start as lists of the first one, as near to it as possible."""
     index = {broker.id: number for number, broker in enumerate(problem.brokers)}
     ids = [index[broker.id] for broker in ahead.brokers]
     found = []

@@ -1,4 +1,4 @@
-"""Makes one plan as a process of its own, so that its caller can do other work meanwhile, and can end it.
+"""Makes one plan in a separate process, so that its caller can do other work meanwhile, and can end it.
 
 Reads one pickled ``Request`` from standard input. Writes pickled values to standard output, each after its length in
 eight bytes: texts are progress, and the last value is a ``MadePlan`` or a ``PlanError``. Both ends are processes of one
@@ -32,7 +32,7 @@ class Request:
 def main() -> None:
     """Answer the request."""
     request: Request = pickle.load(sys.stdin.buffer)
-    # A library that prints must not write among the answers.
+    # A library that prints must not mix its output with the answers.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
 

@@ -18,7 +18,7 @@ from plans.topic_evenness import spread_topics
 from plans.work import Work
 
 EXACT_CELLS_MAX = 600_000
-"""Movable partitions times brokers up to which the solver is used; that bounds its time and memory."""
+"""The solver is used up to this many movable partitions times brokers, which bounds its time and memory."""
 
 CELLS_A_SECOND = 20_000
 """With a time limit, the solver gets only problems of this many cells a second: work is limited, not time."""
@@ -32,8 +32,8 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Solved:
-    """The lists of all partitions, and what is proven: ``first`` of the figure that is minimised first,
-    ``least_leader_changes`` of plans that achieve it. ``is_level``: the aim is met. ``is_impossible``: no plan keeps
+    """The lists of all partitions, and the proven bounds: ``first`` for the figure that is minimised first,
+    ``least_leader_changes`` for plans that achieve it. ``is_level``: the aim is met. ``is_impossible``: no plan keeps
     all limits."""
 
     after: tuple[tuple[int, ...], ...]
@@ -65,13 +65,13 @@ def solve(
     *,
     is_rough: bool = False,
 ) -> Solved:
-    """Return the best placement that can be found, with bounds. ``is_rough``: a good one is enough, without a proof."""
+    """Return the best placement found, with bounds. ``is_rough``: a good one is enough, without a proof."""
     return _Solver(problem, limits, time_limit_s, progress, is_rough).solve()
 
 
 @dataclass(frozen=True, slots=True)
 class _Proven:
-    """What is proven of the first figure, and of leader changes at that figure."""
+    """What is proven about the first figure, and about leader changes at that figure."""
 
     first: int | None = None
     leader_changes: int | None = None
@@ -80,7 +80,7 @@ class _Proven:
     is_impossible: bool = False
 
     def tightened(self, first: int | None, leader_changes: int | None) -> _Proven:
-        """Return what is proven with a further proof. Leader changes are those of plans at the larger bound."""
+        """Return what is proven with a further proof added. Leader changes are those of plans at the larger bound."""
         if first is None or (self.first is not None and first < self.first):
             return self
         if first == self.first:
@@ -121,7 +121,7 @@ class _Solver:
         counted = counted_bounds(problem, replicas, leaders, self.limits.most)
         solution, proven = self._improved(solution, replicas, leaders, counted)
         if not self.limits.most and not problem.replacements:
-            # A swap changes the bytes of brokers, and which replica succeeds which.
+            # A swap changes the bytes of brokers, and which replica replaces which.
             solution = spread_topics(problem, solution)
         after = self._lists(solution)
         return Solved(
@@ -151,7 +151,7 @@ class _Solver:
         leader_levels: Levels | None,
         counted: Counted,
     ) -> tuple[Solution, _Proven]:
-        """Let the solver have a go, unless counting proves that nothing can be better."""
+        """Let the solver try, unless counting proves that nothing can be better."""
         problem = self.problem
         after = self._lists(solution)
         is_level = is_met(problem, after, replica_levels, leader_levels) and self.limits.is_kept(problem, after)
@@ -166,7 +166,7 @@ class _Solver:
             from plans.exact import Search
             from plans.whole_program import WholeProgram, is_small
         except ImportError:
-            note = "the solver is not installed, so the plan may be larger than it has to be: pip install 'klamm[plan]'"
+            note = "the solver is not installed, so the plan may be larger than necessary: pip install 'klamm[plan]'"
             return solution, _Proven(notes=(note,))
         model = model_of(problem, replica_levels, leader_levels, self.limits.rows(problem))
         work = Work.within(self.time_limit_s, len(problem.movable))
@@ -197,7 +197,7 @@ class _Solver:
     def _better(
         self, best: _Candidate, found: Solution | None, replica_levels: Levels | None, leader_levels: Levels | None
     ) -> _Candidate:
-        """Return what was found if it is no worse than the best so far. The solver's tolerances are not ours."""
+        """Return the new result if it is no worse than the best so far: the solver's tolerances are not ours."""
         if found is None:
             return best
         problem, lists = self.problem, self._lists(found)
@@ -220,7 +220,7 @@ def is_met(problem: Problem, after: Sequence[tuple[int, ...]], replicas: Levels 
 
 
 def level_notes(problem: Problem, solved: Solved) -> list[str]:
-    """Explain shares that differ between racks, and say where a level was not reached."""
+    """Explain shares that differ between racks, and say what is not level."""
     notes = []
     counts, leads = broker_counts(problem, solved.after)
     for name, levels, found in (
@@ -230,7 +230,7 @@ def level_notes(problem: Problem, solved: Solved) -> list[str]:
         if levels is None or not levels.low:
             continue
         if not levels.is_met(found):
-            notes.append(f"{name} are not as level as they could be: no plan was found that does it")
+            notes.append(f"{name} are not as level as they could be: no such plan was found")
         low, high = min(levels.low.values()), max(levels.high.values())
         if high - low > 1:
             notes.append(
@@ -246,7 +246,7 @@ def first_figure(problem: Problem, figures: Costs | Bounds) -> int | None:
 
 
 def gap_between(achieved: int | None, bound: int | None) -> float | None:
-    """Return (achieved - bound) / bound; None if it is not known or not finite."""
+    """Return (achieved - bound) / bound; None if it is unknown or not finite."""
     if achieved is None or bound is None:
         return None
     if not bound:
@@ -255,7 +255,7 @@ def gap_between(achieved: int | None, bound: int | None) -> float | None:
 
 
 def may_use_solver(problem: Problem, time_limit_s: float | None) -> bool:
-    """Whether the problem is small enough for the solver, and for the time that there is."""
+    """Whether the problem is small enough for the solver and for the available time."""
     cells = len(problem.movable) * len(problem.brokers)
     return cells <= EXACT_CELLS_MAX and (time_limit_s is None or cells <= time_limit_s * CELLS_A_SECOND)
 

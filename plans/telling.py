@@ -34,7 +34,7 @@ class PlannedMove:
 
 
 def summary(score: Score, first: Minimise | None, partition_count: int, units: Units) -> str:
-    """Return the plan in a sentence: what it takes, and what is proven."""
+    """Return the plan in a sentence: what it costs, and what is proven."""
     if not partition_count and not score.remaining_moves:
         return "Nothing has to be done: no plan is needed."
     copied = "" if score.bytes is None else f", {units.size(score.bytes)}"
@@ -49,7 +49,7 @@ def summary(score: Score, first: Minimise | None, partition_count: int, units: U
     achieved = score.bytes if is_bytes else score.moves
     if achieved == (bound.bytes if is_bytes else bound.moves):
         also = "" if score.is_optimal else "; there may be one with fewer leader changes"
-        return f"{text}: no plan can do with fewer{' bytes' if is_bytes else ' moves'}{also}."
+        return f"{text}: no plan needs fewer {'bytes' if is_bytes else 'moves'}{also}."
     are = "is" if least == "1 move" else "are"
     gap = "" if score.gap is None else f", a gap of {_small_percent(score.gap)}"
     return f"{text}: at least {least} {are} needed{gap}."
@@ -86,7 +86,7 @@ def moves_of(plan: PlanFile, sizes: Mapping[TopicPartition, int | None]) -> list
 
 
 def largest(moves: list[PlannedMove], count: int) -> list[PlannedMove]:
-    """Return the moves that copy most, the largest first; what copies nothing is none of them."""
+    """Return the moves that copy the most, the largest first, without those that copy nothing."""
     return sorted((one for one in moves if one.copies), key=lambda one: (-(one.bytes or 0), one.name))[:count]
 
 

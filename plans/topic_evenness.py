@@ -1,6 +1,6 @@
-"""Spreads topics more evenly at no cost: replicas that move anyway swap where they go.
+"""Spreads topics more evenly at no cost: replicas that move anyway swap their targets.
 
-Two replicas that are copied swap their new brokers if both may lie there. Moves, bytes copied, the counts of brokers
+Two copied replicas swap their new brokers if the rules of both allow it. Moves, bytes copied, the counts of brokers
 and the leaders per broker stay as they are.
 """
 
@@ -13,10 +13,10 @@ from plans.problem import Problem, bits, mask_of, shared_racks
 
 _PASSES_MAX = 4
 _TRIALS_MAX = 200
-"""Partners that are looked at for one replica."""
+"""Partners examined for one replica."""
 
 _WORK_MAX = 5_000_000
-"""Copies times brokers up to which swaps are looked for; beyond that it would take minutes."""
+"""Swaps are searched for up to this many copies times brokers; beyond that it would take minutes."""
 
 
 @dataclass(slots=True)
@@ -27,7 +27,7 @@ class _Spread:
     counts: dict[tuple[int, int], int] = field(default_factory=dict)
     shares: dict[int, int] = field(default_factory=dict)
     fresh: dict[tuple[int, bool], dict[int, None]] = field(default_factory=dict)
-    """The partitions that are copied to a broker, apart by whether it leads them."""
+    """The partitions that are copied to a broker, separated by whether it leads them."""
 
     def count(self) -> None:
         """Count the replicas of each topic on each broker, and each topic's even share."""
@@ -82,7 +82,7 @@ class _Spread:
         return False
 
     def _may(self, number: int, source: int, target: int) -> bool:
-        """Whether a copy may lie on ``target`` instead, and would be a copy there as well."""
+        """Whether a copy may go to ``target`` instead, and would be a copy there as well."""
         one = self.problem.partitions[self.problem.movable[number]]
         held = self.held[number] & ~(1 << source)
         if (held | mask_of(one.current)) >> target & 1 or not one.may_hold >> target & 1:
@@ -103,7 +103,7 @@ class _Spread:
 
 
 def spread_topics(problem: Problem, solution: Solution) -> Solution:
-    """Return a solution of the same cost whose topics are spread no less evenly."""
+    """Return a solution of the same cost whose topics are spread at least as evenly."""
     spread = _Spread(problem, list(solution.held), list(solution.leaders))
     spread.count()
     if sum(map(len, spread.fresh.values())) * len(spread.fresh) > _WORK_MAX:

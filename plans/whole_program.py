@@ -1,8 +1,8 @@
 """The smallest plan by one integer program over every choice, for clusters that are small enough.
 
-The columns of ``exact`` prove most plans with little work. Where bytes are an aim their bound is often too low, for it
+The columns of ``exact`` prove most plans with little work. If bytes are an aim, their bound is often too low, for it
 lets parts of partitions move. Here every partition has a variable for each broker, and HiGHS branches until nothing
-better is left, or the work is used up. First the figure that is minimised; at its least, the leader changes.
+better is left, or the work is used up. It minimises the first figure, then, at its least, the leader changes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from plans.problem import Problem
 from plans.work import Work
 
 _VARIABLES_MAX = 12_000
-"""With more of them it finds less than the program over columns does in the same time."""
+"""With more variables it finds less than the program over columns does in the same time."""
 
 _NOISE = 2e-6
 """By how much the solver's bound may be wrong, in units of the objective, which are near 1 for one partition."""
@@ -31,10 +31,10 @@ _NOISE = 2e-6
 _NODES_MAX = 5_000
 
 _SHARE = 2
-"""If moves are counted, the first run takes one part in this many of the work; the rest asks for one move less."""
+"""If moves are counted, the first run gets one part in this many of the work; the rest is for one move less."""
 
 _PATIENCE = 20
-"""After this many looks at the same bound, one below what was found, it is time to ask for one move less."""
+"""After this many checks with the same bound, one below the result, it is time to ask for one move less."""
 
 Entry = tuple[int, float]
 
@@ -52,13 +52,13 @@ def variables_of(problem: Problem) -> int:
 
 @dataclass(slots=True)
 class _Standstill:
-    """Notices that the bound stays one below what was found, so that a single question is left."""
+    """Notices that the bound stays one below the result, so that a single question is left."""
 
     looks: int = 0
     bound: float = 0.0
 
     def is_over(self, found: float, bound: float) -> bool:
-        """Take one look of the solver into account; both figures are counts of moves."""
+        """Take one check of the solver into account; both figures are counts of moves."""
         least = ceil(bound - _NOISE) if isfinite(bound) else bound
         self.looks = self.looks + 1 if least == self.bound and found - least == 1 else 0
         self.bound = least
@@ -78,7 +78,7 @@ class WholeProgram:
     _size: int = 0
 
     def run(self) -> Outcome:
-        """Return the best plan that was found, with the bounds that are proven; ``leader_bound`` holds at the bound."""
+        """Return the best plan found, with the proven bounds; ``leader_bound`` holds at the bound."""
         self._build()
         weights = [int(weight) for weight in self.model.weight]
         unit = max(1.0, float(self.model.weight.mean())) if weights else 1.0
@@ -94,7 +94,7 @@ class WholeProgram:
             found, least = self._one_less(costs, found, least)
         if found is None or self._first(found) > least or self.work.is_over:
             return Outcome(found, least, None)
-        # Half a grain more, so that no rounding forbids what was found.
+        # Half a unit more, so that no rounding forbids the result.
         self._begin_again(costs, (least + grain / 2) / unit)
         self.start, self.is_start_good = found, True
         fewer, dual = self._minimise(self._leader_costs())
@@ -102,7 +102,7 @@ class WholeProgram:
         return Outcome(fewer or found, least, max(0, ceil(changes - _NOISE)))
 
     def _one_less(self, costs: Any, found: Solution, least: int) -> tuple[Solution, int]:
-        """Ask whether a move less would do, until none does. The no often takes less than the bound that says it."""
+        """Ask for one move less until there is no such plan. That answer often comes before a bound that implies it."""
         while self._first(found) > least and not self.work.is_over:
             self.is_start_good = False
             self._begin_again(costs, self._first(found) - 0.5)
@@ -116,7 +116,7 @@ class WholeProgram:
         return bool(self._solver.getModelStatus() == highspy.HighsModelStatus.kInfeasible)
 
     def _begin_again(self, costs: Any, most: float) -> None:
-        """Let the figure be no more than this. The solver is a new one, for one that was interrupted stays so."""
+        """Limit the figure to this. It uses a new solver, because an interrupted one stays interrupted."""
         self._solver = new_solver()
         self._build()
         self._add_row(-highspy.kHighsInf, most, ((int(cell), float(costs[cell])) for cell in np.flatnonzero(costs)))
@@ -129,7 +129,7 @@ class WholeProgram:
         )
 
     def _leader_costs(self) -> Any:
-        """A leader that stays takes one off the count of partitions. Without levels it stays where its replica does."""
+        """A leader that stays takes one off the count of partitions. Without levels it stays if its replica stays."""
         count, brokers = self.model.is_held.shape
         costs = np.zeros(self._size)
         offset = count * brokers if self._has_leaders else 0
@@ -187,7 +187,7 @@ class WholeProgram:
     def _minimise(
         self, costs: Any, share: int = 1, is_enough: Callable[[float, float], bool] | None = None
     ) -> tuple[Solution | None, float]:
-        """Return the best plan and the solver's bound. Takes one part in ``share`` of the work that is left."""
+        """Return the best plan and the solver's bound. It takes one part in ``share`` of the work that is left."""
         solver = self._solver
         solver.changeColsCost(len(costs), np.arange(len(costs), dtype=np.int32), np.asarray(costs, float))
         for name, value in (("mip_rel_gap", 0.0), ("mip_abs_gap", 0.0), ("mip_max_nodes", _NODES_MAX)):

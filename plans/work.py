@@ -7,18 +7,18 @@ from dataclasses import dataclass
 
 _DEFAULT_S = 30.0
 _A_SECOND, _FEW = 3_000_000, 1_000
-"""A second is worth 3,000 steps if partitions are few; with more of them each step takes longer."""
+"""A second is worth 3,000 steps if there are few partitions; with more, each step takes longer."""
 
 
 @dataclass(slots=True)
 class Work:
-    """Steps of the simplex method on the program over columns that are left; other steps count as several of these."""
+    """The remaining steps of the simplex method on the program over columns; other steps count as several of these."""
 
     left: int
 
     @classmethod
     def within(cls, seconds: float | None, partitions: int) -> Work:
-        """Return what may be done within a time limit, counted for a slow machine; None has a limit of its own."""
+        """Return the work for a time limit, computed for a slow machine; None has a limit of its own."""
         return cls(int((_DEFAULT_S if seconds is None else seconds) * _A_SECOND / (partitions + _FEW)))
 
     @property

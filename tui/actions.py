@@ -1,7 +1,7 @@
 """Everything that a key, the palette, a click or ``:`` can do, in one table. Pure.
 
-Keys, footer, help, palette, ``keys.toml`` and the table of keys in the docs are all made from it, so none can differ
-from another. What changes a cluster says so here; read-only is checked against that.
+Keys, footer, help, palette, ``keys.toml`` and the table of keys in the docs are all made from it, so they cannot
+differ. An action that changes a cluster says so here, and read-only mode refuses it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from enum import StrEnum
 
 
 class Group(StrEnum):
-    """Under which heading of the help an action stands."""
+    """The heading of the help under which an action appears."""
 
     SCREENS = "Screens"
     ROWS = "Rows"
@@ -32,7 +32,7 @@ class Action:
         keys: as Textual names them; several do the same.
         title: in footer and palette.
         help: what it does, in a sentence.
-        pages: the screens it belongs to; none named is all.
+        pages: the screens it belongs to; if none is named, all.
         changes: it changes the cluster, so read-only refuses it.
         in_footer: it is worth a place in the line at the bottom.
     """
@@ -81,11 +81,11 @@ _PAGE_HELP = {
     "partitions": "Leader, ISR and offsets of every partition.",
     "groups": "Consumer groups: lag in records and time, and its trend.",
     "reassignments": "What is being moved: bytes, rate, time left, and what stands still.",
-    "plans": "Make a plan, look at it, carry it out, and lead it back.",
-    "timeline": "All that happened while the dashboard looked.",
-    "spark": "Streaming queries of Spark.",
+    "plans": "Make a plan, look at it, carry it out, and roll it back.",
+    "timeline": "Everything that happened while the dashboard was watching.",
+    "spark": "Spark's streaming queries.",
     "zookeeper": "The znodes, decoded.",
-    "logs": "What the dashboard itself has logged; w on a partition shows what brokers logged of it.",
+    "logs": "What the dashboard itself has logged; w on a partition shows what brokers logged about it.",
 }
 """The screens by name, with their keys and titles."""
 
@@ -102,26 +102,26 @@ ACTIONS: tuple[Action, ...] = (
     *_page_actions(),
     Action("row.open", ("enter",), "Open", "Open what is under the cursor.", Group.ROWS, in_footer=True),
     Action("history.leave", ("escape",), "Back", "Close the filter, or go back to where you came from.", Group.ROWS),
-    Action("history.back", ("left_square_bracket",), "Back in history", "Go back to the screen before.", Group.ROWS),
+    Action("history.back", ("left_square_bracket",), "Back in history", "Go back to the previous screen.", Group.ROWS),
     Action("history.forward", ("right_square_bracket",), "Forward", "Go forward again.", Group.ROWS),
     Action(
         "rows.filter", ("slash",), "Filter", "Keep rows that contain a text; !text leaves out, ~text is fuzzy.",
         Group.ROWS, in_footer=True,
     ),
     Action("rows.sort", ("s",), "Sort", "Sort by the next column; a click on a title sorts too.", Group.ROWS),
-    Action("rows.reverse", ("S",), "Reverse", "Turn the order round.", Group.ROWS),
-    Action("rows.tag", ("t",), "Tag", "Tag the row: an operation is about all tagged rows.", Group.ROWS),
-    Action("rows.tag_all", ("T",), "Tag all", "Tag all rows in sight, or take all tags off.", Group.ROWS),
-    Action("rows.trouble", ("z",), "Only trouble", "Show only rows with something wrong, or all again.", Group.ROWS),
+    Action("rows.reverse", ("S",), "Reverse", "Reverse the order.", Group.ROWS),
+    Action("rows.tag", ("t",), "Tag", "Tag the row: an operation applies to all tagged rows.", Group.ROWS),
+    Action("rows.tag_all", ("T",), "Tag all", "Tag all visible rows, or remove all tags.", Group.ROWS),
+    Action("rows.trouble", ("z",), "Only trouble", "Show only rows with a problem, or all again.", Group.ROWS),
     Action(
-        "partition.log", ("w",), "What happened", "Show what the brokers' state-change logs tell of the partition.",
+        "partition.log", ("w",), "What happened", "Show what the brokers' state-change logs say about the partition.",
         Group.ROWS, _on("partitions"), in_footer=True,
     ),
-    Action("view.pause", ("space",), "Pause", "Hold the view still; data goes on behind it.", Group.VIEW),
+    Action("view.pause", ("space",), "Pause", "Freeze the view; data keeps coming in behind it.", Group.VIEW),
     Action("view.refresh", ("r",), "Refresh", "Ask the cluster now.", Group.VIEW),
     Action("view.faster", ("plus",), "Faster", "Ask more often, down to every half second.", Group.VIEW),
     Action("view.slower", ("minus",), "Slower", "Ask less often, up to every 10 seconds.", Group.VIEW),
-    Action("view.source", ("i",), "Sources", "Say who told what is shown, how old it is and what it cost.", Group.VIEW),
+    Action("view.source", ("i",), "Sources", "Show the source of the data, its age and what it cost.", Group.VIEW),
     Action("view.copy", ("y",), "Copy", "Copy the row, the column, the view or the command for it.", Group.VIEW),
     Action("view.export", ("ctrl+s",), "Export", "Write the view as CSV or JSON, or the screen as SVG.", Group.VIEW),
     Action("view.theme", ("ctrl+t",), "Theme", "Use the next theme.", Group.VIEW),
@@ -170,15 +170,15 @@ ACTIONS: tuple[Action, ...] = (
         _on("overview", "brokers"),
     ),
     Action(
-        "plan.retire", ("R",), "Retire", "Plan how to empty the brokers, so that they can go.", Group.PLANS,
+        "plan.retire", ("R",), "Retire", "Plan how to empty the brokers, so that they can be removed.", Group.PLANS,
         _on("brokers"), in_footer=True,
     ),
     Action(
-        "plan.replace", ("P",), "Replace", "Plan how another broker takes the place of one.", Group.PLANS,
+        "plan.replace", ("P",), "Replace", "Plan how another broker takes over from this one.", Group.PLANS,
         _on("brokers"),
     ),
     Action(
-        "plan.move", ("M",), "Move", "Plan how the topics come to a list of brokers.", Group.PLANS,
+        "plan.move", ("M",), "Move", "Plan how to move the topics to a list of brokers.", Group.PLANS,
         _on("topics", "partitions"),
     ),
     Action(
@@ -189,14 +189,14 @@ ACTIONS: tuple[Action, ...] = (
         "plan.make", ("N",), "New plan", "Make a plan of any strategy.", Group.PLANS, _on("plans"), in_footer=True,
     ),
     Action("plan.open", ("o",), "Open", "Open a plan file.", Group.PLANS, _on("plans"), in_footer=True),
-    Action("plan.save", ("w",), "Save", "Write the plan into a file.", Group.PLANS, _on("plans"), in_footer=True),
+    Action("plan.save", ("w",), "Save", "Write the plan to a file.", Group.PLANS, _on("plans"), in_footer=True),
     Action(
-        "plan.details", ("d",), "Details", "Show all of the plan: score card, brokers, waves, the largest moves.",
+        "plan.details", ("d",), "Details", "Show the whole plan: score card, brokers, waves, the largest moves.",
         Group.PLANS, _on("plans"), in_footer=True,
     ),
     Action("plan.explain", ("e",), "Explain", "Say why the partition moves.", Group.PLANS, _on("plans")),
     Action(
-        "plan.check", ("c",), "Check", "Hold the plan against the cluster as it is.", Group.PLANS, _on("plans"),
+        "plan.check", ("c",), "Check", "Compare the plan with the cluster as it is.", Group.PLANS, _on("plans"),
         in_footer=True,
     ),
     Action(
@@ -212,7 +212,7 @@ ACTIONS: tuple[Action, ...] = (
         changes=True,
     ),
     Action(
-        "plan.rollback", ("B",), "Roll back", "Lead every partition of the plan back to where it was.", Group.PLANS,
+        "plan.rollback", ("B",), "Roll back", "Move every partition of the plan back to where it was.", Group.PLANS,
         _on("plans"), changes=True, in_footer=True,
     ),
     Action(
@@ -220,11 +220,11 @@ ACTIONS: tuple[Action, ...] = (
         changes=True,
     ),
     Action(
-        "plan.stop", ("Z",), "Stop", "End the run of the plan; what moves goes on in the cluster.", Group.PLANS,
+        "plan.stop", ("Z",), "Stop", "End the run of the plan; moves under way go on in the cluster.", Group.PLANS,
         _on("plans"),
     ),
     Action(
-        "plan.cancel", ("C",), "Cancel", "End the run, and send back what is under way of the plan.", Group.PLANS,
+        "plan.cancel", ("C",), "Cancel", "End the run, and cancel the plan's moves under way.", Group.PLANS,
         _on("plans"), changes=True, in_footer=True,
     ),
     Action(
@@ -240,18 +240,18 @@ ACTIONS: tuple[Action, ...] = (
         _on("groups"), changes=True, in_footer=True,
     ),
     Action("replay.step", ("full_stop",), "Next frame", "Show the next frame of the recording.", Group.RECORDING),
-    Action("replay.back", ("comma",), "Frame before", "Show the frame before.", Group.RECORDING),
+    Action("replay.back", ("comma",), "Previous frame", "Show the previous frame.", Group.RECORDING),
     Action("replay.begin", ("less_than_sign",), "First frame", "Go to the beginning.", Group.RECORDING),
     Action("replay.end", ("greater_than_sign",), "Last frame", "Go to the end.", Group.RECORDING),
-    Action("command.line", ("colon",), "Command", "Type where to go, as :t orders or :b 2.", Group.PROGRAM,
+    Action("command.line", ("colon",), "Command", "Type where to go, such as :t orders or :b 2.", Group.PROGRAM,
            in_footer=True),
     Action("palette", ("ctrl+p",), "Palette", "Find an action by its name.", Group.PROGRAM),
     Action("clusters", ("ctrl+o",), "Clusters", "Choose another cluster of your profiles.", Group.PROGRAM),
     Action("help", ("question_mark", "f1"), "Help", "Show all keys of this screen.", Group.PROGRAM, in_footer=True),
-    Action("quit", ("q",), "Quit", "End; the cluster goes on with what it was asked for.", Group.PROGRAM,
+    Action("quit", ("q",), "Quit", "Quit; the cluster finishes what it was asked to do.", Group.PROGRAM,
            in_footer=True),
 )  # fmt: skip
-"""All there is."""
+"""All actions."""
 
 _LABELS = {
     "slash": "/",
@@ -287,7 +287,7 @@ def key_name(text: str) -> str:
 
 @dataclass(frozen=True)
 class Registry:
-    """The actions with the keys that hold here."""
+    """The actions with the keys in force."""
 
     actions: tuple[Action, ...] = ACTIONS
 

@@ -94,7 +94,7 @@ class Dashboard(App[int], inherit_bindings=False):
             try:
                 loop.add_signal_handler(number, self.exit, code)
             except (ValueError, NotImplementedError, RuntimeError):
-                # Not in the main thread: the program that runs us there ends us in its own way.
+                # Outside the main thread there are no signals: the program that runs us there ends us in its own way.
                 return
 
     async def on_event(self, event: events.Event) -> None:
@@ -124,14 +124,14 @@ class Dashboard(App[int], inherit_bindings=False):
         self._reader = asyncio.create_task(self._take_frames(feed), name="dashboard-frames")
 
     async def _take_frames(self, feed: Feed) -> None:
-        """Take frames until there are no more. An error in one frame is shown and logged, and ends nothing."""
+        """Take frames until there are no more. An error in one frame is shown and logged, and later frames follow."""
         is_settled = False
         await feed.start()
         async for frame in feed.frames():
             try:
                 self.take(frame)
                 if not is_settled and self.board.has_metadata:
-                    # What a large cluster is made of lives on: the collector would look through it again and again.
+                    # The objects of a large cluster live on: the collector would scan them again and again.
                     is_settled = True
                     self.call_after_refresh(leave_uncollected)
             except Exception:
@@ -139,7 +139,7 @@ class Dashboard(App[int], inherit_bindings=False):
                 self.notify("a frame could not be shown: see the logs (l)", severity="error", markup=False)
 
     def take(self, frame: Frame) -> None:
-        """Take a frame; while the view is held still, it waits."""
+        """Take a frame; while the view is frozen, it waits."""
         self._tell_trouble()
         self.received_at = self.session.clock()
         if self.is_paused:
@@ -154,7 +154,7 @@ class Dashboard(App[int], inherit_bindings=False):
             self.main.draw(is_new_data=True)
 
     def _log_standing(self, frame: Frame) -> None:
-        """Keep in the log when the dashboard lost sight of the cluster, and when it saw it again."""
+        """Log when the dashboard loses sight of the cluster, and when it sees it again."""
         standing = standing_of(frame)
         if standing is not self._standing:
             causes = "; ".join(causes_of(frame))
@@ -171,7 +171,7 @@ class Dashboard(App[int], inherit_bindings=False):
         return self.session.feed.status.name if target is None else target.name
 
     def _tell_trouble(self) -> None:
-        """Say once when what is shown is no longer written down."""
+        """Say once if the recording has ended while the view goes on."""
         trouble = getattr(self.session.feed, "trouble", "")
         if trouble and trouble not in self._told:
             self._told.add(trouble)
@@ -179,7 +179,7 @@ class Dashboard(App[int], inherit_bindings=False):
 
     @property
     def newest(self) -> Frame | None:
-        """The newest frame, shown or held back."""
+        """The newest frame, shown or waiting."""
         return self._held or self.board.frame
 
     @property
@@ -193,7 +193,7 @@ class Dashboard(App[int], inherit_bindings=False):
         return frame.at_ms + round((self.session.clock() - self.received_at) * 1000)
 
     def toggle_pause(self) -> None:
-        """Hold the view still, or show what came meanwhile; a recording stops and goes on."""
+        """Freeze the view, or show what came meanwhile; a recording pauses and resumes."""
         feed = self.session.feed
         if feed.playback is not None:
             if feed.status.is_paused:
@@ -207,7 +207,7 @@ class Dashboard(App[int], inherit_bindings=False):
             self.take(held)
 
     def copy_to_clipboard(self, text: str) -> None:
-        """Copy a text both ways, and say which were used."""
+        """Copy a text both ways, and say which way was used."""
         super().copy_to_clipboard(text)
         self.run_worker(self._copy_natively(text), name="copy", group="copy", exclusive=True)
 
@@ -237,7 +237,7 @@ class Dashboard(App[int], inherit_bindings=False):
         await self.session.feed.close()
 
     async def on_unmount(self) -> None:
-        """Leave nothing running; what goes on in the cluster is printed once the screen is gone."""
+        """Leave nothing running; print what goes on in the cluster once the screen is gone."""
         desk = None if self._main is None else self._main.opened_desk
         if desk is not None:
             self.left_behind = desk.left_behind
@@ -245,7 +245,7 @@ class Dashboard(App[int], inherit_bindings=False):
         await self.close_feed()
 
     def finish_screenshot(self, code: int = 0) -> None:
-        """Write the picture that was asked for at the start, and end."""
+        """Write the picture that was requested at the start, and end."""
         path = self.session.screenshot
         if path is not None and self.return_value is None:
             self.session.screenshot = None
@@ -260,7 +260,7 @@ class Dashboard(App[int], inherit_bindings=False):
             self.leave(INTERRUPTED)
 
     def leave(self, code: int) -> None:
-        """End the dashboard; where that would end the run of a plan, ask first. Asked twice, it is meant."""
+        """End the dashboard; if that would end the run of a plan, ask first. A second request needs no answer."""
         desk = None if self._main is None else self._main.opened_desk
         left = "" if desk is None else desk.left_behind
         if not left or self._is_leaving:
@@ -269,7 +269,7 @@ class Dashboard(App[int], inherit_bindings=False):
         self._is_leaving = True
         prepared = Prepared(
             "End the dashboard, and the run of the plan with it?",
-            ("what moves goes on in the cluster; the waves that are left do not begin", left),
+            ("moves under way go on in the cluster; the remaining waves do not begin", left),
             command=left.rpartition("go on with: ")[2],
         )
 

@@ -1,4 +1,4 @@
-"""What stands above and below every screen: title, tabs and the keys of the screen."""
+"""The lines above and below every screen: title, tabs and the keys of the screen."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _SHORT_TITLES = {
     "plans": "Plan",
     "timeline": "Time",
 }
-"""And into 80; the others are short enough."""
+"""And these into 80; the others are short enough."""
 
 
 def title_line(screen: MainView) -> Line:
-    """Return which cluster it is, where one is in it, what holds for the view, and how the cluster is."""
+    """Return the cluster's name, the location in it, the state of the view, and how the cluster is."""
     app, width = screen.dashboard, screen.size.width
     crumbs: list[Any] = [(" klamm ", Tone.ACCENT), *_cluster(app)]
     for crumb in screen.location.breadcrumbs:
@@ -41,7 +41,7 @@ def title_line(screen: MainView) -> Line:
     right = line(word, (every, Tone.QUIET))
     if width_of(left) + width_of(right) + 2 > width:
         right = line(word, " ")
-        # How the cluster is matters more than the end of the way here.
+        # How the cluster is matters more than the last breadcrumbs.
         left = fitted(left, min(width_of(left), width - width_of(right) - 2))
     gap = width - width_of(left) - width_of(right)
     return line(*left, " " * max(2, gap), *right)

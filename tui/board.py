@@ -1,7 +1,7 @@
 """What the screens count: figures of a frame by topic and by broker, and what changes from frame to frame. Pure.
 
-Topics that did not change are the same objects from frame to frame, so their figures are kept. A frame of 50,000
-partitions costs what has changed in it.
+Topics that did not change are the same objects from frame to frame, so their figures are kept. The cost of a frame of
+50,000 partitions depends only on what has changed in it.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ HISTORY_MAX = 600
 RATE_OVER_MS = 10_000
 """Rates are over the last seconds: one poll alone jumps."""
 MANY_PARTITIONS = 5_000
-"""From so many on, what would look at each partition in each frame is left out."""
+"""From this many on, figures that need a look at each partition in each frame are left out."""
 SLICE = 5_000
-"""So many partitions are looked at in one frame; the others wait for the next."""
+"""This many partitions are counted in one frame; the others wait for the next."""
 
 
 class PartitionItem(NamedTuple):
@@ -68,7 +68,7 @@ class Board:
         self._items: dict[str, tuple[TopicSnapshot, list[PartitionItem]]] = {}
         self._led: dict[str, tuple[TopicSnapshot, list[tuple[TopicPartition, int]]]] = {}
         self._topic_in: dict[str, float | None] = {}
-        """What was worked out for the newest frame: a row is asked for it several times."""
+        """Results for the newest frame: several columns of a row need them."""
         self._topic_bytes: dict[str, int | None] = {}
         self._in_per_s: float | None = None
         self._in_by_broker: dict[int, float] = {}
@@ -78,7 +78,7 @@ class Board:
         self._all_items: list[PartitionItem] | None = None
 
     def take(self, frame: Frame) -> None:
-        """Go on to a newer frame; one of another time (a seek in a recording) begins the past anew."""
+        """Take a newer frame; a frame from another time (a seek in a recording) starts the past afresh."""
         if self.frame is not None and frame.at_ms < self.frame.at_ms:
             self._past.clear()
             self.samples.clear()
@@ -149,7 +149,7 @@ class Board:
 
     @property
     def broker_ids(self) -> list[int]:
-        """All brokers, those among them that are down and hold replicas."""
+        """All brokers, including those that are down and hold replicas."""
         return sorted(self.live | set(self.replicas))
 
     def topic_figures(self, topic: TopicSnapshot) -> Tally:
@@ -217,7 +217,7 @@ class Board:
         return self._past[0] if self._past and self._past[0] is not self.frame else None
 
     def partition_in(self, name: TopicPartition) -> float | None:
-        """Return how many records a second come to a partition; None where it is not known yet."""
+        """Return how many records a second a partition gets; None if that is not known yet."""
         then = self._then()
         if self.frame is None or then is None:
             return None
@@ -228,20 +228,20 @@ class Board:
         return max(0.0, (now.end - before.end) * 1000 / elapsed_ms)
 
     def topic_in(self, topic: TopicSnapshot) -> float | None:
-        """Return how many records a second come to a topic, over the partitions whose rate is known."""
+        """Return how many records a second a topic gets, over the partitions whose rate is known."""
         if topic.name not in self._topic_in:
             self._topic_in[topic.name] = _sum(self.partition_in(name) for name, _ in self._led_of(topic))
         return self._topic_in[topic.name]
 
     def busiest_topics(self, count: int) -> list[tuple[TopicSnapshot, float]]:
-        """Return the topics that most records come to; none where there are too many to look at in every frame."""
+        """Return the topics that get the most records; none if there are too many to look at in every frame."""
         if count <= 0 or len(self.items) > MANY_PARTITIONS:
             return []
         rates = [(topic, rate) for topic in self.topics if (rate := self.topic_in(topic))]
         return sorted(rates, key=lambda one: -one[1])[:count]
 
     def topic_bytes(self, topic: TopicSnapshot) -> int | None:
-        """Return the bytes of all replicas of a topic that brokers told of."""
+        """Return the bytes of all replicas of a topic that brokers reported."""
         if self.frame is None:
             return None
         if topic.name not in self._topic_bytes:
@@ -252,7 +252,7 @@ class Board:
 
     @property
     def in_per_s(self) -> float | None:
-        """How many records a second come to the cluster."""
+        """How many records a second the cluster gets."""
         then = self._then()
         if self.frame is None or then is None or not self.frame.offsets:
             return None
@@ -270,7 +270,7 @@ class Board:
         return self._in_per_s
 
     def _end_sum(self, frame: Frame) -> int:
-        """Return the sum of all ends of a frame; kept for the frames that are compared with."""
+        """Return the sum of all ends of a frame; the sums of frames that later ones are compared with are kept."""
         if frame.sequence not in self._end_sums:
             wanted = {one.sequence for one in self._past}
             self._end_sums = {number: kept for number, kept in self._end_sums.items() if number in wanted}
@@ -278,7 +278,7 @@ class Board:
         return self._end_sums[frame.sequence]
 
     def _count_in_by_broker(self) -> None:
-        """Go on counting what comes to each broker, a slice in each frame: all of a large cluster would hold the loop.
+        """Count what each broker gets, a slice in each frame: all of a large cluster at once would hold the loop.
 
         A cluster of up to ``SLICE`` partitions is counted at once.
         """

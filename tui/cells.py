@@ -33,7 +33,7 @@ class Cell(NamedTuple):
 
 
 NO_DATA = Cell(NOTHING, Tone.QUIET)
-"""Nobody tells it."""
+"""Nobody reports it."""
 DENIED = Cell("⊘", Tone.WARN)
 """The cluster does not let this user see it."""
 LOADING = Cell("…", Tone.QUIET)
@@ -49,7 +49,7 @@ class Column:
         title: above the column.
         cell: makes the text of an item.
         value: what the item is sorted and exported by; None is "not known" and sorts last.
-        rank: the higher, the earlier the column goes where the terminal is narrow; 0 always stays.
+        rank: the higher, the earlier a narrow terminal drops the column; 0 always stays.
         width: in characters at least.
         is_figure: aligned to the right.
         is_wide: takes the room that is left over.

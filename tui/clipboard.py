@@ -1,6 +1,6 @@
-"""Where a copied text goes: to the machine's own clipboard where a program for it is there, and to the terminal's.
+"""Where a copied text goes: to the machine's own clipboard if a program for it is installed, and to the terminal's.
 
-A terminal takes it by OSC 52, also over SSH; some are set not to, and none says whether it did.
+A terminal takes it by OSC 52, also over SSH; some are configured not to, and none says whether it did.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections.abc import Mapping
 
 NATIVE_LIMIT_S = 2.0
 TERMINAL_BYTES_MAX = 74_994
-"""What common terminals take of an OSC 52 at most, before it is encoded."""
+"""The most that common terminals take in one OSC 52, before it is encoded."""
 
 
 def native_command(environment: Mapping[str, str], platform: str = sys.platform) -> list[str] | None:
-    """Return the program that writes this session's clipboard; None where there is none.
+    """Return the program that writes this session's clipboard; None if there is none.
 
-    Over SSH without a display such a program would write the far machine's clipboard, which nobody pastes from.
+    Over SSH without a display, such a program would write the remote machine's clipboard, from which nobody pastes.
     """
     if platform == "darwin" and not environment.get("SSH_CONNECTION"):
         candidates = [["pbcopy"]]
@@ -31,7 +31,7 @@ def native_command(environment: Mapping[str, str], platform: str = sys.platform)
 
 
 async def copy_natively(text: str, command: list[str], environment: Mapping[str, str]) -> str:
-    """Have the program take the text; return why it did not, empty where it did."""
+    """Have the program take the text; return why it failed, or an empty text."""
     quiet = asyncio.subprocess.DEVNULL
     try:
         process = await asyncio.create_subprocess_exec(

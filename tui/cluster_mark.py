@@ -1,6 +1,6 @@
 """How a cluster is told from others: its name in its colour, and its label. Pure.
 
-The profile says both. Without a colour, a cluster for production is in the colour of a warning.
+The profile says both. Without a colour, a production cluster has the colour of a warning.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _LABEL_MAX = 20
 
 
 def cluster_tone(name: str, label: str, colour: Colour | None) -> Tone:
-    """Return the tone that a cluster's name stands in."""
+    """Return the tone of a cluster's name."""
     if colour is not None:
         return _TONES[colour]
     return Tone.WARN if _PRODUCTION.search(name) or _PRODUCTION.search(label) else Tone.STRONG
 
 
 def cluster_mark(name: str, label: str = "", colour: Colour | None = None) -> Line:
-    """Return the name and the label, each cut where it would leave no room for anything else."""
+    """Return the name and the label, each cut if it would leave no room for anything else."""
     tone = cluster_tone(name, label, colour)
     spans: list[Span] = [(_cut(plain(name), _NAME_MAX), tone)]
     if label:

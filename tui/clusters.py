@@ -44,7 +44,7 @@ async def _switch(screen: MainView, name: str) -> None:
 
     before = screen.dashboard.session.feed
     try:
-        # One broken profile must not keep anybody from the others.
+        # One broken profile must not hide the others.
         target = resolve_target(Naming(cluster=name), screen.dashboard.session.environment, Path.cwd())
         await screen.dashboard.switch_cluster(target)
     except EXPECTED as error:

@@ -63,7 +63,7 @@ def parse_command(text: str, registry: Registry) -> Command:
     word, _, rest = text.strip().removeprefix(":").partition(" ")
     rest = rest.strip()
     if not word:
-        return NotUnderstood("type a screen, as :topics, or an action")
+        return NotUnderstood("type a screen, such as :topics, or an action")
     pages = {name for name, _, _ in PAGES}
     page = word if word in pages else ALIASES.get(word)
     if page is not None:

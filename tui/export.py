@@ -1,4 +1,4 @@
-"""A table written for other programs: CSV and JSON, exact values, all columns, the rows in sight. Pure."""
+"""A table written for other programs: CSV and JSON, exact values, all columns, the visible rows. Pure."""
 
 from __future__ import annotations
 

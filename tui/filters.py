@@ -1,7 +1,7 @@
-"""What is typed behind ``/``: which rows stay. Pure.
+"""What a user types after ``/``: which rows stay. Pure.
 
 ``orders`` keeps rows that contain it, ``!orders`` those that do not, ``~ordrs`` those that hold its letters in this
-order. Words are all wanted; upper and lower case are the same.
+order. A row must match all words; upper and lower case are the same.
 """
 
 from __future__ import annotations

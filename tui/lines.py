@@ -24,7 +24,7 @@ def width_of(one: Line) -> int:
 
 
 def fitted(one: Line, width: int) -> Line:
-    """Return the line in exactly so many cells; what is cut ends with an ellipsis."""
+    """Return the line in exactly ``width`` cells; a line that is cut ends with an ellipsis."""
     spans: list[Span] = []
     left = width
     for text, tone in one:
@@ -39,7 +39,7 @@ def fitted(one: Line, width: int) -> Line:
 
 
 def folded(one: Line, width: int) -> list[Line]:
-    """Return the line as several where it is too long: broken at blanks, a word without any where it must be."""
+    """Return the line as several if it is too long: broken at blanks, or inside a word that is too long by itself."""
     if width <= 0 or width_of(one) <= width:
         return [one]
     lines: list[Line] = []

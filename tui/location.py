@@ -1,4 +1,4 @@
-"""Where one is in the dashboard: a screen and what it is about; and the way there. Pure."""
+"""A place in the dashboard: a screen and its subject; and the way there. Pure."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Location:
 
     @property
     def table_name(self) -> str:
-        """What its table is remembered by: filter and order belong to the kind of screen."""
+        """The key under which its table is remembered: filter and order belong to the kind of screen."""
         return self.page
 
     @property
@@ -68,21 +68,21 @@ class Location:
 
 @dataclass(slots=True)
 class History:
-    """The screens one has seen, as a browser keeps them."""
+    """The screens that were visited, as a browser keeps them."""
 
     current: Location
     past: list[Location] = field(default_factory=list)
     future: list[Location] = field(default_factory=list)
 
     def visit(self, location: Location) -> None:
-        """Go to another screen; what lay ahead is forgotten."""
+        """Go to another screen, and forget the screens ahead."""
         if location != self.current:
             self.past.append(self.current)
             self.current = location
             self.future.clear()
 
     def back(self) -> bool:
-        """Go back; False where one begins here."""
+        """Go back; False at the first screen."""
         if not self.past:
             return False
         self.future.append(self.current)
@@ -90,7 +90,7 @@ class History:
         return True
 
     def forward(self) -> bool:
-        """Go forward again; False where one came from nowhere."""
+        """Go forward again; False at the last screen."""
         if not self.future:
             return False
         self.past.append(self.current)

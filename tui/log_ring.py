@@ -42,7 +42,7 @@ class LogRing(logging.Handler):
         self.lines: deque[LogLine] = deque(maxlen=LINES_MAX)
         self._count = 0
         self.path: Path | None = None
-        """The file that keeps the lines too; None where none can be written, and ``why_no_file`` says why."""
+        """The file that keeps the lines too; None if none can be written, and ``why_no_file`` says why."""
         self.why_no_file = ""
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -74,7 +74,7 @@ def log_file_path(environment: Mapping[str, str]) -> Path:
 
 
 def _file_of(ring: LogRing, path: Path) -> logging.Handler | None:
-    """Open the file; the dashboard works without it where that fails."""
+    """Open the file; if that fails, the dashboard works without it."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handler = RotatingFileHandler(path, maxBytes=FILE_BYTES_MAX, backupCount=FILES_KEPT, encoding="utf-8")
@@ -88,17 +88,17 @@ def _file_of(ring: LogRing, path: Path) -> logging.Handler | None:
 
 @contextmanager
 def logs_kept(path: Path | None = None) -> Iterator[LogRing]:
-    """Keep what klamm's parts log, and let nothing of it reach the terminal, as long as the context is open.
+    """Keep what klamm's parts log, away from the terminal, as long as the context is open.
 
     Args:
-        path: a file that keeps it beyond that.
+        path: a file that also keeps it.
     """
     ring, root = LogRing(), logging.getLogger()
     before, level = list(root.handlers), root.level
     file = None if path is None else _file_of(ring, path)
     root.handlers = [ring] if file is None else [ring, file]
     root.setLevel(logging.INFO)
-    # ZooKeeper's client tells of every attempt; that there is no connection, the status line says.
+    # ZooKeeper's client logs every attempt; the status line says that there is no connection.
     kazoo = logging.getLogger("kazoo")
     kazoo_level = kazoo.level
     kazoo.setLevel(logging.ERROR)

@@ -86,7 +86,7 @@ class MainScreen(Screen[None]):
 
     @property
     def desk(self) -> PlanDesk:
-        """Where plans are made and carried out. It takes much to import, and waits until somebody wants it."""
+        """Where plans are made and carried out. Its import is slow, so it waits until somebody needs it."""
         if self.opened_desk is None:
             from tui.plan_desk import PlanDesk
 
@@ -128,7 +128,7 @@ class MainScreen(Screen[None]):
         yield KeyBar(id="footer")
 
     def on_mount(self) -> None:
-        """Begin where it was asked for."""
+        """Begin at the requested location."""
         self.query_one("#overview", LinesView).set_maker(
             lambda width, height: overview.overview_lines(
                 self.dashboard.board,
@@ -145,7 +145,7 @@ class MainScreen(Screen[None]):
     def go_to(self, location: Location, *, is_visit: bool = True) -> None:
         """Show a location."""
         if location.page in ("partitions", "partition", "logs") and location != self.location:
-            # Another topic has other rows: what was tagged and where the cursor was, belongs to the one before.
+            # Another topic has other rows: tags and cursor belong to the topic before.
             self._models.pop(location.page, None)
         if is_visit:
             self.history.visit(location)
@@ -176,7 +176,7 @@ class MainScreen(Screen[None]):
         self.draw(is_new_data=False)
 
     def begin_anew(self) -> None:
-        """Forget what was another cluster's, and begin where everybody does."""
+        """Forget the other cluster, and begin on the first screen."""
         self._models.clear()
         self.opened_desk = self.partition_logs.shown = None
         self.znodes = ZnodeLevel("/")
@@ -209,7 +209,7 @@ class MainScreen(Screen[None]):
         self.query_one("#status", LinesView).set_lines([line(" ", *one) for one in told])
 
     def draw_table(self, *, is_new_data: bool) -> None:
-        """Draw the rows, and what stands around them."""
+        """Draw the rows, and what is around them."""
         page = self._pages[self.location.page]
         view = self.view
         rows = page.rows(view)
@@ -233,7 +233,7 @@ class MainScreen(Screen[None]):
         summary.set_lines(lines)
 
     def on_resize(self) -> None:
-        """Say so where there is too little room."""
+        """Say so if there is too little room."""
         width, height = self.size
         is_small = width < WIDTH_MIN or height < HEIGHT_MIN
         self.set_class(is_small, "-small")
@@ -250,10 +250,10 @@ class MainScreen(Screen[None]):
     # Keys
 
     def take_key(self, key: str) -> bool:
-        """Do what the registry says that a key does here, or move the cursor; return whether it is either.
+        """Do what the registry says a key does here, or move the cursor; return whether it does either.
 
-        The app calls this before it looks at the next key. By way of the widget that has the focus, a key would come
-        here later than the next one goes to the window that this one opens.
+        The app calls this before it looks at the next key. If the focused widget passed the key on, the key would arrive
+        here after the next one had gone to the window that this one opens.
         """
         if not self.query("#table") or (self.focused is self.query_one("#filter") and key != "escape"):
             return False
@@ -279,7 +279,7 @@ class MainScreen(Screen[None]):
         self.perform("row.open")
 
     def on_line_table_moved(self) -> None:
-        """Say what there is to say of another row, unless a key led away from the table before this came."""
+        """Describe the new row, unless a key has left the table meanwhile."""
         if self.location.page != "overview":
             self._draw_around()
 
@@ -289,7 +289,7 @@ class MainScreen(Screen[None]):
         self.query_one(LineTable).refresh_rows(is_new_data=False)
 
     def why_not(self, action: Action) -> str:
-        """Return why an action cannot be done now; empty where it can."""
+        """Return why an action cannot be done now, or an empty text."""
         session = self.dashboard.session
         if action.changes or (action.id in ASK_CLUSTER and session.target is None):
             return session.why_no_changes
@@ -310,7 +310,7 @@ class MainScreen(Screen[None]):
             self.tell(f"{action.title.lower()} belongs to {', '.join(sorted(action.pages))}", is_error=True)
             return
         if action.is_of_rows and self.location.page == "overview":
-            # The table that is out of sight still has rows and a cursor.
+            # The hidden table still has rows and a cursor.
             self.tell("the overview has no rows: the keys above show the other screens")
         elif action_id.startswith("page."):
             self.go_to(Location(action_id.removeprefix("page.")))
@@ -324,7 +324,7 @@ class MainScreen(Screen[None]):
             self.work.offer(plan_offer(action_id, self.desk, self.view, self._chosen()))
 
     def _chosen(self) -> list[Any]:
-        """Return what an operation is about; inside a group that is the group, not its partitions."""
+        """Return the subject of an operation; inside a group that is the group, not its partitions."""
         if self.location.page == "partition":
             return list(replicas.chosen(self.view))
         return [] if self.location.page in ("group", "overview") else self.model.chosen
@@ -379,7 +379,7 @@ class MainScreen(Screen[None]):
         self.query_one("#filter", Input).remove_class("-shown")
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Filter while one types."""
+        """Filter while the user types."""
         if event.input.id == "filter" and event.input.has_class("-shown"):
             self.model.set_filter(Filter(event.value))
             self.query_one(LineTable).refresh_rows(is_new_data=False)
@@ -427,7 +427,7 @@ class MainScreen(Screen[None]):
 
     def _source(self) -> None:
         lines = source_lines(self.dashboard.board.frame)
-        self.app.push_screen(TextDialog("Who told what is shown", lines, is_wide=True))
+        self.app.push_screen(TextDialog("Where the data comes from", lines, is_wide=True))
 
     def _theme(self) -> None:
         names = list(self.dashboard.session.palettes)

@@ -1,4 +1,4 @@
-"""What the parts of the main screen know of the screen, of the program and of the desk of plans: three protocols.
+"""What the parts of the main screen know about the screen, the program and the plan desk: three protocols.
 
 The screen imports its parts. A part imports this module instead of the screen.
 """
@@ -21,7 +21,7 @@ from tui.session import Session
 from tui.table_model import TableModel
 
 if TYPE_CHECKING:
-    # They import the planner, which the first picture does without.
+    # They import the planner, which the first picture does not need.
     from tui.offers import PlanWish
     from tui.state.opened_plan import OpenedPlan
     from tui.state.plan_run import PlanRunState
@@ -47,7 +47,7 @@ class Program(Protocol):
 
 
 class Desk(Protocol):
-    """The desk that plans lie on."""
+    """The desk for plans."""
 
     @property
     def plan(self) -> OpenedPlan | None: ...

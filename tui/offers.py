@@ -1,4 +1,4 @@
-"""Which operation an action means for the rows that were chosen: at once, after a form, or not, and why. Pure."""
+"""Which operation an action means for the chosen rows: at once, after a form, or not, and why. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FieldNeeded:
-    """One thing that an operation has to be told."""
+    """One thing that an operation has to know."""
 
     name: str
     label: str
@@ -38,14 +38,14 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class NotNow:
-    """It cannot be done with what was chosen."""
+    """It cannot be done with this choice."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class PlanWish:
-    """A plan that is to be made. ``capacity_file`` is where the options' capacities were read."""
+    """A plan to make. ``capacity_file`` is the file from which the options' capacities were read."""
 
     strategy: Strategy
     options: PlanOptions
@@ -61,7 +61,7 @@ def offer_for(action_id: str, view: View, items: Sequence[Any]) -> Offer:
 
 
 def topics_of(view: View, items: Sequence[Any]) -> tuple[str, ...]:
-    """Return the topics that rows of topics or partitions are about."""
+    """Return the topics of rows of topics or partitions."""
     if not items and view.location.topic is not None:
         return (view.location.topic,)
     names = (item.topic.name if isinstance(item, PartitionItem) else item.name for item in items)
@@ -134,7 +134,7 @@ def _elect_unclean(view: View, items: Sequence[Any]) -> Offer:
 
 
 def _scope(view: View, items: Sequence[Any]) -> ElectionScope:
-    """Return the partitions that are meant: all, those of topics, those that a broker should lead, or single ones."""
+    """Return the chosen partitions: all, those of topics, those that a broker should lead, or single ones."""
     match view.location.page:
         case "topics":
             return ElectionScope(tuple((topic.name, None) for topic in items))
@@ -235,9 +235,9 @@ _OFFERS: Mapping[str, Callable[[View, Sequence[Any]], Offer]] = {
     "group.delete_offsets": _delete_offsets,
     "group.delete": _delete_groups,
 }
-"""The operation behind each action that is one."""
+"""The operation behind each action that has one."""
 
 OPERATIONS = frozenset(_OFFERS)
 
 ASK_CLUSTER = OPERATIONS | {"plan.check", "plan.history"}
-"""What a recording cannot answer, beside all that changes something; plans can be made of one."""
+"""What a recording cannot answer, apart from changes; it can be planned for."""

@@ -1,4 +1,4 @@
-"""How fast frames come: how often a cluster is asked; and a recording's speed, steps and ends."""
+"""How fast frames come: how often the dashboard asks a cluster; and a recording's speed, steps and ends."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ REPLAY_SPEEDS = 1 / 64, 512.0
 
 
 def change_rate(screen: MainView, factor: float) -> None:
-    """Make the time between frames so many times as long."""
+    """Multiply the time between frames by a factor."""
     feed = screen.dashboard.session.feed
     playback = feed.playback
     if playback is not None:
@@ -20,7 +20,7 @@ def change_rate(screen: MainView, factor: float) -> None:
 
 
 def step(screen: MainView, by: int) -> None:
-    """Go on in a recording, or back, by so many frames."""
+    """Go forward or back in a recording by this many frames."""
     playback = screen.dashboard.session.feed.playback
     if playback is not None:
         playback.step(by)

@@ -1,4 +1,4 @@
-"""Reads what brokers' state-change logs tell of the partition that the logs screen is about."""
+"""Reads what brokers' state-change logs say about the partition of the logs screen."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ log = logging.getLogger(__name__)
 
 
 class PartitionLogs:
-    """Keeps what was read last. The logs are read in a thread: the dashboard goes on drawing."""
+    """Keeps what was read last. A thread reads the logs, and the dashboard goes on drawing."""
 
     def __init__(self, screen: MainView) -> None:
         self._screen = screen
         self.shown: ShownLog | None = None
 
     def read(self, name: TopicPartition) -> None:
-        """Begin to read; what was read of this partition before stays until then."""
+        """Begin to read; what was read before of this partition stays until the new result is there."""
         target = self._screen.dashboard.session.target
         places = () if target is None else target.logs
         if not places:
@@ -38,7 +38,7 @@ class PartitionLogs:
         self._screen.run_worker(reading, name="partition-log", group="partition-log", exclusive=True)
 
     async def _read(self, target: ClusterTarget | None, name: TopicPartition, places: Sequence[str]) -> None:
-        # It takes much to import, and is seldom needed.
+        # Its import is slow, and it is seldom needed.
         from engine.admin.state_changes.partition_log import partition_log
 
         try:
@@ -49,7 +49,7 @@ class PartitionLogs:
             log.warning("The state-change logs could not be read. partition=%s error=%s", name, text, exc_info=is_odd)
             shown = ShownLog(name, error=text)
         if self._screen.dashboard.session.target is not target:
-            return  # they are another cluster's
+            return  # these logs belong to another cluster
         self.shown = shown
         if self._screen.location.page == "logs":
             self._screen.draw(is_new_data=False)

@@ -1,7 +1,7 @@
-"""The desk that plans lie on: the one that is open, the solver that makes one, the run that carries one out.
+"""The plan desk: the open plan, the solver that makes one, the run that carries one out.
 
-It owns the tasks of both. A run goes on while other screens are shown; it ends with the dashboard, and another klamm
-can go on with it then.
+It owns the tasks of both. A run goes on while other screens are shown. It ends with the dashboard; another klamm can
+resume it then.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class PlanDesk:
 
     @property
     def folder(self) -> Path:
-        """Where files lie that are named without one."""
+        """The folder of files that are named without one."""
         return self._screen.dashboard.session.folder
 
     @property
@@ -69,10 +69,10 @@ class PlanDesk:
         beside = () if self.plan is None or self.plan.path is None else (self.plan.path.parent,)
         return (self.folder, *beside)
 
-    # Made, opened, saved
+    # Making, opening, saving
 
     def ask_for_strategy(self) -> None:
-        """Let a person choose what the plan is for, then ask for the rest."""
+        """Let a person choose the strategy, then ask for the rest."""
         choices = [Choice(one.value, f"{one.value:<14}{text}") for one, text in STRATEGIES.items()]
         self._screen.app.push_screen(MenuDialog("Make a plan", choices), self._strategy_chosen)
 
@@ -81,7 +81,7 @@ class PlanDesk:
             self._work.offer(ask_for_plan(Strategy(name), self.folder))
 
     def make(self, wish: PlanWish) -> None:
-        """Make a plan; a window shows how far it is, and closing that gives it up."""
+        """Make a plan; a window shows the progress, and closing it gives the plan up."""
         self._screen.run_worker(self._make(wish), name="plan", group="plan", exclusive=True)
 
     async def _make(self, wish: PlanWish) -> None:
@@ -118,7 +118,7 @@ class PlanDesk:
         return await asyncio.to_thread(plan_made, made, wish.capacity_file)
 
     async def _snapshot(self, dialog: ProgressDialog) -> ClusterSnapshot:
-        """Read the cluster; a recording is planned for as it shows the cluster."""
+        """Read the cluster; in a recording, take the cluster of the current frame."""
         session, frame = self._screen.dashboard.session, self._screen.dashboard.board.frame
         if session.target is not None:
             async with (
@@ -136,7 +136,7 @@ class PlanDesk:
         self._screen.draw(is_new_data=False)
 
     def open_named(self, text: str) -> None:
-        """Show the plan that a person has named in a command."""
+        """Show the plan that a person named in a command."""
         try:
             self.open(self._path(text))
         except BadRequest as error:
@@ -156,7 +156,7 @@ class PlanDesk:
         self._screen.app.push_screen(dialog, lambda path: None if path is None else self.open(path))
 
     def ask_where_to_save(self) -> None:
-        """Let a person name the file of a plan that was made here."""
+        """Let a person name the file for a plan that was made here."""
         plan = self.plan
         if plan is None or plan.error or plan.file is None:
             self._screen.tell("there is no plan to save: N makes one", is_error=True)
@@ -176,7 +176,7 @@ class PlanDesk:
         self._screen.tell(f"saved: {path}")
 
     def save_as(self, path: Path) -> None:
-        """Write the plan that is open into a file of its own; where it lies already, leave it."""
+        """Write the open plan to a file of its own; if it is there already, leave it."""
         plan = self.plan
         assert plan is not None
         if not (path.exists() and path.read_text(encoding="utf-8", errors="replace") == plan.text):
@@ -185,7 +185,7 @@ class PlanDesk:
         self._screen.draw(is_new_data=False)
 
     def new_path(self) -> Path:
-        """Return a file that is not there yet."""
+        """Return the path of a file that does not exist yet."""
         assert self.plan is not None
         assert self.plan.file is not None
         folder, stem = self.folder, f"plan-{self.plan.file.klamm.strategy}"
@@ -193,10 +193,10 @@ class PlanDesk:
         return next(path for number in numbers if not (path := folder / f"{stem}{number}.json").exists())
 
     def checked_path(self, text: str) -> Path:
-        """Return where a plan is to be written.
+        """Return where to write a plan.
 
         Raises:
-            BadRequest: there is no such folder, or another file lies there.
+            BadRequest: there is no such folder, or another file is there.
         """
         path = self._path(text)
         if not path.parent.is_dir():
@@ -215,7 +215,7 @@ class PlanDesk:
     def _path(self, text: str) -> Path:
         return path_named(self.folder, text)
 
-    # Looked at
+    # Looking at a plan
 
     def show_details(self) -> None:
         """Show all of the plan."""
@@ -252,7 +252,7 @@ class PlanDesk:
         words = making_words(made.strategy, made.options, plan.path, plan.capacity_file)
         return command_text(words, target) if words else ""
 
-    # Carried out
+    # Carrying a plan out
 
     def begin(self, run: PlanRun, waves: Sequence[Wave]) -> None:
         """Carry out waves, and go on with everything else."""
@@ -287,7 +287,7 @@ class PlanDesk:
             await self._screen.app.push_screen(OutcomeDialog(run_outcome(state), command))
 
     def _changed(self) -> None:
-        """Draw it. What goes wrong with that must not end the run, which calls this."""
+        """Draw it. A failure here must not end the run, which calls this."""
         if not self._screen.is_running or self._screen.location.page != "plans":
             return
         try:
@@ -296,7 +296,7 @@ class PlanDesk:
             log.exception("the run of the plan could not be shown")
 
     def note_cancelled(self, plan: OpenedPlan, text: str) -> None:
-        """Say what became of a plan's moves beside the run, if that run is of this plan."""
+        """Say, beside the run, what became of a plan's moves, if the run is of this plan."""
         if self.run is not None and self.run.run.digest == plan.digest:
             self.run.says(text)
 
@@ -305,7 +305,7 @@ class PlanDesk:
         self._control.set_throttle(limits)
 
     async def stop(self) -> None:
-        """End the run, and take off what is left of its throttles; what moves is left to the caller."""
+        """End the run, and remove what is left of its throttles; moves under way are left to the caller."""
         execution, self._execution = self._execution, None
         if execution is not None:
             execution.cancel()
@@ -313,7 +313,7 @@ class PlanDesk:
                 await execution
 
     def stop_now(self) -> None:
-        """End the run because a person asks for it, and say how to go on."""
+        """End the run at a person's request, and say how to go on."""
         if self.run is None or not self.run.is_under_way:
             self._screen.tell("no plan is being carried out here", is_error=True)
             return
@@ -322,13 +322,13 @@ class PlanDesk:
     async def _stop_told(self) -> None:
         await self.stop()
         if self.run is not None:
-            self.run.says("what was moving goes on in the cluster")
-        self._screen.tell("stopped: what was moving goes on in the cluster; R goes on with the plan, B leads it back")
+            self.run.says("moves under way go on in the cluster")
+        self._screen.tell("stopped: moves under way go on in the cluster; R resumes the plan, B rolls it back")
         self._changed()
 
     @property
     def left_behind(self) -> str:
-        """What a person has to know who ends the dashboard during a run; empty where none is under way."""
+        """What a person has to know who ends the dashboard during a run; empty if none is under way."""
         run = self.run
         if run is None or not run.is_under_way:
             return ""

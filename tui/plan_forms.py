@@ -1,4 +1,4 @@
-"""The form of each strategy: what a person is asked before a plan is made, and the wish that the answers make. Pure."""
+"""The form of each strategy: the questions before a plan is made, and the wish from the answers. Pure."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from tui.plan_words import planner_words
 
 STRATEGIES: Mapping[Strategy, str] = {
     Strategy.REBALANCE: "level replicas and leaders, or bytes",
-    Strategy.DECOMMISSION: "empty brokers, so that they can go",
-    Strategy.REPLACE: "give what a broker has to another one",
+    Strategy.DECOMMISSION: "empty brokers, so that they can be removed",
+    Strategy.REPLACE: "move what a broker has to another one",
     Strategy.EXPAND: "fill new brokers",
     Strategy.RACKS: "repair partitions with too few racks",
     Strategy.FACTOR: "raise or lower the replication factor",
@@ -36,22 +36,22 @@ STRATEGIES: Mapping[Strategy, str] = {
 
 
 def ask_for_plan(strategy: Strategy, folder: Path, first: str = "", topics: str = "") -> Ask:
-    """Return the form of a strategy. ``first`` fills its own argument in, ``topics`` the topics that move.
+    """Return the form of a strategy. ``first`` prefills its own argument, ``topics`` the topics that move.
 
-    A file that is named lies in ``folder``, unless its path says otherwise.
+    A file named without a folder is in ``folder``.
     """
     fields = []
     own = _ARGUMENTS.get(strategy)
     if own is not None:
         fields.append(FieldNeeded("argument", own.label, first, own.hint))
     if strategy is not Strategy.LEADERS:
-        fields.append(FieldNeeded("aim", "Level what", "", "replicas,leaders,bytes; empty: as suits"))
+        fields.append(FieldNeeded("aim", "Level what", "", "replicas,leaders,bytes; empty: the default"))
     fields += [
         FieldNeeded("topics", "Only topics", topics, "orders.* invoices; empty: all"),
         FieldNeeded("exclude_topics", "Not topics", "", "these count as load and do not move"),
         FieldNeeded("exclude_brokers", "Not to brokers", "", "3,4: never a target"),
         FieldNeeded("pins", "Stay as they are", "", "orders-0 orders-1"),
-        FieldNeeded("max_moves", "Moves at most", "", "the best so many; empty: no cap"),
+        FieldNeeded("max_moves", "Moves at most", "", "the best of them; empty: no cap"),
         FieldNeeded("max_bytes", "Bytes at most", "", "200GB; empty: no cap"),
         FieldNeeded("minimise", "Fewest", "", "moves or bytes; empty: bytes if known"),
         FieldNeeded("throttle", "Throttle", "", "50M a second, for the time it takes"),
@@ -65,7 +65,7 @@ def ask_for_plan(strategy: Strategy, folder: Path, first: str = "", topics: str 
 
 @dataclass(frozen=True, slots=True)
 class _Argument:
-    """A strategy's own argument: how it is asked for, and which options it makes."""
+    """A strategy's own argument: its question, and the options that follow from it."""
 
     label: str
     hint: str
@@ -79,7 +79,7 @@ def _brokers(text: str, what: str) -> dict[str, Any]:
 def _factor(text: str, what: str) -> dict[str, Any]:
     factor = whole_number(what, text)
     if factor is None or factor < 1:
-        raise BadRequest(f"{what} must be a number from 1 on")
+        raise BadRequest(f"{what} must be a number of at least 1")
     return {"replication_factor": factor}
 
 
@@ -98,7 +98,7 @@ _ARGUMENTS: Mapping[Strategy, _Argument] = {
 
 
 def _wish(strategy: Strategy, folder: Path, values: Mapping[str, str]) -> PlanWish:
-    """Return the wish that a form tells; raises BadRequest."""
+    """Return the wish from a form; raises BadRequest."""
     own = _ARGUMENTS.get(strategy)
     aim, excluded, least = values.get("aim", ""), values["exclude_brokers"], values["minimise"].strip()
     capacity = values["capacity"].strip()
@@ -135,13 +135,13 @@ def _tolerance(text: str) -> float:
     except ValueError:
         percent = -1.0
     if not 0 <= percent < math.inf:
-        raise BadRequest(f"the tolerance takes a percentage from 0 on, such as 10, not {text.strip()!r}")
+        raise BadRequest(f"the tolerance must be a percentage of at least 0, such as 10, not {text.strip()!r}")
     return percent
 
 
 def _keeps_dead(text: str) -> bool:
     if text.strip().lower() not in ("", "keep"):
-        raise BadRequest(f"dead brokers takes keep, or nothing, not {text.strip()!r}")
+        raise BadRequest(f"dead brokers must be keep or empty, not {text.strip()!r}")
     return bool(text.strip())
 
 
@@ -162,7 +162,7 @@ def _capacities(folder: Path, name: str) -> tuple[tuple[BrokerCapacity, ...], tu
 
 
 def path_named(folder: Path, text: str) -> Path:
-    """Return the path that a person has typed.
+    """Return the path that a person typed.
 
     Raises:
         BadRequest: it names nothing.

@@ -1,4 +1,4 @@
-"""What the keys about plans mean: which plan to make, and what to do with the one that is open. Pure."""
+"""What the keys for plans mean: which plan to make, and what to do with the open one. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def plan_offer(action_id: str, desk: PlanDesk, view: View, items: Sequence[Any])
     if action_id == "plan.history":
         return PlanHistory(desk.folders)
     if action_id == "plan.throttle" and (desk.run is None or not desk.run.is_under_way):
-        # Another klamm carries it out, or nobody any more: what is under way can be throttled all the same.
+        # Another klamm carries it out, or nobody does any more: moves under way can be throttled anyway.
         return offer_for("reassignment.throttle", view, items)
     if desk.plan is None or desk.plan.error:
         return NotNow("no plan is open: N makes one, o opens a file")
@@ -36,7 +36,7 @@ def plan_offer(action_id: str, desk: PlanDesk, view: View, items: Sequence[Any])
     if action_id == "plan.throttle":
         return _throttle(desk)
     if desk.plan.file is None:
-        return NotNow("this file has Kafka's form, and only a plan of klamm is carried out here: N makes one")
+        return NotNow("this file has Kafka's form, and the dashboard carries out klamm's plans only: N makes one")
     return CheckPlan(desk.plan) if action_id == "plan.check" else _carry_out(_VERBS[action_id], desk)
 
 
@@ -61,18 +61,18 @@ def _carry_out(verb: Verb, desk: PlanDesk) -> Offer:
     if desk.run is not None and desk.run.is_under_way:
         return NotNow("a plan is being carried out: Z stops it, C cancels it")
     if not plan.targets:
-        return NotNow("nothing has to be done")
+        return NotNow("there is nothing to do")
     if plan.path is None and verb is not Verb.APPLY:
-        return NotNow("this plan was made just now: there is nothing to go on with, A applies it")
+        return NotNow("this plan was made just now: there is nothing to resume, A applies it")
     advice = plan.file.klamm.throttle
     fields = [
         FieldNeeded("throttle", "Throttle", "" if advice is None else str(advice), "50M a second; empty: full speed"),
         FieldNeeded("wave_replicas", "Replicas a wave", "10", "into a broker and out of one"),
         FieldNeeded("wave_bytes", "Bytes a wave", "", "100G into or out of a broker; empty: no cap"),
-        FieldNeeded("stall", "Stalled after", "5m", "no byte of progress for so long stops it"),
+        FieldNeeded("stall", "Stalled after", "5m", "it stops after this time without progress"),
     ]
     if plan.path is None:
-        fields.insert(0, FieldNeeded("file", "Saved as", str(desk.new_path()), "journal and way back lie beside it"))
+        fields.insert(0, FieldNeeded("file", "Saved as", str(desk.new_path()), "journal and rollback go beside it"))
 
     def build(values: Mapping[str, str]) -> CarryOutPlan:
         path = plan.path or desk.checked_path(values["file"])
@@ -122,7 +122,7 @@ _FROM_ROWS: Mapping[str, Callable[[Path, View, Sequence[Any]], Offer]] = {
     "plan.factor": _raise_factor,
     "plan.rebalance": _rebalance,
 }
-"""Plans that begin with rows of another screen."""
+"""Plans that start from rows of another screen."""
 
 PLAN_CHANGES = frozenset({*_VERBS, "plan.cancel", "plan.throttle"})
-"""What changes the cluster."""
+"""Actions that change the cluster."""

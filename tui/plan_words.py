@@ -1,6 +1,6 @@
-"""How the dashboard spells what the planner advises: options are fields of the plan's form, commands are keys. Pure.
+"""How the dashboard words the planner's advice: options are fields of the plan's form, commands are keys. Pure.
 
-The planner knows no face, and its texts hold the words of the command line.
+The planner does not know the dashboard, and words its texts for the command line.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _SPELLED = tuple(
         (r"klamm reassign execute takes it", "N makes a plan of klamm"),
         (r"rebalance --aim …", "a rebalance plan with Level what"),
         (r"with --keep-dead", "with keep in Dead brokers"),
-        (r"take --pin away", "take them out of Stay as they are"),
+        (r"remove --pin", "take them out of Stay as they are"),
         (r"the file of --capacity", "the file in Capacities"),
-        (r"take --aim (\w+) away", r"take \1 out of Level what"),
+        (r"remove --aim (\w+)", r"take \1 out of Level what"),
         (r"--aim (\w+)", r"\1 in Level what"),
         (r"--minimise (\w+)", r"\1 in Fewest"),
         (r"with --tolerance (\d[\w.]*)", r"with \1 in Tolerance"),
@@ -33,7 +33,7 @@ _SPELLED = tuple(
 
 
 def planner_words(text: str) -> str:
-    """Return what the planner tells, in the words of the dashboard's forms and keys."""
+    """Return the planner's text in the words of the dashboard's forms and keys."""
     for pattern, words in _SPELLED:
         text = pattern.sub(words, text)
     return text

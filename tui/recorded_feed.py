@@ -1,4 +1,4 @@
-"""A feed that is written down while somebody looks at it."""
+"""A feed that is recorded while somebody watches it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ log = logging.getLogger(__name__)
 
 
 class RecordedFeed:
-    """Gives the frames of another feed, and writes each into a file. A full disk ends the recording, not the looking.
+    """Gives the frames of another feed, and writes each to a file. A full disk ends the recording, not the feed.
 
     Raises:
-        BadRequest: the file exists already, or cannot be made.
+        BadRequest: the file exists already, or cannot be created.
     """
 
     def __init__(self, feed: Feed, path: Path) -> None:
@@ -25,7 +25,7 @@ class RecordedFeed:
         self.path = path
         self._writer: FrameWriter | None = FrameWriter(path, feed.status.name)
         self.trouble = ""
-        """Why nothing is written any more; empty where it goes on."""
+        """Why the recording has ended; empty while it goes on."""
 
     @property
     def status(self) -> FeedStatus:

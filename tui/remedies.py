@@ -1,4 +1,4 @@
-"""How the dashboard spells what the engine advises: an operation is a screen or a key of it."""
+"""How the dashboard words the engine's advice: an operation is a screen or one of its keys."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ class DashboardSpeller:
 
 
 def spelled(text: Words) -> str:
-    """Return what the engine tells a person, in the dashboard's words."""
+    """Return the engine's text for a person, in the dashboard's words."""
     whole = plain(text if isinstance(text, str) else text.spell(_SPELLER))
-    # Several commands may be one screen here.
+    # One screen may stand for several commands.
     return "; ".join(dict.fromkeys(whole.split("; ")))
 
 

@@ -25,12 +25,12 @@ from tui.session import Session
 from tui.themes import PALETTES, custom_themes
 
 PICTURE_SIZE = (120, 40)
-"""Of a picture without a terminal, in characters; COLUMNS and LINES say otherwise."""
+"""The size of a picture without a terminal, in characters, unless COLUMNS and LINES say otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """How the dashboard is to begin."""
+    """How the dashboard should start."""
 
     page: str = "overview"
     refresh_s: float = 1.0
@@ -42,7 +42,7 @@ class Wishes:
 
 
 def theme_refusal(name: str, environment: Mapping[str, str]) -> str:
-    """Return why a theme cannot be chosen; nothing where it can."""
+    """Return why a theme cannot be chosen, or an empty text."""
     custom, problems = custom_themes(_themes_folder(environment))
     if name in PALETTES or name in custom:
         return ""
@@ -51,10 +51,10 @@ def theme_refusal(name: str, environment: Mapping[str, str]) -> str:
 
 
 def run_replay(recording: Path, wishes: Wishes) -> int:
-    """Show a recording until it is ended; return the exit code.
+    """Show a recording until the user quits; return the exit code.
 
     Raises:
-        NotFound, BadRequest: there is no such file, or it is no recording.
+        NotFound, BadRequest: there is no such file, or it is not a recording.
     """
     from engine.admin.watch.replay_feed import ReplayFeed
 
@@ -62,10 +62,10 @@ def run_replay(recording: Path, wishes: Wishes) -> int:
 
 
 def record_headless(target: ClusterTarget, wishes: Wishes) -> tuple[Recorded | None, int]:
-    """Record without a terminal until a signal ends it; return what it came to, and the exit code.
+    """Record without a terminal until a signal ends it; return a summary and the exit code.
 
     Raises:
-        BadRequest: the file exists already, or cannot be made.
+        BadRequest: the file exists already, or cannot be created.
     """
     assert wishes.record is not None
     return asyncio.run(_record(LiveFeed(target, interval_s=wishes.refresh_s), wishes.record))
@@ -79,7 +79,7 @@ async def _record(feed: Feed, path: Path) -> tuple[Recorded | None, int]:
     def end(code: int) -> None:
         if not codes:
             codes.append(code)
-            # The feed ends its frames, and the recording is closed whole.
+            # The feed ends its frames, so that the recording is complete.
             closing.append(loop.create_task(feed.close(), name="end-recording"))
 
     for number, code in ((signal.SIGINT, INTERRUPTED), (signal.SIGTERM, TERMINATED)):
@@ -90,7 +90,7 @@ async def _record(feed: Feed, path: Path) -> tuple[Recorded | None, int]:
 
 
 def run_dashboard(target: ClusterTarget | None, wishes: Wishes, feed: Feed | None = None) -> int:
-    """Show the dashboard until it is ended; return the exit code.
+    """Show the dashboard until the user quits; return the exit code.
 
     Args:
         target: the cluster; None for a recording, whose feed is given.

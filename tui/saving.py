@@ -15,10 +15,10 @@ from tui.operations.operation import command_text
 
 
 def write_new(path: Path, text: str) -> None:
-    """Write a file that is not there yet.
+    """Write a new file.
 
     Raises:
-        OSError: it is there, or cannot be written whole; then no part of it stays.
+        OSError: it exists, or cannot be written completely; then no part of it stays.
     """
     try:
         with path.open("x", encoding="utf-8") as file:
@@ -92,11 +92,11 @@ class Saving:
     def _export(self, kind: str | None) -> None:
         if kind is None:
             return
-        # The menu goes first, so that a picture is not one of the menu.
+        # The menu closes first, so that the picture does not show it.
         self._screen.call_after_refresh(self.export, kind)
 
     def export(self, kind: str) -> Path | None:
-        """Write a file into the working folder; return its path, or None where it could not be written."""
+        """Write a file to the working folder; return its path, or None if that failed."""
         screen = self._screen
         now = datetime.now(UTC)
         path = screen.dashboard.session.folder / f"klamm-{screen.location.page}-{now:%Y%m%dT%H%M%S.%f}Z.{kind}"
@@ -114,7 +114,7 @@ class Saving:
         return path
 
     def frame_was_drawn(self) -> None:
-        """Where a picture was asked for at the start, make it as soon as all of it was read, and end."""
+        """If a picture was requested at the start, make it as soon as everything was read, and end."""
         app = self._screen.dashboard
         if app.session.screenshot is not None and app.board.was_read_whole:
             self._screen.call_after_refresh(app.finish_screenshot)

@@ -1,4 +1,4 @@
-"""What a dashboard is opened with: which cluster, whose feed, and how it should begin."""
+"""What a dashboard is opened with: which cluster, whose feed, and how it should start."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class Session:
 
     Attributes:
         feed: gives the frames.
-        target: the cluster that is changed and whose znodes are read; None for a recording.
+        target: the cluster to change and whose znodes to read; None for a recording.
         open_feed: makes the feed of another cluster.
         profiles: the clusters that can be chosen.
-        problems: what a person should be told at the start.
+        problems: what a person should know at the start.
         clock: monotonic seconds.
         screenshot: draw one frame into this file and end.
     """
@@ -54,7 +54,7 @@ class Session:
 
     @property
     def why_no_changes(self) -> str:
-        """Why nothing may be changed; empty where it may."""
+        """Why changes are not allowed; empty if they are."""
         if self.target is None:
             return "this is not a live cluster: nothing can be changed"
         if self.is_read_only:

@@ -1,4 +1,4 @@
-"""Has a plan made by a process of its own: the dashboard goes on drawing, and cancelling ends the process."""
+"""Has a separate process make a plan: the dashboard goes on drawing, and cancelling ends the process."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def solve_apart(
         PlanError: there is none, or an option is wrong.
         OperationError: the process ended without an answer.
     """
-    # A large cluster takes a moment to write down; nothing of it is changed meanwhile.
+    # A large cluster takes a moment to encode; nothing changes it meanwhile.
     text = await asyncio.to_thread(snapshot_to_json, snapshot)
     pipe = asyncio.subprocess.PIPE
     command = module_command("plans.solver_process")
@@ -48,7 +48,7 @@ async def solve_apart(
 
 
 async def _answer(process: asyncio.subprocess.Process, request: bytes, progress: Callable[[str], None]) -> object:
-    """Send the request, tell progress, and return the plan or the error; None where the process ended before."""
+    """Send the request, report progress, and return the plan or the error; None if the process ended before."""
     assert process.stdin is not None
     assert process.stdout is not None
     with suppress(BrokenPipeError, ConnectionResetError):
@@ -58,7 +58,7 @@ async def _answer(process: asyncio.subprocess.Process, request: bytes, progress:
     try:
         while True:
             length = int.from_bytes(await process.stdout.readexactly(LENGTH_BYTES))
-            # The plan of a large cluster takes a moment to read.
+            # The plan of a large cluster takes a moment to decode.
             value = await asyncio.to_thread(pickle.loads, await process.stdout.readexactly(length))
             if not isinstance(value, str):
                 return value
@@ -68,7 +68,7 @@ async def _answer(process: asyncio.subprocess.Process, request: bytes, progress:
 
 
 async def _errors(process: asyncio.subprocess.Process) -> str:
-    """Return the last line of what the process complains of."""
+    """Return the last line that the process wrote to stderr."""
     assert process.stderr is not None
     lines = (await process.stderr.read()).decode("utf-8", "replace").strip().splitlines()
     return lines[-1] if lines else ""

@@ -15,8 +15,8 @@ def spark_lines(values: Sequence[float | None], width: int, height: int = 1, *, 
     """Return ``height`` lines of ``width`` characters, the newest value at the right.
 
     Args:
-        values: a value a step, None where there was none to be had.
-        top: what a full column means; without it the largest value. Several charts with one top can be compared.
+        values: one value per step, None for a missing one.
+        top: the value of a full column; without it the largest value. Charts with the same top can be compared.
     """
     points = _fitted(values, width)
     ceiling = top if top is not None else max((point for point in points if point is not None), default=0.0)
@@ -25,7 +25,7 @@ def spark_lines(values: Sequence[float | None], width: int, height: int = 1, *, 
 
 
 def ceiling_of(value: float | None) -> float:
-    """Return a round number above a value, as the top of a chart: the line then has air above it."""
+    """Return a round number above a value, as the top of a chart, so that the line has room above it."""
     if value is None or value <= 0:
         return 1.0
     step = 10.0 ** floor(log10(value))
@@ -39,7 +39,7 @@ def _fitted(values: Sequence[float | None], width: int) -> list[float | None]:
 
 
 def _column(value: float | None, height: int, ceiling: float) -> list[str]:
-    """Return one column from top to bottom. What is there is never invisible: the least is one eighth."""
+    """Return one column from top to bottom. A value above 0 is never invisible: the least is one eighth."""
     if value is None:
         return [" "] * height
     share = 0.0 if ceiling <= 0 else min(max(value / ceiling, 0.0), 1.0)
@@ -49,6 +49,6 @@ def _column(value: float | None, height: int, ceiling: float) -> list[str]:
         level = min(max(eighths - (height - 1 - row) * 8, 0), 8)
         cells.append(BLOCKS[level])
     if eighths == 0:
-        # A known zero is a line on the floor, a missing value is none.
+        # A known zero is a line on the floor, a missing value is blank.
         cells[-1] = "_"
     return cells

@@ -1,4 +1,4 @@
-"""What the line under the title says: how the dashboard stands with the cluster, and how old what it shows is. Pure."""
+"""The line under the title: the connection to the cluster, and the age of the data. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tui.units import NOTHING, plain, span
 
 
 class Standing(StrEnum):
-    """How the dashboard stands with the cluster."""
+    """The dashboard's connection to the cluster."""
 
     CONNECTING = "connecting"
     LIVE = "live"
@@ -23,7 +23,7 @@ class Standing(StrEnum):
 
     @property
     def is_seen(self) -> bool:
-        """Whether what is shown is how the cluster is now, as far as anybody can tell."""
+        """Whether the screen shows the cluster as it is now, as far as anybody can tell."""
         return self in (Standing.LIVE, Standing.DEGRADED)
 
 
@@ -31,13 +31,13 @@ _TONES = {Standing.LIVE: Tone.GOOD, Standing.STALE: Tone.WARN, Standing.DEGRADED
 _SIGNS = {Standing.LIVE: "●", Standing.STALE: "◐", Standing.DEGRADED: "◐", Standing.CONNECTING: "○"}
 _SIDE_NAMES = {Side.ZOOKEEPER: "ZooKeeper", Side.WIRE: "brokers"}
 _BESIDE = frozenset({Stage.SPARK})
-"""What is no part of the cluster says nothing of how one stands with it: its own screen tells of it."""
+"""Stages that are not part of the cluster say nothing about the connection to it: their own screen does."""
 STALE_FACTOR = 3
 STALE_MIN_MS = 5_000
 
 
 def standing_of(frame: Frame | None, now_ms: int | None = None) -> Standing:
-    """Return how the dashboard stands with the cluster of a frame."""
+    """Return the standing of the dashboard with the cluster of a frame."""
     if frame is None:
         return Standing.CONNECTING
     states = [frame.link(side).state for side in Side if frame.link(side).state is not LinkState.UNUSED]
@@ -57,7 +57,7 @@ def _stages_of_cluster(frame: Frame) -> list[tuple[Stage, StageStatus]]:
 
 
 def oldest_late_stage(frame: Frame, now_ms: int | None = None) -> tuple[Stage, int] | None:
-    """Return the stage whose data are older than they should be, and how old they are in ms."""
+    """Return the stage whose data is older than it should be, and its age in ms."""
     now_ms = frame.at_ms if now_ms is None else now_ms
     late = []
     for stage, status in _stages_of_cluster(frame):
@@ -70,13 +70,13 @@ def oldest_late_stage(frame: Frame, now_ms: int | None = None) -> tuple[Stage, i
 
 
 def status_lines(frame: Frame | None, width: int, *, now_ms: int | None = None) -> list[Line]:
-    """Return the word, the age of the last good data, the causes and the next try; no cause is cut if avoidable."""
+    """Return the word, the age of the last good data, the causes and the next try; causes are cut last."""
     standing = standing_of(frame, now_ms)
     word: Span = (f"{_SIGNS.get(standing, '✖')} {standing.value}", _TONES.get(standing, Tone.BAD))
     if standing is Standing.CONNECTING:
         word = (word[0], Tone.ACCENT)
     if frame is None:
-        return [line(word, ("  nothing was read so far", Tone.QUIET))]
+        return [line(word, ("  nothing has been read yet", Tone.QUIET))]
     now_ms = frame.at_ms if now_ms is None else now_ms
     pieces = [line(word, (f"  {_age(frame, now_ms)}", Tone.QUIET)), *(line(cause) for cause in _causes(frame, now_ms))]
     return wrapped(pieces, width)
@@ -85,7 +85,7 @@ def status_lines(frame: Frame | None, width: int, *, now_ms: int | None = None) 
 def _age(frame: Frame, now_ms: int) -> str:
     read_at = frame.stage(Stage.METADATA).read_at_ms
     if read_at is None:
-        return "no data so far"
+        return "no data yet"
     return f"data {span(max(0, now_ms - read_at) / 1000)} old"
 
 
@@ -95,7 +95,7 @@ def _causes(frame: Frame, now_ms: int) -> list[Span]:
         link = frame.link(side)
         if link.state in (LinkState.LOST, LinkState.DENIED, LinkState.CONNECTING):
             spans.append((f"{_link_text(side, link, now_ms)}", Tone.BAD if link.cause else Tone.QUIET))
-    # What a lost side cannot tell needs no words of its own; ``i`` shows each stage.
+    # The stages of a lost side need no words of their own; ``i`` shows each stage.
     said = [link.cause for link in frame.links.values() if link.cause]
     for stage, status in _stages_of_cluster(frame):
         if spans and any(cause in status.error for cause in said):
@@ -113,7 +113,7 @@ def _causes(frame: Frame, now_ms: int) -> list[Span]:
 
 
 def causes_of(frame: Frame) -> list[str]:
-    """Return why the cluster is not seen as it should be, a text for each cause."""
+    """Return why the dashboard does not see the cluster as it should, a text for each cause."""
     return [text for text, _ in _causes(frame, frame.at_ms)]
 
 
@@ -133,9 +133,9 @@ def _next_try(link: Link, now_ms: int) -> str:
 
 
 def source_lines(frame: Frame | None) -> list[Line]:
-    """Return a line for each stage: who tells it, how old it is, what it cost, and what went wrong."""
+    """Return a line for each stage: its source, its age, its cost, and what went wrong."""
     if frame is None:
-        return [line(("nothing was read so far", Tone.QUIET))]
+        return [line(("nothing has been read yet", Tone.QUIET))]
     header = f"{'what':<14}{'how':<10}{'age':>9}{'every':>9}{'took':>9}{'requests':>10}  trouble"
     lines = [line((header, Tone.QUIET))]
     for stage, status in frame.stages.items():
@@ -154,5 +154,5 @@ def source_lines(frame: Frame | None) -> list[Line]:
             told = f"{_SIDE_NAMES[side]:<14}{link.state.value:<14}{plain(link.address)}  "
             lines.append(line(told, (plain(link.cause), Tone.WARN)))
     lines.append(line())
-    lines.append(line(("What changes back between two looks is not seen. Rates are over the last 10 s.", Tone.QUIET)))
+    lines.append(line(("A change that is reverted between two reads is not seen. Rates are over 10 s.", Tone.QUIET)))
     return lines

@@ -1,6 +1,6 @@
 """The rows that a table shows: filtered, sorted, tagged, with a cursor that stays on its row. Pure.
 
-Items are kept as they are; only what is looked at becomes text. So 50,000 rows cost no more than the 50 in sight.
+Items are kept as they are; only visible ones become text. So 50,000 rows cost no more than the 50 in sight.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ class Rows:
     """What a screen has to show at one moment.
 
     Attributes:
-        key: what an item is recognised by from one moment to the next.
+        key: identifies an item from one moment to the next.
         search: the text that a filter looks at.
-        empty: what to say where there is no item, and why.
+        empty: what to say if there is no item, and why.
     """
 
     columns: tuple[Column, ...]
@@ -44,7 +44,7 @@ class TableModel:
     tags: set[Any] = field(default_factory=set)
     cursor: int = 0
     shown: Sequence[Any] = ()
-    """The items in sight of the filter, in their order."""
+    """The items that pass the filter, in their order."""
 
     def show(self, rows: Rows) -> None:
         """Take newer rows; cursor and tags stay with their rows."""
@@ -55,30 +55,30 @@ class TableModel:
             self.tags &= {rows.key(item) for item in rows.items}
 
     def set_filter(self, new: Filter) -> None:
-        """Show what another filter keeps."""
+        """Show the items that another filter keeps."""
         key = self.cursor_key
         self.filter = new
         self._arrange(key)
 
     def sort_by(self, name: str | None) -> None:
-        """Sort by a column; the same column again turns the order round."""
+        """Sort by a column; the same column again reverses the order."""
         key = self.cursor_key
         if name is not None and name == self.sort_name:
             self.is_reversed = not self.is_reversed
         else:
             column = self._column(name)
-            # The largest figures are what one looks for.
+            # The largest figures matter most.
             self.sort_name, self.is_reversed = name, column is not None and column.is_figure
         self._arrange(key)
 
     def sort_by_next(self) -> None:
-        """Sort by the column after the one sorted by; after the last, not at all."""
+        """Sort by the next column; after the last, not at all."""
         names: list[str | None] = [None, *(column.name for column in self.rows.columns)]
         at = names.index(self.sort_name) if self.sort_name in names else 0
         self.sort_by(names[(at + 1) % len(names)])
 
     def reverse(self) -> None:
-        """Turn the order round."""
+        """Reverse the order."""
         key = self.cursor_key
         self.is_reversed = not self.is_reversed
         self._arrange(key)
@@ -94,26 +94,26 @@ class TableModel:
         return None if item is None else self.rows.key(item)
 
     def toggle_tag(self) -> None:
-        """Tag the row under the cursor, or take its tag off."""
+        """Tag the row under the cursor, or remove its tag."""
         key = self.cursor_key
         if key is not None:
             self.tags ^= {key}
 
     def toggle_all_tags(self) -> None:
-        """Tag all rows in sight; where they all are, take all tags off."""
+        """Tag all visible rows; if all are tagged, remove all tags."""
         keys = {self.rows.key(item) for item in self.shown}
         self.tags = set() if keys <= self.tags else self.tags | keys
 
     @property
     def chosen(self) -> list[Any]:
-        """What an operation is about: the tagged rows, else the one under the cursor."""
+        """The rows for an operation: the tagged ones, else the one under the cursor."""
         if self.tags:
             return [item for item in self.rows.items if self.rows.key(item) in self.tags]
         item = self.cursor_item
         return [] if item is None else [item]
 
     def put_cursor_on(self, key: Any) -> bool:
-        """Move the cursor to a row; False where it is not in sight."""
+        """Move the cursor to a row; False if it is not in sight."""
         for index, item in enumerate(self.shown):
             if self.rows.key(item) == key:
                 self.cursor = index
@@ -140,14 +140,14 @@ class TableModel:
         self._keep_cursor(key)
 
     def _keep_cursor(self, key: Any | None) -> None:
-        """Leave the cursor on its row; where that has gone, at its place."""
+        """Leave the cursor on its row; if that row is gone, at its place."""
         here = self.cursor_item
         if key is None or (here is not None and self.rows.key(here) == key) or not self.put_cursor_on(key):
             self.cursor = max(0, min(self.cursor, len(self.shown) - 1))
 
 
 def _ordered(items: Sequence[Any], value: Callable[[Any], Any], *, is_reversed: bool) -> list[Any]:
-    """Sort by value; what is not known comes last whichever way round."""
+    """Sort by value; unknown values come last in either order."""
     known = [item for item in items if value(item) is not None]
     known.sort(key=value, reverse=is_reversed)
     return known if len(known) == len(items) else known + [item for item in items if value(item) is None]

@@ -1,7 +1,7 @@
-"""How the dashboard looks: one accent colour, and a tone for what is good, doubtful and bad.
+"""The look of the dashboard: one accent colour, and tones for good, doubtful and bad.
 
 A custom theme is a TOML file in ``$XDG_CONFIG_HOME/klamm/themes``: ``base`` names one of the themes here, the other
-keys are colours as ``accent = "#88c0d0"``.
+keys are colours, such as ``accent = "#88c0d0"``.
 """
 
 from __future__ import annotations

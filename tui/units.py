@@ -19,12 +19,12 @@ def plain(text: str) -> str:
 
 
 def count(value: float | None) -> str:
-    """Return a whole number with its thousands apart: ``12 345``."""
+    """Return a whole number with its thousands separated: ``12 345``."""
     return NOTHING if value is None else f"{round(value):,}".replace(",", " ")
 
 
 def counted(value: int, noun: str) -> str:
-    """Return a number of things with its thousands apart: ``1 topic``, ``12 345 topics``."""
+    """Return a number of things with its thousands separated: ``1 topic``, ``12 345 topics``."""
     return f"{count(value)} {noun}{'' if value == 1 else 's'}"
 
 
@@ -39,7 +39,7 @@ def size(value: float | None) -> str:
 
 
 def rate(value: float | None, unit: str = "/s") -> str:
-    """Return so many a second: ``1.2k/s``."""
+    """Return a rate per second: ``1.2k/s``."""
     return NOTHING if value is None else f"{short_count(value)}{unit}"
 
 
@@ -82,7 +82,7 @@ def ids(values: tuple[int, ...]) -> str:
 
 def _scaled(value: float, base: int, units: tuple[str, ...], gap: str) -> str:
     left, power = float(abs(value)), 0
-    # What would be printed as a whole next unit is one.
+    # A value that would print as one whole next unit becomes that unit.
     while left >= base - 0.5 and power < len(units) - 1:
         left, power = left / base, power + 1
     digits = 0 if power == 0 or left >= 99.95 else 1

@@ -1,6 +1,6 @@
-"""What the dashboard does with a cluster beside looking at frames: operations, znodes. Plans have a desk of their own.
+"""What the dashboard does with a cluster besides showing frames: operations, znodes. Plans have their own desk.
 
-All of it runs in workers: the dashboard goes on drawing. A worker never touches what another one has begun.
+All of it runs in workers, so the dashboard goes on drawing. A worker never touches what another one has begun.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 class Work:
-    """Carries out what the main screen is asked for."""
+    """Carries out what a user requests on the main screen."""
 
     def __init__(self, screen: MainView) -> None:
         self._screen = screen
@@ -33,7 +33,7 @@ class Work:
     # Operations
 
     def offer(self, offer: Offer) -> None:
-        """Ask for what an operation needs, then begin it; or say why not."""
+        """Ask for what an operation needs, then begin it; or say why it cannot be done."""
         screen = self._screen
         if isinstance(offer, NotNow):
             screen.tell(offer.why, is_error=True)
@@ -49,7 +49,7 @@ class Work:
             self._screen.run_worker(self._carry_out(operation), name=operation.title, group="operations")
 
     async def _carry_out(self, operation: Operation) -> None:
-        """Prepare, ask, run, and tell; a failure stays on the screen until it was read."""
+        """Prepare, ask, run, and report; a failure stays on the screen until the user closes it."""
         session = self._screen.dashboard.session
         target = session.target
         if target is None:
@@ -69,7 +69,7 @@ class Work:
                 log.info("%s begins. cluster=%s command=%s", operation.title, target.name, command)
                 if prepared.begins is not None:
                     if session.target is not target:
-                        raise BadRequest(f"the dashboard has left {target.name} meanwhile; nothing was begun")
+                        raise BadRequest(f"the dashboard has left {target.name} meanwhile; nothing was started")
                     prepared.begins()
                     return
                 outcome = await self._run(operation, prepared, cluster)
@@ -94,7 +94,7 @@ class Work:
 
     async def _run(self, operation: Operation, prepared: Prepared, cluster: Cluster) -> Outcome:
         assert prepared.run is not None
-        # What was sent goes on in the cluster, so nobody cancels it here: each part of it has the cluster's time-out.
+        # What was sent goes on in the cluster, so nothing cancels it here: each part has the cluster's time-out.
         async with _Shown(self._screen, WaitDialog(operation.title, "under way …")):
             return await prepared.run(cluster)
 
@@ -137,7 +137,7 @@ class Work:
 
 
 class _Shown:
-    """A window that is there as long as something is waited for."""
+    """A window that stays while something is waited for."""
 
     def __init__(self, screen: MainView, dialog: WaitDialog) -> None:
         self._screen = screen

@@ -1,7 +1,7 @@
-"""The archive that executors of Spark get: klamm's own code, for a Python that has no klamm.
+"""The archive for Spark's executors: klamm's own code, for a Python that has no klamm.
 
-Nothing in it is compiled, and what it needs beside the standard library is what PySpark needs there anyway: pyarrow and
-numpy. It has klamm's public door and, inside that, the engine, so nothing of it can be taken for somebody else's.
+Nothing in it is compiled. Besides the standard library it needs only pyarrow and numpy, as PySpark does there anyway.
+It holds klamm's public package with the engine inside, so no name in it can collide with somebody else's.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _DATE = (2020, 1, 1, 0, 0, 0)
 
 
 def write_archive(path: Path) -> int:
-    """Write the archive, which is there only once it is whole; return how many files are in it.
+    """Write the archive, which appears only once it is complete; return how many files are in it.
 
     Raises:
         OperationError: there is a folder of this name, or no folder for it.
@@ -27,7 +27,7 @@ def write_archive(path: Path) -> int:
     if path.is_dir():
         raise OperationError(f"this is a folder: {path}", hint="name a file in it")
     if not path.parent.is_dir():
-        raise OperationError(f"no such folder: {path.parent}", hint="make it first")
+        raise OperationError(f"no such folder: {path.parent}", hint="create it first")
     code = Path(engine.__file__).parents[1]
     door = code / "klamm" if (code / "klamm").is_dir() else code.parent
     files = {f"klamm/{name}": door / name for name in _DOOR}

@@ -27,7 +27,7 @@ def decompress(codec: Codec, section: memoryview) -> bytes:
         KafkaError: CORRUPT_MESSAGE when the bytes are not the codec's.
     """
     if not section:
-        # An emptied batch of a compacted log keeps its codec bits, but there is no compressed stream in it.
+        # An emptied batch of a compacted log keeps its codec bits, but has no compressed stream in it.
         return b""
     try:
         if codec is Codec.GZIP:

@@ -1,8 +1,8 @@
 """Fetched record batches turned into Arrow columns, without a Python object per record.
 
-The records of a chunk are found one after the other, for each begins where the one before it ends; runs of records of
-equal size are found at once. Everything else is read for all records together: numpy reads the numbers, and keys and
-values are taken out of the chunk by Arrow. Messages of the formats v0 and v1 take the slow way, record by record.
+The records of a chunk are found one after the other, because each begins where the previous one ends; runs of records
+of equal size are found at once. Everything else is read for all records together: numpy reads the numbers, and Arrow
+takes keys and values out of the chunk. Messages of the formats v0 and v1 take the slow way, record by record.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SCHEMA = pa.schema(
         ("headers", HEADERS_TYPE),
     ]
 )
-"""The columns of Spark's own Kafka source, in its order; ``headers`` only where they are asked for."""
+"""The columns of Spark's own Kafka source, in its order; ``headers`` only on request."""
 
 RecordBatch = pa.RecordBatch
 
@@ -50,10 +50,10 @@ _BASE_OFFSET, _ATTRIBUTES, _BASE_TIMESTAMP, _MAX_TIMESTAMP, _RECORD_COUNT = (
 )
 
 _RECORD_BYTES_MIN = 7
-"""A record of nothing: length, attributes, time, offset, key, value and number of headers."""
+"""The size of an empty record: length, attributes, time, offset, key, value and number of headers."""
 
 _ABREAST_MIN = 256
-"""From so many batches on it is quicker to go through all of them abreast than through one after the other."""
+"""From this many batches on, walking through all of them in parallel is faster than one after the other."""
 
 _RUN_MIN = 16
 _NO_RUN_PAUSE = 64
@@ -62,7 +62,7 @@ _ROWS_MAX = 65_536
 
 @dataclass(slots=True)
 class _Group:
-    """Batches of format v2 that are decoded together: where their records lie, and what holds for all of a batch."""
+    """Batches of format v2 that are decoded together: the places of their records, and the values of each batch."""
 
     headers: list[BatchHeader] = field(default_factory=list)
     sections: list[memoryview | bytes] = field(default_factory=list)
@@ -72,7 +72,7 @@ class _Group:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What the records of a chunk are turned into: columns by name, of one partition, within a range of offsets."""
+    """The target for the records of a chunk: columns by name, of one partition, within a range of offsets."""
 
     topic: str
     partition: int
@@ -82,12 +82,12 @@ class Frame:
 
 
 def decode(chunk: bytes, frame: Frame, aborted: Iterable[Aborted] | None = None) -> Iterator[pa.RecordBatch]:
-    """Yield the records of the chunk's complete batches that lie in the frame's range; markers are left out.
+    """Yield the records of the chunk's complete batches within the frame's range, without markers.
 
-    ``aborted`` None means that records of open and aborted transactions are wanted too.
+    If ``aborted`` is None, records of open and aborted transactions are included.
 
     Raises:
-        KafkaError: the bytes are not record batches, or not those that their headers declare.
+        KafkaError: the bytes are not record batches, or do not match their headers.
     """
     group = _Group()
     for position, header, is_visible in visible_batches(chunk, aborted):
@@ -169,7 +169,7 @@ def _record_starts(
 ) -> _Ints:
     """Return where each record begins, after its length.
 
-    Each begins where the one before it ends, so a batch is walked through; many batches are walked through abreast.
+    Each begins where the previous one ends, so a batch is walked through; many batches are walked through in parallel.
     """
     firsts = np.cumsum(counts) - counts
     found = np.empty(int(counts.sum()), np.int64)
@@ -206,9 +206,9 @@ class _Walk:
     header: BatchHeader
 
     def write_starts(self, target: _Ints, position: int) -> int:
-        """Fill ``target`` with where the records begin from ``position`` on; return the position after them.
+        """Fill ``target`` with the starts of the records from ``position`` on; return the position after them.
 
-        A run of records of equal size is proven by their lengths alone: each stands where the one before it ends.
+        Their lengths alone prove a run of records of equal size: each length is where the previous record ends.
         """
         data, wanted, done = self.data, len(target), 0
         singles: list[int] = []
@@ -267,7 +267,7 @@ def _varints(octets: np.ndarray[Any, Any], position: _Ints) -> tuple[_Ints, _Int
         position[more] += 1
         more = more[following > 127]
         shift += 7
-    # The sign bit of a 64-bit number must not be spread by the shift.
+    # The shift must not spread the sign bit of a 64-bit number.
     return ((value >> 1) & 0x7FFF_FFFF_FFFF_FFFF) ^ -(value & 1), position
 
 
@@ -281,9 +281,9 @@ def _check_ends(value_ends: _Ints, ends: _Ints, counts: _Ints, headers: Sequence
 def _taken(
     data: bytes, bounds: tuple[_Ints, _Ints, _Ints, _Ints], *is_null: np.ndarray[Any, Any]
 ) -> tuple[pa.Array, pa.Array]:
-    """Return two columns of pieces of ``data``, which lie between the first two and the last two bounds of each row.
+    """Return two columns of pieces of ``data``: those between the first two and the last two bounds of each row.
 
-    Seen from Arrow the chunk is one column of keys, gaps, values and gaps; it copies the pieces that are wanted.
+    Arrow sees the chunk as one column of keys, gaps, values and gaps, and copies the pieces that are needed.
     """
     count = len(bounds[0])
     edges = np.stack(bounds, axis=1).astype(np.int32).reshape(-1)
@@ -311,7 +311,7 @@ def _timestamps(facts: _Ints, counts: _Ints, deltas: _Ints, part: slice) -> dict
 
 
 def _headers(data: bytes, octets: np.ndarray[Any, Any], position: _Ints) -> pa.Array:
-    """Read the headers that stand at each position; a record without any has null, as in Spark's own source."""
+    """Read the headers at each position; a record without any has null, as in Spark's own source."""
     counts, position = _varints(octets, position)
     if (counts < 0).any():
         raise KafkaError(ErrorCode.INVALID_RECORD, "a record declares a negative number of headers")
@@ -338,7 +338,7 @@ def _headers(data: bytes, octets: np.ndarray[Any, Any], position: _Ints) -> pa.A
 
 
 def _text(keys: pa.Array) -> pa.Array:
-    """Return header keys as text; what is no UTF-8 is replaced, as Java does."""
+    """Return header keys as text; invalid UTF-8 is replaced, as in Java."""
     try:
         return keys.cast(pa.string())
     except pa.ArrowInvalid:
@@ -346,7 +346,7 @@ def _text(keys: pa.Array) -> pa.Array:
 
 
 def _decode_messages(chunk: bytes, position: int, header: BatchHeader, frame: Frame) -> Iterator[pa.RecordBatch]:
-    """Decode a message of v0 or v1, or the set that it wraps: these have no headers."""
+    """Decode a message of v0 or v1, or the set that it wraps; they have no headers."""
     messages = [
         message for message in read_messages(chunk, position, header) if frame.start <= message.offset < frame.stop
     ]

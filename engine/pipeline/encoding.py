@@ -1,7 +1,7 @@
-"""Arrow columns turned into records as they stand in a batch, without a Python object per record.
+"""Turns Arrow columns into records as a batch holds them, without a Python object per record.
 
 All of this is for ``batches_of``: which rows go together, and their bytes. numpy makes the numbers between keys and
-values, and Arrow puts both together. ``columns`` is the way back.
+values, and Arrow joins both. ``columns`` does the reverse.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class RecordColumns:
 
     @property
     def sizes(self) -> _Ints:
-        """About how many bytes each record takes: as the producer counts."""
+        """About how many bytes each record takes, as the producer counts them."""
         parts = [self.keys, self.values, *([] if self.headers is None else [self.headers])]
         total: _Ints = np.full(len(self.keys), RECORD_OVERHEAD_BYTES, np.int64)
         for part in parts:
@@ -44,7 +44,7 @@ class RecordColumns:
 
 
 def record_columns(rows: pa.RecordBatch) -> RecordColumns:
-    """Return the columns of Spark's rows that make a record.
+    """Return the columns of Spark's rows that make up a record.
 
     Raises:
         BadRequest: a header has no key.
@@ -60,7 +60,7 @@ def record_columns(rows: pa.RecordBatch) -> RecordColumns:
 def batches_of(
     records: RecordColumns, partitions: _Ints, batch_bytes: int, time_ms: int
 ) -> Iterator[tuple[int, RecordSection]]:
-    """Yield the batches of each partition, and the partition; all records have the same time, as sent together.
+    """Yield the batches of each partition, and the partition; all records have the same time, that of sending.
 
     Rows keep their order within a partition. A batch is full as the producer's is: see ``runs``.
     """
@@ -82,7 +82,7 @@ def batches_of(
 
 
 def runs(sizes: _Ints, most: int) -> Iterator[tuple[int, int]]:
-    """Yield start and end of runs of as many rows as take no more than ``most`` together, and of single larger ones."""
+    """Yield start and end of runs of rows that take at most ``most`` together, and of single larger rows."""
     ends, start, count = np.cumsum(sizes), 0, len(sizes)
     while start < count:
         before = int(ends[start - 1]) if start else 0
@@ -92,7 +92,7 @@ def runs(sizes: _Ints, most: int) -> Iterator[tuple[int, int]]:
 
 
 def _encode(records: RecordColumns, deltas: _Ints) -> pa.Array:
-    """Return the records as they stand in batches whose time is theirs."""
+    """Return the records as batches with the same time hold them."""
     key_sizes, value_sizes = _lengths(records.keys), _lengths(records.values)
     headers = _NO_HEADERS if records.headers is None else records.headers
     header_sizes: Any = 1 if records.headers is None else _lengths(records.headers)
@@ -106,7 +106,7 @@ def _encode(records: RecordColumns, deltas: _Ints) -> pa.Array:
 
 
 def _headers(column: pa.Array) -> pa.Array:
-    """Return the headers of each row as they stand in its record: their number, then keys and values."""
+    """Return the headers of each row as its record holds them: their number, then keys and values."""
     counts = pc.fill_null(pc.list_value_length(column), 0).to_numpy().astype(np.int64)
     keys, values = (each.cast(pa.binary()) for each in column.flatten().flatten())
     if keys.null_count:
@@ -126,14 +126,14 @@ def _lengths(column: pa.Array) -> _Ints:
 
 
 def _places(column: pa.Array) -> _Ints:
-    """Return where the pieces of a binary column begin, and where the last one ends."""
+    """Return the starts of the pieces of a binary column, and the end of the last one."""
     offsets = np.frombuffer(column.buffers()[1], np.int32)
     places: _Ints = offsets[column.offset : column.offset + len(column) + 1].astype(np.int64)
     return places
 
 
 def _varints(*columns: _Ints) -> pa.Array:
-    """Return the zig-zag varints of several columns of numbers, one behind the other, as a binary column."""
+    """Return the zig-zag varints of several columns of numbers, joined row by row, as a binary column."""
     count = len(columns[0])
     sizes = [_varint_sizes(numbers) for numbers in columns]
     widths = [int(each.max(initial=1)) for each in sizes]

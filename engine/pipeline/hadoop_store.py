@@ -1,4 +1,4 @@
-"""File systems of Hadoop (HDFS, ViewFS, whatever a user's Spark is set up for), through a session's JVM.
+"""Hadoop's file systems (HDFS, ViewFS, whatever a user's Spark is configured for), through a session's JVM.
 
 Settings are Spark's own: ``HADOOP_CONF_DIR``, ``spark.hadoop.*``.
 """
@@ -54,7 +54,7 @@ class HadoopStore:
 
 
 def service_of(uri: str) -> str:
-    """Return how to name the service behind a URI to a person: ``HDFS at namenode:8020``."""
+    """Return the name for people of the service behind a URI: ``HDFS at namenode:8020``."""
     parts = urlsplit(uri)
     return f"{parts.scheme.upper()} at {parts.netloc}" if parts.netloc else parts.scheme.upper()
 
@@ -71,7 +71,7 @@ def _told(error: Exception, path: str) -> OSError | BadRequest | Unreachable:
         hint = "name its jar in spark.jars or spark.jars.packages of Spark's own settings"
         return BadRequest(f"Spark has no file system for this: {java.getMessage()}", where=path, hint=hint)
     if kind == "IllegalArgumentException" and java.getCause() is not None:
-        # So Hadoop says it of a host without an address.
+        # Hadoop says this about a host without an address.
         java = java.getCause()
         kind = java.getClass().getSimpleName()
     if kind in _UNREACHABLE:

@@ -1,7 +1,7 @@
-"""The options of the Kafka source and sink: names and meanings of Spark's own, checked before anything is asked.
+"""The options of the Kafka source and sink, with the names and meanings of Spark's own, checked before any request.
 
-An option that is not known is refused, for a misspelt one would silently read other records. The source's columns are
-here too: Spark starts a process to ask for them, and one to check the options, which need nothing that reads records.
+klamm refuses an unknown option, because a misspelt one would silently read other records. The source's columns are here
+too: Spark starts a process to ask for them, and one to check the options; neither needs the code that reads records.
 """
 
 from __future__ import annotations
@@ -72,11 +72,11 @@ class Edge:
     timestamp: int | None = None
     timestamps: PartitionNumbers | None = None
     takes_latest: bool = False
-    """Where no record is as late as a time, the latest offset is taken; else that is an error."""
+    """If no record is as late as the time, take the latest offset; else raise an error."""
 
     @property
     def is_moving(self) -> bool:
-        """Whether it may mean something else when it is looked up again."""
+        """Whether it may mean another offset when it is looked up again."""
         if self.offsets is not None:
             return LATEST_TIMESTAMP in self.offsets.values()
         return self.rule == LATEST_TIMESTAMP or (self.rule is None and self.takes_latest)
@@ -84,7 +84,7 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """How brokers are reached."""
+    """How to reach the brokers."""
 
     bootstrap: Addresses
     properties: ClientProperties = field(default_factory=ClientProperties)
@@ -92,7 +92,7 @@ class Connection:
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """What is to be read, from where to where, in which pieces."""
+    """What to read, from where to where, in which pieces."""
 
     connection: Connection
     topics: tuple[str, ...] = ()
@@ -111,21 +111,21 @@ class SourceOptions:
 
 
 def source_options(options: Mapping[str, str], *, is_streaming: bool) -> SourceOptions:
-    """Return what the options of a reader say; Spark hands their names over in lower case.
+    """Return the values of a reader's options; Spark passes their names in lower case.
 
     Raises:
-        BadRequest: one is unknown, missing, out of place or has a senseless value.
+        BadRequest: an option is unknown, missing or out of place, or its value makes no sense.
     """
     told = {name.lower(): value for name, value in options.items()}
     _check_names(told, _READ)
     for name in _BATCH_ONLY if is_streaming else _STREAMING_ONLY:
         if name.lower() in told:
-            kind = "a batch, not of a stream" if is_streaming else "a stream, not of a batch"
-            raise BadRequest(f"the option {name} is one of {kind}", hint="leave it out")
+            kind = "a batch, not for a stream" if is_streaming else "a stream, not for a batch"
+            raise BadRequest(f"the option {name} is for {kind}", hint="leave it out")
     wanted = [name for name in _SUBSCRIPTIONS if name in told]
     if len(wanted) != 1:
         hint = "give one of subscribe (topics), subscribePattern (a regular expression), assign (JSON)"
-        raise BadRequest("what to read is not said" if not wanted else "what to read is said twice", hint=hint)
+        raise BadRequest("no option says what to read" if not wanted else "two options say what to read", hint=hint)
     return SourceOptions(
         connection(told),
         topics=_topics(told["subscribe"]) if "subscribe" in told else (),
@@ -186,7 +186,7 @@ def _pattern(text: str | None) -> str | None:
 def _assigned(text: str) -> tuple[TopicPartition, ...]:
     document = _json_object("assign", text)
     if not all(isinstance(numbers, list) and all(_is_int(n) for n in numbers) for numbers in document.values()):
-        raise BadRequest("assign wants topics with lists of partitions", hint='as {"orders": [0, 1]}')
+        raise BadRequest("assign wants topics with lists of partitions", hint='as in {"orders": [0, 1]}')
     return tuple(TopicPartition(topic, number) for topic, numbers in document.items() for number in numbers)
 
 
@@ -198,7 +198,7 @@ def _start(told: Mapping[str, str], default: int) -> Edge:
 
 
 def _edge(told: Mapping[str, str], which: str, default: int, *, refused: str | None, takes_latest: bool) -> Edge:
-    """The more exact option wins where several are given, as in Spark's own source."""
+    """If there are several options, the more exact one wins, as in Spark's own source."""
     if (text := told.get(f"{which}timestamp")) is not None:
         return Edge(timestamp=_whole(f"{which}Timestamp", text), takes_latest=takes_latest)
     if (text := told.get(f"{which}offsetsbytimestamp")) is not None:
@@ -224,7 +224,7 @@ def _numbers(name: str, text: str) -> PartitionNumbers:
         isinstance(numbers, dict) and all(key.isdecimal() and _is_int(n) for key, n in numbers.items())
         for numbers in document.values()
     ):
-        raise BadRequest(f"{name} wants topics with numbers by partition", hint='as {"orders": {"0": 23, "1": -2}}')
+        raise BadRequest(f"{name} wants topics with numbers by partition", hint='as in {"orders": {"0": 23, "1": -2}}')
     return {TopicPartition(topic, int(key)): n for topic, numbers in document.items() for key, n in numbers.items()}
 
 
@@ -234,7 +234,7 @@ def _json_object(name: str, text: str) -> dict[str, Any]:
     except ValueError:
         document = None
     if not isinstance(document, dict) or not document:
-        raise BadRequest(f"{name} is neither a word that is known nor a JSON object", where=text[:80])
+        raise BadRequest(f"{name} is neither a known word nor a JSON object", where=text[:80])
     return document
 
 
@@ -263,7 +263,7 @@ def _count(told: Mapping[str, str], name: str) -> int | None:
 def _duration_ms(text: str) -> int:
     match = _DURATION.fullmatch(text.strip().lower())
     if match is None:
-        raise BadRequest("maxTriggerDelay wants a duration", where=text, hint="as 15m or 30s")
+        raise BadRequest("maxTriggerDelay wants a duration", where=text, hint="such as 15m or 30s")
     return int(match[1]) * _UNITS_MS[match[2]]
 
 
@@ -275,22 +275,22 @@ def _isolation(text: str) -> IsolationLevel:
 
 
 def sink_topic(options: Mapping[str, str]) -> str | None:
-    """Return the topic that all rows of a writer go to; None where each row names its own."""
+    """Return the topic of all rows of a writer; None if each row names its own."""
     return {name.lower(): value for name, value in options.items()}.get("topic")
 
 
 def schema_text(options: Mapping[str, str]) -> str:
-    """Return the source's columns as Spark writes a schema; ``headers`` only where ``includeHeaders`` asks for them."""
+    """Return the source's columns as Spark writes a schema, with ``headers`` only if ``includeHeaders`` is set."""
     told = {name.lower(): value for name, value in options.items()}
     has_headers = told.get("includeheaders", "false").strip().lower() == "true"
     return ", ".join(f"{name} {kind}" for name, kind in _COLUMNS.items() if has_headers or name != "headers")
 
 
 def chosen_columns(wanted: Sequence[tuple[str, str]]) -> tuple[str, ...]:
-    """Return the columns that a schema of the user's names; leaving some out saves reading them.
+    """Return the columns that the user's schema names; a column that is left out need not be read.
 
     Raises:
-        BadRequest: the source has no such column, or it is of another type.
+        BadRequest: the source has no such column, or the column has another type.
     """
     for name, kind in wanted:
         if _COLUMNS.get(name) != kind:

@@ -1,8 +1,8 @@
 """A Structured Streaming job that keeps the lag of groups and queries: a sample every interval, written as Parquet.
 
 Spark's rate source plans a batch for each sample, and its checkpoint remembers which are done. A batch that was killed
-is run again under the same number and for the same moment, and so writes the same files again: no sample is lost, and
-none is there twice. Executors ask the clusters, judge, and write.
+runs again under the same number and for the same moment, and writes the same files again: no sample is lost or
+duplicated. Executors ask the clusters, judge, and write.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ OnWait = Callable[[str, str], object]
 
 
 class _Enough(Exception):
-    """All samples that were asked for are taken."""
+    """All requested samples are taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +51,8 @@ class SampleTold:
 class LagJob:
     """What to sample, how often, and where to keep it. ``chunks`` counts for a new folder only.
 
-    ``state`` is where Spark's checkpoint lies, None is ``_spark`` in the folder itself. ``samples`` None is until it is
-    stopped.
+    ``state`` is the folder of Spark's checkpoint; None means ``_spark`` in the folder itself. ``samples`` None means
+    until it is stopped.
     """
 
     clusters: Sequence[Watched]
@@ -82,7 +82,7 @@ def run_lag_job(
 
     def take(rows: DataFrame, batch_id: int) -> None:
         if is_enough.is_set():
-            # Not done, then, and the first to be taken the next time.
+            # This sample is not done, then, and is the first one next time.
             raise _Enough
         on_wait(f"sample {batch_id}", "Spark says when it is due")
         time_ms = _due_ms(rows)
@@ -108,11 +108,11 @@ def run_lag_job(
     try:
         while not (is_stopped.is_set() or is_enough.is_set()):
             if not query.isActive and not is_enough.is_set():
-                # Raises what it failed with.
+                # It raises the error with which the query failed.
                 query.awaitTermination()
                 break
             is_enough.wait(_LOOK_EVERY_S)
-        # Spark gets the time to note that the last sample is done, so that it is not taken again.
+        # Spark gets time to note that the last sample is done, so that it is not taken again.
         deadline = time.monotonic() + _NOTE_PATIENCE_S
         while is_enough.is_set() and not _is_noted(query, taken[-1]) and time.monotonic() < deadline:
             time.sleep(_NOTE_EVERY_S)
@@ -126,7 +126,7 @@ def _is_noted(query: StreamingQuery, batch_id: int) -> bool:
 
 
 def _due_ms(rows: DataFrame) -> int | None:
-    """Return the moment that a batch is for: the same each time it runs. The very first batch has none."""
+    """Return the moment of a batch's sample: the same each time it runs. The very first batch has none."""
     from pyspark.sql import functions
 
     found = rows.agg(functions.max("timestamp").cast("timestamp").cast("double")).first()

@@ -1,7 +1,8 @@
-"""Where state-change logs are cut so that each piece of time can be merged by itself, and whether that is sound.
+"""Cuts state-change logs so that each piece of time can be merged by itself, and checks whether that is sound.
 
-A boundary is a time. In each log a cut is the entry that a search by halves finds for it. Logs are nearly in order, so
-a piece reads a little more on both sides and takes what is of its own time. It is counted afterwards if all was taken.
+A boundary is a time. In each log the cut is the entry that a binary search finds for it. Logs are nearly in order, so a
+piece reads a little more on both sides and takes the entries of its own time. A count afterwards shows whether all
+entries were taken.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from engine.admin.state_changes.zones import UtcClock, shifted
 from engine.formats.state_change_lines import is_start, start_of
 
 SLACK_BYTES = 32 * 1024
-"""So far from its place an entry may stand around a cut."""
+"""An entry near a cut may be this far from its place."""
 
 _SAMPLE_BYTES_MAX = 4 * 1024 * 1024
 _SAMPLES_PER_PIECE = 16
@@ -42,7 +43,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """All entries of the times from ``start`` to before ``stop``; None is without a bound."""
+    """All entries from ``start`` to before ``stop``; None means no bound."""
 
     start: bytes | None
     stop: bytes | None
@@ -50,11 +51,11 @@ class Piece:
 
 
 def cut(plan: MergePlan, paths: Sequence[Path], piece_bytes: int) -> list[Piece]:
-    """Return pieces of about so many bytes, in the order of time. ``paths`` are the plan's logs, uncompressed."""
+    """Return pieces of about ``piece_bytes``, in the order of time. ``paths`` are the plan's logs, uncompressed."""
     logs = [_Log(path, plan.clock_of(file)) for path, file in zip(paths, plan.files, strict=True)]
     distance = min(max(piece_bytes // _SAMPLES_PER_PIECE, 1), _SAMPLE_BYTES_MAX)
     try:
-        # In stores each look is a request: logs are looked at side by side.
+        # In stores each read is a request, so logs are searched in parallel.
         with ThreadPoolExecutor(_LOGS_AT_ONCE) as pool:
             bounds = _boundaries(list(pool.map(lambda log: log.samples(distance), logs)), piece_bytes)
             edges = list(pool.map(lambda log: [0, *map(log.cut_at, bounds), log.size], logs))
@@ -77,9 +78,9 @@ def _segments(
     start: bytes | None,
     stop: bytes | None,
 ) -> Iterator[Segment]:
-    """Yield what a piece reads: a log has a part in it, or lines without a time at its beginning that belong there.
+    """Yield what a piece reads: a part of a log, or lines without a time at a log's beginning that belong there.
 
-    Where two cuts are one, single entries around it may still be of that time.
+    If two cuts coincide, single entries around them may still be of that time.
     """
     for number, (log, lead) in enumerate(zip(logs, leads, strict=True)):
         low, high = edges[number][index], edges[number][index + 1]
@@ -89,7 +90,7 @@ def _segments(
 
 
 def expected_bytes(path: Path) -> int:
-    """Return what the entries of a log come to, each with a line feed."""
+    """Return the size of all entries of a log, each with a line feed."""
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - 1))
@@ -97,10 +98,10 @@ def expected_bytes(path: Path) -> int:
 
 
 def is_nearly_in_order(path: Path) -> bool:
-    """Whether no entry of a log stands further from its place than the local merge puts in order.
+    """Whether the local merge can sort the log: no entry is too far from its place.
 
-    The earliest time of each block must not be before that of the block before it. Then the local merge, which looks
-    further ahead than a block, meets no entry too late, and its answer is sorted as that of the pieces is.
+    The earliest time of each block must not be before that of the previous block. Then the local merge, which looks
+    further ahead than a block, meets no entry too late, and its result has the same order as that of the pieces.
     """
     earliest = rest = b""
     with path.open("rb", buffering=0) as file:
@@ -117,9 +118,9 @@ def is_nearly_in_order(path: Path) -> bool:
 
 
 def is_in_order_near_cuts(path: Path) -> bool:
-    """Whether each entry stands within ``SLACK_BYTES`` of its place, and no more than an hour out of order.
+    """Whether each entry is within ``SLACK_BYTES`` of its place, and no more than an hour out of order.
 
-    Then pieces miss nothing, and neither they nor the local merge meet an entry too late, whichever of them are wanted.
+    Then pieces miss nothing, and neither they nor the local merge meet an entry too late, whatever the filters are.
     """
     greatest = settled = b""
     recent: deque[tuple[int, bytes]] = deque()
@@ -142,7 +143,7 @@ def is_in_order_near_cuts(path: Path) -> bool:
 
 
 class _Log:
-    """One log, open for looking at single places."""
+    """One log, open for reads at single places."""
 
     def __init__(self, path: Path, clock: UtcClock | None) -> None:
         self._file = path.open("rb", buffering=0)
@@ -167,7 +168,7 @@ class _Log:
         return self._times_between(max(0, self.size - 2 * SLACK_BYTES), self.size)
 
     def _times_between(self, begin: int, end: int) -> tuple[bytes, bytes]:
-        """Return the first and the last time that some bytes of the log have."""
+        """Return the first and the last time in some bytes of the log."""
         self._file.seek(begin)
         starts = [start_of(line) for line in self._file.read(end - begin).split(b"\n") if is_start(line)]
         if not starts:
@@ -205,12 +206,12 @@ class _Log:
         return self.size
 
     def entry_before(self, position: int) -> int:
-        """Return where an entry begins that is a little before a cut; the log's own beginning stays."""
+        """Return the start of an entry a little before a cut; the log's own beginning stays."""
         entry = self._entry_from(position - SLACK_BYTES) if position > SLACK_BYTES else None
         return 0 if position <= SLACK_BYTES else position if entry is None else min(entry[0], position)
 
     def entry_after(self, position: int) -> int:
-        """Return where an entry begins that is a little after a cut; the log's end where there is none."""
+        """Return the start of an entry a little after a cut, or the log's end if there is none."""
         entry = self._entry_from(position + SLACK_BYTES)
         return self.size if entry is None else entry[0]
 
@@ -233,7 +234,7 @@ class _Log:
 
 
 def _boundaries(samples: Sequence[Sequence[tuple[bytes, int]]], piece_bytes: int) -> list[bytes]:
-    """Return the times at which so many bytes of all logs have gone by."""
+    """Return the times that divide all logs together into pieces of ``piece_bytes``."""
     bounds: list[bytes] = []
     passed = 0
     for start, size in sorted(sample for log in samples for sample in log):

@@ -1,7 +1,7 @@
-"""State-change logs merged as a Spark job: the bytes of the local merge, in parts whose names sort in their order.
+"""Merges state-change logs as a Spark job: the bytes of the local merge, in parts whose names sort in their order.
 
-Each part is a piece of time, merged by one task out of its pieces of the logs: nothing is shuffled. Where lines stand
-too far out of order for pieces, or clocks were changed, one task merges all of it as the local command does.
+Each part is a piece of time, which one task merges from its pieces of the logs: nothing is shuffled. If lines are too
+far out of order for pieces, or clocks were changed, one task merges everything as the local command does.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ PIECE_BYTES_MAX = 128 * 1024 * 1024
 PIECE_BYTES_MIN = 8 * 1024 * 1024
 _PIECES_PER_CORE_MIN = 3
 _CHUNK_BYTES = 1 << 16
-"""As the local merge has it: larger pieces of memory cost more than reading does."""
+"""The size that the local merge uses: larger pieces of memory cost more than reading."""
 _COPY_BYTES = 1 << 20
 _DONE = "_SUCCESS"
 
 
 @dataclass(frozen=True, slots=True)
 class MergeResult:
-    """What was written. ``reason`` says why one task merged all of it; None where the logs could be cut."""
+    """What was written. ``reason`` says why one task merged everything; None if the logs could be cut."""
 
     parts: tuple[Path, ...]
     size_bytes: int
@@ -61,7 +61,7 @@ class MergeResult:
 
 @dataclass(frozen=True, slots=True)
 class PartTask:
-    """One part: ``piece`` of the plan's logs, which lie uncompressed at ``paths``, or all of them where it is None."""
+    """One part: a ``piece`` of the plan's logs, which are uncompressed at ``paths``, or all of them if it is None."""
 
     plan: MergePlan
     paths: tuple[Path, ...]
@@ -71,7 +71,7 @@ class PartTask:
 
 @dataclass(frozen=True, slots=True)
 class PartResult:
-    """What a part came to. ``taken_bytes`` of each log by its number, line feeds included."""
+    """The result of a part. ``taken_bytes`` of each log by its number, line feeds included."""
 
     path: Path
     size_bytes: int
@@ -81,10 +81,10 @@ class PartResult:
 
 
 def refuse_existing(out: Path) -> None:
-    """Refuse an output that is there already.
+    """Refuse an output that exists already.
 
     Raises:
-        OperationError: it is.
+        OperationError: it exists.
     """
     if out.exists() or out.is_symlink():
         raise OperationError(f"the output exists: {out}", hint="name another one, or remove it")
@@ -93,9 +93,9 @@ def refuse_existing(out: Path) -> None:
 def merge_logs(
     spark: SparkSession, plan: MergePlan, out: Path, *, is_single: bool = False, piece_bytes: int | None = None
 ) -> MergeResult:
-    """Merge into the folder ``out``, or into one file of this name; it is there only once it is whole.
+    """Merge into the folder ``out``, or into one file of this name; it appears only once it is complete.
 
-    In a store, which cannot rename a folder, the parts come one by one, and ``_SUCCESS`` when all are there.
+    In a store, which cannot rename a folder, the parts appear one by one, and ``_SUCCESS`` when all of them exist.
 
     Raises:
         OperationError: the output exists, or a log is a pipe.
@@ -141,7 +141,7 @@ def write_part(task: PartTask) -> PartResult:
 
 
 def unpack(task: tuple[Path, Path]) -> LogProblem | None:
-    """Write a log uncompressed to the second path, as far as it is sound; return what is wrong with it."""
+    """Write a log uncompressed to the second path, up to the first fault; return what is wrong with it."""
     source, target = task
     log = LogInput(source, _COPY_BYTES)
     with target.open("wb") as file:
@@ -158,7 +158,7 @@ def unpack(task: tuple[Path, Path]) -> LogProblem | None:
 
 @dataclass
 class PieceMerge:
-    """Merges what one piece has of the logs, by the code of the local merge, and counts what it takes of each."""
+    """Merges one piece of the logs with the code of the local merge, and counts what it takes of each log."""
 
     plan: MergePlan
     paths: Sequence[Path]
@@ -168,12 +168,12 @@ class PieceMerge:
 
     @property
     def problems(self) -> list[LogProblem]:
-        """What was wrong with the logs, as far as they were read."""
+        """What is wrong with the logs, as far as they were read."""
         return [problem for counter in self._used_counters for problem in counter.problems]
 
     @property
     def topics_met(self) -> frozenset[bytes]:
-        """The wanted topics that the logs name."""
+        """The requested topics that appear in the logs."""
         return frozenset(topic for counter in self._used_counters for topic in counter.topics_met)
 
     @property
@@ -213,7 +213,7 @@ class PieceMerge:
 
 
 class _CountingReader(EntryReader[bytes]):
-    """Tells how many bytes of a log were taken."""
+    """Counts how many bytes of a log were taken."""
 
     def counting(self, count: Callable[[int], None]) -> _CountingReader:
         self._count = count
@@ -227,7 +227,7 @@ class _CountingReader(EntryReader[bytes]):
 
 
 def _within(selection: Selection, piece: Piece) -> Selection:
-    """Return what is wanted of a piece."""
+    """Return the selection within a piece."""
     end = None if piece.stop is None else shifted(piece.stop, -timedelta(milliseconds=1))
     starts = [start for start in (piece.start, selection.start) if start is not None]
     ends = [one for one in (end, selection.end) if one is not None]
@@ -235,7 +235,7 @@ def _within(selection: Selection, piece: Piece) -> Selection:
 
 
 def _piece_bytes(spark: SparkSession, plan: MergePlan) -> int:
-    """Return how large pieces must be for all cores to have as many of them, so that they end together."""
+    """Return the size of pieces at which all cores get equally many, so that they end together."""
     cores = spark.sparkContext.defaultParallelism
     pieces_per_core = max(_PIECES_PER_CORE_MIN, math.ceil(plan.size_bytes / (cores * PIECE_BYTES_MAX)))
     return max(math.ceil(plan.size_bytes / (cores * pieces_per_core)), PIECE_BYTES_MIN)
@@ -254,7 +254,7 @@ def _merge_into(spark: SparkSession, plan: MergePlan, work: Path, parts: Path, p
     reason = _why_not_cut(plan)
     if reason is None:
         paths, damages = _unpacked(spark, plan, work)
-        # What is left out cannot be counted afterwards.
+        # Lines that a filter leaves out cannot be counted afterwards.
         reason = _why_doubtful(spark, plan, paths) if plan.selection != Selection() else None
     if reason is None:
         pieces = [piece for piece in cut(plan, paths, piece_bytes) if _has_wanted(plan.selection, piece)]
@@ -268,7 +268,7 @@ def _merge_into(spark: SparkSession, plan: MergePlan, work: Path, parts: Path, p
 
 
 def _unpacked(spark: SparkSession, plan: MergePlan, work: Path) -> tuple[tuple[Path, ...], tuple[LogProblem, ...]]:
-    """Return where the logs lie uncompressed; compressed ones are unpacked beside the output."""
+    """Return the paths of the uncompressed logs; compressed ones are unpacked beside the output."""
     paths = [file.path.absolute() for file in plan.files]
     targets = {path: work / f"log-{number:05d}" for number, path in enumerate(paths) if is_gzip(path)}
     damages = run_in_workers(spark, unpack, list(targets.items()))
@@ -277,7 +277,7 @@ def _unpacked(spark: SparkSession, plan: MergePlan, work: Path) -> tuple[tuple[P
 
 
 def is_gzip(path: Path) -> bool:
-    """Whether a file begins as a gzip does."""
+    """Whether a file begins like a gzip."""
     with path.open("rb") as file:
         return file.read(2) == b"\x1f\x8b"
 
@@ -293,7 +293,7 @@ def _run(
 def _why_not_cut(plan: MergePlan) -> str | None:
     merged = next((file.source for file in plan.files if file.is_merged), None)
     if merged is not None:
-        return f"{merged} comes out of a merge"
+        return f"{merged} is the result of a merge"
     return "clocks were changed meanwhile" if plan.has_changed_clocks else None
 
 
@@ -304,7 +304,7 @@ def _has_wanted(selection: Selection, piece: Piece) -> bool:
 
 
 def _why_doubtful(spark: SparkSession, plan: MergePlan, paths: Sequence[Path]) -> str | None:
-    """Return why parts of what is wanted may differ from the local merge: an entry stands too far from its place."""
+    """Return why the selected parts may differ from the local merge: an entry is too far from its place."""
     answers = run_in_workers(spark, is_in_order_near_cuts, paths)
     for file, is_fine in zip(plan.files, answers, strict=True):
         if not is_fine:
@@ -315,7 +315,7 @@ def _why_doubtful(spark: SparkSession, plan: MergePlan, paths: Sequence[Path]) -
 def _why_unsound(
     spark: SparkSession, plan: MergePlan, paths: Sequence[Path], results: Sequence[PartResult]
 ) -> str | None:
-    """Return why the parts may differ from the local merge: an entry was missed, or stands too far from its place."""
+    """Return why the parts may differ from the local merge: an entry was missed, or is too far from its place."""
     for number, (file, path) in enumerate(zip(plan.files, paths, strict=True)):
         if sum(result.taken_bytes.get(number, 0) for result in results) != expected_bytes(path):
             return f"lines of {file.source} stand too far from their place"

@@ -10,10 +10,10 @@ from engine.admin.cluster.errors import BadRequest
 from engine.common.model import TopicPartition
 
 Offsets = dict[TopicPartition, int]
-"""Of each partition the next offset to read."""
+"""The next offset to read, of each partition."""
 
 OnDataLoss = Callable[[str], None]
-"""Is told what cannot be read any more; raises where that must not be."""
+"""Receives what cannot be read any more; raises if that is not allowed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ def from_json(document: Mapping[str, Mapping[str, int]]) -> Offsets:
     """Return the offsets that ``to_json`` or Spark's own source has written.
 
     Raises:
-        BadRequest: it is not of that form.
+        BadRequest: it does not have that form.
     """
     try:
         return {TopicPartition(t, int(p)): int(o) for t, numbers in document.items() for p, o in numbers.items()}
@@ -54,10 +54,10 @@ def from_json(document: Mapping[str, Mapping[str, int]]) -> Offsets:
 def ranges_between(
     start: Offsets, stop: Offsets, earliest: Mapping[TopicPartition, int], on_data_loss: OnDataLoss
 ) -> list[OffsetRange]:
-    """Return what lies between two positions, empty ranges left out.
+    """Return the ranges between two positions, without empty ones.
 
-    A partition that ``start`` does not have is new, and read from its beginning. ``earliest`` is what brokers still
-    have: records before that are lost.
+    A partition that ``start`` does not have is new, and is read from its beginning. ``earliest`` is the first offset
+    that brokers still have: records before it are lost.
     """
     gone = sorted(start.keys() - stop.keys())
     if gone:
@@ -67,9 +67,9 @@ def ranges_between(
         first = earliest.get(name, 0)
         begin = start.get(name, first)
         if begin > end:
-            on_data_loss(f"the end of {name} went back from offset {begin} to {end}: was the topic made anew?")
+            on_data_loss(f"the end of {name} went back from offset {begin} to {end}: was the topic created again?")
         elif begin < first and begin < end:
-            on_data_loss(f"records of {name} are gone: wanted from offset {begin} on, the first is now {first}")
+            on_data_loss(f"records of {name} are gone: needed from offset {begin} on, the first is now {first}")
             begin = min(first, end)
         if begin < end:
             found.append(OffsetRange(*name, begin, end))
@@ -82,7 +82,7 @@ def split(ranges: list[OffsetRange], min_partitions: int | None, max_records: in
     if min_partitions is None or len(pieces) >= min_partitions or not pieces:
         return pieces
     total = sum(one.count for one in pieces)
-    # Small ranges stay whole; what is left of the wanted number is shared out among the large ones.
+    # Small ranges stay whole; the large ones share the rest of ``min_partitions``.
     large = [one for one in pieces if one.count * min_partitions > total]
     share = min_partitions - (len(pieces) - len(large))
     large_total = sum(one.count for one in large)
@@ -95,7 +95,7 @@ def _cut(one: OffsetRange, parts: int) -> list[OffsetRange]:
 
 
 def limited(start: Offsets, latest: Offsets, earliest: Mapping[TopicPartition, int], most: int) -> Offsets:
-    """Return how far about ``most`` records reach: each partition gets its share of what waits, and at least one."""
+    """Return how far about ``most`` records reach: each partition gets its share of what waits, at least one record."""
     begins = {name: start.get(name, earliest.get(name, 0)) for name in latest}
     waiting = {name: end - begins[name] for name, end in latest.items() if end > begins[name]}
     total = sum(waiting.values())

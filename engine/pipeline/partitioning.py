@@ -10,7 +10,7 @@ import pyarrow as pa
 from engine.admin.records.partitioner import MURMUR2_M, MURMUR2_SEED, murmur2
 
 _ABREAST_MIN = 16
-"""Where fewer keys are as long as that, each is gone through alone."""
+"""If fewer keys are this long, each is hashed alone."""
 
 _Words = np.ndarray[Any, np.dtype[np.uint32]]
 
@@ -21,10 +21,10 @@ def key_partitions(keys: pa.Array, partition_count: int) -> np.ndarray[Any, np.d
 
 
 def _hashes(keys: pa.Array) -> _Words:
-    """Return murmur2 of each key: the words of all keys in turn, then what is left of each."""
+    """Return murmur2 of each key: first the words of all keys in turn, then the remaining bytes of each."""
     count = len(keys)
     edges = np.frombuffer(keys.buffers()[1], np.int32)[keys.offset : keys.offset + count + 1].astype(np.int64)
-    # A word may be read past the last key: what is not of the key is masked.
+    # Reading a word may run past the last key: bytes outside the key are masked.
     data = b"".join((keys.buffers()[2] or b"", bytes(4)))
     words: _Words = np.ndarray(len(data) - 3, np.dtype("<u4"), data, strides=(1,))
     starts, lengths = edges[:-1], np.diff(edges)

@@ -1,4 +1,4 @@
-"""Asks brokers which partitions there are and where they begin and end, for the driver's side of the Kafka source."""
+"""Asks brokers which partitions exist and where they begin and end, for the driver's side of the Kafka source."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from engine.pipeline.offset_ranges import Offsets
 T = TypeVar("T")
 
 PATIENCE_S = 60.0
-"""So long missing leaders and brokers are waited for, as a Kafka client does by default."""
+"""How long to wait for missing leaders and brokers: the default of a Kafka client."""
 
 _PAUSE_S = 0.25
 _INTERNAL = ("__consumer_offsets", "__transaction_state")
@@ -32,7 +32,7 @@ _NO_OFFSET = -1
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The first offset that is still there and the one after the last that a reader may see, by partition."""
+    """The first remaining offset, and the one after the last that a reader may see, by partition."""
 
     earliest: Offsets
     latest: Offsets
@@ -68,7 +68,7 @@ class Asker:
     async def _ask(self, question: Callable[[WireCluster], Awaitable[T]]) -> T:
         deadline = time.monotonic() + PATIENCE_S
         while True:
-            # Nobody listens between two questions: a connection may have been closed meanwhile.
+            # Nobody listens between two questions, so a connection may have been closed meanwhile.
             was_open = self._wire is not None
             if self._wire is None:
                 self._wire = WireCluster(self._connection.bootstrap, properties=self._connection.properties)
@@ -105,10 +105,10 @@ def _may_pass(error: Unreachable | Refused) -> bool:
 
 
 async def read_bounds(wire: WireCluster, options: SourceOptions) -> Bounds:
-    """Return the bounds of all partitions that are to be read.
+    """Return the bounds of all partitions to read.
 
     Raises:
-        NotFound: a topic or partition that was named does not exist.
+        NotFound: a named topic or partition does not exist.
         Refused, Unreachable: as they say.
     """
     partitions = await _partitions(wire, options)
@@ -139,7 +139,7 @@ async def resolve(wire: WireCluster, options: SourceOptions, edge: Edge, bounds:
     late = sorted(one for one, offset in found.items() if offset == _NO_OFFSET)
     if late and not edge.takes_latest:
         hint = "take an earlier time, or set startingOffsetsByTimestampStrategy to latest"
-        raise BadRequest(f"no record is as late as the option {name} says", where=", ".join(map(str, late)), hint=hint)
+        raise BadRequest(f"no record is as late as the option {name}", where=", ".join(map(str, late)), hint=hint)
     return {one: bounds.latest[one] if offset == _NO_OFFSET else offset for one, offset in found.items()}
 
 
@@ -174,7 +174,7 @@ async def _partitions(wire: WireCluster, options: SourceOptions) -> list[TopicPa
 
 
 def all_known(told: ToldOffsets) -> Offsets:
-    """Return the offsets; raises Refused or Unreachable where one is not known."""
+    """Return the offsets; raises Refused or Unreachable if one is not known."""
     found: Offsets = {}
     for name, offset in told.items():
         if isinstance(offset, Unknown):

@@ -1,7 +1,7 @@
 """Reads one range of a partition on an executor: fetches chunks from the leader, and yields Arrow batches.
 
-The next chunk is asked for before the present one is decoded. A broker that dies, and leadership that moves, are
-waited for; each record comes exactly once, for the next offset alone says where to go on.
+It requests the next chunk before it decodes the current one. If a broker dies or leadership moves, it waits. Each
+record comes exactly once, because the next offset alone decides where to continue.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MAX_WAIT_MS = 500
 
 
 class DataLost(Refused):
-    """Records that were to be read are not there any more."""
+    """Records of the range are gone."""
 
     def __init__(self, message: str) -> None:
         hint = "set failOnDataLoss to false to go on with what is there"
@@ -42,7 +42,7 @@ class DataLost(Refused):
 
 @dataclass(frozen=True, slots=True)
 class ReadTask:
-    """All that an executor needs to read a range."""
+    """Everything that an executor needs to read a range."""
 
     connection: Connection
     range: OffsetRange
@@ -56,7 +56,7 @@ def read_range(task: ReadTask) -> Iterator[RecordBatch]:
     """Yield the records of a range.
 
     Raises:
-        DataLost: some are gone, and that is to be told.
+        DataLost: some are gone, and ``failOnDataLoss`` is set.
         Refused, Unreachable: nothing could be read for a minute, or a broker refuses.
     """
     # The process that plans a stream imports this module, and decodes nothing.
@@ -93,7 +93,7 @@ class _RangeReader:
         data = await (ahead or self._fetch_some())
         if data is not None and self._next < self._task.range.stop:
             self._ahead = asyncio.create_task(self._fetch_some(), name=f"fetch {self._name}")
-            # Its request is written in its first steps; the answer may come while this chunk is decoded.
+            # The task writes its request in its first steps; the answer may come while this chunk is decoded.
             for _ in range(3):
                 await asyncio.sleep(0)
         return data
@@ -151,7 +151,7 @@ class _RangeReader:
         return answer
 
     async def _mend(self, failure: Unknown) -> None:
-        """Do what a partition's failure asks for: go on where the log begins, look for the leader, or end."""
+        """React to a partition's failure: go on at the log's start, look for the leader, or end."""
         if failure.code is ErrorCode.OFFSET_OUT_OF_RANGE:
             await self._move_to_log_start()
             return
@@ -165,11 +165,11 @@ class _RangeReader:
         stop = self._task.range.stop
         first = told if isinstance(told, int) and told > self._next else stop
         if self._task.fails_on_data_loss:
-            raise DataLost(f"records of {self._name} are gone: wanted from offset {self._next} on, the first is {told}")
+            raise DataLost(f"records of {self._name} are gone: needed from offset {self._next} on, the first is {told}")
         self._next = min(first, stop)
 
     def _give_up(self, failure: Exception | None) -> None:
-        """Nothing has come for too long. Where losses are allowed, what is not there any more is one of them."""
+        """Give up after too long without records. If losses are allowed, the missing records count as lost."""
         if failure is not None:
             raise failure
         message = f"{self._name} has no records from offset {self._next} to {self._task.range.stop}"

@@ -1,7 +1,7 @@
-"""Replicas verified as a Spark job: partitions cut into ranges of offsets, one task compares all replicas of a range.
+"""Verifies replicas as a Spark job: one task compares all replicas of a partition in a range of offsets.
 
-What is compared, and how, is the business of ``engine.admin.replicas``; here ranges are given out and verdicts put
-together, so that the answer is that of the local command.
+``engine.admin.replicas`` decides what is compared, and how. This module distributes ranges and merges the verdicts, so
+that the answer is that of the local command.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 
 _RANGES_PER_CORE = 4
 _RANGE_OFFSETS_MIN = 50_000
-"""A shorter range costs more to begin than to compare."""
+"""A shorter range costs more to start than to compare."""
 
 
 @dataclass(frozen=True, slots=True)
 class RangeTask:
-    """Offsets of one partition, and all that it takes to reach its replicas."""
+    """Offsets of one partition, and everything needed to reach its replicas."""
 
     target: ClusterTarget
     bootstrap: tuple[tuple[str, int], ...]
@@ -59,7 +59,7 @@ async def plan_verification(
     """Return the ranges to compare, about four for each core.
 
     Raises:
-        NotFound: a topic that was named does not exist.
+        NotFound: a named topic does not exist.
     """
     reader = await topic_reader(cluster, on_unknown_settings=cluster.observe)
     topics = await read_selected(reader, selection, if_exists=False)
@@ -112,7 +112,7 @@ def verify_range(task: RangeTask) -> PartitionVerification:
 
 
 def together(parts: Iterable[PartitionVerification]) -> list[PartitionVerification]:
-    """Put the verdicts on the ranges of each partition together, which come in their order."""
+    """Merge the verdicts on the ranges of each partition, which come in order."""
     found: dict[TopicPartition, PartitionVerification] = {}
     for part in parts:
         name = TopicPartition(part.topic, part.partition)
@@ -123,7 +123,7 @@ def together(parts: Iterable[PartitionVerification]) -> list[PartitionVerificati
 
 def _joined(first: PartitionVerification, then: PartitionVerification) -> PartitionVerification:
     by_broker = {replica.broker: replica for replica in then.replicas}
-    # Where a replica's log begins later than the leader's, the first ranges have nothing that all replicas have.
+    # If a replica's log begins later than the leader's, the first ranges have nothing that all replicas have.
     is_empty = first.from_offset is None or first.from_offset == first.to_offset
     return replace(
         first,
@@ -135,7 +135,7 @@ def _joined(first: PartitionVerification, then: PartitionVerification) -> Partit
 
 
 def _worse(first: ReplicaVerdict, then: ReplicaVerdict) -> ReplicaVerdict:
-    """A replica that differs somewhere differs; one that could not be read somewhere is not known to agree."""
+    """A replica that differs in one range differs; one that could not be read in one is not known to agree."""
     lags = [one.lag for one in (first, then) if one.lag is not None]
     error = first.error or then.error
     differs = first.agrees is False or then.agrees is False
@@ -149,7 +149,7 @@ def _worse(first: ReplicaVerdict, then: ReplicaVerdict) -> ReplicaVerdict:
 
 
 def _span(start: int | Unknown, end: int | Unknown) -> range:
-    """What cannot be asked for is one empty range: its task says why."""
+    """Return the offsets; unknown ones give one empty range, whose task says why."""
     return range(0) if isinstance(start, Unknown) or isinstance(end, Unknown) else range(start, max(start, end))
 
 

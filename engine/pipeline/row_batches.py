@@ -1,4 +1,4 @@
-"""Rows that are to be sent, as Spark hands them over: cut into even parts, by topic, and by partition."""
+"""Cuts the rows to send, as Spark passes them, into even parts, by topic, and by partition."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def even_parts(batches: Iterable[pa.RecordBatch], size_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Yield the rows in parts of about so many bytes: small batches are put together, large ones are cut."""
+    """Yield the rows in parts of about ``size_bytes``: small batches are joined, large ones are cut."""
     gathered: list[pa.RecordBatch] = []
     gathered_bytes = 0
     for batch in batches:
@@ -59,7 +59,7 @@ def by_topic(rows: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
 def partitions_of(
     rows: pa.RecordBatch, records: RecordColumns, producer: Producer, batch_bytes: int
 ) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Return the partition of each row: the column's, or else where Kafka's own producer would put it."""
+    """Return the partition of each row: the column's, else the one that Kafka's own producer would choose."""
     count = rows.num_rows
     partitions, is_open = np.zeros(count, np.int64), np.ones(count, bool)
     if "partition" in rows.schema.names:

@@ -1,4 +1,4 @@
-"""Starts Spark for one command and ends it again, on whatever way the command ends.
+"""Starts Spark for one command and ends it again, however the command ends.
 
     with spark_session("klamm spark merge", SparkOptions(master="local[2]"), java_home=home) as spark:
         ...
@@ -35,21 +35,21 @@ LOG_NAME = "spark.log"
 
 _QUIET = {"spark.log.level": "ERROR", "spark.ui.showConsoleProgress": "false", "spark.sql.session.timeZone": "UTC"}
 _LOCAL = {"spark.ui.enabled": "false", "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
-"""The work is done in Python beside the JVM: its second compiler would only take the workers' time."""
+"""Python workers beside the JVM do the work: the JVM's second compiler would only take their time."""
 _STOP_PATIENCE_S = 10.0
 _LOOK_EVERY_S = 0.25
 
 OnProgress = Callable[[int, int], None]
-"""Is told how many tasks are done, and of how many."""
+"""Receives how many tasks are done, and of how many."""
 
 
 class SparkError(OperationError):
-    """Spark cannot be started, or a job of ours failed in it."""
+    """Spark cannot be started, or one of klamm's jobs failed in it."""
 
 
 @dataclass(frozen=True, slots=True)
 class SparkOptions:
-    """Where Spark runs, and with what. ``master`` None: the one of ``--conf`` or of ``spark-submit``, else local."""
+    """Where and how Spark runs. ``master`` None: that of ``--conf`` or of ``spark-submit``, else local."""
 
     master: str | None = None
     confs: tuple[tuple[str, str], ...] = ()
@@ -60,16 +60,17 @@ def parse_conf(text: str) -> tuple[str, str]:
     """Return name and value of ``NAME=VALUE``.
 
     Raises:
-        OperationError: it is not of that form.
+        OperationError: it does not have that form.
     """
     name, equals, value = text.partition("=")
     if not equals or not name.strip():
-        raise OperationError(f"not a Spark setting: {text!r}", hint="write NAME=VALUE, as spark.executor.memory=2g")
+        hint = "write NAME=VALUE, such as spark.executor.memory=2g"
+        raise OperationError(f"not a Spark setting: {text!r}", hint=hint)
     return name.strip(), value.strip()
 
 
 def check_pyspark() -> tuple[int, int]:
-    """Return the version of the installed PySpark. Imports nothing of it.
+    """Return the version of the installed PySpark, without importing it.
 
     Raises:
         SparkError: there is none, it is too old, or it comes without a JVM side.
@@ -91,7 +92,7 @@ def check_pyspark() -> tuple[int, int]:
 
 
 def pyspark_version(folder: Path) -> tuple[int, int]:
-    """Return major and minor version of the PySpark in a folder: a release's own file says it, or its metadata."""
+    """Return major and minor version of the PySpark in a folder, from a release's own file or its metadata."""
     with suppress(OSError):
         found = re.search(r"__version__[^=]*= *\"(\d+)\.(\d+)", (folder / "version.py").read_text("utf-8"))
         if found is not None:
@@ -99,7 +100,7 @@ def pyspark_version(folder: Path) -> tuple[int, int]:
     with suppress(metadata.PackageNotFoundError, ValueError):
         major, minor = metadata.version("pyspark").split(".")[:2]
         return int(major), int(minor)
-    raise SparkError(f"cannot tell the version of the PySpark in {folder}", hint="install it anew: pip install pyspark")
+    raise SparkError(f"cannot tell the version of the PySpark in {folder}", hint="reinstall it: pip install pyspark")
 
 
 @contextmanager
@@ -115,11 +116,11 @@ def spark_session(
     """Yield a session, and end it and its JVM afterwards.
 
     Args:
-        name: what Spark's own pages call the job.
+        name: the job's name on Spark's own pages.
         java_home: the Java to run; None is Spark's own choice.
-        has_vector_module: False where that Java lacks ``jdk.incubator.vector``, which Spark asks for.
-        keeps_log: the file with Spark's own words stays.
-        on_log: is told where it is.
+        has_vector_module: False if that Java lacks ``jdk.incubator.vector``, which Spark asks for.
+        keeps_log: the file with Spark's own log stays.
+        on_log: receives the path of that file.
 
     Raises:
         SparkError: PySpark is missing or too old, Spark does not start, or what ran in it failed.
@@ -146,13 +147,13 @@ def spark_session(
 
 @contextmanager
 def tasks_watched(spark: SparkSession, on_progress: OnProgress) -> Iterator[None]:
-    """Tell how far the jobs are that run inside."""
+    """Report the progress of the jobs that run inside."""
     ended = threading.Event()
     tracker = spark.sparkContext.statusTracker()
 
     def watch() -> None:
         while not ended.wait(_LOOK_EVERY_S):
-            with suppress(Exception):  # A context that has just been stopped answers nothing.
+            with suppress(Exception):  # A context that was just stopped answers nothing.
                 stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
                 known = [stage for stage in stages if stage is not None]
                 if known:
@@ -168,11 +169,11 @@ def tasks_watched(spark: SparkSession, on_progress: OnProgress) -> Iterator[None
 
 
 _QUERY = "=== Streaming Query ==="
-"""After this line Spark describes a query that failed: its plan, and where it stood."""
+"""After this line Spark describes a failed query: its plan and its progress."""
 
 
 def reason_of(error: BaseException) -> str:
-    """Return in one line why something failed in Spark: what Python code raised in a worker, else the JVM's words."""
+    """Return in one line why something failed in Spark: the exception of Python code in a worker, else the JVM's."""
     text = str(error)
     java = getattr(error, "java_exception", None)
     if java is not None:
@@ -188,7 +189,7 @@ def reason_of(error: BaseException) -> str:
 
 
 def _running_session(name: str, options: SparkOptions) -> SparkSession | None:
-    """Return the session of this process, or that of the JVM which ``spark-submit`` has started; None is neither."""
+    """Return the session of this process, or that of the JVM which ``spark-submit`` has started, or None."""
     is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     if not is_submitted and "pyspark.sql" not in sys.modules:
         return None
@@ -214,7 +215,7 @@ def _own_session(name: str, options: SparkOptions, log: Path) -> Iterator[SparkS
     gateway: Any = None
     with log.open("wb") as stderr, _processes_noted() as processes:
         try:
-            # Exceptions of the JVM tell what they are only while it lives.
+            # Exceptions of the JVM can be read only while it lives.
             with _failures_told(log):
                 gateway = launch_gateway(conf, {"stderr": stderr, "stdout": stderr})  # type: ignore[no-untyped-call]
                 context = SparkContext(conf=conf, gateway=gateway)
@@ -227,14 +228,14 @@ def _own_session(name: str, options: SparkOptions, log: Path) -> Iterator[SparkS
 
 @contextmanager
 def _processes_noted() -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Note the JVM as soon as it is there: Ctrl-C may come before PySpark has handed it over."""
+    """Note the JVM as soon as it exists: Ctrl-C may come before PySpark has passed it on."""
     from pyspark import java_gateway
 
     started: list[subprocess.Popen[bytes]] = []
 
     def start(*arguments: Any, **named: Any) -> subprocess.Popen[bytes]:
         # Popen returns only once the child has replaced its program. An interrupt before that would leave us without
-        # the child's number, and a JVM whose driver went while it started never ends by itself.
+        # the child's process id, and a JVM whose driver ended while it started never ends by itself.
         interrupts: list[int] = []
         with _on_interrupt(lambda: interrupts.append(signal.SIGINT)):
             started.append(subprocess.Popen(*arguments, **named))
@@ -252,7 +253,7 @@ def _processes_noted() -> Iterator[list[subprocess.Popen[bytes]]]:
 
 @contextmanager
 def _on_interrupt(act: Callable[[], object]) -> Iterator[None]:
-    """Have Ctrl-C do this inside, and nothing else."""
+    """Make Ctrl-C call ``act`` inside, and nothing else."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -318,7 +319,7 @@ def _settings(options: SparkOptions) -> dict[str, str]:
 
 
 def is_local(master: str) -> bool:
-    """Whether executors are threads of the driver's JVM, or processes beside it."""
+    """Whether executors are threads of the driver's JVM, or processes on the same machine."""
     return master == "local" or master.startswith(("local[", "local-cluster["))
 
 
@@ -331,7 +332,7 @@ def is_in_threads(master: str | None) -> bool:
 def _environment(
     options: SparkOptions, folder: Path, java_home: Path | None, has_vector_module: bool
 ) -> Iterator[None]:
-    """Set what Spark's scripts take from the environment: which Java, and which Python runs the workers."""
+    """Set what Spark's scripts read from the environment: the Java, and the Python of the workers."""
     wanted = {"PYTHONHASHSEED": "0"}
     python = dict(options.confs).get("spark.pyspark.python")
     if python is not None or is_local(_settings(options)["spark.master"]):
@@ -369,7 +370,7 @@ def _java_without_vector(folder: Path, java_home: Path) -> Path:
 
 @contextmanager
 def _failures_told(log: Path | None) -> Iterator[None]:
-    """Turn what PySpark raises into one line, with what the log begins with where Spark did not even start."""
+    """Turn PySpark's errors into one line, with the beginning of the log if Spark did not even start."""
     try:
         yield
     except OperationError:

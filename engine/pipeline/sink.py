@@ -1,9 +1,9 @@
-"""Writes rows to Kafka from Spark's tasks: columns key, value, headers, topic and partition, as Spark's own Kafka sink.
+"""Writes rows to Kafka from Spark's tasks: columns key, value, headers, topic and partition, like Spark's own sink.
 
-Each task has a producer of its own, idempotent by default. A task that Spark does again sends its rows again: each
-record arrives at least once, as with Spark's own sink.
+Each task has a producer of its own, idempotent by default. A task that Spark repeats sends its rows again: each record
+arrives at least once, as with Spark's own sink.
 
-The process that plans a write only checks options and columns: what sends is imported by tasks alone.
+The process that plans a write only checks options and columns; only tasks import the code that sends.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from engine.admin.records.produce import Producer, ProducerOptions
 
 FLUSH_BYTES = 8 * 1024 * 1024
-"""So much is gathered before it is sent, over all partitions."""
+"""How much is gathered before it is sent, over all partitions."""
 
 _KINDS = {
     "key": ("binary", "string"),
@@ -40,7 +40,7 @@ def check_sink(options: Mapping[str, str], columns: Sequence[tuple[str, str]], *
     """Refuse rows that cannot be written, and options that cannot be honoured.
 
     Raises:
-        BadRequest: it says which.
+        BadRequest: the message says which.
     """
     told = {name.lower(): value for name, value in options.items()}
     unknown = [name for name in told if name not in _OPTIONS and not name.startswith("kafka.")]
@@ -50,19 +50,19 @@ def check_sink(options: Mapping[str, str], columns: Sequence[tuple[str, str]], *
         raise BadRequest("a topic cannot be overwritten", hint='write with mode("append")')
     names = [name for name, _ in columns]
     if "value" not in names:
-        raise BadRequest("there is no column value", hint="name the column with what is to be sent: value")
+        raise BadRequest("there is no column value", hint="give the column to send the name value")
     if "topic" not in names and "topic" not in told:
-        raise BadRequest("no topic is said", hint="give the option topic, or a column of this name")
+        raise BadRequest("nothing names the topic", hint="give the option topic, or a column of this name")
     for name, kind in columns:
         if kind not in _KINDS.get(name, ()):
             wanted = " or ".join(_KINDS.get(name, ())) or f"one of the columns {', '.join(_KINDS)}"
-            raise BadRequest(f"the column {name} is of type {kind}", hint=f"it has to be {wanted}")
+            raise BadRequest(f"the column {name} has the type {kind}", hint=f"it must be {wanted}")
     connection(told)
     _producer_settings(told)
 
 
 def write_rows(options: Mapping[str, str], batches: Iterable[Any]) -> int:
-    """Send the rows of Arrow batches and wait until they are in; return how many there were.
+    """Send the rows of Arrow batches and wait until they are acknowledged; return how many there were.
 
     Raises:
         BadRequest: a row has no topic, or a header no key.
@@ -76,7 +76,7 @@ def write_rows(options: Mapping[str, str], batches: Iterable[Any]) -> int:
 
 
 def _check_libraries() -> None:
-    """Reading needs nothing compiled of klamm's; writing needs checksums and codecs."""
+    """Reading needs none of klamm's compiled libraries; writing needs checksums and codecs."""
     missing = [name for name in ("crc32c", "cramjam") if util.find_spec(name) is None]
     if missing:
         names = " and ".join(missing)
@@ -109,7 +109,7 @@ class _Writer:
         self.count = 0
 
     async def write(self, rows: Any) -> None:
-        """Send the rows of an Arrow batch and wait until they are in."""
+        """Send the rows of an Arrow batch and wait until they are acknowledged."""
         from engine.pipeline.row_batches import by_topic
 
         time_ms = time.time_ns() // 1_000_000

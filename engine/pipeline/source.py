@@ -1,8 +1,8 @@
-"""The Kafka source's decisions, free of PySpark: what a batch reads, where a stream stands, and the pieces of both.
+"""The Kafka source's decisions, free of PySpark: what a batch reads, the position of a stream, and the pieces of both.
 
-Positions are in the form of Spark's own Kafka source, ``{"orders": {"0": 23}}``, so tools that read its checkpoints
-read ours. A stream that begins at a moving place ("latest") has no first position of its own: its first batch reads
-nothing and ends there, so that the checkpoint has the beginning, and a restart does not look for another one.
+Positions have the form of Spark's own Kafka source, ``{"orders": {"0": 23}}``, so tools that read its checkpoints read
+ours. A stream that begins at a moving place ("latest") has no initial position: its first batch reads nothing and ends
+there. So the checkpoint has the beginning, and a restart does not choose another one.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Position = dict[str, dict[str, int]]
 
 
 class BatchPlan:
-    """What one read of a batch reads."""
+    """What one batch query reads."""
 
     def __init__(self, options: Mapping[str, str], columns: tuple[str, ...]) -> None:
         self._options = source_options(options, is_streaming=False)
@@ -58,7 +58,7 @@ class BatchPlan:
 
 
 class StreamPlan:
-    """Where a stream stands and what its next batch reads. Lives in one process for as long as the query runs."""
+    """The position of a stream and what its next batch reads. It lives in one process as long as the query runs."""
 
     def __init__(
         self, options: Mapping[str, str], columns: tuple[str, ...], clock: Callable[[], float] = time.monotonic
@@ -73,7 +73,7 @@ class StreamPlan:
         self._triggered_at: float | None = None
 
     def initial(self) -> Position:
-        """Return where the stream begins; nothing where that place moves, see above."""
+        """Return where the stream begins; empty if that place moves, see above."""
         if self.options.start.is_moving:
             return {}
         if self._initial is None:
@@ -85,13 +85,13 @@ class StreamPlan:
         return self._initial
 
     def freeze(self) -> None:
-        """Take the present end as the end of all batches."""
+        """Take the current end as the end of all batches."""
         self._target = self._look()
 
     def latest(self, start: Position, *, most: int | None = None, least: int | None = None) -> Position:
         """Return where the next batch ends: at the end, or after about ``most`` records; ``start`` itself for no batch.
 
-        ``least`` holds a batch back until so much waits, or ``maxTriggerDelay`` is over.
+        ``least`` delays a batch until this many records wait, or ``maxTriggerDelay`` is over.
         """
         bounds = self._target or self._look()
         self._latest = bounds.latest
@@ -107,7 +107,7 @@ class StreamPlan:
         return to_json(bounds.latest if most is None else limited(begins, bounds.latest, bounds.earliest, most))
 
     def end(self) -> Position:
-        """Return the present end: all that PySpark before 4.2 asks for."""
+        """Return the current end, which is all that PySpark before 4.2 asks for."""
         return to_json(self._look().latest)
 
     def known_latest(self) -> Position | None:
@@ -142,7 +142,7 @@ class StreamPlan:
 
 
 def read_piece(piece: bytes | None) -> Iterator[RecordBatch]:
-    """Yield the records of a piece; Spark makes an empty one where there is nothing to read."""
+    """Yield the records of a piece; Spark makes an empty one if there is nothing to read."""
     return iter(()) if piece is None else read_range(pickle.loads(piece))
 
 

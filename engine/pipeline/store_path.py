@@ -1,7 +1,7 @@
 """Paths in object stores, for code that reads and writes logs by ``pathlib``: S3, Google Cloud, Azure and HDFS.
 
-The URI is the path, so it travels to executors as it is. Each process opens the store for itself through pyarrow, which
-executors have, with the credentials that its environment gives: no jar is needed.
+The URI is the path, so it travels to executors as it is. Each process opens the store itself through pyarrow, which
+executors have, with the credentials of its environment: no jar is needed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _AHEAD_BYTES_MAX = 1 << 22
 
 
 class StorePath(PosixPath):
-    """A file or folder in a store. Objects are there once they are whole; folders are what their names say."""
+    """A file or folder in a store. Objects appear once they are complete; folders exist only in object names."""
 
     def __str__(self) -> str:
         scheme, _, rest = super().__str__().partition(":/")
@@ -65,7 +65,7 @@ class StorePath(PosixPath):
                 yield found.parent, [], [found.name]
 
     def open(self, mode: str = "r", buffering: int = -1, *words: Any, **named: Any) -> Any:
-        """Open for reading or writing bytes. An object is read ahead in growing pieces, for each is a request."""
+        """Open for reading or writing bytes. An object is read ahead in growing pieces, because each is a request."""
         files, path = self._place()
         if mode == "wb":
             return files.open_output_stream(path)
@@ -83,7 +83,7 @@ class StorePath(PosixPath):
         files.delete_file(path)
 
     def remove(self) -> None:
-        """Remove a file, or a folder with all that is in it; it may be gone."""
+        """Remove a file, or a folder with its content; it may be gone already."""
         if self.is_dir():
             files, path = self._place()
             files.delete_dir(path)
@@ -104,7 +104,7 @@ class StorePath(PosixPath):
 
 
 class _Ahead(io.RawIOBase):
-    """Reads a file of a store: around a place that is looked at, and in growing pieces as long as it is read on."""
+    """Reads a file of a store: around a single place, or in growing pieces while reads are sequential."""
 
     def __init__(self, file: Any) -> None:
         self._file = file
@@ -134,7 +134,7 @@ class _Ahead(io.RawIOBase):
         return done
 
     def _from_here(self) -> memoryview:
-        """Return what is known from the position on, after asking where nothing is; nothing at the end."""
+        """Return the buffered bytes from the position on, fetching some if there are none; empty at the end."""
         within = self._position - self._ahead_begin
         if not 0 <= within < len(self._ahead):
             is_next = within == len(self._ahead)

@@ -1,8 +1,7 @@
-"""Runs functions of the engine in Spark's Python workers, which are no processes of klamm's own.
+"""Runs functions of the engine in Spark's Python workers, which are not klamm's own processes.
 
-A function that is pickled as it is would be looked for as ``engine…`` by a worker that has not heard of klamm's folder.
-So what travels is a small function by value, which puts that folder on the path first; executors elsewhere have it in
-the archive that comes with the job.
+A worker would look up a pickled function as ``engine…``, without klamm's folder on its path. So a small function
+travels by value, which puts that folder on the path first; executors elsewhere have it in the job's archive.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ def ship_code(spark: SparkSession) -> None:
     context = spark.sparkContext
     if is_in_threads(context.master) or any(str(name).endswith(_SHIPPED) for name in _shipped(context)):
         return
-    # Executors that start later fetch it from here, so it stays until the program ends.
+    # Executors that start later fetch the archive from here, so it stays until the program ends.
     folder = tempfile.mkdtemp(prefix="klamm-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     archive = Path(folder) / _SHIPPED
@@ -60,7 +59,7 @@ def _shipped(context: Any) -> Iterable[str]:
 
 
 def _by_name(module: str, name: str) -> Callable[[bytes], bytes]:
-    """Return a function that travels by value, for it can be found in no module."""
+    """Return a function that travels by value, because no module contains it."""
 
     def call(payload: bytes) -> bytes:
         import importlib

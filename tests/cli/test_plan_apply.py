@@ -158,8 +158,8 @@ def test_bad_files_and_other_clusters_change_nothing(by_wire: Operator, topic_na
     plan = made_plan(by_wire, tmp_path, topic_name, [0, 2])
     good, journal = plan.read_text(), plan.with_name("plan.json.journal")
     for changed, told in (
-        (good.replace('"cluster_id": "', '"cluster_id": "x'), "this plan is one of cluster x"),
-        (good.replace('"replicas": [0, 2]', '"replicas": [0, 9]'), "shall go to broker 9, which is not alive"),
+        (good.replace('"cluster_id": "', '"cluster_id": "x'), "this plan is for cluster x"),
+        (good.replace('"replicas": [0, 2]', '"replicas": [0, 9]'), "is to go to broker 9, which is not alive"),
         (good.replace(topic_name, f"{topic_name}-gone"), f"{topic_name}-gone-0 does not exist any more"),
     ):
         plan.write_text(changed)

@@ -125,7 +125,7 @@ def grown(files: Files) -> None:
     [
         (
             lambda files: files.save(replace(files.cluster, cluster_id="d")),
-            "this plan is one of cluster c, not of d", "name the cluster that the plan was made for",
+            "this plan is for cluster c, not for d", "name the cluster that the plan was made for",
         ),
         (
             changed_replicas,
@@ -138,7 +138,7 @@ def grown(files: Files) -> None:
         (grown, "its own partitions have not: it can be applied", "plan again from the cluster as it is"),
         (
             lambda files: files.save(replace(files.cluster, brokers=files.cluster.brokers[:2])),
-            "shall go to broker 2, which is not alive", "klamm plan resume {plan}",
+            "is to go to broker 2, which is not alive", "klamm plan resume {plan}",
         ),
     ],
     ids=["another cluster", "edited", "deleted", "grown", "broker gone"],
@@ -201,7 +201,7 @@ def test_junit_has_a_case_for_each_check(files: Files) -> None:
 def test_markdown_shows_the_score_card_and_the_findings(files: Files) -> None:
     ran = files.check("--policy", files.policy, "--format", "markdown")
     assert ran.code == 1
-    assert "`move` of 1 partition: 1 move, 0 leader changes: no plan can do with fewer moves." in ran.out
+    assert "`move` of 1 partition: 1 move, 0 leader changes: no plan needs fewer moves." in ran.out
     assert "| replicas, most minus fewest | 0 | 0 |" in ran.out
     assert "| moves | error | 1 move, the policy allows 0 moves" in ran.out
 
@@ -217,7 +217,7 @@ def test_an_unknown_key_of_a_policy_is_named_with_its_line(files: Files) -> None
 def test_what_is_no_plan_is_named_with_its_place(files: Files) -> None:
     files.plan.write_text(files.plan.read_text().replace('"replicas": [0, 2]', '"replicas": [2, 2]'))
     ran = files.check()
-    assert (ran.code, "partitions[0].replicas: a broker stands there twice" in ran.err) == (2, True), ran.err
+    assert (ran.code, "partitions[0].replicas: a broker appears twice" in ran.err) == (2, True), ran.err
     assert str(files.plan) in ran.err
 
 

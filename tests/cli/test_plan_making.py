@@ -57,7 +57,7 @@ def test_a_person_sees_the_sentence_the_card_the_brokers_and_the_moves(klamm: Kl
     ran = klamm("plan", "decommission", "4", "--snapshot", snapshot, *words)
     assert ran.code == 0
     for text in (
-        "no plan can do with fewer bytes",
+        "no plan needs fewer bytes",
         "What each broker carries",
         "rack violations",
         "t-0: 1, 2, 3 becomes",
@@ -89,7 +89,7 @@ def test_nothing_to_do_is_a_plan_too(klamm: Klamm, snapshot: str) -> None:
         (("rebalance", "--time-limit", "0"), 2, "--time-limit must be a time above 0"),
         (("rebalance", "--time-limit", "1m"), 0, "planned in"),
         (("rebalance", "--capacity", "absent.toml"), 2, "absent.toml"),
-        (("factor", "5"), 1, "5 replicas are wanted, and only 4 brokers"),
+        (("factor", "5"), 1, "5 replicas are wanted, but only 4 brokers"),
         (("decommission", "1,4"), 1, "only 2 brokers may hold it"),
         (("decommission", "4"), 0, "planned in"),
     ],
@@ -150,7 +150,7 @@ def test_a_person_sees_heat_before_and_after_and_the_ten_largest_moves(klamm: Kl
     words = ("plan", "decommission", "1012", "--snapshot", str(path))
     plan = klamm(*words, "-o", "json").json
     told = klamm(*words, "-o", "table").out
-    assert told.startswith("96 moves, 217 GiB, 30 leader changes: no plan can do with fewer bytes.\n")
+    assert told.startswith("96 moves, 217 GiB, 30 leader changes: no plan needs fewer bytes.\n")
     carries, _, largest = told.partition("What each broker carries")[2].partition("The largest moves")
     rows = {line.split()[0]: line for line in carries.splitlines() if line.strip()[:1].isdigit()}
     assert set(rows) == {str(one["broker"]) for one in plan["klamm"]["score"]["brokers"]}
@@ -193,7 +193,7 @@ def test_a_plan_that_a_cap_ends_tells_what_the_whole_aim_takes(klamm: Klamm, sna
 def test_a_plan_that_is_not_proven_comes_with_the_bound_and_the_gap(
     klamm: Klamm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As the solver is not there, the plan is larger than it has to be."""
+    """As the solver is not there, the plan is larger than necessary."""
     monkeypatch.setitem(sys.modules, "plans.exact", None)
     path = tmp_path / "s10.json"
     path.write_text(snapshot_to_json(scenario("s10_cc_exp_small")), encoding="utf-8")
@@ -208,4 +208,4 @@ def test_a_plan_that_is_not_proven_comes_with_the_bound_and_the_gap(
     sentence = told.partition("\n")[0]
     assert sentence.startswith(f"{moves:,} moves, ")
     assert sentence.endswith(f": at least {least:,} moves are needed, a gap of {100 * score['gap']:.1f} %.")
-    assert "no plan can do with fewer" not in told
+    assert "no plan needs fewer" not in told

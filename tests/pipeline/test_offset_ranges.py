@@ -55,8 +55,8 @@ def test_a_batch_reads_what_lies_between() -> None:
 @pytest.mark.parametrize(
     ("start", "stop", "earliest", "told", "left"),
     [
-        ({A: 3}, {A: 9}, {A: 6}, "wanted from offset 3 on, the first is now 6", [(6, 9)]),
-        ({A: 3}, {A: 5}, {A: 8}, "wanted from offset 3 on", []),
+        ({A: 3}, {A: 9}, {A: 6}, "needed from offset 3 on, the first is now 6", [(6, 9)]),
+        ({A: 3}, {A: 5}, {A: 8}, "needed from offset 3 on", []),
         ({A: 9}, {A: 2}, {A: 0}, "went back from offset 9 to 2", []),
         ({A: 1, B: 1}, {A: 2}, {A: 0}, "gone: t-1", [(1, 2)]),
     ],
@@ -177,7 +177,7 @@ def test_options_of_the_connector() -> None:
         ("kafka.auto.offset.reset", "latest", "the option startingOffsets says where to begin"),
         ("kafka.enable.auto.commit", "true", "the source commits nothing"),
         ("startingOffsetsByTimestampStrategy", "maybe", "wants error or latest"),
-        ("maxOffsetsPerTrigger", "5", "is one of a stream"),
+        ("maxOffsetsPerTrigger", "5", "is for a stream"),
         ("mispelt", "1", "no such option: mispelt"),
     ],
 )
@@ -188,7 +188,7 @@ def test_options_that_make_no_sense(name: str, value: str, told: str) -> None:
 
 @pytest.mark.parametrize("name", ["endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"])
 def test_a_stream_has_no_end(name: str) -> None:
-    with pytest.raises(BadRequest, match="is one of a batch"):
+    with pytest.raises(BadRequest, match="is for a batch"):
         source_options({**GIVEN, name: "latest"}, is_streaming=True)
 
 

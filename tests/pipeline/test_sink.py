@@ -100,10 +100,10 @@ def test_a_stream(spark: Any, live_cluster: LocalCluster, topic: str, topic_name
 @pytest.mark.parametrize(
     ("columns", "options", "told"),
     [
-        ("'x' as value", {}, "no topic is said"),
+        ("'x' as value", {}, "nothing names the topic"),
         ("'x' as wrong", {"topic": "t"}, "there is no column value"),
-        ("1 as value", {"topic": "t"}, "the column value is of type int"),
-        ("'x' as value, 'y' as other", {"topic": "t"}, "the column other is of type string"),
+        ("1 as value", {"topic": "t"}, "the column value has the type int"),
+        ("'x' as value, 'y' as other", {"topic": "t"}, "the column other has the type string"),
         ("'x' as value", {"topic": "absent"}, "absent"),
         ("'x' as value", {"topic": "t", "kafka.acks": "2"}, "kafka.acks wants all, 1 or 0"),
         ("'x' as value", {"topic": "t", "acks": "1"}, "no such option: acks"),

@@ -179,7 +179,7 @@ def test_the_log_dirs_of_a_broker_bound_what_it_gets_in_every_strategy() -> None
         make_plan(snapshot, Strategy.REBALANCE, PlanOptions(log_dir_capacities=small))
     # The other log dir may hold any.
     assert held(make_plan(snapshot, Strategy.REBALANCE, PlanOptions(log_dir_capacities=small[1:]))) == {1: 20, 2: 20}
-    with pytest.raises(BadOption, match="no log dir /c on broker 2, for which a capacity is given"):
+    with pytest.raises(BadOption, match="a capacity names log dir /c of broker 2, which is unknown"):
         make_plan(snapshot, Strategy.REBALANCE, PlanOptions(log_dir_capacities=(LogDirCapacity(2, "/c", 1),)))
     unknown = replace(cluster(dict.fromkeys((1, 2)), {"t": [(1,)]}), log_dirs=snapshot.log_dirs)
     with pytest.raises(BadOption, match="--capacity needs sizes"):

@@ -74,7 +74,7 @@ def test_sizes_leaders_and_times_may_drift() -> None:
 
 def test_another_cluster_is_all_that_is_told() -> None:
     findings = check_drift(PLAN, replace(cluster(), cluster_id="d", topics=()))
-    assert told(findings) == [(Check.CLUSTER, "this plan is one of cluster c, not of d")]
+    assert told(findings) == [(Check.CLUSTER, "this plan is for cluster c, not for d")]
 
 
 @pytest.mark.parametrize(
@@ -159,8 +159,8 @@ def test_a_dead_target_is_named() -> None:
     findings = check_drift(PLAN, replace(cluster(), brokers=cluster().brokers[:2] + cluster().brokers[3:]))
     told_of = [one.message for one in findings if one.check is Check.TARGETS]
     assert told_of == [
-        "t-0 shall go to broker 2, which is not alive",
-        "t-1 shall go to broker 2, which is not alive",
+        "t-0 is to go to broker 2, which is not alive",
+        "t-1 is to go to broker 2, which is not alive",
     ]
 
 
@@ -291,7 +291,7 @@ def test_a_least_factor_is_kept_or_broken() -> None:
 def test_forbidden_brokers_may_keep_what_they_have_and_get_nothing() -> None:
     assert check_plan(PLAN, cluster(), parse_policy("[brokers]\nforbidden = [0, 1]")) == []
     findings = check_plan(PLAN, cluster(), parse_policy("[brokers]\nforbidden = [2]"))
-    assert told(findings)[0] == (Check.BROKERS, "t-0 shall go to broker 2, which the policy forbids")
+    assert told(findings)[0] == (Check.BROKERS, "t-0 is to go to broker 2, which the policy forbids")
 
 
 @pytest.mark.parametrize(
@@ -357,7 +357,7 @@ def test_a_digest_that_differs_says_what_has_changed() -> None:
     (digest,) = [one for one in check_plan(plan, now) if one.check is Check.DIGEST]
     assert digest.message.endswith(
         "(broker 0 had 2 replicas and has 3; broker 1 was in rack b and is in x; broker 1 had 3 replicas and has 2;"
-        " broker 2 is gone; broker 3 had 0 replicas and has 2; broker 5 has come)"
+        " broker 2 is gone; broker 3 had 0 replicas and has 2; broker 5 is new)"
     )
 
 

@@ -76,7 +76,7 @@ def test_what_cannot_be_levelled_is_told() -> None:
     [
         (PlanOptions(brokers=(7,)), "no broker 7"),
         (PlanOptions(aim=(Aim.LEADERS,)), "log-dirs levels one thing"),
-        (PlanOptions(log_dir_capacities=(LogDirCapacity(1, "/c", 1),)), "no log dir /c on broker 1"),
+        (PlanOptions(log_dir_capacities=(LogDirCapacity(1, "/c", 1),)), "a capacity names log dir /c of broker 1"),
     ],
 )
 def test_bad_options_are_told(options: PlanOptions, message: str) -> None:

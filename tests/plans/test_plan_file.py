@@ -104,7 +104,7 @@ def _edited(place: str, value: object) -> str:
         ("klamm/rollback", [], "klamm.rollback: it does not have the partitions of the plan"),
         ("partitions", {}, "partitions: wants a list, not {}"),
         ("partitions/0/replicas", [2, "3"], 'partitions[0].replicas[1]: wants a whole number, not "3"'),
-        ("partitions/0/replicas", [2, 2], "partitions[0].replicas: a broker stands there twice"),
+        ("partitions/0/replicas", [2, 2], "partitions[0].replicas: a broker appears twice"),
         ("partitions/0/replicas", [-1, 2], "partitions[0].replicas: wants at least one broker id, and none below 0"),
         ("partitions/0/replicas", [], "partitions[0].replicas: wants at least one broker id, and none below 0"),
         ("partitions/0/partition", -1, "partitions[0].partition: -1 is not a partition"),
@@ -128,7 +128,7 @@ def test_a_missing_key_is_named() -> None:
 def test_a_partition_that_stands_twice_is_named() -> None:
     found = document()
     found["partitions"] *= 2
-    with pytest.raises(BadPlanFile, match=r"^partitions\[1\]: é-0 stands in partitions\[0\] already"):
+    with pytest.raises(BadPlanFile, match=r"^partitions\[1\]: é-0 is in partitions\[0\] already"):
         decode_plan(json.dumps(found))
 
 
@@ -137,7 +137,7 @@ def test_a_partition_that_stands_twice_is_named() -> None:
     [
         ("", "not JSON: "),
         ("[]", "not a JSON object"),
-        ('{"version": 1, "version": 1}', "not JSON: the key 'version' stands twice"),
+        ('{"version": 1, "version": 1}', "not JSON: the key 'version' appears twice"),
     ],
 )
 def test_what_is_no_plan_is_refused(text: str, message: str) -> None:

@@ -191,7 +191,7 @@ THREE = cluster({1: "a", 2: "b", 3: "c"}, {"t": [(1, 2), (2, 3)]})
         (Strategy.REBALANCE, PlanOptions(minimise=Minimise.BYTES), BadOption, "--minimise bytes needs sizes"),
         (Strategy.LEADERS, PlanOptions(aim=(Aim.BYTES,)), BadOption, "leaders only reorders"),
         (Strategy.LOG_DIRS, PlanOptions(), BadOption, "log dirs are not known"),
-        (Strategy.FACTOR, PlanOptions(replication_factor=4), Infeasible, "4 replicas are wanted, and only 3 brokers"),
+        (Strategy.FACTOR, PlanOptions(replication_factor=4), Infeasible, "4 replicas are wanted, but only 3 brokers"),
         (Strategy.DECOMMISSION, PlanOptions(brokers=(1, 2, 3)), Infeasible, "no broker would remain"),
         (Strategy.DECOMMISSION, PlanOptions(brokers=(1, 2)), Infeasible, "only 1 broker may hold it"),
         (Strategy.DECOMMISSION, PlanOptions(brokers=(1,), pins=("t-0",)), Infeasible, "t-0 is pinned"),
@@ -214,7 +214,7 @@ def test_bad_input_is_told(strategy: Strategy, options: PlanOptions, kind: type[
 def test_who_has_nowhere_to_go_from_a_dead_broker_is_told_to_keep_it(holders: tuple[int, ...], hint: str) -> None:
     snapshot = cluster({1: None, 2: None}, {"t": [holders]})
     for strategy in (Strategy.REBALANCE, Strategy.RACKS):
-        with pytest.raises(Infeasible, match="t-0 needs 3 replicas, and only 2 brokers may hold it") as caught:
+        with pytest.raises(Infeasible, match="t-0 needs 3 replicas, but only 2 brokers may hold it") as caught:
             make_plan(snapshot, strategy, PlanOptions())
         assert caught.value.hint == hint
         assert make_plan(snapshot, strategy, PlanOptions(keep_dead=True)).plan.partitions is not None

@@ -101,7 +101,7 @@ def test_all_brokers_have_a_chart_or_none_has() -> None:
 
 
 def test_without_brokers_the_groups_say_which_they_are() -> None:
-    told = "only groups in ZooKeeper, without lag: brokers are not to be asked"
+    told = "only groups in ZooKeeper, without lag: brokers are not asked"
     for has_wire in (True, False):
         board = board_of(FakeFeed(FakeCluster(has_wire=has_wire), plays=False), 1)
         assert board.frame is not None

@@ -236,7 +236,7 @@ def test_groups_are_reset_and_deleted(
     reset = ResetOffsets.of(group, topic, "latest")
     found = prepared(target, reset)
     assert f"{topic}-0  — → 3" in found.lines
-    assert (found.typed, f"group {group} does not exist yet: this makes it" in found.warnings) == (group, True)
+    assert (found.typed, f"group {group} does not exist yet: this creates it" in found.warnings) == (group, True)
     assert carried_out(target, reset).is_good
     back = carried_out(target, ResetOffsets.of(group, f"{topic}:0", "-2"))
     assert [cell.text for cell in back.rows[0]] == [f"{topic}-0", "3", "1", "reset", ""]
@@ -400,7 +400,7 @@ def test_bad_values_are_told_in_the_form_and_nothing_is_asked() -> None:
         (lambda: ChangeThrottle.of("5"), "a throttle below"),
         (lambda: ChangeThrottle.of(""), "give a throttle"),
         (lambda: DeleteRecords.of((TopicPartition("t", 0),), "-2"), "give an offset"),
-        (lambda: ResetOffsets.of("g", "", "somewhere"), "not a place to reset to"),
+        (lambda: ResetOffsets.of("g", "", "somewhere"), "cannot reset to"),
     ):
         with pytest.raises(BadRequest, match=told):
             build()

@@ -50,7 +50,7 @@ async def planned(driven: Driven) -> None:
 def test_a_broker_is_retired_from_its_row_and_the_plan_is_saved_and_opened(tmp_path: Path) -> None:
     async def look(driven: Driven) -> None:
         await driven.press("down", "R")
-        assert "Plan: empty brokers, so that they can go" in driven.text
+        assert "Plan: empty brokers, so that they can be removed" in driven.text
         await planned(driven)
         assert driven.main.location.page == "plans"
         assert "decommission: 11 moves" in driven.text
@@ -95,7 +95,7 @@ def test_a_plan_is_told_whole_where_there_is_little_room() -> None:
         await driven.press("down", "R")
         await planned(driven)
         told = " ".join(driven.text.split())
-        assert "5 leader changes: no plan can do with fewer bytes." in told
+        assert "5 leader changes: no plan needs fewer bytes." in told
         assert "2 waves bound 11 moves, 20.5 GiB optimal by " in told
         assert "emptied; broker 5 gets it: it goes from 16 to 27 replicas" in told
         first = driven.text.splitlines().index(driven.lines_with("PARTITION ")[0])
@@ -109,7 +109,7 @@ def test_a_plan_is_told_whole_where_there_is_little_room() -> None:
     ("page", "keys", "title", "first"),
     [
         ("brokers", ("t", "t", "R"), "Plan: empty brokers", "1,2"),
-        ("brokers", ("P",), "Plan: give what a broker has", "1="),
+        ("brokers", ("P",), "Plan: move what a broker has", "1="),
         ("topics", ("down", "down", "M"), "Plan: move topics", ""),
         ("topics", ("F",), "Plan: raise or lower", ""),
         ("overview", ("B",), "Plan: level replicas", None),
@@ -195,7 +195,7 @@ def test_without_a_plan_or_a_cluster_each_key_says_why(tmp_path: Path) -> None:
         await driven.until(lambda: driven.main.desk.plan is not None)
         await driven.press("w")
         assert driven.app.screen is driven.main, "a file of Kafka's form is not ours to write"
-        assert "a file of Kafka's form tells no more" in driven.text
+        assert "a file in Kafka's form says no more" in driven.text
 
     shown(fake_feed("live", plays=False), look, page="plans", folder=tmp_path)
 

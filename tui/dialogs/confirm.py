@@ -1,7 +1,7 @@
 """Asks before a change, and tells what became of it.
 
-``y`` goes on and ``n`` does not; there is no default, and enter does nothing. Where data can be lost, the name of what
-is lost has to be typed.
+``y`` goes on and ``n`` does not; there is no default, and enter does nothing. If data can be lost, the user has to type
+the name of what is lost.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class ConfirmDialog(Dialog[bool]):
         self._prepared = prepared
 
     def body(self) -> list[Widget]:
-        """Return warnings, old and new, the command, and where a name is wanted the field for it."""
+        """Return warnings, old and new, the command, and the field for a name if one is needed."""
         prepared = self._prepared
         lines: list[Line] = [line(("! ", Tone.WARN), (text, Tone.WARN)) for text in prepared.warnings]
         lines += [()] * bool(lines) + [line(text) for text in prepared.lines]
@@ -54,18 +54,18 @@ class ConfirmDialog(Dialog[bool]):
         return widgets
 
     def on_mount(self) -> None:
-        """Let the name be typed at once, where one is wanted."""
+        """Put the cursor into the field, if a name is needed."""
         if self._prepared.typed is not None:
             self.query_one("#typed", Input).focus()
         else:
             self.query_one("#preview", LinesScroll).focus()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Where a name is wanted, y and n are letters of it."""
+        """If a name is needed, y and n are letters of it."""
         return not (self._prepared.typed is not None and action in ("yes", "no"))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Go on if it is the name."""
+        """Go on if the name is right."""
         event.stop()
         if event.value == self._prepared.typed:
             self.dismiss(True)

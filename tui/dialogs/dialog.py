@@ -109,9 +109,9 @@ class Dialog(ModalScreen[Result]):
         self.dismiss(None)
 
     def finish(self) -> None:
-        """Close it because what it was about is over; where another window lies on it, as soon as that is gone."""
+        """Close it because its subject is over; if another window covers it, as soon as that one is gone."""
         self._is_over = True
-        # Textual calls a window current that another one covers.
+        # Textual calls a window current even if another one covers it.
         if self.app.screen is self:
             self.dismiss(None)
 
@@ -149,7 +149,7 @@ class TextDialog(Dialog[None]):
 
 
 class ProgressDialog(Dialog[None]):
-    """Shows what long work is at. Closing it gives the work up."""
+    """Shows the progress of long work. Closing it gives the work up."""
 
     def __init__(self, title: str, what: str) -> None:
         super().__init__(title, "esc gives it up")
@@ -158,21 +158,21 @@ class ProgressDialog(Dialog[None]):
         self._started = time.monotonic()
 
     def body(self) -> list[Widget]:
-        """Return what the work is at."""
+        """Return the progress of the work."""
         return [LinesView(id="progress", folds=True)]
 
     def on_mount(self) -> None:
-        """Let the time grow while nothing is told."""
+        """Let the elapsed time grow while there is no news."""
         self._draw()
         self.set_interval(0.5, self._draw)
 
     def show(self, text: str) -> None:
-        """The work is at this now."""
+        """Show this as the current progress."""
         self._what = text
         self._draw()
 
     def note(self, text: str) -> None:
-        """Something that a person should know stays in sight."""
+        """Keep something in sight that a person should know."""
         self._notes.append(line(("! ", Tone.WARN), (text, Tone.WARN)))
         self._draw()
 

@@ -18,7 +18,7 @@ from tui.operations.operation import failure_text
 from tui.widgets.lines_view import LinesView
 
 FEW = 4
-"""Up to so many fields have a line of their own above them; more stand beside their names."""
+"""Up to this many fields have their name on a line above them; with more, the name stands beside the field."""
 
 
 class FormDialog(Dialog[Any]):

@@ -1,4 +1,4 @@
-"""Lets one of a few things be chosen; and the line for what is typed behind ``:``."""
+"""A menu of a few choices; and the line to type a command after ``:``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tui.widgets.lines_view import LinesView
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One thing to choose; one with a reason against it cannot be chosen."""
+    """One thing to choose; if ``why_not`` has a reason, it cannot be chosen."""
 
     id: str
     title: str
@@ -56,7 +56,7 @@ class MenuDialog(Dialog[str]):
         return [OptionList(*options, id="choices")]
 
     def on_mount(self) -> None:
-        """Let the list be moved in."""
+        """Give the list the focus."""
         self.query_one(OptionList).focus()
 
     def on_key(self, event: object) -> None:
@@ -89,7 +89,7 @@ class CommandDialog(Dialog[str]):
         self._suggest = suggest
 
     def body(self) -> list[Widget]:
-        """Return the line and what could be meant."""
+        """Return the line and the suggestions."""
         return [LinesView(id="suggestions"), Input(":", id="command", select_on_focus=False)]
 
     def on_mount(self) -> None:
@@ -103,7 +103,7 @@ class CommandDialog(Dialog[str]):
         return self._suggest(text) if text and " " not in text else []
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Show what begins like this."""
+        """Show the words that begin like this."""
         event.stop()
         words = self._words()[:8]
         self.query_one("#suggestions", LinesView).set_lines([line(("  ".join(words), Tone.QUIET))] if words else [])

@@ -1,4 +1,4 @@
-"""Leaders elected: preferred ones, or (unclean) any replica that lives."""
+"""Leader elections: preferred ones, or (unclean) any live replica."""
 
 from __future__ import annotations
 

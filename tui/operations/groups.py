@@ -40,7 +40,7 @@ RESET_HINT = "earliest, latest, current, an offset, +10 or -10, 2026-11-21T12:00
 
 @dataclass(frozen=True, slots=True)
 class ResetOffsets:
-    """A group's committed offsets set to where a person says; no topic is all that it has committed."""
+    """Sets a group's committed offsets to where a person says; without topics, all that it has committed."""
 
     group: str
     topics: TopicScope | None
@@ -67,14 +67,14 @@ class ResetOffsets:
             raise refusal
         rows = [one for group in plan.able for one in group.resets]
         if not rows:
-            return Prepared(f"group {self.group} has no offset that is meant")
+            return Prepared(f"group {self.group} has no offset to reset there")
 
         async def run(cluster: Cluster) -> Outcome:
             return await self._run(cluster, plan)
 
         words = ["groups", "reset-offsets", self.group, *self.words, "--execute"]
         warnings = [str(warning) for group in plan.groups for warning in group.warnings]
-        warnings += [f"group {group.group} does not exist yet: this makes it" for group in plan.groups if group.is_new]
+        warnings += [f"group {one.group} does not exist yet: this creates it" for one in plan.groups if one.is_new]
         return Prepared(
             f"Reset {counted(len(rows), 'offset')} of group {self.group} in {cluster.target.name}?",
             shortened([_reset_line(one) for one in rows]),
@@ -93,7 +93,7 @@ class ResetOffsets:
             rollback_file=path,
             with_group=False,
             goes_on="some offsets may be set already",
-            on_saved=lambda: saved.append(f"the offsets as they were are in {path}"),
+            on_saved=lambda: saved.append(f"the old offsets are in {path}"),
         )
         table = tuple(
             (
@@ -127,7 +127,7 @@ def parse_reset(text: str) -> tuple[ResetSpec, tuple[str, ...]]:
         return ResetSpec(ResetTo.TIME, before_now(parse_iso_duration(word), datetime.now(UTC))), ("--by-duration", word)
     if "T" in word:
         return ResetSpec(ResetTo.TIME, parse_datetime(word)), ("--to-datetime", word)
-    raise BadRequest(f"not a place to reset to: {word!r}", hint=RESET_HINT)
+    raise BadRequest(f"cannot reset to {word!r}", hint=RESET_HINT)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
-"""What every operation of the dashboard has: a preview, a question, a result, and the same as a command to type.
+"""What every operation of the dashboard has: a preview, a question, a result, and the command that does the same.
 
-An operation decides nothing itself. ``prepare`` asks ``engine.admin`` what would happen; ``Prepared.run`` has it done.
-Both are given an open cluster; a read-only one refuses there, whatever the dashboard has let through.
+An operation decides nothing itself. ``prepare`` asks ``engine.admin`` what would happen; ``Prepared.run`` does it.
+Both get an open cluster; a read-only one refuses there, whatever the dashboard has let through.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from tui.plan_words import planner_words
 from tui.remedies import spelled
 
 EXPECTED = (KlammError, OSError, TimeoutError)
-"""What may go wrong with a cluster or a file. Anything else is a mistake of ours, and is logged with its traceback."""
+"""What may go wrong with a cluster or a file. Anything else is a bug, and is logged with its traceback."""
 
 LINES_MAX = 200
-"""So many partitions are listed in a preview; the others are counted."""
+"""A preview lists this many partitions and counts the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +53,13 @@ class Prepared:
     """An operation that was checked against the cluster as it is.
 
     Attributes:
-        question: what is going to be done, as a question.
-        lines: old and new, a line for each thing that changes.
+        question: what will be done, as a question.
+        lines: old and new, a line for each change.
         warnings: what a person should know before saying yes.
         command: the command that does the same.
-        typed: what has to be typed to go on, where data can be lost; else y or n is enough.
-        run: carries it out; None where there is nothing to do, and ``question`` says why.
-        begins: starts what goes on by itself, instead of ``run``; who owns that tells what became of it.
+        typed: what the user has to type to go on, if data can be lost; else y or n is enough.
+        run: carries it out; None if there is nothing to do, and ``question`` says why.
+        begins: starts what goes on by itself, instead of ``run``; its owner reports the outcome.
     """
 
     question: str
@@ -80,7 +80,7 @@ class Operation(Protocol):
 
     @property
     def asks(self) -> bool:
-        """Whether it is asked about before it is done; what only looks is not."""
+        """Whether it asks before it starts; an operation that only reads does not."""
 
     async def prepare(self, cluster: Cluster) -> Prepared:
         """Ask what would happen. Changes nothing.
@@ -96,7 +96,7 @@ def command_text(words: Sequence[str], target: ClusterTarget) -> str:
 
 
 def cluster_options(target: ClusterTarget) -> list[str]:
-    """Return the options that name the cluster again; the one that was started in this folder needs none."""
+    """Return the options that name the cluster; the one that was started in this folder needs none."""
     if target.origin is Origin.LOCAL:
         return []
     if target.origin is Origin.PROFILE:
@@ -109,7 +109,7 @@ def cluster_options(target: ClusterTarget) -> list[str]:
 
 
 def shortened(lines: Sequence[str]) -> tuple[str, ...]:
-    """Return the lines, or the first of very many and how many there are more."""
+    """Return the lines, or the first of very many and how many more there are."""
     if len(lines) <= LINES_MAX:
         return tuple(lines)
     return (*lines[:LINES_MAX], f"… and {len(lines) - LINES_MAX} more")
@@ -122,7 +122,7 @@ def failures_told(errors: Sequence[AdminError]) -> tuple[str, ...]:
 
 def failure_text(error: BaseException) -> str:
     """Return an error as a person reads it."""
-    # The first picture does without the planner.
+    # The first picture does not need the planner.
     from plans.errors import PlanError
 
     if isinstance(error, PlanError):
@@ -139,6 +139,6 @@ def failure_text(error: BaseException) -> str:
 
 
 def result_cell(word: str, *, is_good: bool, is_pending: bool = False) -> Cell:
-    """Return the word for what became of a row."""
+    """Return the word for the outcome of a row."""
     tone = Tone.WARN if is_pending else Tone.GOOD if is_good else Tone.BAD
     return Cell(word.replace("_", " "), tone)

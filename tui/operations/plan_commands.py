@@ -13,7 +13,7 @@ from plans.options import PlanOptions, Strategy
 def making_words(
     strategy: Strategy, options: PlanOptions, out: Path | None = None, capacity_file: Path | None = None
 ) -> list[str]:
-    """Return the words that make a plan with these options; none where nobody knows which file had its capacities."""
+    """Return the words that make a plan with these options; none if the file of its capacities is unknown."""
     if capacity_file is None and (options.broker_capacities or options.log_dir_capacities):
         return []
     words = ["plan", strategy.value, *_argument(strategy, options)]

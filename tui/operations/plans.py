@@ -1,4 +1,4 @@
-"""Plans carried out, cancelled, checked, and looked back at: what is asked of ``engine.admin`` and ``plans``."""
+"""Carries plans out, cancels and checks them, and shows their history, through ``engine.admin`` and ``plans``."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _TITLES = {Verb.APPLY: "Apply the plan", Verb.RESUME: "Resume the plan", Verb.RO
 
 
 def size_of(what: str, text: str) -> int | None:
-    """Return the bytes that a field asks for; None where it is empty.
+    """Return the bytes that a field asks for; None if it is empty.
 
     Raises:
-        BadRequest: it is no size.
+        BadRequest: it is not a size.
     """
     try:
         return parse_size(text) if text.strip() else None
@@ -75,9 +75,9 @@ def run_asked_for(verb: Verb, plan: OpenedPlan, path: Path, values: Mapping[str,
 
 @dataclass(frozen=True, slots=True)
 class CarryOutPlan:
-    """A plan carried out in waves, in its direction or back. It goes on while the dashboard shows other things.
+    """Carries a plan out in waves, forward or back. It goes on while the dashboard shows other things.
 
-    ``saves`` writes the plan's file first, where it has none yet; ``begins`` starts the run.
+    ``saves`` writes the plan's file first, if it has none yet; ``begins`` starts the run.
     """
 
     plan: OpenedPlan
@@ -133,9 +133,9 @@ def _wave_line(number: int, wave: Wave) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CancelPlan:
-    """The run of this dashboard ended, and what is under way of the plan sent back to the replicas it had.
+    """Ends the run of this dashboard, and cancels the plan's moves under way.
 
-    ``tells`` is told beside the run what became of what moved.
+    ``tells`` learns, beside the run, what became of those moves.
     """
 
     plan: OpenedPlan
@@ -156,7 +156,7 @@ class CancelPlan:
         async def run(cluster: Cluster) -> Outcome:
             if self.is_running:
                 await self.stops()
-            told = "what was moving may go on in the cluster"
+            told = "moves under way may go on in the cluster"
             try:
                 outcome = await self._cancelled(cluster)
                 results = Counter(row[1].text for row in outcome.rows)
@@ -170,7 +170,7 @@ class CancelPlan:
         return Prepared(
             f"Cancel {self.plan.name} in {cluster.target.name}: {counted(len(mine), 'partition')} under way?",
             lines,
-            ("what was copied so far is thrown away",) if mine else (),
+            ("what was copied so far is discarded",) if mine else (),
             "" if inner is None else inner.command,
             run=run,
         )
@@ -182,13 +182,13 @@ class CancelPlan:
         mine = tuple(name for name in now if name in names)
         left = await CancelReassignments(mine).prepare(cluster) if mine else None
         if left is None or left.run is None:
-            return Outcome(self.title, (), (), (), ("the plan is stopped; nothing of it is under way",))
+            return Outcome(self.title, (), (), (), ("the plan is stopped; none of its moves is under way",))
         return await left.run(cluster)
 
 
 @dataclass(frozen=True, slots=True)
 class ThrottlePlan:
-    """Another rate for the run that this dashboard carries out, in this wave and those that follow."""
+    """Changes the rate of this dashboard's run, in this wave and those that follow."""
 
     run: PlanRun
     limits: ThrottleRange
@@ -201,7 +201,7 @@ class ThrottlePlan:
         words = ["plan", self.run.goes_on_with.value, str(self.run.path), "--throttle", str(self.limits.start)]
         return Prepared(
             f"Let brokers copy {byte_rate(self.limits.start)} each for {self.run.path.name} in {cluster.target.name}?",
-            ("from the next look on, and in the waves that follow",),
+            ("from the next check on, and in the waves that follow",),
             (),
             command_text(words, cluster.target),
             begins=lambda: self.changes(self.limits),
@@ -210,7 +210,7 @@ class ThrottlePlan:
 
 @dataclass(frozen=True, slots=True)
 class CheckPlan:
-    """The plan held against the cluster as it is."""
+    """Compares the plan with the cluster as it is."""
 
     plan: OpenedPlan
     title: str = "Check the plan"
@@ -239,7 +239,7 @@ class CheckPlan:
 
 @dataclass(frozen=True, slots=True)
 class PlanHistory:
-    """What was done with plans, when and by whom, as the journals in these folders tell; and who holds the lock now."""
+    """What was done with plans, when and by whom, from the journals in these folders; and who holds the lock now."""
 
     folders: tuple[Path, ...]
     title: str = "History of plans"
@@ -262,13 +262,13 @@ class PlanHistory:
 def history_outcome(
     title: str, journals: Sequence[tuple[Path, JournalRecord]], errors: Sequence[str], *notes: str
 ) -> Outcome:
-    """Return a row for each run that journals tell of."""
+    """Return a row for each run in the journals."""
     rows = []
     for one in past_runs(journals):
         tone = Tone.GOOD if one.outcome == "done" else Tone.QUIET if one.outcome == NO_END else Tone.WARN
         cells = (one.began, one.who, one.what, f"{one.waves_done} of {one.waves}", one.ended)
         rows.append((*map(Cell, cells), Cell(one.outcome, tone)))
-    told = notes if rows else (*notes, "no journal lies in the working folder, nor beside the plan that is open")
+    told = notes if rows else (*notes, "there is no journal in the working folder or beside the open plan")
     columns = ("began", "by", "what", "waves done", "ended", "outcome")
     return Outcome(title, columns, tuple(rows), tuple(errors), told, counted(len(rows), "run"))
 

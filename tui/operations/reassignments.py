@@ -1,4 +1,4 @@
-"""Reassignments under way: cancelled, or their throttle changed."""
+"""Cancels reassignments under way, or changes their throttle."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PLAN_FILE = "plan.json"
 
 @dataclass(frozen=True, slots=True)
 class CancelReassignments:
-    """Moves stopped: the partitions go back to the replicas they had. No name is all that are under way."""
+    """Stops moves: the partitions go back to the replicas they had. Without names, all moves under way."""
 
     names: tuple[TopicPartition, ...] = ()
     is_forced: bool = False
@@ -51,7 +51,7 @@ class CancelReassignments:
         return Prepared(
             f"Cancel {counted(len(running), 'reassignment')} in {cluster.target.name}?",
             shortened([f"{name}: back to {ids(found.assignment.origin_replicas)}" for name, found in running.items()]),
-            ("what was copied so far is thrown away",),
+            ("what was copied so far is discarded",),
             self._command(cluster),
             run=run,
         )
@@ -68,7 +68,7 @@ async def _cancelled(cluster: Cluster, prepared: PreparedCancellation, title: st
     done = await cancel_reassignments(cluster, prepared, goes_on="it may be cancelled already")
     notes = tuple(done.cleared.left)
     if done.cleared.brokers:
-        notes = (f"the throttle is off brokers {ids(done.cleared.brokers)}", *notes)
+        notes = (f"the throttle is removed from brokers {ids(done.cleared.brokers)}", *notes)
     return Outcome(title, ("partition", "result", "replicas", "why"), tuple(map(_cancel_row, done.results)), (), notes)
 
 
@@ -87,7 +87,7 @@ def _cancel_row(one: CancelledPartition) -> tuple[Cell, ...]:
 
 @dataclass(frozen=True, slots=True)
 class ChangeThrottle:
-    """Another limit for what brokers copy, for all reassignments under way."""
+    """Changes the limit for what brokers copy, for all reassignments under way."""
 
     bytes_per_s: int
     title: str = "Change the throttle"
@@ -98,7 +98,7 @@ class ChangeThrottle:
         """Return the operation that a form asks for.
 
         Raises:
-            BadRequest: it is no number, or too low for anything to get through.
+            BadRequest: it is not a number, or too low for anything to get through.
         """
         rate = whole_number("the throttle", text)
         if rate is None:

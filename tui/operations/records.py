@@ -1,4 +1,4 @@
-"""The oldest records of partitions deleted."""
+"""Deletes the oldest records of partitions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _GOOD = (DeletionResult.DELETED, DeletionResult.NOTHING_TO_DO)
 
 @dataclass(frozen=True, slots=True)
 class DeleteRecords:
-    """All records before an offset; -1 is all that are committed."""
+    """Deletes all records before an offset; -1 means all that are committed."""
 
     names: tuple[TopicPartition, ...]
     before_offset: int
@@ -31,7 +31,7 @@ class DeleteRecords:
         """Return the operation that a form asks for.
 
         Raises:
-            BadRequest: it is no offset.
+            BadRequest: it is not an offset.
         """
         offset = whole_number("the offset", before)
         if offset is None or offset < -1:
@@ -42,7 +42,7 @@ class DeleteRecords:
         previews = await preview_deletion(cluster, dict.fromkeys(self.names, self.before_offset))
         going = [one for one in previews if one.result is DeletionResult.WOULD_BE_DELETED]
         if not going:
-            return Prepared("nothing lies before this offset")
+            return Prepared("there is no record before this offset")
         records = sum(one.records for one in going)
 
         async def run(cluster: Cluster) -> Outcome:

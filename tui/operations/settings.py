@@ -15,7 +15,7 @@ _OPTIONS = {EntityType.TOPIC: "--topic", EntityType.BROKER: "--broker"}
 
 @dataclass(frozen=True, slots=True)
 class AlterSettings:
-    """Some settings of one entity, all or none of them."""
+    """Alters settings of one entity, all or none of them."""
 
     entity: Entity
     additions: dict[str, str]
@@ -28,7 +28,7 @@ class AlterSettings:
         """Return the operation that a form asks for: ``k=v,k=[a,b]``, and the names to drop.
 
         Raises:
-            BadRequest: what is to be set is not KEY=VALUE.
+            BadRequest: a setting is not KEY=VALUE.
         """
         wanted = parse_additions(additions) if additions.strip() else {}
         return AlterSettings(entity, wanted, tuple(key for key in deletions.replace(",", " ").split() if key))

@@ -1,4 +1,4 @@
-"""Topics created, grown and deleted."""
+"""Creates, grows and deletes topics."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class CreateTopic:
         """Return the operation that a form asks for; empty counts are the cluster's defaults.
 
         Raises:
-            BadRequest: a value is none that a topic can have.
+            BadRequest: a topic cannot have this value.
         """
         topic = NewTopic(
             name.strip(),
@@ -84,7 +84,7 @@ class GrowTopic:
         """Return the operation that a form asks for.
 
         Raises:
-            BadRequest: it is no number above 0.
+            BadRequest: it is not a number above 0.
         """
         alteration = TopicAlteration(topic, whole_number("partitions", partitions))
         alteration.check()
@@ -108,7 +108,7 @@ class GrowTopic:
 
 @dataclass(frozen=True, slots=True)
 class DeleteTopics:
-    """Topics deleted, with all their records."""
+    """Deletes topics with all their records."""
 
     names: tuple[str, ...]
     title: str = "Delete topics"
@@ -136,10 +136,10 @@ class DeleteTopics:
 
 
 def whole_number(what: str, text: str) -> int | None:
-    """Return the number that was typed into a field; None where it was left empty.
+    """Return the number in a field; None if it is empty.
 
     Raises:
-        BadRequest: it is no whole number.
+        BadRequest: it is not a whole number.
     """
     from engine.admin.cluster.errors import BadRequest
 

@@ -36,7 +36,7 @@ _OF_THE_BOARD = (
     spark.PAGE,
     spark.QUERY_PAGE,
 )
-"""They are drawn from the board alone; plans, znodes and logs are read beside it, for the main screen."""
+"""These are drawn from the board alone; plans, znodes and logs are read separately, for the main screen."""
 
 
 def pages_of(screen: MainView, partition_logs: PartitionLogs) -> dict[str, Page]:
@@ -47,7 +47,7 @@ def pages_of(screen: MainView, partition_logs: PartitionLogs) -> dict[str, Page]
 
 
 def _plans(screen: MainView) -> Page:
-    """It imports the planner, which waits until somebody wants it."""
+    """It imports the planner, so it waits until somebody needs it."""
 
     def rows(view: View) -> Rows:
         from tui.pages import plans

@@ -1,6 +1,6 @@
-"""What stands beside a table on a wide terminal: more about the row under the cursor. Pure.
+"""The text beside a table on a wide terminal: more about the row under the cursor. Pure.
 
-It says what the row has no room for: the course of its figures, what it is made of, and what happened to it.
+It shows what the row has no room for: the course of its figures, its parts, and what happened to it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _BAR_MAX = 20
 
 
 def aside_of(view: View, page: str, item: Any, width: int) -> list[Line]:
-    """Return what is to be said of a row of a screen in lines of ``width``; nothing where its columns say it all."""
+    """Return more about a row of a screen in lines of ``width``; nothing if its columns say it all."""
     made = _ASIDES.get(page)
     if made is None or item is None or view.board.frame is None:
         return []
@@ -88,7 +88,7 @@ def _happened(events: Iterable[Event]) -> list[Line]:
 
 
 def _is_about(event: Event, name: TopicPartition) -> bool:
-    """Whether an event is a partition's; compared by parts, for there are thousands of events in each frame."""
+    """Whether an event is a partition's; compared by parts, because each frame has thousands of events."""
     return event.partition == name.partition and event.topic == name.topic
 
 
@@ -168,7 +168,7 @@ def _replica(one: Replica) -> Line:
 
 
 def _past_of(board: Board, item: PartitionItem) -> list[Line]:
-    """Return who was out of the ISR and for how long, then all that happened to the partition."""
+    """Return who was out of the ISR and for how long, then everything that happened to the partition."""
     assert board.frame is not None
     own = [event for event in board.events if _is_about(event, item.name)]
     lines: list[Line] = []
@@ -214,7 +214,7 @@ def _move(view: View, move: MoveItem, width: int) -> list[Line]:
 
 
 def _event(view: View, numbered: tuple[int, Event], width: int) -> list[Line]:
-    """All that happened to the same thing: one event alone seldom explains itself."""
+    """Everything that happened to the same thing: one event alone seldom explains itself."""
     event = numbered[1]
     lines = [line((plain(event.subject), Tone.STRONG))]
     topic = next((one for one in view.board.topics if one.name == event.topic), None)

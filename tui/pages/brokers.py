@@ -1,4 +1,4 @@
-"""Brokers: who is there, what each carries, and what each one's absence costs."""
+"""Brokers: which exist, what each carries, and what each one's absence costs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _RESTART_LINES = 2
 
 @dataclass(frozen=True, slots=True)
 class BrokerItem:
-    """One broker, alive or only wanted by partitions."""
+    """One broker, alive or only named by partitions."""
 
     id: int
     info: BrokerInfo | None
@@ -60,7 +60,7 @@ def items_of(board: Board) -> list[BrokerItem]:
     if frame is None or frame.cluster is None:
         return []
     total, live = board.total, {broker.id: broker for broker in board.brokers}
-    # A dead broker's replicas count in the mean, so it counts, too; or all others would seem to carry too little.
+    # A dead broker's replicas count in the mean, so the broker counts too; else the others would seem too empty.
     mean = board.replicas.total() / len(board.broker_ids) if board.broker_ids else 0
     advice = {one.broker: one for one in restart_board(frame, total).brokers}
     imbalance = {one.broker: one.imbalance_percent for one in leadership(frame, total).brokers}
@@ -93,7 +93,7 @@ def items_of(board: Board) -> list[BrokerItem]:
 
 
 def _full_in(board: Board) -> dict[int, float]:
-    """Return for each broker when its first volume is full, of those that fill."""
+    """Return for each broker in how many seconds its first volume is full, if one fills up."""
     found: dict[int, float] = {}
     if board.frame is not None:
         for one in dir_trends(board.frame, board.history):
@@ -126,7 +126,7 @@ _VERDICTS = {Verdict.SAFE: Tone.GOOD, Verdict.LAST: Tone.GOOD, Verdict.UNKNOWN: 
 
 
 def _restart(item: BrokerItem) -> Cell:
-    """Whether it may be stopped now, and why not."""
+    """Whether it may be stopped now; if not, why."""
     return Cell(item.restart.verdict.value, _VERDICTS.get(item.restart.verdict, Tone.BAD))
 
 
@@ -201,7 +201,7 @@ def _summary(view: View, width: int) -> list[Line]:
 
 
 def _restart_line(board: Board) -> Line:
-    """Say which broker may be restarted next, or what has to be over before."""
+    """Say which broker may be restarted next, or what has to end first."""
     assert board.frame is not None
     advice = restart_board(board.frame, board.total)
     if advice.next_broker is not None:

@@ -21,7 +21,7 @@ from tui.table_model import Rows
 from tui.units import NOTHING, clock_time, count, counted, plain, short_count, span
 
 TALL = 30
-"""From so many lines on there is room for more of a group's past."""
+"""From this many lines on, there is room for more of a group's past."""
 _TONES = {
     LagStatus.OK: Tone.GOOD,
     LagStatus.RUNNING: Tone.GOOD,
@@ -48,7 +48,7 @@ def trend_cell(in_per_sec: float | None, out_per_sec: float | None) -> Cell:
 
 
 def number_cell(value: float | None, text: str) -> Cell:
-    """Return a figure's text, or that it is unknown."""
+    """Return the text of a figure, or of an unknown one."""
     return NO_DATA if value is None else Cell(text)
 
 
@@ -70,7 +70,7 @@ def seconds_of(duration_ms: int | None) -> float | None:
 
 
 def time_lag_cell(one: GroupLag | PartitionLag) -> Cell:
-    """Return for how long a reader is behind."""
+    """Return how long a reader has been behind."""
     seconds = seconds_of(one.time_lag_ms)
     return NO_DATA if seconds is None else Cell(span(seconds), Tone.WARN if seconds > 60 else Tone.PLAIN)
 
@@ -125,7 +125,7 @@ def _why_empty(view: View) -> str:
     if status is not None and status.error:
         return f"groups could not be read: {status.error}"
     if status is None or status.read_at_ms is None:
-        return "groups were not read so far"
+        return "groups have not been read yet"
     return "no consumer group"
 
 
@@ -148,7 +148,7 @@ def _summary(view: View, width: int) -> list[Line]:
         line((f"{count(bad)} in trouble", Tone.BAD if bad else Tone.QUIET)),
     ]
     if frame.link(Side.WIRE).state is LinkState.UNUSED:
-        words.append(line(("only groups in ZooKeeper, without lag: brokers are not to be asked", Tone.QUIET)))
+        words.append(line(("only groups in ZooKeeper, without lag: brokers are not asked", Tone.QUIET)))
     return wrapped(words, width)
 
 
@@ -196,7 +196,7 @@ PARTITION_COLUMNS = (
 
 
 def group_of(view: View) -> WatchedGroup | None:
-    """Return the group that the location is about."""
+    """Return the group at this location."""
     frame = view.board.frame
     groups = () if frame is None else frame.groups
     return next((group for group in groups if group.name == view.location.group), None)
@@ -204,7 +204,7 @@ def group_of(view: View) -> WatchedGroup | None:
 
 def _group_rows(view: View) -> Rows:
     group = group_of(view)
-    empty = f"there is no group {view.location.group}" if view.board.frame else "groups were not read so far"
+    empty = f"there is no group {view.location.group}" if view.board.frame else "groups have not been read yet"
     return Rows(
         PARTITION_COLUMNS,
         () if group is None else group.lag.partitions,
@@ -249,7 +249,7 @@ def member_lines(group: WatchedGroup, lines_max: int) -> list[Line]:
 
 
 def _past_lag(view: View, group: str, width: int) -> list[Line]:
-    """Return the group's lag since the dashboard looks, as a chart that begins at zero."""
+    """Return the group's lag since the dashboard started, as a chart that begins at zero."""
     samples = view.board.history.lag.of(group)
     if len(samples) < 2:
         return []
@@ -261,12 +261,12 @@ def _past_lag(view: View, group: str, width: int) -> list[Line]:
 
 
 def _past_changes(view: View, group: str) -> list[Line]:
-    """Return what the group went through since the dashboard looks, as far as there is room."""
+    """Return what the group went through since the dashboard started, as far as there is room."""
     past = group_past(view.board.events, group)
     if not past.changes:
         return []
     times = f"rebalanced {count(past.rebalances)} time{'' if past.rebalances == 1 else 's'}"
-    lines = [line((f"{times} since the dashboard looks", Tone.QUIET))]
+    lines = [line((f"{times} since the dashboard started", Tone.QUIET))]
     for one in past.changes[: 4 if view.height >= TALL else 1]:
         after = "" if one.lasted_ms is None else f"   after {span(one.lasted_ms / 1000)}"
         told = " members" if one.is_of_members else after

@@ -42,7 +42,7 @@ def rows_of(ring: LogRing) -> Rows:
         list(ring.lines)[::-1],
         lambda one: one.number,
         lambda one: f"{one.level_name} {one.logger} {one.message}",
-        "nothing was logged so far",
+        "nothing has been logged yet",
     )
 
 
@@ -53,7 +53,7 @@ def summary_of(ring: LogRing) -> list[Line]:
     return [line((text, Tone.QUIET))]
 
 
-# The brokers' about a partition
+# The brokers' logs about a partition
 
 
 NO_LOGS = "no log is named"
@@ -66,7 +66,7 @@ _HOW = (
 
 @dataclass(frozen=True, slots=True)
 class ShownLog:
-    """What brokers' state-change logs tell of a partition; or why that is unknown."""
+    """What brokers' state-change logs say about a partition; or why that is unknown."""
 
     name: TopicPartition
     log: PartitionLog | None = None
@@ -101,7 +101,7 @@ def _time(entry: PartitionEntry) -> Cell:
 
 
 def _stamp(entry: PartitionEntry) -> str:
-    """Day and time to the millisecond: what happened within one decides here."""
+    """Day and time to the millisecond: the order of events within a second matters here."""
     start = (entry.row.utc_start or b"").decode("ascii", "replace").strip("[]")
     return start[5:].replace(",", ".")
 
@@ -124,7 +124,7 @@ PARTITION_COLUMNS = (
 
 
 def partition_rows(shown: ShownLog) -> Rows:
-    """Return what the logs tell of the partition, the newest first."""
+    """Return what the logs say about the partition, the newest first."""
     entries = () if shown.log is None else shown.log.entries[::-1]
     return Rows(
         PARTITION_COLUMNS,
@@ -144,7 +144,7 @@ def _why_empty(shown: ShownLog) -> str:
 def partition_summary(shown: ShownLog) -> list[Line]:
     """Return what was read, and what was wrong with it."""
     if shown.log is None:
-        title = line((f"what brokers' state-change logs tell of {shown.name}", Tone.QUIET))
+        title = line((f"what brokers' state-change logs say about {shown.name}", Tone.QUIET))
         return [title, *(line((text, Tone.QUIET)) for text in _HOW if shown.error == NO_LOGS)]
     log = shown.log
     older = f", {count(log.left_out)} older ones left out" if log.left_out else ""
@@ -160,14 +160,14 @@ def partition_summary(shown: ShownLog) -> list[Line]:
 
 
 def is_trouble(item: LogLine | PartitionEntry) -> bool:
-    """Whether a line tells of something wrong."""
+    """Whether a line reports a problem."""
     if isinstance(item, LogLine):
         return item.level >= logging.WARNING
     return item.row.level in _BAD_LEVELS
 
 
 def command(view: View, items: Sequence[Any]) -> list[str]:
-    """The command that shows the same of a partition; the dashboard's own log has none."""
+    """The command that shows the same for a partition; the dashboard's own log has none."""
     where, target = view.location, view.target
     if where.topic is None or where.partition is None or target is None or not target.logs:
         return []

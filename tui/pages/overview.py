@@ -23,10 +23,10 @@ _TONES = {HealthStatus.OK: Tone.GOOD, HealthStatus.WARNING: Tone.WARN, HealthSta
 _SIGNS = {HealthStatus.OK: "●", HealthStatus.WARNING: "▲", HealthStatus.CRITICAL: "✖"}
 _WIDE = 120
 _HUGE = (170, 44)
-"""Columns and lines that have room for brokers and moves, too."""
+"""From this size on, there is room for brokers and moves, too."""
 _EVENTS_OF_TABLES = 8
 EVENTS_MIN = 3
-"""Lines of the last changes, with their heading, that are worth more than a chart of each broker."""
+"""This many lines of the last changes, heading included, are worth more than a chart of each broker."""
 _NAMES = 4
 _LABEL = 17
 _FIGURE = 7
@@ -56,7 +56,7 @@ def overview_lines(board: Board, width: int, height: int, *, is_seen: bool = Tru
 
 
 def health_word(board: Board, *, is_seen: bool = True) -> tuple[str, Tone]:
-    """Return how the cluster is in a word, with a sign for eyes without colour; or how it was when last seen."""
+    """Return how the cluster is in a word, with a sign for terminals without colour; or how it was when last seen."""
     health = board.frame.health if board.frame is not None else None
     if health is None:
         return "not known yet", Tone.QUIET
@@ -68,13 +68,13 @@ def health_word(board: Board, *, is_seen: bool = True) -> tuple[str, Tone]:
 def _health(board: Board, width: int, lines_max: int, *, is_seen: bool) -> list[Line]:
     health = board.frame.health if board.frame is not None else None
     if health is None:
-        return [line(("how the cluster is, is not known yet: topics and partitions were not read so far", Tone.QUIET))]
+        return [line(("the cluster's health is not known yet: topics and partitions have not been read", Tone.QUIET))]
     word, tone = health_word(board, is_seen=is_seen)
     if not health.reasons and not board.findings:
         told = "   nothing is wrong" if is_seen else ""
         return [line((word.upper() if is_seen else word, tone), (told, Tone.QUIET))]
     lines: list[Line] = [line((word.upper() if is_seen else word, tone))]
-    # Every reason is worth more than the advice for one; what room is left goes to the advice for the gravest.
+    # Every reason is worth more than the advice for one; the remaining room goes to the advice for the gravest.
     room = lines_max - 1
     shown = list(health.reasons)[: room if len(health.reasons) <= room else room - 1]
     advised = room - len(shown) if len(shown) == len(health.reasons) else 0
@@ -115,7 +115,7 @@ def _figures(board: Board, width: int, *, columns: int) -> list[Line]:
             index = column * rows + row
             if index < len(pairs):
                 label, (text, tone) = pairs[index]
-                # A number stands right in its column, so that one reads down.
+                # Numbers are aligned right, so that one can compare them down the column.
                 piece = line((f"{label:<{_LABEL}}", Tone.QUIET), (f"{text:>{_FIGURE}}", tone))
                 spans += fitted(piece, cell)
         lines.append(tuple(spans))
@@ -195,7 +195,7 @@ def _charts(
     lines_max: int | None = None,
     with_brokers: bool = True,
 ) -> list[Line]:
-    """Draw what the cluster does, then each broker's share of it on one scale: of all that are shown, or of none."""
+    """Draw what the cluster does, then each broker's share of it on one scale: for all brokers or for none."""
     samples = list(board.samples)
     chart = max(8, width - _LABEL - _FIGURE - 2)
     lines: list[Line] = []
@@ -238,12 +238,12 @@ def _events(board: Board, width: int, lines_max: int) -> list[Line]:
     lines = [line(("last changes", Tone.QUIET))]
     runs = _runs(board.events, lines_max - 1)
     if not runs:
-        return [*lines, line(("none since the dashboard began to look", Tone.QUIET))]
+        return [*lines, line(("none since the dashboard started", Tone.QUIET))]
     return [*lines, *(fitted(_run_line(run), width) for run in runs)]
 
 
 def _runs(events: Sequence[Event], runs_max: int) -> list[list[Event]]:
-    """Return the newest events; those of one kind and one frame are one line: a broker takes hundreds along."""
+    """Return the newest events. Those of one kind in one frame share a line: one lost broker causes hundreds."""
     runs: list[list[Event]] = []
     by_kind: dict[tuple[int, str], list[Event]] = {}
     for event in reversed(events):
@@ -251,7 +251,7 @@ def _runs(events: Sequence[Event], runs_max: int) -> list[list[Event]]:
         if key in by_kind:
             by_kind[key].append(event)
         elif len(runs) == runs_max:
-            # More of the runs that are shown may have come in the same frame.
+            # More events of the shown runs may have come in the same frame.
             if event.at_ms != runs[-1][0].at_ms:
                 break
         else:
@@ -270,5 +270,5 @@ def _run_line(run: list[Event]) -> Line:
     reasons = {one.reason for one in run}
     why = plain(event.reason) if len(reasons) == 1 else ""
     names = ", ".join(plain(one.subject) for one in run[::-1][:_NAMES]) + (", …" if len(run) > _NAMES else "")
-    # Why it happened comes before the names: those are many, and cut first.
+    # The reason comes before the names: there are many names, and they are cut first.
     return line(*head, (f"{count(len(run))} times  ", Tone.STRONG), f"{why}  " if why else "", (names, Tone.QUIET))

@@ -1,4 +1,4 @@
-"""Brokers and moves on an overview that has much room: a row each, as their own screens show them. Pure."""
+"""Brokers and moves on a large overview: a row each, as their own screens show them. Pure."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _CHART_MIN = 12
 
 
 def tables(board: Board, width: int, lines_max: int) -> list[Line]:
-    """Return the brokers with the course of what comes to each, then what is being moved, in so many lines."""
+    """Return the brokers with a chart of what each gets, then the moves under way, in at most ``lines_max`` lines."""
     lines = _brokers(board, width, lines_max)
     return [*lines, *_moves(board, width, lines_max - len(lines))]
 
 
 def _brokers(board: Board, width: int, lines_max: int) -> list[Line]:
     items = brokers.items_of(board)
-    # Those with something wrong come first: they are not to be among the ones there is no room for.
+    # Those with a problem come first, so that they are not among those left out.
     items.sort(key=lambda item: (not _is_trouble(item), item.id))
     shown = items[: min(_ROWS_MAX, lines_max - 3)]
     if not shown or lines_max < 4:
@@ -48,7 +48,7 @@ def _is_trouble(item: brokers.BrokerItem) -> bool:
 
 
 def _add_charts(board: Board, rows: list[Line], ids: Sequence[int], width: int) -> None:
-    """Draw what comes to each broker, all on one scale from zero."""
+    """Draw what each broker gets, all on one scale from zero."""
     courses = [[sample.in_by_broker.get(broker) for sample in board.samples] for broker in ids]
     top = ceiling_of(max((value for course in courses for value in course if value is not None), default=None))
     rows[0] = line(*rows[0], (f"  0 to {short_count(top)} in/s", Tone.QUIET))

@@ -1,4 +1,4 @@
-"""What a screen is made of: a line or two that sum it up, and rows."""
+"""The parts of a screen: a line or two that sum it up, and rows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class View:
 
 
 def opens_nothing(view: View, item: Any) -> Location | None:
-    """There is nothing behind a row."""
+    """A row opens nothing."""
     return None
 
 
@@ -39,9 +39,9 @@ class Page:
 
     Attributes:
         rows: the table.
-        summary: what stands above it, for a width.
+        summary: the lines above it, for a width.
         opens: where enter leads from a row.
-        is_trouble: whether something is wrong with a row; None where that means nothing.
+        is_trouble: whether a row has a problem; None if that makes no sense here.
         command: the words of the command that shows the same.
     """
 
@@ -54,5 +54,5 @@ class Page:
 
 
 def why_empty(view: View, what: str) -> str:
-    """Return what to say where there are no rows: nothing was read yet, or there is nothing."""
-    return f"no {what}" if view.board.has_metadata else f"{what} are not known yet: nobody has told of them so far"
+    """Return what to say if there are no rows: nothing was read yet, or there is nothing."""
+    return f"no {what}" if view.board.has_metadata else f"{what} are not known yet: nobody has reported them"

@@ -16,7 +16,7 @@ from tui.units import NOTHING, count, counted, ids, short_count, size, span
 
 
 def items_of(view: View) -> Sequence[PartitionItem]:
-    """Return the partitions that the location is about."""
+    """Return the partitions at this location."""
     board, where = view.board, view.location
     if where.topic is not None:
         return [item for topic in board.topics if topic.name == where.topic for item in board.items_of(topic)]
@@ -26,7 +26,7 @@ def items_of(view: View) -> Sequence[PartitionItem]:
 
 
 def state_of(item: PartitionItem, min_isr: int | None, live: frozenset[int]) -> tuple[str, Tone]:
-    """Return the worst that can be said of a partition, in Kafka's words."""
+    """Return a partition's worst problem, in Kafka's words."""
     partition = item.partition
     if partition.leader == NO_LEADER or partition.leader not in live:
         return "offline", Tone.BAD
@@ -59,7 +59,7 @@ def columns_of(board: Board) -> tuple[Column, ...]:
         return own[0] if own else None
 
     def behind(item: PartitionItem) -> int | None:
-        """The most that a follower lacks, as its broker tells."""
+        """The most that a follower lacks, as its broker reports it."""
         logs = frame.logs.get(item.name) if frame is not None else None
         lags = [log.offset_lag for log in logs or () if log.broker != item.partition.leader and not log.is_future]
         return max(lags, default=None)

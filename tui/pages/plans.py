@@ -1,4 +1,4 @@
-"""The plan that is open beside the cluster as it is, and its run; without a plan, what is under way."""
+"""The open plan beside the cluster as it is, and its run; without a plan, what is under way."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from tui.table_model import Rows
 from tui.units import count, ids, size
 
 TALL = 30
-"""From so many lines on there is room for all measures, and for more than one line of why a partition moves."""
+"""From this many lines on, there is room for all measures and for more than one line of reasons."""
 WIDE = 140
-"""From so many columns on the reason takes one line."""
+"""From this many columns on, the reason takes one line."""
 _EMPTY = "no plan is open and nothing is under way   N makes a plan   o opens a file"
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedItem:
-    """One partition of a plan beside the cluster. ``present`` is None where there is no such partition."""
+    """One partition of a plan beside the cluster. ``present`` is None if there is no such partition."""
 
     name: TopicPartition
     before: tuple[int, ...]
@@ -48,7 +48,7 @@ class PlannedItem:
 
 
 def items_of(board: Board, plan: OpenedPlan | None) -> list[PlannedItem]:
-    """Return the partitions of a plan; without one those that are under way."""
+    """Return the partitions of a plan; without a plan, those under way."""
     if plan is None:
         moving = [item for item in board.items if item.partition.assignment.is_being_reassigned]
         return [_planned(board, item.name, None, item.partition.assignment.target_replicas, item) for item in moving]
@@ -106,7 +106,7 @@ def rows_of(view: View, plan: OpenedPlan | None) -> Rows:
     """Return the partitions of the plan."""
     empty = _EMPTY
     if plan is not None:
-        empty = plan.error or "nothing has to be done"
+        empty = plan.error or "there is nothing to do"
     items = items_of(view.board, plan)
     return Rows(COLUMNS, items, lambda item: item.name, lambda item: f"{item.name} {item.state}", empty)
 
@@ -114,7 +114,7 @@ def rows_of(view: View, plan: OpenedPlan | None) -> Rows:
 def summary_of(
     view: View, plan: OpenedPlan | None, run: PlanRunState | None, cursor: TopicPartition | None, width: int
 ) -> list[Line]:
-    """Return what the plan is and how far, brokers before and after, and why the partition under the cursor moves."""
+    """Return what the plan is and its progress, brokers before and after, and why the row's partition moves."""
     ran = [] if run is None else run_lines(run)
     if plan is None:
         items = items_of(view.board, None)
@@ -131,7 +131,7 @@ def summary_of(
 
 
 def _standing(plan: OpenedPlan, items: Sequence[PlannedItem], width: int) -> list[Line]:
-    """Return the file, how many partitions are how far, and how good the plan is."""
+    """Return the file, the progress of the partitions, and how good the plan is."""
     name = (str(plan.path or ""), Tone.QUIET)
     if plan.path is None and plan.targets:
         name = ("not saved yet: w saves it", Tone.WARN)
@@ -145,7 +145,7 @@ def _standing(plan: OpenedPlan, items: Sequence[PlannedItem], width: int) -> lis
 
 
 def _heat(view: View, plan: OpenedPlan | None, items: Sequence[PlannedItem], width: int) -> list[Line]:
-    """Return the brokers before and after, with the score card beside or below where there is room for it."""
+    """Return the brokers before and after, with the score card beside or below if there is room for it."""
     score = None if plan is None or plan.file is None else plan.file.klamm.score
     if score is not None and score.brokers:
         loads, brokers = loads_of(score), [row.broker for row in score.brokers]
@@ -175,25 +175,25 @@ def _loads_of_items(board: Board, items: Sequence[PlannedItem]) -> tuple[list[Lo
 
 
 def _why(plan: OpenedPlan, cursor: TopicPartition | None, width: int, *, is_tall: bool) -> list[Line]:
-    """Return why the partition under the cursor moves; always as many lines, so that rows stay where they are."""
+    """Return why the partition under the cursor moves, in a constant number of lines, so that rows stay in place."""
     told = [text.strip() for text in plan.explained(cursor)] if cursor is not None else []
     first, why = "".join(told[:1]), "; ".join(told[1:])
     rows = 1 if width >= WIDE else 2
     if not is_tall:
-        # The first says where it was and will be, as its row does.
+        # The first line says where it was and will be, as its row does.
         return _in_rows(f"{cursor}: {why}" if why else first, width, rows)
     return [(), line((first, Tone.PLAIN)), *_in_rows(why, width, rows)]
 
 
 def _in_rows(text: str, width: int, rows: int) -> list[Line]:
-    """Return a text in exactly so many lines. The last one is too long where the text is: it is cut when drawn."""
+    """Return a text in exactly ``rows`` lines. If the text is too long, so is the last line: drawing cuts it."""
     lines = ["".join(word for word, _ in part).rstrip() for part in folded(line(text), width)]
     kept = [*lines[: rows - 1], " ".join(lines[rows - 1 :]), *[""] * rows][:rows]
     return [line((one, Tone.QUIET)) for one in kept]
 
 
 def command_of(plan: OpenedPlan | None) -> list[str]:
-    """Return the words that show the same: of the plan's making, or of its standing."""
+    """Return the words of the command that makes the plan, or shows its progress."""
     if plan is None:
         return ["reassign", "list"]
     if plan.path is not None:

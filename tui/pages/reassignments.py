@@ -1,4 +1,4 @@
-"""Reassignments under way, copy by copy: how much is there, how fast it goes, and whether it ever ends."""
+"""Reassignments under way, copy by copy: how much is copied, how fast, and whether it ever ends."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _TONES = {
 
 @dataclass(frozen=True, slots=True)
 class MoveItem:
-    """One replica that a partition gets; ``copy`` is None for a partition that gets none."""
+    """One new replica of a partition; ``copy`` is None for a partition that gets none."""
 
     name: TopicPartition
     assignment: ReplicaAssignment
@@ -89,7 +89,7 @@ def _bytes(name: str, title: str) -> Column:
 
 
 def _left(item: MoveItem) -> Cell:
-    """The time left, with the range where the samples leave a wide one."""
+    """The time left, as a range if the samples leave a wide one."""
     copy = item.copy
     if copy is None or copy.left_s is None:
         return NO_DATA
@@ -153,7 +153,7 @@ def _summary(view: View, width: int) -> list[Line]:
     moving = f"{counted(moves.partitions, 'partition')} moving   "
     told = f"{NOTHING if share is None else percent(share)}  {size(moves.copied_bytes)} of {size(moves.total_bytes)}"
     told += f"   {byte_rate(moves.rate)}   {span(moves.left_s)} left"
-    # How long it still takes matters more than the bar.
+    # The time left matters more than the bar.
     room = min(20, width - len(moving) - len(told) - 1)
     drawn = f"{bar(share, room)} " if room >= BAR_MIN else ""
     lines = [line(moving, (drawn, Tone.ACCENT), told)]
@@ -164,11 +164,11 @@ def _summary(view: View, width: int) -> list[Line]:
 
 
 def _throttles(board: Board, moves: MovesBoard) -> list[Line]:
-    """Say what the throttles do, those first that never let it end."""
+    """Say what the throttles do, beginning with those that never let it end."""
     assert board.frame is not None
     advice = throttle_advice(board.frame, moves)
     if not advice:
-        return [line(("no throttle holds these copies   H sets one", Tone.QUIET))]
+        return [line(("no throttle limits these copies   H sets one", Tone.QUIET))]
     lines = []
     for one in advice[:2]:
         side = "sends" if one.is_leader else "takes"

@@ -1,4 +1,4 @@
-"""One partition, replica by replica: who is in sync, how much each has, and where it lies."""
+"""One partition, replica by replica: who is in sync, how much each has, and where it is."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tui.units import NOTHING, count, ids, plain, short_count, size
 
 
 class Replica(NamedTuple):
-    """A replica as the controller has it, and its log as its broker tells of it."""
+    """A replica as the controller has it, and its log as its broker reports it."""
 
     broker: int
     partition: PartitionSnapshot
@@ -78,7 +78,7 @@ COLUMNS = (
 
 
 def chosen(view: View) -> list[PartitionItem]:
-    """Return the partition that the location is about; none where it is gone."""
+    """Return the partition at this location; none if it is gone."""
     return [item for item in items_of(view) if item.partition.partition == view.location.partition]
 
 
@@ -87,7 +87,7 @@ def _replicas(view: View) -> list[Replica]:
 
 
 def replicas_of(board: Board, item: PartitionItem) -> list[Replica]:
-    """Return the replicas of a partition, and after them those that are copied to another log dir."""
+    """Return the replicas of a partition, then those being copied to another log dir."""
     logs = () if board.frame is None else board.frame.logs.get(item.name, ())
     by_broker = {log.broker: log for log in logs if not log.is_future}
     live = board.live

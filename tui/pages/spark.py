@@ -1,6 +1,6 @@
 """Spark's streaming queries with their lag; and one source of a query, partition by partition.
 
-A cluster does not know them: they stand in checkpoints and event logs, which have to be named. Rows and verdicts are
+A cluster does not know them: they are in checkpoints and event logs, which the user has to name. Rows and verdicts are
 those of ``klamm lag`` and ``klamm spark jobs``.
 """
 
@@ -23,7 +23,7 @@ from tui.table_model import Rows
 from tui.units import NOTHING, count, plain, short_count, span
 
 _HOW = (
-    "Spark keeps its offsets in checkpoints and tells of them in event logs, not in the cluster. Name them:",
+    "Spark keeps its offsets in checkpoints and event logs, not in the cluster. Name them:",
     "  klamm top --checkpoint PLACE --event-log PLACE",
     "  or checkpoints = [PLACE] and event_logs = [PLACE] in the cluster's profile",
 )
@@ -61,7 +61,7 @@ class QueryRow(NamedTuple):
         return "" if self.source is None else ", ".join(self.source.topics)
 
     def of_lag(self, name: str) -> Any:
-        """Return a figure of its lag; None where that is not known."""
+        """Return a figure of its lag; None if that is not known."""
         return None if self.lag is None else getattr(self.lag, name)
 
 
@@ -145,7 +145,7 @@ def _rows(view: View) -> Rows:
 def _why_empty(view: View) -> str:
     status = None if view.board.frame is None else view.board.frame.stage(Stage.SPARK)
     if status is None or (status.source is None and not status.error):
-        return "checkpoints and event logs were not read so far"
+        return "checkpoints and event logs have not been read yet"
     if status.source is None:
         return status.error
     if status.error:
@@ -170,7 +170,7 @@ def _summary(view: View, width: int) -> list[Line]:
         line(
             f"{count(jobs)} {'query' if jobs == 1 else 'queries'}, {behind}   ",
             (f"{count(bad)} in trouble", Tone.BAD if bad else Tone.QUIET),
-            (f"   {count(unknown)} of unknown lag" if lags and unknown else "", Tone.WARN),
+            (f"   {count(unknown)} with unknown lag" if lags and unknown else "", Tone.WARN),
             (f"   read {span((frame.age_ms(Stage.SPARK) or 0) / 1000)} ago", Tone.QUIET),
         )
     ]
@@ -182,7 +182,7 @@ def _summary(view: View, width: int) -> list[Line]:
 
 
 def _command(view: View, items: Sequence[Any]) -> list[str]:
-    """The command that shows the same: of the rows' own places, else of all that were named."""
+    """The command that shows the same: for the rows' own places, else for all that were named."""
     words = ["lag"]
     if items:
         for kind, path in dict.fromkeys((row.job.kind, row.job.path) for row in items):
@@ -243,9 +243,9 @@ def _query_of(view: View) -> QueryRow | None:
 def _query_rows(view: View) -> Rows:
     row = _query_of(view)
     partitions: Sequence[QueryPartitionLag] = () if row is None or row.lag is None else row.lag.partitions
-    empty = "it has planned nothing so far"
+    empty = "it has planned nothing yet"
     if row is None:
-        empty = "this query is not there any more" if view.board.frame is not None else "queries were not read so far"
+        empty = "this query is gone" if view.board.frame is not None else "queries have not been read yet"
     elif row.lag is None:
         empty = "its partitions are not known while no broker says where they end"
     return Rows(
@@ -259,7 +259,7 @@ def _query_summary(view: View, width: int) -> list[Line]:
         return []
     text, tone = status_cell(row.status)
     since_ms = row.since_commit_ms
-    commit = "none finished so far" if since_ms is None else f"last finished {span(since_ms / 1000)} ago"
+    commit = "none finished yet" if since_ms is None else f"last finished {span(since_ms / 1000)} ago"
     batch = NOTHING if row.job.last_batch is None else str(row.job.last_batch)
     reason = (row.of_lag("reason") or "").replace("_", " ")
     lines = [line((text, tone), f" {reason}   batch {batch}, {commit}   source {row.key.source or NOTHING}")]

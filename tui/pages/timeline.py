@@ -1,4 +1,4 @@
-"""Everything that happened while the dashboard looked, the newest first."""
+"""Everything that happened while the dashboard was watching, the newest first."""
 
 from __future__ import annotations
 
@@ -68,17 +68,17 @@ def _rows(view: View) -> Rows:
         events,
         lambda numbered: numbered[0],
         lambda numbered: f"{numbered[1].kind.replace('_', ' ')} {numbered[1].subject} {numbered[1].reason}",
-        "nothing has happened since the dashboard began to look",
+        "nothing has happened since the dashboard started",
     )
 
 
 def _summary(view: View, width: int) -> list[Line]:
-    text = f"{counted(len(view.board.events), 'event')}   what came and went between two looks is not seen"
+    text = f"{counted(len(view.board.events), 'event')}   without what came and went between two looks"
     return [line((text, Tone.QUIET)), *_absent(view)]
 
 
 def _absent(view: View) -> list[Line]:
-    """Say which replicas have been out of sync for longest."""
+    """Say which replicas have been out of sync the longest."""
     frame = view.board.frame
     if frame is None:
         return []
@@ -98,7 +98,7 @@ def _absent(view: View) -> list[Line]:
 
 
 def _partition_now(topic: TopicSnapshot | None, name: TopicPartition) -> PartitionSnapshot | None:
-    """Return a partition as it is; topics list theirs in order, as a rule without gaps."""
+    """Return a partition as it is; topics list theirs in order, usually without gaps."""
     partitions = () if topic is None else topic.partitions
     if name.partition < len(partitions) and partitions[name.partition].partition == name.partition:
         return partitions[name.partition]

@@ -1,4 +1,4 @@
-"""Topics: how many partitions each has, and how those are."""
+"""Topics: how many partitions each has, and their state."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _rows(view: View) -> Rows:
 
 
 def columns_of(board: Board) -> tuple[Column, ...]:
-    """Return the columns; what they count is the board's."""
+    """Return the columns; their counts come from the board."""
 
     def figure(name: str, title: str, rank: int, of: Callable[[Tally], int], tone: Tone = Tone.BAD) -> Column:
         def value(topic: TopicSnapshot) -> int:
@@ -70,7 +70,7 @@ def _name(topic: TopicSnapshot) -> Cell:
 
 
 def _policy(topic: TopicSnapshot) -> str:
-    """Return the override; what holds without one is the brokers' default, which is not said here."""
+    """Return the override; without one the brokers' default holds, which is not shown here."""
     return NOTHING if topic.configs is None else topic.configs.get("cleanup.policy", "default")
 
 

@@ -16,13 +16,13 @@ from tui.table_model import Rows
 from tui.units import plain
 
 if TYPE_CHECKING:
-    # Reading znodes takes much to import, and waits until somebody looks at them.
+    # The import for reading znodes is slow, so it waits until somebody looks at them.
     from engine.admin.znodes.tree import Znode
 
 
 @dataclass(frozen=True, slots=True)
 class ZnodeLevel:
-    """One znode with its children, as they were read; or why they could not be."""
+    """One znode with its children, as they were read; or why that failed."""
 
     path: str
     znodes: tuple[Znode, ...] = ()
@@ -56,7 +56,7 @@ def _children(znode: Znode) -> Cell:
 
 
 def _modified(znode: Znode) -> Cell:
-    """Return when it was written; ZooKeeper's own znodes have the year 1970, for they never were."""
+    """Return when it was written; ZooKeeper's own znodes were never written, and have the year 1970."""
     return Cell(f"{znode.modified:%Y-%m-%d %H:%M:%S}", Tone.QUIET) if znode.modified.timestamp() else NO_DATA
 
 
@@ -94,7 +94,7 @@ def summary_of(level: ZnodeLevel, view: View) -> list[Line]:
 
 
 def opens(view: View, znode: Any) -> Location | None:
-    """Go down, where there is something below."""
+    """Go down, if there is something below."""
     return Location("zookeeper", path=znode.path)
 
 

@@ -1,4 +1,4 @@
-"""Under-replication by cause: which broker is the one that so many partitions miss. Pure."""
+"""Under-replication by cause: which broker the under-replicated partitions miss. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Log dirs: how full, how fast they fill, and when there is no room left. Pure."""
+"""Log dirs: how full they are, how fast they fill, and when there is no room left. Pure."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class DirTrend:
     """One log dir. What is not known is None.
 
     Attributes:
-        used_percent: of its volume, by whoever filled it.
+        used_percent: of its volume, whoever filled it.
         bytes_per_s: how fast it fills over the last half hour; None: fewer than three readings.
-        full_in_s: in how many seconds there is no room if it goes on so; None: it does not fill, or is not known.
-        error: why it cannot be told of, as after a failed disk.
+        full_in_s: in how many seconds there is no room left at this rate; None: it does not fill, or is not known.
+        error: why nothing is known of it, for example after a disk failure.
     """
 
     broker: int
@@ -32,7 +32,7 @@ class DirTrend:
 
 
 def dir_trends(frame: Frame, history: History) -> list[DirTrend]:
-    """Return all log dirs: those with errors first, then those that are full soonest, then the fullest."""
+    """Return all log dirs: those with errors first, then those that will be full soonest, then the fullest."""
     found = []
     for one in frame.log_dirs:
         slope = None if one.log_dir is None else slope_of(history.used_bytes.of((one.broker, one.log_dir)), WINDOW_MS)
@@ -54,7 +54,7 @@ def dir_trends(frame: Frame, history: History) -> list[DirTrend]:
 
 
 def _full_in_s(usable_bytes: int | None, slope: Slope | None) -> float | None:
-    """Say nothing where the samples do not even tell that it fills."""
+    """Return None if the samples do not even show that it fills."""
     if usable_bytes is None or slope is None or not slope.is_rising:
         return None
     return usable_bytes / slope.per_s

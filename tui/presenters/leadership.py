@@ -1,4 +1,4 @@
-"""Preferred leaders: how far leadership is from where it should be, and what an election would make of it. Pure."""
+"""Preferred leaders: how far leadership is from where it should be, and what an election would change. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class BrokerLeadership:
         led_elsewhere: those of them that it does not lead.
         cannot_lead: those of these for which it is not in sync, so that an election changes nothing.
         imbalance_percent: ``led_elsewhere`` of ``preferred``, as the controller counts.
-        is_beyond_limit: the controller would hold an election by itself, where that is on.
+        is_beyond_limit: the controller would hold an election by itself, if that is enabled.
     """
 
     broker: int
@@ -46,7 +46,7 @@ class Leadership:
 
 
 def leadership(frame: Frame, tally: Tally) -> Leadership:
-    """Return what leadership is and what a preferred election of all partitions would make of it."""
+    """Return the leadership now, and after a preferred election of all partitions."""
     live = frozenset() if frame.cluster is None else frame.cluster.live_broker_ids
     limit = _limit_percent(frame)
     brokers = sorted({*live, *tally.leaders, *tally.preferred})
@@ -70,7 +70,7 @@ def _broker(broker: int, is_alive: bool, tally: Tally, limit_percent: int) -> Br
 
 
 def _limit_percent(frame: Frame) -> int:
-    """Return the cluster-wide dynamic setting; Kafka's default where there is none."""
+    """Return the cluster-wide dynamic setting; Kafka's default if there is none."""
     configs = {} if frame.cluster is None else frame.cluster.broker_configs.get(None, {})
     text = configs.get(_SETTING, "")
     return int(text) if text.isdecimal() else IMBALANCE_PERCENT_MAX

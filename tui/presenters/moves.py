@@ -1,7 +1,7 @@
 """Reassignments under way: bytes, rate, time left with a range, and copies that stand still. Pure.
 
-A copy is one new replica of one partition on one broker. It is done when it is in the ISR; until then it has what its
-broker told last. What is produced meanwhile has to be copied too, so the time left counts with the rate beyond that.
+A copy is one new replica of one partition on one broker. It is done when it is in the ISR; until then it has the size
+that its broker reported last. New records have to be copied too, so the time left is computed from the rate above that.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from tui.state.history import History
 
 WINDOW_MS = 60_000
 STALLED_MS = 30_000
-"""A copy that has not grown for so long stands still."""
+"""A copy that has not grown for this long stands still."""
 
 
 class CopyState(StrEnum):
-    """How one copy fares."""
+    """The state of one copy."""
 
     DONE = "done"
     """It is in the ISR; other copies of the partition may not be."""
     MEASURING = "measuring"
-    """Too little was seen to say more."""
+    """There are too few samples to say more."""
     COPYING = "copying"
     CATCHING_UP = "catching up"
-    """It has nearly all, and is not in the ISR yet."""
+    """It has nearly all records, and is not in the ISR yet."""
     FALLING_BEHIND = "falling behind"
-    """More is produced than is copied: it never ends so."""
+    """More is produced than copied: at this rate it never ends."""
     STALLED = "stands still"
     UNKNOWN = "not known"
-    """Nobody tells the sizes."""
+    """Nobody reports the sizes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class CopyProgress:
 
     Attributes:
         inflow: bytes a second that are produced to the partition.
-        left_s: how long it takes yet; ``left_low_s`` and ``left_high_s`` are the range the samples leave.
+        left_s: the time left; ``left_low_s`` and ``left_high_s`` are the range that the samples leave.
         stalled_s: for how long it has not grown.
         reason: why it stands still, where that is known.
     """
@@ -69,8 +69,8 @@ class MovesBoard:
 
     Attributes:
         partitions: how many partitions move; some have nothing to copy.
-        left_s: when the slowest copy is done; None where that is not known of one, or one never is.
-        unknown_count: copies of which the sizes are not known; the sums are without them.
+        left_s: the time until the slowest copy is done; None if that of any copy is unknown, or never ends.
+        unknown_count: copies of unknown size; the sums leave them out.
     """
 
     copies: tuple[CopyProgress, ...]
@@ -86,7 +86,7 @@ class MovesBoard:
 
 
 def moves_board(frame: Frame, history: History) -> MovesBoard:
-    """Return how all reassignments under way fare."""
+    """Return the state of all reassignments under way."""
     moving = history.moving(frame)
     copies = [
         _copy(frame, history, name, partition, broker)
@@ -146,13 +146,13 @@ def _copy(
 
 
 def _left_s(remaining: float, slope: Slope, inflow: float) -> tuple[float | None, float | None, float | None]:
-    """Return the time left with the shortest and the longest that the samples leave open; None: for ever."""
+    """Return the time left, with the shortest and the longest that the samples allow; None: for ever."""
     found = [remaining / (rate - inflow) if rate > inflow else None for rate in (slope.per_s, slope.high, slope.low)]
     return found[0], found[1], found[2]
 
 
 def _stalled_s(history: History, name: TopicPartition, broker: int) -> float | None:
-    """Return for how long a copy has had the same size, as far as it was seen; None: too little was."""
+    """Return for how long a copy has had the same size, as far as the samples go; None: there are too few."""
     samples = history.copied_bytes.of((name, broker))
     if len(samples) < 2:
         return None

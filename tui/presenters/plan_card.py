@@ -1,6 +1,6 @@
 """What a plan does, drawn: its sentence, the score card, brokers as heat before and after, waves, the largest moves.
 
-Pure. Shades have a scale that both sides of a measure share and that begins at zero.
+Pure. The shades of a measure before and after share one scale, which begins at zero.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ LARGEST_MAX = 10
 CARD_WIDTH = 54
 LABEL_WIDTH = 18
 COUNT_WIDTH, SIZE_WIDTH = 9, 12
-"""Of a cell with a count, and of all cells where some have bytes."""
+"""Width of a cell with a count, and of all cells if some have bytes."""
 WAVES_MAX = 30
 _SHADES = " ░▒▓█"
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """One measure of the brokers before and after; None is not known."""
+    """One measure of the brokers before and after; None means not known."""
 
     label: str
     before: Mapping[int, int | None]
@@ -37,9 +37,9 @@ class Load:
 
 
 def sentence(plan: OpenedPlan) -> str:
-    """Return what a plan takes, and what is proven of it."""
+    """Return what a plan costs, and what is proven about it."""
     if plan.file is None:
-        return f"{count(len(plan.targets))} partitions; a file of Kafka's form tells no more"
+        return f"{count(len(plan.targets))} partitions; a file in Kafka's form says no more"
     envelope = plan.file.klamm
     told = summary(envelope.score, envelope.options.minimise, len(plan.targets), UNITS)
     return f"{envelope.strategy}: {told}" if plan.targets else told
@@ -67,7 +67,7 @@ def loads_of(score: Score) -> list[Load]:
 
 
 def heat_lines(loads: Sequence[Load], brokers: Sequence[int], width: int) -> list[Line]:
-    """Return brokers side by side, each measure now and then. Those that change most are shown where few have room."""
+    """Return brokers side by side, each measure before and after. If few fit, those that change most are shown."""
     cell_width = SIZE_WIDTH if any(load.text is size for load in loads) else COUNT_WIDTH
     room = max(1, (width - LABEL_WIDTH - 6) // cell_width)
     shown = _most_changed(loads, brokers, room)
@@ -89,7 +89,7 @@ def heat_lines(loads: Sequence[Load], brokers: Sequence[int], width: int) -> lis
 
 
 def shade(value: int | None, top: int) -> str:
-    """Return two cells, the darker the nearer to the top."""
+    """Return two cells, the darker the nearer the value is to the top."""
     if not value or value < 0:
         return "  "
     return _SHADES[min(4, max(1, round(value / top * 4)))] * 2

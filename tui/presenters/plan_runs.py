@@ -1,4 +1,4 @@
-"""A plan that is carried out, and those that were: lines for the page, rows of the history. Pure."""
+"""The current run of a plan, and past ones: lines for the page, rows of the history. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BAR = 16
 
 
 def run_lines(run: PlanRunState) -> list[Line]:
-    """Return how a run goes: where it is, and what was said last."""
+    """Return the progress of a run, and what it said last."""
     tone = _TONES[run.state]
     head: list[Any] = [(f"{_MARKS[run.state]} {run.run.verb} {run.run.path.name}: {run.state}", tone)]
     lines = [line(*head)]
@@ -38,7 +38,7 @@ def run_lines(run: PlanRunState) -> list[Line]:
 
 
 def progress_texts(progress: WaveProgress) -> tuple[str, str]:
-    """Return where a run is: wave, partitions, throttle; and how it goes: bytes, rate, a range for the time left."""
+    """Return where a run is: wave, partitions, throttle; and its progress: bytes, rate, a range for the time left."""
     where = f"wave {progress.wave} of {progress.wave_count}   {progress.done_count}/{progress.count} partitions"
     where = f"{where}   {throttle_text(progress.throttle)}"
     if progress.moved_bytes is None or progress.total_bytes is None:
@@ -51,7 +51,7 @@ def progress_texts(progress: WaveProgress) -> tuple[str, str]:
 
 
 def time_left(progress: WaveProgress) -> str:
-    """Return the time left, as a range where the rate jumps."""
+    """Return the time left, as a range if the rate varies."""
     least, most = progress.left_s_min, progress.left_s_max
     if least is None:
         return "time left not known"
@@ -62,7 +62,7 @@ def time_left(progress: WaveProgress) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PastRun:
-    """One run of a plan, as its journal tells it."""
+    """One run of a plan, from its journal."""
 
     plan: str
     began: str
@@ -72,20 +72,20 @@ class PastRun:
     waves_done: int
     ended: str
     outcome: str
-    """``done``, ``stopped`` with the reason, or that nothing tells of an end."""
+    """``done``, ``stopped`` with the reason, or that no end is recorded."""
 
 
 NO_END = "no end is recorded: killed, or still under way"
 
 
 def past_runs(journals: Sequence[tuple[Path, JournalRecord]]) -> list[PastRun]:
-    """Return all runs that journals tell of, the newest first."""
+    """Return all runs in the journals, the newest first."""
     runs = [run for path, record in journals for run in _runs_of(path, record.events)]
     return sorted(runs, key=lambda run: run.began, reverse=True)
 
 
 def _runs_of(path: Path, events: Sequence[Mapping[str, Any]]) -> list[PastRun]:
-    """A run is what stands between one ``begun`` and the next."""
+    """A run is everything from one ``begun`` to the next."""
     starts = [index for index, event in enumerate(events) if event["event"] == "begun"]
     found = []
     for start, end in pairwise([*starts, len(events)]):

@@ -1,4 +1,4 @@
-"""What a group went through while the dashboard looked: states with their times, who came and who left. Pure."""
+"""What a group went through while the dashboard watched: states with their times, who came and who left. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _KINDS = (EventKind.GROUP_STATE_CHANGED, EventKind.GROUP_MEMBERS_CHANGED)
 
 @dataclass(frozen=True, slots=True)
 class GroupChange:
-    """One change of a group. ``lasted_ms`` is how long the state before was seen; None is not known."""
+    """One change of a group. ``lasted_ms`` is how long the previous state was seen; None means not known."""
 
     event: Event
     lasted_ms: int | None = None
@@ -38,7 +38,7 @@ class GroupPast:
 
 
 def group_past(events: Iterable[Event], group: str) -> GroupPast:
-    """Return a group's past out of all that happened, the oldest first."""
+    """Return a group's past from all events, which come the oldest first."""
     changes, rebalances, since_ms = [], 0, None
     for event in events:
         if event.kind not in _KINDS or event.subject != f"group {group}":

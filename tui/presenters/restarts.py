@@ -10,22 +10,22 @@ from engine.common.model import NO_CONTROLLER
 from tui.state.tallies import Tally
 
 STALE_MS = 15_000
-"""Nothing is called safe by data that are older."""
+"""Data older than this call nothing safe."""
 
 
 class Verdict(StrEnum):
-    """What is to be said of stopping a broker now."""
+    """Whether a broker can be stopped now."""
 
     DOWN = "down"
     SAFE = "safe"
     LAST = "safe, better last"
-    """It is the controller: restarted in the middle, control moves twice."""
+    """It is the controller: if it is not the last to restart, control moves twice."""
     WAIT = "wait"
-    """Something in the cluster has to be over first; it has nothing to do with this broker."""
+    """Something else in the cluster has to end first."""
     NO = "no"
     """Partitions would refuse writes, or have no leader."""
     UNKNOWN = "unknown"
-    """What would have to be known is not."""
+    """Something that must be known is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class RestartAdvice:
         missed_by: under-replicated partitions that miss it.
         would_stop: partitions that would refuse writes with acks=all without it.
         would_go: partitions that nobody could lead without it.
-        up_s: for how long it has been registered; None: nobody tells.
+        up_s: for how long it has been registered; None: nobody reports it.
     """
 
     broker: int
@@ -63,7 +63,7 @@ class RestartBoard:
 
 
 def restart_board(frame: Frame, tally: Tally) -> RestartBoard:
-    """Return what is to be said of restarting each broker."""
+    """Return for each broker whether it can be restarted."""
     live = frozenset() if frame.cluster is None else frame.cluster.live_broker_ids
     known = sorted({*live, *tally.leaders, *tally.preferred, *tally.missing})
     down = tuple(broker for broker in known if broker not in live)
@@ -102,7 +102,7 @@ def _advice(
 
 
 def _waiting(frame: Frame, tally: Tally, down: tuple[int, ...]) -> tuple[str, ...]:
-    """Return what has to be over before any broker is stopped."""
+    """Return what has to end before any broker is stopped."""
     found = []
     if down:
         found.append(f"broker {', '.join(map(str, down))} {'is' if len(down) == 1 else 'are'} down")

@@ -1,7 +1,7 @@
 """Clocks and epochs: what cannot be right, with the evidence. Pure.
 
-Clocks are compared without asking anybody: a broker writes its own time into its registration, to which ZooKeeper adds
-its own when it makes the znode, milliseconds later.
+Comparing clocks needs no request: a broker writes its own time into its registration, and ZooKeeper adds its own when
+it creates the znode, milliseconds later.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from engine.common.model import NO_CONTROLLER, TopicPartition
 from engine.common.snapshot import TopicSnapshot
 
 CLOCK_SKEW_MS = 2_000
-"""Clocks that differ by more are reported; a registration takes no longer."""
+"""Clocks that differ by more are reported; a registration never takes this long."""
 
 WENT_BACK_MAX = 100
-"""So many findings of epochs that went backwards are kept."""
+"""This many findings of epochs that went backwards are kept."""
 
 
 class Doubt(StrEnum):
-    """What is not as it should be."""
+    """What is wrong."""
 
     BROKER_CLOCK = "broker_clock"
     FUTURE_REGISTRATION = "future_registration"
@@ -37,7 +37,7 @@ class Doubt(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One doubt, what it is about, and the evidence for a person. ``at_ms`` is when it was seen first."""
+    """One doubt, its subject, and the evidence for a person. ``at_ms`` is when it was seen first."""
 
     doubt: Doubt
     subject: str
@@ -46,9 +46,9 @@ class Finding:
 
 
 class SanityCheck:
-    """Looks at one frame after the other. Topics that are as they were are not looked at again.
+    """Looks at one frame after the other. It skips topics that have not changed.
 
-    A state is shown for as long as it holds. A figure that went backwards stays shown, for it is over in a moment.
+    A state is shown as long as it holds. A figure that went backwards stays shown, because it is over in a moment.
     """
 
     def __init__(self) -> None:
@@ -112,7 +112,7 @@ def _controllers(frame: Frame) -> list[Finding]:
     if cluster.controller_id == NO_CONTROLLER:
         return []
     if len({*taken.values(), cluster.controller_id}) > 1:
-        told = ", ".join(f"broker {broker} takes {who} for it" for broker, who in sorted(taken.items()))
+        told = ", ".join(f"broker {broker} believes it is {who}" for broker, who in sorted(taken.items()))
         evidence = f"{cluster.controller_id} is the controller; {told}"
         found.append(Finding(Doubt.TWO_CONTROLLERS, "controller", evidence, frame.at_ms))
     if cluster.controller_id not in cluster.live_broker_ids:

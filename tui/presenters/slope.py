@@ -8,11 +8,11 @@ from typing import NamedTuple
 from tui.state.history import Sample
 
 SAMPLES_MIN = 3
-"""From fewer nothing is said."""
+"""With fewer samples there is no result."""
 
 
 class Slope(NamedTuple):
-    """Change a second; the true one lies between ``low`` and ``high`` as far as the samples tell (two sigma)."""
+    """Change per second; the samples place the true one between ``low`` and ``high`` (two sigma)."""
 
     per_s: float
     low: float

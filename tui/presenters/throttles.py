@@ -1,6 +1,6 @@
-"""What replication throttles do to the reassignments under way: whether they are the limit, and whether they ever end.
+"""What replication throttles do to the reassignments under way: whether a throttle limits them or never lets them end.
 
-Pure. A throttle bounds what a broker sends (leader) and takes (follower) of the replicas that topics list as throttled.
+Pure. A throttle limits what a broker sends (leader) and takes (follower) of the replicas that topics list as throttled.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from engine.admin.watch.frame import Frame
 from tui.presenters.moves import CopyProgress, CopyState, MovesBoard
 
 GOAL_S = 3_600
-"""A suggested rate lets what is left be copied within an hour, beside what is produced."""
+"""A suggested rate copies what is left within an hour, together with what is produced."""
 _AT_LIMIT, _FAR_BELOW = 0.85, 0.5
 _ROUND_TO = 1_000_000
 
@@ -44,7 +44,7 @@ class ThrottleAdvice:
         inflow: what is produced to the partitions that are copied through it.
         remaining_bytes: what is left to copy through it.
         left_s: how long that takes at the throttle's full rate; None: for ever.
-        suggested_rate: what lets it end within an hour, where the throttle does not; else None.
+        suggested_rate: the rate at which it ends within an hour, if it never does under the throttle; else None.
     """
 
     broker: int
@@ -59,7 +59,7 @@ class ThrottleAdvice:
 
 
 def throttle_advice(frame: Frame, moves: MovesBoard) -> list[ThrottleAdvice]:
-    """Return the throttles that copies go through, those that never let them end first."""
+    """Return the throttles that copies go through, beginning with those that never let them end."""
     found: list[ThrottleAdvice] = []
     going = [one for one in moves.copies if one.state is not CopyState.DONE]
     for is_leader in (True, False):

@@ -1,6 +1,6 @@
 """Who was out of the ISR when, for how long, and who led meanwhile: a row for each partition, from the events. Pure.
 
-It is as fine as the looks at the cluster were: what came and went between two of them is not seen.
+It is as fine as the samples of the cluster: what came and went between two of them is not seen.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Absence:
 
     Attributes:
         since_ms: None: since before the first look.
-        until_ms: None: no look saw it return.
+        until_ms: None: it was not seen to return.
     """
 
     broker: int
@@ -30,18 +30,18 @@ class Absence:
     until_ms: int | None
 
     def is_present(self, partition: PartitionSnapshot | None) -> bool:
-        """Whether it still is, as the partition is now: a replica that was moved away is not missed any more."""
+        """Whether it is still out, as the partition is now: a replica that was moved away is not missed any more."""
         return self.until_ms is None and partition is not None and self.broker in partition.osr
 
     def lasted_s(self, now_ms: int) -> float | None:
-        """Return for how long it was, or has been, out; None: not known."""
+        """Return how long it was, or has been, out; None: not known."""
         end_ms = now_ms if self.until_ms is None else self.until_ms
         return None if self.since_ms is None else max(0, end_ms - self.since_ms) / 1000
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderChange:
-    """Another replica led from a moment on; None means no leader."""
+    """Another replica became leader at a moment; None means no leader."""
 
     at_ms: int
     before: int | None

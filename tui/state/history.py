@@ -1,8 +1,8 @@
-"""What frames told before the newest one: sizes, lags and ends as series, and all that happened. Pure.
+"""What earlier frames said: sizes, lags and ends as series, and all events. Pure.
 
-Nothing older ever replaces anything newer: a frame that is not newer than the last one taken is left out, and a sample
-counts only where its stage was read since. A frame whose time lies before that of the last one (a jump back in a
-recording) takes back what came after it. All series are bounded.
+Nothing older ever replaces anything newer: a frame that is not newer than the last one is left out, and a sample counts
+only if its stage was read since. A frame from an earlier time (a jump back in a recording) takes back what came after
+it. All series are bounded.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from engine.common.model import TopicPartition
 from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
 
 SAMPLES_MAX = 600
-"""So many samples of each thing are kept: ten minutes at one a second, 100 minutes of sizes read every ten seconds."""
+"""The samples kept of each thing: ten minutes at one a second, 100 minutes of sizes read every ten seconds."""
 
 EVENTS_MAX = 20_000
 
@@ -35,7 +35,7 @@ class Sample(NamedTuple):
 
 
 class Series(Generic[K]):
-    """Samples by key, in the order of time. A key that gets no more samples is forgotten."""
+    """Samples by key, in the order of time. A key without new samples is forgotten."""
 
     def __init__(self, samples_max: int = SAMPLES_MAX) -> None:
         self._samples_max = samples_max
@@ -43,7 +43,7 @@ class Series(Generic[K]):
         self._last_ms: int | None = None
 
     def take(self, at_ms: int | None, told: Callable[[], Iterable[tuple[K, float]]]) -> None:
-        """Take what was read at ``at_ms`` (None: nothing was); what was read no later than the last is left out."""
+        """Take what was read at ``at_ms`` (None: nothing was), unless it is no newer than the last."""
         if at_ms is None or (self._last_ms is not None and at_ms <= self._last_ms):
             return
         self._last_ms = at_ms
@@ -81,11 +81,11 @@ CopyKey = tuple[TopicPartition, int]
 
 
 class History:
-    """The past of one cluster, as one feed tells it. Owned by the dashboard.
+    """The past of one cluster, from one feed. Owned by the dashboard.
 
     Attributes:
         latest: the newest frame taken.
-        used_bytes: what is used of each log dir's volume; where nobody tells that, what the logs in it take.
+        used_bytes: what is used of each log dir's volume; if nobody reports that, what the logs in it take.
         copied_bytes: how much each new replica of a moving partition has.
         sizes: bytes of the leader's replica of each moving partition; they grow by what is produced.
         lag: records that each group has not read, by name.

@@ -20,7 +20,7 @@ from plans.telling import PlannedMove, moves_of
 from tui.plan_words import planner_words
 
 NO_ENVELOPE = "klamm: missing"
-"""How the planner's reader begins its complaint about a plain reassignment file of Kafka."""
+"""How the planner's error about a plain reassignment file of Kafka begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +28,14 @@ class OpenedPlan:
     """A plan. One without ``file`` is a plain reassignment file of Kafka, which has targets alone.
 
     Attributes:
-        path: None while it was not saved.
-        text: what stands in the file, or will.
+        path: None until it is saved.
+        text: the content of the file, now or once it is saved.
         targets: where the plan wants each partition.
         moves: the same with where each comes from; empty without ``file``.
-        wave_of: in which wave each partition goes, with the caps that hold where nobody gives others.
+        wave_of: the wave of each partition, with the default caps.
         made: what the planner knew; None for a plan from a file.
         error: why it cannot be read.
-        capacity_file: where the capacities of a plan that was made here were read.
+        capacity_file: the file with the capacities of a plan that was made here.
     """
 
     path: Path | None = None
@@ -52,7 +52,7 @@ class OpenedPlan:
 
     @property
     def name(self) -> str:
-        """What it is called: by its file, or by what it is for."""
+        """Its name: that of its file, or its strategy."""
         if self.path is not None:
             return self.path.name
         return "a new plan" if self.file is None else f"a new {self.file.klamm.strategy} plan"
@@ -80,13 +80,13 @@ class OpenedPlan:
 
 
 def plan_made(made: MadePlan, capacity_file: Path | None = None) -> OpenedPlan:
-    """Return a plan that was just made."""
+    """Return a new plan."""
     sizes = {one.name: one.size for one in made.problem.partitions}
     return replace(_opened(None, encode_plan(made.plan), made.plan, sizes, made), capacity_file=capacity_file)
 
 
 def read_plan_file(path: Path) -> OpenedPlan:
-    """Read a plan, klamm's own or Kafka's; what is wrong with it stands in ``error``."""
+    """Read a plan, klamm's own or Kafka's; ``error`` says what is wrong with it."""
     try:
         text = path.read_text(encoding="utf-8")
         try:

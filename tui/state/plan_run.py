@@ -1,4 +1,4 @@
-"""A plan that the dashboard carries out, as it goes: which wave, how far, and everything that was said. Pure."""
+"""A plan that the dashboard carries out: the wave, the progress, and all messages. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SAID_MAX = 200
 
 
 class RunState(StrEnum):
-    """How a run stands."""
+    """The state of a run."""
 
     UNDER_WAY = "under way"
     DONE = "done"
@@ -25,10 +25,10 @@ class RunState(StrEnum):
 
 
 class PlanRunState:
-    """Is told how an execution goes (a ``WaveWatcher``), and remembers it. Owned by the plan desk.
+    """Follows an execution (a ``WaveWatcher``), and remembers what it reports. Owned by the plan desk.
 
     Args:
-        changed: is called after each change.
+        changed: called after each change.
         clock: milliseconds since 1970.
     """
 
@@ -61,10 +61,10 @@ class PlanRunState:
 
     @property
     def last_words(self) -> str:
-        """The last thing that was said."""
+        """The last message."""
         return self.said[-1][1] if self.said else ""
 
-    # What the execution tells
+    # What the execution reports
 
     def step(self, step: Step, wave: int) -> None:
         """This step is done."""
@@ -79,12 +79,12 @@ class PlanRunState:
             self._say(told)
 
     def show(self, progress: WaveProgress) -> None:
-        """It is so far now."""
+        """The progress has changed."""
         self.progress = progress
         self._changed()
 
     def saved(self, rollback_file: Path) -> None:
-        """The way back is in this file."""
+        """The rollback is in this file."""
         self._say(f"the rollback is in {rollback_file}")
 
     def waits_for(self, holder: Holder) -> None:
@@ -92,13 +92,13 @@ class PlanRunState:
         self._say(f"the lock is held by {holder}, for {holder.what}: waiting, in case that klamm is gone")
 
     def says(self, text: str) -> None:
-        """Something that a person wants to know."""
+        """Something that a person should know."""
         self._say(text)
 
     # How it ended
 
     def ended(self, result: WavesResult) -> None:
-        """It came to its end, or a gate has stopped it."""
+        """It is complete, or a gate has stopped it."""
         self.result = result
         told = f"{result.done} of {result.count} partitions are where the plan wants them"
         if result.reason is not None:
@@ -111,7 +111,7 @@ class PlanRunState:
         self._say(error)
 
     def stopped(self) -> None:
-        """A person has stopped it. Who did says what becomes of that which moves."""
+        """A person has stopped it. The caller says what becomes of the moves under way."""
         self.was_stopped = True
         self._say("stopped")
 

@@ -16,15 +16,15 @@ class Tally:
     """Counts of some partitions; counters are by broker. Topics marked for deletion are left out.
 
     Attributes:
-        under_replicated: fewer replicas in sync than wanted, those that a reassignment adds not counted.
+        under_replicated: fewer replicas in sync than wanted, not counting those that a reassignment adds.
         missing: of these partitions, how often each broker is out of sync.
         below_min, at_min, one_above, well_above: partitions by how many replicas in sync they have beyond min ISR;
             ``no_min`` those of which min ISR is not known.
         leaders: partitions by who leads them.
         preferred: partitions by who should lead them, the preferred replica.
         led_elsewhere: of these, those that another replica leads, or nobody.
-        electable: partitions by preferred replica that it does not lead, and could at once: it is in sync.
-        left_by_election: partitions by present leader that an election would take from it.
+        electable: partitions by preferred replica that it does not lead but could at once: it is in sync.
+        left_by_election: partitions by current leader that an election would take from it.
         would_stop: partitions that would refuse writes with acks=all without this broker, and do not refuse them now.
         would_go: partitions that nobody could lead without this broker.
         moving: partitions that are being reassigned.

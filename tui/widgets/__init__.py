@@ -1,1 +1,1 @@
-"""Widgets of the dashboard: what is drawn, from values that are worked out elsewhere."""
+"""Widgets of the dashboard: they draw values that are computed elsewhere."""

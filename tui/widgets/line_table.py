@@ -1,6 +1,6 @@
-"""A table that draws only the lines in sight, so that 50,000 rows cost what 50 do.
+"""A table that draws only the visible lines, so that 50,000 rows cost as much as 50.
 
-It shows a ``TableModel``, which its owner arranges; it moves the cursor and tells what is clicked.
+It shows a ``TableModel``, which its owner arranges; it moves the cursor and reports clicks.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from tui.units import plain
 
 GAP = 2
 _MORE = 4
-"""The place on the right that says how many columns there is no room for."""
+"""The place on the right that says how many columns do not fit."""
 _AIR = 12
-"""So much wider than its longest text a wide column may be."""
+"""A wide column may be this much wider than its longest text."""
 _MARK = 2
-"""The place on the left where a tag or the cursor stands."""
+"""The place on the left for a tag or the cursor."""
 
 
 class LineTable(ScrollView, can_focus=True):
@@ -65,7 +65,7 @@ class LineTable(ScrollView, can_focus=True):
     """
 
     class Opened(Message):
-        """A row was clicked that the cursor was on already."""
+        """The row under the cursor was clicked."""
 
     class Moved(Message):
         """The cursor is on another row."""
@@ -95,7 +95,7 @@ class LineTable(ScrollView, can_focus=True):
         self.refresh_rows(is_new_data=False)
 
     def refresh_rows(self, *, is_new_data: bool) -> None:
-        """Draw what the model holds now. With newer data, cells in sight that differ are tinted until the next."""
+        """Draw what the model holds now. With new data, visible cells that differ are tinted until the next data."""
         self.virtual_size = Size(0, len(self.model.shown) + 1)
         self._lay_out()
         if is_new_data:
@@ -125,7 +125,7 @@ class LineTable(ScrollView, can_focus=True):
                 self._changed[name] = frozenset(changed)
 
     def _lay_out(self) -> None:
-        """Decide which columns there is room for; widths grow with what is in sight and never shrink."""
+        """Decide which columns fit; widths grow with the visible text and never shrink."""
         columns = self.model.rows.columns
         self._laid_out_for = self.size.width
         items = self._in_sight()
@@ -149,7 +149,7 @@ class LineTable(ScrollView, can_focus=True):
             self._layout = self._squeezed(room)
 
     def _with_what_fits(self, kept: Sequence[Column], room: int) -> list[Column]:
-        """Return the columns with those again that were left out for others, and are narrow enough to stay."""
+        """Return the columns plus those that were left out for others but are narrow enough to fit."""
         columns = self.model.rows.columns
         names = {column.name for column in kept}
         for column in sorted(columns, key=lambda one: one.rank):
@@ -159,12 +159,12 @@ class LineTable(ScrollView, can_focus=True):
         return [column for column in columns if column.name in names]
 
     def _spread(self, columns: Sequence[Column]) -> int:
-        """Return how far the wide column may spread: to its whole text, and a little; the eye has to find its row."""
+        """Return how far the wide column may spread: its whole text and a little, so that the eye can follow a row."""
         return max((self._widths[one.name] - self._width_of(one) for one in columns if one.is_wide), default=0) + _AIR
 
     @property
     def natural_width(self) -> int:
-        """How many cells it takes to show all columns whole."""
+        """How many cells it takes to show all columns in full."""
         return sum(self._widths.get(column.name, 0) + GAP for column in self.model.rows.columns) + _MARK + 1
 
     def _width_of(self, column: Column) -> int:
@@ -186,7 +186,7 @@ class LineTable(ScrollView, can_focus=True):
         """Draw one line: the titles, then rows."""
         width = self.size.width
         if self._laid_out_for != width:
-            # It was not on the screen yet when its rows came.
+            # The table was not on the screen yet when its rows came.
             self._lay_out()
         if y == 0:
             return Strip(self._header()).adjust_cell_length(width, self._base_style)
@@ -233,7 +233,7 @@ class LineTable(ScrollView, can_focus=True):
 
     @property
     def _base_style(self) -> Style:
-        """The table's own style; working it out costs more than drawing a line."""
+        """The table's own style; computing it costs more than drawing a line."""
         if "" not in self._styles:
             self._styles[""] = self.rich_style
         return self._styles[""]
@@ -260,7 +260,7 @@ class LineTable(ScrollView, can_focus=True):
         return self._base_style + self._component_part(name)
 
     def _component_part(self, name: str, *, background: bool = False) -> Style:
-        """Return a component's style without its background, or with nothing but it."""
+        """Return a component's style without its background, or its background alone."""
         cached = self._styles.get(name)
         if cached is None:
             whole = self.get_component_rich_style(name, partial=True)
@@ -269,7 +269,7 @@ class LineTable(ScrollView, can_focus=True):
         return cached
 
     def notify_style_update(self) -> None:
-        """Forget colours: the theme is another."""
+        """Forget colours: the theme has changed."""
         self._styles.clear()
         super().notify_style_update()
 
@@ -289,7 +289,7 @@ class LineTable(ScrollView, can_focus=True):
         self.refresh()
 
     def move_cursor(self, index: int) -> None:
-        """Put the cursor on a row, or on the nearest there is."""
+        """Put the cursor on a row, or on the nearest one that exists."""
         index = max(0, min(index, len(self.model.shown) - 1))
         if index != self.model.cursor:
             self.model.cursor = index
@@ -298,7 +298,7 @@ class LineTable(ScrollView, can_focus=True):
         self.refresh()
 
     def take_key(self, key: str) -> bool:
-        """Move the cursor by a key; return whether it is one that moves it."""
+        """Move the cursor by a key; return whether the key moves it."""
         at, last, page = self.model.cursor, len(self.model.shown) - 1, max(1, self._page - 1)
         match key:
             case "up" | "k":
@@ -325,13 +325,13 @@ class LineTable(ScrollView, can_focus=True):
             self.scroll_to(y=at - page + 1, animate=False, immediate=True)
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """Draw anew: the titles stay where they are."""
+        """Draw again: the titles stay where they are."""
         super().watch_scroll_y(old_value, new_value)
         self._lay_out()
         self.refresh(Region(0, 0, self.size.width, self.size.height))
 
     def on_click(self, event: events.Click) -> None:
-        """Sort by the title that was clicked, or put the cursor on the row; on the cursor's row, open it."""
+        """Sort by the clicked title, or put the cursor on the row; a click on the cursor's row opens it."""
         event.stop()
         if event.y == 0:
             self._click_header(event.x)
@@ -354,7 +354,7 @@ class LineTable(ScrollView, can_focus=True):
 
 
 def _fitted(text: str, width: int, *, is_right: bool) -> str:
-    """Return the text in exactly so many cells; what is cut ends with an ellipsis."""
+    """Return the text in exactly ``width`` cells; a text that is cut ends with an ellipsis."""
     length = cell_len(text)
     if length > width:
         return set_cell_size(text, max(0, width - 1)) + "…" if width > 0 else ""

@@ -40,11 +40,11 @@ class _Toned(Widget):
 
     @cached_property
     def _styles(self) -> dict[Tone | None, Style]:
-        """The styles that were asked for; working one out costs more than drawing a line."""
+        """The styles used so far; computing one costs more than drawing a line."""
         return {}
 
     def notify_style_update(self) -> None:
-        """Forget colours: the theme is another."""
+        """Forget colours: the theme has changed."""
         self._styles.clear()
         super().notify_style_update()
 
@@ -64,13 +64,13 @@ class _Toned(Widget):
         return found
 
     def strip_of(self, line: Line, width: int) -> Strip:
-        """Return a line in exactly so many cells."""
+        """Return a line in exactly ``width`` cells."""
         segments = [Segment(plain(text), self.tone_style(tone)) for text, tone in fitted(line, width)]
         return Strip(segments).adjust_cell_length(width, self.base_style)
 
 
 class LinesView(_Toned, Widget):
-    """Lines of text, as many as there is room for. Given a function, they are made for the room there is."""
+    """Lines of text, as many as fit. A function can make them for the available room."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = _CLASSES
     DEFAULT_CSS = f"LinesView {{ height: auto; {_TONES_CSS} }}"
@@ -90,7 +90,7 @@ class LinesView(_Toned, Widget):
             self.refresh(layout=has_other_height)
 
     def set_maker(self, make: Callable[[int, int], list[Line]]) -> None:
-        """Show what is made for a width and a height, again after each change of the room."""
+        """Show the lines that ``make`` returns for a width and a height, and again after each resize."""
         self._make = make
         self._remake()
 
@@ -105,7 +105,7 @@ class LinesView(_Toned, Widget):
 
     @property
     def text(self) -> str:
-        """What is written there, for copying and for tests."""
+        """The text shown, for copying and for tests."""
         return "\n".join("".join(text for text, _ in line).rstrip() for line in self._lines)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
@@ -113,7 +113,7 @@ class LinesView(_Toned, Widget):
         return len(self._shown(width))
 
     def _shown(self, width: int) -> list[Line]:
-        """Return the lines for a width; those that are too long are folded where that was asked for, else cut."""
+        """Return the lines for a width; those that are too long are folded if the view folds, else cut."""
         return [part for one in self._lines for part in folded(one, width)] if self._folds else self._lines
 
     def render_line(self, y: int) -> Strip:
@@ -143,11 +143,11 @@ class LinesScroll(_Toned, ScrollView, can_focus=True):
 
     @property
     def text(self) -> str:
-        """What is written there."""
+        """The text shown."""
         return "\n".join("".join(text for text, _ in line).rstrip() for line in self._told)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """As high as its lines, where there is room."""
+        """As high as its lines, if there is room."""
         self._fold(width)
         return len(self._lines)
 
@@ -161,7 +161,7 @@ class LinesScroll(_Toned, ScrollView, can_focus=True):
             self.virtual_size = Size(0, len(self._lines))
 
     def render_line(self, y: int) -> Strip:
-        """Draw one line of those in sight."""
+        """Draw one of the visible lines."""
         index = round(self.scroll_offset.y) + y
         if index < len(self._lines):
             return self.strip_of(self._lines[index], self.size.width)
@@ -178,13 +178,13 @@ class KeyItem:
     is_enabled: bool = True
     is_current: bool = False
     short: str = ""
-    """In place of the title where there is not room for all titles."""
+    """Replaces the title if not all titles fit."""
     stays: bool = False
-    """Others make room for it."""
+    """Other keys make room for it."""
 
 
 class KeyBar(_Toned, Widget):
-    """Keys in one line; a click is the same as the key. Where it is too narrow, titles are shortened or left out."""
+    """Keys in one line; a click is the same as the key. If they do not fit, titles are shortened or left out."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = _CLASSES
     DEFAULT_CSS = f"KeyBar {{ height: 1; {_TONES_CSS} }}"
@@ -208,7 +208,7 @@ class KeyBar(_Toned, Widget):
             self.refresh()
 
     def _pieces(self) -> tuple[list[tuple[KeyItem, str]], int]:
-        """Return each key's title, as far as there is room, and how many blanks stand between two."""
+        """Return each key's title, as far as there is room, and how many blanks separate two."""
         full = [(item, item.title) for item in self._items]
         short = [(item, item.short) for item in self._items]
         for pieces, gap in ((full, _GAP), (short, _GAP), (short, 1)):
@@ -244,7 +244,7 @@ class KeyBar(_Toned, Widget):
         return Strip(segments).adjust_cell_length(self.size.width, self.base_style)
 
     def on_click(self, event: events.Click) -> None:
-        """Do what the key does that was clicked."""
+        """Do what the clicked key does."""
         left = 1
         pieces, gap = self._pieces()
         for item, title in pieces:

@@ -10,7 +10,7 @@ from importlib import import_module
 
 
 def forget_removed_widgets() -> None:
-    """Empty that cache; the few widgets on the screen fill it again. Where Textual has none any more, do nothing."""
+    """Empty that cache; the few widgets on the screen fill it again. If Textual no longer has it, do nothing."""
     try:
         kept = import_module("textual._styles_cache").StylesCache.get_inner_outer
     except (ImportError, AttributeError):

@@ -1,4 +1,4 @@
-"""A table, and beside it what there is to say of the row under the cursor, where the terminal is wide enough."""
+"""A table, and beside it more about the row under the cursor, if the terminal is wide enough."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tui.widgets.line_table import LineTable
 from tui.widgets.lines_view import LinesView
 
 WIDE = 140
-"""A terminal of so many columns may have two things side by side."""
+"""From this many columns on, a terminal has room for two things side by side."""
 ASIDE_MIN, ASIDE_MAX = 36, 76
 _MARGIN = 5
 """The rule between the two, and the room around the text."""
 
 
 class TableRoom(Horizontal):
-    """The table never gives up a column for what stands beside it."""
+    """The table never gives up a column for the text beside it."""
 
     DEFAULT_CSS = """
     TableRoom { height: 1fr; }
@@ -29,7 +29,7 @@ class TableRoom(Horizontal):
     """
 
     def compose(self) -> ComposeResult:
-        """The table first: it is what keys move in."""
+        """The table first: keys move in it."""
         yield LineTable(id="table")
         yield LinesView(id="aside")
 

@@ -129,7 +129,7 @@ def _join_again(rebalance: Rebalance, group: Group, joining: Joining, reply: Joi
 
 
 def _replace_static(rebalance: Rebalance, group: Group, joining: Joining, member_id: str, reply: JoinReply) -> None:
-    """Handle a static member that is back without its member id: fence the old id; a stable group stays stable."""
+    """Take a static member back that lost its member id: fence the old id; a stable group need not rebalance."""
     assert joining.group_instance_id is not None
     old_member_id = group.static_members[joining.group_instance_id]
     member = group.members[old_member_id]

@@ -12,7 +12,7 @@ from engine.protocol.records.attributes import Codec
 
 @dataclass(frozen=True, slots=True)
 class OffsetsTopicSettings:
-    """How to write and read ``__consumer_offsets``, which the controller creates. Names follow the keys."""
+    """How to write and read ``__consumer_offsets``; ``controller.internal_topics`` creates it. Names are the keys."""
 
     num_partitions: int
     codec: Codec

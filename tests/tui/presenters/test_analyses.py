@@ -213,6 +213,6 @@ def test_two_controllers_and_a_dead_one_are_told() -> None:
     frame = cluster.frame()
     words = {broker: replace(said, controller_id=2) if broker == 3 else said for broker, said in frame.words.items()}
     (told,) = SanityCheck().check(replace(frame, words=words))
-    assert told.doubt is Doubt.TWO_CONTROLLERS and "broker 3 takes 2 for it" in told.evidence
+    assert told.doubt is Doubt.TWO_CONTROLLERS and "broker 3 believes it is 2" in told.evidence
     cluster.move_controller(9)
     assert Doubt.CONTROLLER_NOT_ALIVE in {one.doubt for one in SanityCheck().check(cluster.frame())}

@@ -46,7 +46,7 @@ def test_no_command_and_no_option_of_the_planner_is_left() -> None:
             "the broker cannot be emptied — wait until screen Reassignments (6) is empty",
         ),
         (
-            BadOption("--aim bytes needs sizes", hint="allow more with --tolerance 12.5, or take --aim bytes away"),
+            BadOption("--aim bytes needs sizes", hint="allow more with --tolerance 12.5, or remove --aim bytes"),
             "bytes in Level what needs sizes — allow more with 12.5 in Tolerance, or take bytes out of Level what",
         ),
         (BadPlanFile("no plan"), "no plan"),

@@ -182,16 +182,16 @@ def test_each_strategy_has_a_form_that_makes_its_wish(tmp_path: Path) -> None:
         (Strategy.DECOMMISSION, {"argument": "x"}, "brokers to empty must be broker ids"),
         (Strategy.DECOMMISSION, {"argument": ""}, "at least one broker id"),
         (Strategy.REPLACE, {"argument": "7"}, "must be OLD=NEW"),
-        (Strategy.FACTOR, {"argument": "0"}, "must be a number from 1 on"),
+        (Strategy.FACTOR, {"argument": "0"}, "must be a number of at least 1"),
         (Strategy.REBALANCE, {"aim": "disk"}, "level what takes replicas, leaders, bytes"),
         (Strategy.REBALANCE, {"topics": "["}, "not a pattern of topics"),
         (Strategy.REBALANCE, {"max_moves": "many"}, "moves at most must be a whole number"),
         (Strategy.REBALANCE, {"max_bytes": "much"}, "not a size"),
         (Strategy.REBALANCE, {"minimise": "time"}, "fewest takes moves, bytes"),
-        (Strategy.REBALANCE, {"tolerance": "-1"}, "the tolerance takes a percentage from 0 on"),
-        (Strategy.REBALANCE, {"tolerance": "nan"}, "the tolerance takes a percentage from 0 on"),
+        (Strategy.REBALANCE, {"tolerance": "-1"}, "the tolerance must be a percentage of at least 0"),
+        (Strategy.REBALANCE, {"tolerance": "nan"}, "the tolerance must be a percentage of at least 0"),
         (Strategy.REBALANCE, {"time_limit": "soon"}, "time limit: "),
-        (Strategy.REBALANCE, {"dead": "move"}, "dead brokers takes keep, or nothing"),
+        (Strategy.REBALANCE, {"dead": "move"}, "dead brokers must be keep or empty"),
         (Strategy.REBALANCE, {"capacity": "absent.toml"}, "the capacities cannot be read"),
         (Strategy.REBALANCE, {"capacity": "bad.toml"}, "unknown key 'disks'"),
     ],
@@ -266,7 +266,7 @@ def test_a_run_whose_plan_is_cancelled_is_not_told_to_go_on(plan: OpenedPlan, mo
         monkeypatch.setattr(plan_operations, "list_running", unreachable)
         with pytest.raises(OSError, match="gone"):
             await prepared.run(cluster)  # type: ignore[arg-type]
-        assert run.last_words == "what was moving may go on in the cluster", "nobody knows what was done"
+        assert run.last_words == "moves under way may go on in the cluster", "nobody knows what was done"
 
     asyncio.run(cancelled())
 
@@ -340,7 +340,7 @@ def test_the_past_is_told_run_by_run_the_newest_first(tmp_path: Path) -> None:
     assert [row[1].text for row in told.rows] == ["eve", "bob", "ann"]
     assert told.rows[0][-1].text == "done"
     empty = history_outcome("History", [(first, JournalRecord(()))], [])
-    assert "no journal lies" in empty.notes[-1]
+    assert "there is no journal" in empty.notes[-1]
 
 
 def test_what_no_plan_can_do_is_an_error_with_its_hint() -> None:
