@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def other_stores(invocation: Invocation) -> Iterator[OtherStore]:
-    """Give what opens such file systems; Spark is ended with it, if it was started."""
+    """Yield a function that opens such file systems. Spark, if it was started, ends with the context."""
     with ExitStack() as stack:
         lock = threading.Lock()
         opened: list[Store] = []
@@ -24,7 +24,7 @@ def other_stores(invocation: Invocation) -> Iterator[OtherStore]:
             from cli.commands.spark_group import open_spark
             from engine.pipeline.hadoop_store import HadoopStore, service_of
 
-            # Hadoop tries for many minutes: the time of the command is up long before.
+            # Hadoop retries for many minutes, long after the command's time is up.
             invocation.waited_for = service_of(uri)
             with lock:
                 if not opened:

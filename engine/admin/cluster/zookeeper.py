@@ -21,7 +21,7 @@ CONNECT_TIMEOUT_MAX_S = 10.0
 CONNECT_TIMEOUT_BESIDE_BROKERS_S = 4.0
 """The limit if brokers can be asked instead: long enough for ZooKeeper to elect a leader."""
 LISTENING_PATIENCE_S = 1.0
-"""After so long without a session it is looked whether anybody listens at all, and says a word."""
+"""After this long without a session, check whether anybody listens and answers at all."""
 _LOOK_S = 1.5
 
 
@@ -37,8 +37,8 @@ async def open_zookeeper(
 
     Args:
         has_brokers: the caller could ask brokers instead; the error says so.
-        patience_s: so long after ZooKeeper falls silent calls end with SessionLost; None lets them wait for its return.
-        session_timeout_ms: so long ZooKeeper keeps the session, and what is ephemeral in it, of a client that is gone.
+        patience_s: how long after ZooKeeper falls silent calls end with SessionLost; None: they wait for its return.
+        session_timeout_ms: how long ZooKeeper keeps the session of a client that is gone, and its ephemeral znodes.
 
     Raises:
         ZooKeeperSilent: nobody answers in time.
@@ -66,19 +66,19 @@ async def open_zookeeper(
 
 
 class _Found(IntEnum):
-    """Whom a look at the servers has found; the largest counts."""
+    """What a look at the servers has found; the largest counts."""
 
     NOBODY = 0
     NO_CONNECTION = 1
-    """None yet: a firewall drops what is sent, or so many wait for a frozen ZooKeeper that no more are taken."""
+    """None yet: a firewall drops packets, or a frozen ZooKeeper's queue of connections is full."""
     SILENCE = 2
-    """A connection, and no word: the kernel of a frozen one still takes connections."""
+    """A connection without an answer: the kernel of a frozen server still accepts connections."""
     SOMEBODY = 3
-    """A server that lives. One that is electing a leader gives no session, and says a word."""
+    """A live server. One that is electing a leader answers, but gives no session."""
 
 
 async def _look(connect: str, unknown: list[str]) -> _Found:
-    """Ask every server for a word; ``unknown`` gets the names that cannot be resolved."""
+    """Ask every server for an answer; ``unknown`` gets the names that cannot be resolved."""
 
     async def look(host: str, port: int) -> _Found:
         writer = None
@@ -103,10 +103,8 @@ async def _look(connect: str, unknown: list[str]) -> _Found:
 
 
 def _silent(connect: str, instead: Phrase, *, takes_connections: bool = True) -> ZooKeeperSilent:
-    who = Phrase("a ZooKeeper that hangs, or a broker, which ", Parameter.BOOTSTRAP_SERVERS, " would name")
-    told = (
-        Phrase("somebody listens there: ", who) if takes_connections else Phrase("it hangs, or a firewall is between")
-    )
+    who = Phrase("a ZooKeeper that hangs, or a broker (name it with ", Parameter.BOOTSTRAP_SERVERS, ")")
+    told = Phrase("somebody listens there: ", who) if takes_connections else Phrase("it hangs, or a firewall blocks it")
     return ZooKeeperSilent("ZooKeeper does not answer", where=connect, hint=Phrase(told, instead))
 
 
@@ -131,14 +129,14 @@ async def _open(
     except ConnectTimedOut as error:
         raise _silent(connect, instead) from error
     except NoNode as error:
-        hint = "a cluster's brokers make it: look at the part after the slash"
+        hint = "a cluster's brokers create it: check the part after the slash"
         raise Unreachable("the chroot does not exist in ZooKeeper", where=connect, hint=hint) from error
     except ZooKeeperError as error:
         raise Unreachable(str(error), where=connect) from error
 
 
 async def read_brokers(zk: ZkClient) -> list[BrokerRegistration]:
-    """Return the live brokers by id; one whose znode ZooKeeper does not give out is left out.
+    """Return the live brokers by id; a broker whose znode ZooKeeper does not return is left out.
 
     Raises:
         ZnodeFormatError: what a broker registered cannot be understood.
@@ -151,7 +149,7 @@ async def read_brokers(zk: ZkClient) -> list[BrokerRegistration]:
 
 
 async def registered_addresses(zk: ZkClient) -> tuple[tuple[str, int], ...]:
-    """Return the addresses at which the live brokers take plain connections."""
+    """Return the addresses at which the live brokers accept plain connections."""
     return tuple(
         (endpoint.host, endpoint.port)
         for registration in await read_brokers(zk)
