@@ -177,7 +177,7 @@ def every_reset(stage: Stage) -> None:
     assert planned(*all_of_it, "--by-duration", "PT1H")[0] == [0, 0, 0]
 
     offsets, said = planned(*all_of_it, "--to-datetime", "2090-01-01T00:00:00.000")
-    assert (offsets, said.count("no record as late")) == ([10, 10, 10], 3)
+    assert (offsets, said.count("no record that late")) == ([10, 10, 10], 3)
     offsets, said = planned(*all_of_it, "--to-offset", "99999")
     assert (offsets, said.count("new offset 99999 is higher than the latest")) == ([10, 10, 10], 3)
     offsets, said = planned(*committed, "--shift-by", "-1000")
@@ -333,7 +333,7 @@ def _old_group_beside_a_new_one(stage: Stage, topic: str, group: str) -> None:
     state = ("groups", "describe", group, "--state")
     commit(stage.servers, group, {(topic, 0): 1})
     twice = stage.run_on_both("groups", "delete", group, "--yes")
-    assert (twice.code, "exists at the brokers and in ZooKeeper" in twice.err) == (2, True), twice
+    assert (twice.code, "exists both on brokers and in ZooKeeper" in twice.err) == (2, True), twice
     assert [row[1] for row in stage.run_on_both(*state).rows] == ["classic", "zookeeper"]
     deleted = stage.run_on_both("groups", "delete", group, "--yes", "--via", "zookeeper")
     assert (deleted.code, deleted.rows) == (0, [[group, "zookeeper", "deleted", "-"]]), deleted.err

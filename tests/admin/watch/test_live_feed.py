@@ -344,7 +344,7 @@ async def test_groups_in_zookeeper_are_watched_where_brokers_are_not_to_be_asked
             assert (group.lag.state, partition.committed_offset) == (GroupState.EMPTY, 7)
             assert partition.error == "only brokers know it, and they must not be asked"
             assert (partition.log_end_offset, partition.lag, group.lag.lag) == (None, None, None), (
-                "only brokers tell it"
+                "only brokers know it"
             )
             assert frame.stage(Stage.GROUPS).source is StageSource.POLL
             assert frame.link(Side.WIRE).state is LinkState.UNUSED
