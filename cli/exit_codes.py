@@ -1,4 +1,4 @@
-"""What the number means that ``klamm`` ends with. The only list of them; the reference page is made from it."""
+"""What the exit codes of ``klamm`` mean. The only list of them; the reference page is made from it."""
 
 from __future__ import annotations
 
@@ -32,5 +32,5 @@ _MEANINGS = {
     ExitCode.UNDER_WAY: "accepted, or sent without an answer, and not known to be done: look before you repeat it",
     ExitCode.INTERNAL: "a bug in klamm; KLAMM_DEBUG=1 shows where",
     ExitCode.INTERRUPTED: "interrupted; the message says what was left running and how to go on",
-    ExitCode.TERMINATED: "ended by TERM, in the same order as by Ctrl-C",
+    ExitCode.TERMINATED: "ended by TERM, in the same orderly way as by Ctrl-C",
 }

@@ -91,7 +91,7 @@ def _root(
 
 
 def _worded(error: ClickException) -> str:
-    """Return what is wrong in the words that klamm has for it everywhere, without far-fetched proposals."""
+    """Return what is wrong in klamm's usual words, without far-fetched suggestions."""
     if isinstance(error, NoSuchOption):
         from difflib import get_close_matches
 

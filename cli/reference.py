@@ -1,6 +1,6 @@
 """The reference page of all commands, made from the commands themselves: ``python -m cli.reference`` writes it.
 
-The schema of plan files is beside it. A test compares both with what this makes, so they are always true.
+The schema of plan files is beside it. A test compares both with what this makes, so they are always up to date.
 """
 
 from __future__ import annotations
@@ -66,11 +66,11 @@ def tools_page() -> str:
 
 
 def main() -> None:
-    """Write the pages, or with ``--check`` say whether they are true."""
+    """Write the pages, or with ``--check`` say whether they are up to date."""
     pages = {PAGE: page(), TOOLS_PAGE: tools_page()}
     if "--check" in sys.argv[1:]:
         old = [path.name for path, text in pages.items() if not path.exists() or path.read_text("utf-8") != text]
-        sys.exit(f"old in docs/reference: {', '.join(old)}: python -m cli.reference" if old else 0)
+        sys.exit(f"out of date in docs/reference: {', '.join(old)}: python -m cli.reference" if old else 0)
     PAGE.parent.mkdir(parents=True, exist_ok=True)
     for path, text in pages.items():
         path.write_text(text, "utf-8")
@@ -117,9 +117,9 @@ def _shared_options() -> Iterator[str]:
 
 def _kafka_tools() -> Iterator[str]:
     yield "## Kafka's own tools\n"
-    yield "Their names work, with and without `.sh`, and take their own options; those below are called otherwise"
-    yield "here or mean nothing here. What is printed, and the exit codes, are klamm's. They ask nobody before a"
-    yield "change, as Kafka's tools do not; a read-only profile refuses all the same.\n"
+    yield "Their names work, with and without `.sh`, and take their own options; the options below have another name"
+    yield "here or no meaning. Output and exit codes are klamm's. Like Kafka's tools, they do not ask before a"
+    yield "change; a read-only profile refuses all the same.\n"
     yield "| tool | is | options |"
     yield "|---|---|---|"
     for tool in TOOLS:

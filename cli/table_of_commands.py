@@ -38,13 +38,13 @@ ENTRIES = (
         "groups", "cli.commands.groups", "Consumer groups: list, describe, reset and delete", _CLUSTER,
         aliases=("group",),
     ),
-    Entry("lag", "cli.commands.lag", "Who is behind in reading, and does it get better", _CLUSTER, attribute="command"),
+    Entry("lag", "cli.commands.lag", "Which readers are behind, and do they catch up", _CLUSTER, attribute="command"),
     Entry(
         "replicas", "cli.commands.replicas", "Compare the replicas of partitions", _CLUSTER,
         aliases=("replica",),
     ),
     Entry(
-        "brokers", "cli.commands.brokers", "Who is in the cluster, and what lies on each", _CLUSTER,
+        "brokers", "cli.commands.brokers", "The brokers of the cluster, and what each holds", _CLUSTER,
         aliases=("broker-list",),
     ),
     Entry(
@@ -57,8 +57,8 @@ ENTRIES = (
     ),
     Entry("cluster", "cli.commands.cluster", "The cluster as a whole", _CLUSTER, aliases=("clusters",)),
     Entry("zk", "cli.commands.znodes", "Look at the znodes, decoded", _CLUSTER),
-    Entry("produce", "cli.commands.produce", "Send a record a line from stdin", _DATA, attribute="command"),
-    Entry("consume", "cli.commands.consume", "Print records, one a line", _DATA, attribute="command"),
+    Entry("produce", "cli.commands.produce", "Send each line of stdin as a record", _DATA, attribute="command"),
+    Entry("consume", "cli.commands.consume", "Print records, one per line", _DATA, attribute="command"),
     Entry(
         "perf", "cli.commands.perf", "Load a cluster with records, or read them, and measure", _DATA,
         aliases=("performance",),

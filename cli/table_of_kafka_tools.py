@@ -1,6 +1,6 @@
 """Kafka's command-line tools, and what each is here. The only list of them; translated by ``framework.kafka_tools``.
 
-Sources: the tools' own help of Kafka 3.9.1, and of the releases that had what 3.9 has no more.
+Sources: the tools' own help of Kafka 3.9.1, and of earlier releases for what 3.9 no longer has.
 """
 
 from __future__ import annotations

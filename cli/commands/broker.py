@@ -26,9 +26,9 @@ group = CommandGroup("broker", "One broker in the foreground, from Kafka's own s
 )
 def start(
     invocation: Invocation,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A server.properties as Apache Kafka has it.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A server.properties file, as Apache Kafka reads it.")],
     override: Annotated[
-        list[str] | None, typer.Option("--override", metavar="KEY=VALUE", help="Goes before the file; may be repeated.")
+        list[str] | None, typer.Option("--override", metavar="KEY=VALUE", help="Overrides the file; may be repeated.")
     ] = None,
     log_folder: Annotated[
         Path | None,
@@ -37,7 +37,7 @@ def start(
 ) -> ExitCode:
     """Run one broker until TERM or Ctrl-C, which is a controlled shutdown.
 
-    Says on stderr when it serves, with id and listeners.
+    Prints its id and listeners on stderr once it serves.
     """
     from engine.config.properties import parse_override
     from engine.server.process import run

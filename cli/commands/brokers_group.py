@@ -6,6 +6,6 @@ from cli.framework.command import CommandGroup
 
 group = CommandGroup(
     "brokers",
-    "Who is in the cluster, and what lies on each; take leadership off one.",
+    "The brokers and what each holds; take leadership away from one.",
     action_flags={"--list": "list"},
 )

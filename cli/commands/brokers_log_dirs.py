@@ -1,4 +1,4 @@
-"""``klamm brokers log-dirs``: what lies on which disk. Options are those of kafka-log-dirs."""
+"""``klamm brokers log-dirs``: which replicas are on which disk. Options are those of kafka-log-dirs."""
 
 from __future__ import annotations
 
@@ -38,28 +38,28 @@ async def log_dirs(
             "--topic-list",
             "--topic",
             metavar="A,B",
-            help="Only these; names or patterns.",
+            help="Only these topics: names or patterns.",
             autocompletion=complete_topics,
         ),
     ] = None,
     summary: Annotated[
         str | None,
         typer.Option(
-            "--summary", metavar="dir|broker|topic", help="Totals instead.", autocompletion=one_of(*SUMMARIES)
+            "--summary", metavar="dir|broker|topic", help="Show totals instead.", autocompletion=one_of(*SUMMARIES)
         ),
     ] = None,
     sort: Annotated[
         str,
         typer.Option(
-            "--sort", metavar="name|size|lag", help="The largest first, or by name.", autocompletion=one_of(*ORDERS)
+            "--sort", metavar="name|size|lag", help="The largest first, or name order.", autocompletion=one_of(*ORDERS)
         ),
     ] = "name",
 ) -> Report:
     """Show the log dirs of brokers with the replicas in them: sizes, lags, moves under way, errors.
 
-    A table of more than 20 replicas shows the 20 largest, unless you name topics; other outputs have all. It asks
-    brokers even if you name only ZooKeeper. A broker that has partitions but is not alive is listed too. Ends with 1 if
-    a log dir has failed, or a broker is missing or does not answer.
+    A table of more than 20 replicas shows the 20 largest, unless you name topics; other formats show all. It asks
+    brokers even if you name only ZooKeeper. It lists brokers that have partitions but are not alive, too. Exits with 1
+    if a log dir has failed, or a broker is missing or does not answer.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.brokers_log_dirs import log_dirs_report, totals_report

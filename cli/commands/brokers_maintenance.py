@@ -44,7 +44,7 @@ async def demote(
 
     It puts them at the end of each replica list and elects another replica that is in sync; the other brokers share the
     leaderships evenly. No data is copied. klamm brokers restore gives the leadership back. If it is interrupted, run it
-    again: it skips what is done already. Ends with 1 if a partition has no other replica that could lead.
+    again: it skips what is done already. Exits with 1 if a partition has no other replica that could lead.
     """
     import asyncio
 
@@ -109,7 +109,7 @@ async def _reorder(
     rollback_file: Path,
     what: str,
 ) -> Report:
-    """Give partitions another order of replicas, then let the first of each lead."""
+    """Reorder the replicas of partitions, then elect the first of each as leader."""
     import asyncio
 
     from cli.views.elections import elections_report, preview_lines
@@ -136,7 +136,7 @@ async def _reorder(
         return planned_report(prepared.planned, None)
     if prepared.has_work:
         view = ExecutionView(invocation, prepared, way_back="klamm brokers restore")
-        goes_on = "the order of replicas changes; run this again to elect"
+        goes_on = "the order of replicas is still changing; run this again to elect the leaders"
         await execute_reassignment(
             cluster,
             prepared,

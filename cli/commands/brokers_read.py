@@ -52,7 +52,7 @@ async def describe(
     """Show everything about brokers: listeners, release, partitions, what lags because of them, settings, log dirs.
 
     A broker that has partitions but is not alive is shown as missing. klamm guesses the release from the APIs that a
-    broker offers. Ends with 1 if a broker is missing, silent or has a failed log dir.
+    broker offers. Exits with 1 if a broker is missing, silent or has a failed log dir.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.brokers_description import broker_details_report

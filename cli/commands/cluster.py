@@ -69,7 +69,7 @@ async def snapshot(
     counted = ", ".join(f"{count} {what}{'' if count == 1 else 's'}" for what, count in counts)
     invocation.talk.say(f"wrote {file}: {counted}")
     for one in taken.failed_dirs:
-        invocation.talk.warn(f"without {one.log_dir or 'the log dirs'} of broker {one.broker}: {one.error}")
+        invocation.talk.warn(f"the snapshot lacks {one.log_dir or 'the log dirs'} of broker {one.broker}: {one.error}")
     return ExitCode.BAD_ANSWER if taken.failed_dirs else ExitCode.DONE
 
 

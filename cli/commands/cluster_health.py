@@ -33,7 +33,7 @@ async def health(
         str, typer.Option("--fail-on", metavar="warning|critical", help="What makes the exit code 1.")
     ] = "critical",
     wait: Annotated[
-        bool, typer.Option("--wait/--no-wait", help="Look again until it is healthy, for --timeout at most.")
+        bool, typer.Option("--wait/--no-wait", help="Wait until it is healthy, at most --timeout.")
     ] = False,
     watch: Watch = False,
     interval: Interval = "2s",
@@ -43,10 +43,10 @@ async def health(
     It names five cases of each reason, or all of them with -v. With --wait it says what it waits for, and since when.
     Critical: no or several controllers, dead or silent brokers, partitions that are offline, under min ISR or
     under-replicated, failed log dirs. Warnings: running reassignments, leaked throttles, leaders that are not the
-    preferred ones, replicas that share a rack without need, min.insync.replicas above the number of replicas, deletions
-    that are stuck, a slow ZooKeeper.
+    preferred ones, replicas that share a rack unnecessarily, min.insync.replicas above the number of replicas,
+    deletions that are stuck, a slow ZooKeeper.
 
-    A snapshot does not tell whether brokers answer, and only one taken with --sizes tells of failed log dirs.
+    A snapshot does not tell whether brokers answer, and it shows failed log dirs only if it was taken with --sizes.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.health import WaitingTold, health_report

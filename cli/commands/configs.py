@@ -69,7 +69,7 @@ async def describe(
     """Show settings and where each comes from.
 
     If you name only a type, it shows every entity of that type that has settings. Quotas and credentials are listed
-    like settings; of a credential only its iterations are shown.
+    like settings; only the iterations of a credential are shown.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.configs import configs_report

@@ -28,7 +28,7 @@ EntityNames = Annotated[
     typer.Option("--entity-name", metavar="NAME", help="The name, the broker's id or the address; one for each type."),
 ]
 EntityDefault = Annotated[
-    bool, typer.Option("--entity-default", help="Defaults for all of the type without settings of their own.")
+    bool, typer.Option("--entity-default", help="The type's defaults, for entities without settings of their own.")
 ]
 Topic = Annotated[
     str | None,
@@ -63,8 +63,8 @@ _CLIENT_PAIR = {"users", "clients"}
 class Chosen:
     """Whose settings are meant: one entity's, or (``entity`` None) all of a kind.
 
-    ``user`` and ``client`` narrow all clients of users down: to those of one user, or to one client of all users; as
-    the parts of an entity's name are written.
+    ``user`` and ``client`` narrow a search for clients of users to those of one user, or to one client of all users.
+    They are written as the parts of an entity's name are.
     """
 
     kind: EntityType
@@ -84,7 +84,7 @@ def chosen_entity(
     """Return whose settings are meant.
 
     Args:
-        shortcuts: of each shortcut its type, the name given and whether the default was asked for.
+        shortcuts: for each shortcut its type, the name given and whether the default was asked for.
     """
     said: list[Said] = [(kind, name, True) for kind, name, default in shortcuts if name is not None or default]
     said += _by_types(types, names, is_default)
@@ -97,7 +97,7 @@ def chosen_entity(
 
 
 def _by_types(types: Sequence[str], names: Sequence[str], is_default: bool) -> list[Said]:
-    """Kafka's tool gives names to types in the order in which they come; a type without a name means all of it."""
+    """Like Kafka's tool, pair names with types in the order given; a type without a name means all of it."""
     if not types and (names or is_default):
         raise UsageError("--entity-name and --entity-default need an --entity-type")
     if len(names) + is_default > len(types):

@@ -1,4 +1,4 @@
-"""``klamm consume``: a topic's records, one a line."""
+"""``klamm consume``: a topic's records, one per line."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ async def command(
     names: TopicNames = None,
     topic: Annotated[list[str] | None, typer.Option("--topic", "--include", hidden=True)] = None,
     from_beginning: Annotated[
-        bool, typer.Option("--from-beginning", help="Start at the oldest record; by default only new ones come.")
+        bool, typer.Option("--from-beginning", help="Start at the oldest record; by default only new ones are printed.")
     ] = False,
     offset: StartOffset = None,
     from_time: StartTime = None,
@@ -95,7 +95,7 @@ async def command(
         int | None, typer.Option("--max-messages", "-n", metavar="N", help="Stop after this many records.")
     ] = None,
     until_end: Annotated[
-        bool, typer.Option("--until-end", "-e", help="Stop at what is the end now; starts at the oldest record.")
+        bool, typer.Option("--until-end", "-e", help="Stop at the current end; starts at the oldest record.")
     ] = False,
     timeout_ms: Annotated[
         int | None, typer.Option("--timeout-ms", metavar="MS", help="Stop after this time without a record.")
@@ -108,12 +108,12 @@ async def command(
     only: Filters = None,
     raw: Annotated[bool, typer.Option("--raw", help="Do not decode Kafka's internal topics.")] = False,
 ) -> None:
-    """Print records, one a line: the value, or with -o jsonl all fields.
+    """Print records, one per line: the value, or with -o jsonl all fields.
 
-    Follows the leaders as they move, and waits for one that is away: for --timeout if that is given, with --until-end
-    for 30 s. Without --group it joins none and commits nothing. A pattern never matches Kafka's internal topics; if you
-    name one, its records are printed decoded, as JSON. Ends at --max-messages, --until-end,
-    --timeout-ms, Ctrl-C, or when nobody reads the output any more.
+    It follows the leaders as they move, and waits for an absent one: for --timeout if given, or 30 s with --until-end.
+    Without --group it joins no group and commits nothing. A pattern never matches Kafka's internal topics; if you name
+    one, its records are printed decoded, as JSON. Ends at --max-messages, --until-end, --timeout-ms, Ctrl-C, or when
+    nobody reads the output any more.
     """
     from engine.admin.records.consume import ConsumeOptions
     from engine.common.model import IsolationLevel
@@ -144,7 +144,7 @@ async def command(
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """What to read and print, and when it is enough."""
+    """What to read and print, and when to stop."""
 
     texts: list[str]
     options: ConsumeOptions
@@ -191,7 +191,7 @@ async def _consumer(invocation: Invocation, wire: WireCluster, wanted: _Wanted) 
 
 
 async def _topics(wire: WireCluster, texts: list[str]) -> list[str]:
-    """Return the names that are meant; what is no name is a pattern, which never means an internal topic."""
+    """Return the topics meant. Any text but a topic's name is a pattern, which never matches an internal topic."""
     from engine.admin.topics.selection import select_topics, topic_not_found
     from engine.common.topic_names import INTERNAL_TOPICS
 
@@ -207,7 +207,7 @@ async def _topics(wire: WireCluster, texts: list[str]) -> list[str]:
 
 
 def _filter(wanted: _Wanted) -> Callable[[ConsumedRecord], bool]:
-    """Return whether all filters let a record pass; those of internal topics look at what is printed."""
+    """Return whether all filters let a record pass; for internal topics they look at what is printed."""
     from cli.views.records import decoded_payload, with_payload
     from engine.admin.records.filters import parse_record_filter
 
@@ -251,7 +251,7 @@ async def _limited(
 
 
 async def _next_read(batches: AsyncGenerator[list[ConsumedRecord], None]) -> list[ConsumedRecord]:
-    """Return the next records, and look meanwhile whether anybody still reads the output."""
+    """Return the next records; meanwhile check that somebody still reads the output."""
     import asyncio
 
     async def following() -> list[ConsumedRecord]:

@@ -48,7 +48,7 @@ def command(
     index_sanity_check: Annotated[
         bool,
         typer.Option(
-            "--index-sanity-check", help="Show only the result of the check that a broker makes at its start."
+            "--index-sanity-check", help="Show only the result of the check that a broker makes when it starts."
         ),
     ] = False,
     max_bytes: Annotated[
@@ -58,8 +58,8 @@ def command(
     """Decode segments, indexes, producer snapshots, checkpoints and the small files of a log dir.
 
     The lines are those of kafka-dump-log 3.9; -o jsonl has a row per line. Records of __consumer_offsets and
-    __transaction_state are decoded by the name of their folder. Exits with 1 when a file is damaged. If a
-    file is missing or is none of Kafka's, it dumps the others, names that file and exits with 2.
+    __transaction_state are decoded by the name of their folder. Exits with 1 when a file is damaged. If a file is
+    missing or is not one of Kafka's, it dumps the others, names that file and exits with 2.
     """
     from cli.views.dump import DumpPrinter
     from engine.admin.dump.files import DumpOptions, decoder_for, dump_file, files_to_dump

@@ -52,8 +52,8 @@ async def preferred(
 ) -> Report | None:
     """Give partitions back to their preferred leaders.
 
-    The preferred leader is the first replica of the assignment. One that is dead or out of sync cannot be elected and
-    is named before anything is done. Ends with 1 if a partition is not led by its preferred replica at the end.
+    The preferred leader is the first replica of the assignment. One that is dead or out of sync cannot be elected;
+    klamm names it before it does anything. Exits with 1 if a partition is not led by its preferred replica at the end.
     """
     from engine.admin.elections.values import ElectionType
 

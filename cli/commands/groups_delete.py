@@ -31,7 +31,7 @@ async def delete(
 ) -> Report:
     """Delete groups with all their committed offsets.
 
-    It refuses a group with members and names them; it deletes the others. Of a group in ZooKeeper it deletes all
+    It refuses a group with members and names them; it deletes the others. For a group in ZooKeeper it deletes all
     znodes.
     """
     from cli.framework.cluster_session import open_cluster
@@ -45,7 +45,7 @@ async def delete(
         rows = wanted.planned()
         names = wanted.names
         if names and invocation.confirm(f"delete {_counted(names)} in {cluster.target.title}", is_destructive=True):
-            invocation.accepted("some of the groups may be deleted already; look with: klamm groups list")
+            invocation.accepted("some of the groups may be deleted already; check with: klamm groups list")
             rows, failures = await delete_groups(cluster, wanted)
             code = invocation.tell_failures(failures, code)
     return deleted_groups_report(rows, exit_code=code)
@@ -66,13 +66,13 @@ async def delete_offsets(
     ] = None,
     group: Annotated[
         str | None,
-        typer.Option("--group", metavar="G", help="The same, in Kafka's way.", autocompletion=complete_groups),
+        typer.Option("--group", metavar="G", help="The same, as in Kafka's tool.", autocompletion=complete_groups),
     ] = None,
     topic: Topics = None,
 ) -> Report:
     """Delete a group's committed offsets of topics.
 
-    The group may have members, but none that reads the topic. It shows what was committed.
+    The group may have members, but none may read the topic. klamm shows what was committed.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.groups_changes import deleted_offsets_report
@@ -92,7 +92,7 @@ async def delete_offsets(
         change = f"delete {len(rows)} offset{'' if len(rows) == 1 else 's'} of group {group} in {cluster.target.title}"
         if invocation.confirm(change, is_destructive=True):
             invocation.accepted(
-                f"some of the offsets may be deleted already; look with: klamm groups describe --group {group}"
+                f"some of the offsets may be deleted already; check with: klamm groups describe --group {group}"
             )
             rows, failures = await delete(cluster, found, rows)
             code = invocation.tell_failures(failures)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 group = CommandGroup(
     "groups",
-    "Consumer groups: list, describe, reset and delete, at the brokers and in ZooKeeper.",
+    "Consumer groups: list, describe, reset and delete, on brokers and in ZooKeeper.",
     action_flags={f"--{word}": word for word in ("list", "describe", "reset-offsets", "delete-offsets", "delete")},
 )
 
@@ -34,7 +34,7 @@ Topics = Annotated[
         autocompletion=complete_topics,
     ),
 ]
-AllGroups = Annotated[bool, typer.Option("--all-groups", help="Every group of consumers.")]
+AllGroups = Annotated[bool, typer.Option("--all-groups", help="Every consumer group.")]
 
 
 def scope(names: list[str] | None, options: list[str] | None, is_all: bool) -> GroupScope:

@@ -42,19 +42,19 @@ async def list_groups(
     invocation: Invocation,
     state: Annotated[
         str | None,
-        typer.Option("--state", metavar="[S,…]", help="Only groups in these states; alone, show the state."),
+        typer.Option("--state", metavar="[S,…]", help="Only groups in these states; without a value, show the state."),
     ] = None,
     type: Annotated[
         str | None,
-        typer.Option("--type", metavar="[T,…]", help="Only groups of these types; alone, show the type."),
+        typer.Option("--type", metavar="[T,…]", help="Only groups of these types; without a value, show the type."),
     ] = None,
     topic: ReadTopics = None,
 ) -> Report:
-    """List the groups of consumers, by name.
+    """List the consumer groups by name.
 
     It asks all brokers. With --zookeeper it also lists the groups of old consumers, which live below /consumers; their
-    type is zookeeper. Share and streams groups of Kafka 4 are listed, not described. Ends with 3 or 4 if a broker does
-    not report its groups; the groups of the others are shown.
+    type is zookeeper. Share and streams groups of Kafka 4 are listed, not described. Exits with 3 or 4 if a broker does
+    not report its groups; it still shows the groups of the others.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.groups import group_list_report
@@ -95,8 +95,9 @@ async def describe(
 ) -> Report:
     """Show who is in a group and how far it has read.
 
-    What is not known is shown as a dash (null in JSON) beside the reason: a deleted topic, a partition without leader,
-    a group without coordinator. If a group that you name does not exist, it ends with 2 and shows the others.
+    An unknown value is shown as a dash (null in JSON) with the reason beside it: a deleted topic, a partition without a
+    leader, a group without a coordinator. If a group that you name does not exist, it shows the others and exits with
+    2.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.framework.talk import Verbosity

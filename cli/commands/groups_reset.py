@@ -1,4 +1,4 @@
-"""``klamm groups reset-offsets``: a dry run unless ``--execute``, with the way back written first."""
+"""``klamm groups reset-offsets``: a dry run unless ``--execute``, with the rollback written first."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from engine.admin.groups.reset_spec import ResetSpec, TopicScope
     from engine.admin.groups.resetting import PlannedReset
 
-AllTopics = Annotated[bool, typer.Option("--all-topics", help="Every partition that the group has committed.")]
-ToEarliest = Annotated[bool, typer.Option("--to-earliest", help="To the first record that is there.")]
-ToLatest = Annotated[bool, typer.Option("--to-latest", help="Behind the last record.")]
+AllTopics = Annotated[bool, typer.Option("--all-topics", help="Every partition with a committed offset.")]
+ToEarliest = Annotated[bool, typer.Option("--to-earliest", help="To the first record that still exists.")]
+ToLatest = Annotated[bool, typer.Option("--to-latest", help="After the last record.")]
 ToCurrent = Annotated[
-    bool, typer.Option("--to-current", help="Keep it; if nothing is committed, go behind the last record.")
+    bool, typer.Option("--to-current", help="Keep the offset; if none is committed, go after the last record.")
 ]
 ToOffset = Annotated[int | None, typer.Option("--to-offset", metavar="N", help="To this offset.")]
 ShiftBy = Annotated[int | None, typer.Option("--shift-by", metavar="N", help="Forward by N records, or back by -N.")]
@@ -35,14 +35,14 @@ ToDatetime = Annotated[
 ]
 ByDuration = Annotated[
     str | None,
-    typer.Option("--by-duration", metavar="PnDTnHnMnS", help="To the first record since so long ago: PT30M."),
+    typer.Option("--by-duration", metavar="PnDTnHnMnS", help="To the first record since this long ago: PT30M."),
 ]
 FromFile = Annotated[
     Path | None,
     typer.Option("--from-file", metavar="CSV", help="topic,partition,offset; or group,topic,partition,offset."),
 ]
 Execute = Annotated[bool, typer.Option("--execute", help="Do it; without this nothing is changed.")]
-Export = Annotated[bool, typer.Option("--export", help="Print the new offsets as such a CSV file.")]
+Export = Annotated[bool, typer.Option("--export", help="Print the new offsets as CSV for --from-file.")]
 RollbackFile = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Where to write the rollback.  [default: offsets-TIME.csv]")
 ]
@@ -78,12 +78,12 @@ async def reset_offsets(
     export: Export = False,
     rollback_file: RollbackFile = None,
 ) -> Report | ExitCode:
-    """Reset a group's committed offsets. A dry run unless --execute.
+    """Reset a group's committed offsets. A dry run unless you give --execute.
 
     The group must have no members; if it has some, klamm refuses and names them. With --to-current --export it only
-    reads groups, whatever their state. It moves an offset that is before the first or behind the last record to that
-    record, with a warning. --execute first writes the current offsets to a file, which --from-file restores. A group
-    that cannot be reset does not block the others.
+    reads groups, whatever their state. It moves an offset before the first or after the last record to that record,
+    with a warning. --execute first writes the current offsets to a file, which --from-file restores. A group that
+    cannot be reset does not block the others.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.groups_changes import planned_lines, reset_report
@@ -93,7 +93,7 @@ async def reset_offsets(
 
     if execute and invocation.is_dry_run:
         raise UsageError("give one of --execute and --dry-run")
-    # Kafka's rule: to change something takes a word of its own.
+    # Kafka's rule: a change needs an explicit option.
     invocation.is_dry_run = not execute
     named = [*(groups or ()), *(group or ())]
     meant = scope(groups, group, all_groups)
@@ -111,7 +111,7 @@ async def reset_offsets(
         code = _tell(invocation, plan)
         able = plan.able
         rows = [one for group_plan in able for one in group_plan.resets]
-        # They are for who is asked; the report lists them anyway.
+        # They are for the person who is asked; the report lists them anyway.
         details = planned_lines(rows) if execute and not invocation.is_confirmed else ()
         change = f"reset {_counted(plan)} in {cluster.target.title}"
         if able and not is_backup and invocation.confirm(change, details, is_destructive=True):
@@ -122,7 +122,7 @@ async def reset_offsets(
                 plan,
                 rollback_file=path,
                 with_group=len(named) != 1,
-                goes_on=f"some offsets may be set already; back again with: {way_back}",
+                goes_on=f"some offsets may be set already; to go back: {way_back}",
                 on_saved=lambda: invocation.talk.say(f"the rollback is in {path}; to go back: {way_back}"),
             )
             code = invocation.tell_failures(failures, code)
@@ -183,7 +183,7 @@ def _tell(invocation: Invocation, plan: PlannedReset) -> ExitCode:
         for warning in one.warnings:
             invocation.talk.warn(f"group {one.group}: {warning}")
         if one.is_new:
-            invocation.talk.warn(f"group {one.group} does not exist yet; committing offsets makes it")
+            invocation.talk.warn(f"group {one.group} does not exist yet; committing offsets creates it")
     if plan.others:
         from engine.admin.groups.scope import by_name
 
@@ -201,11 +201,11 @@ def _counted(plan: PlannedReset) -> str:
 
 
 def _way_back(invocation: Invocation, plan: PlannedReset, path: Path, *, with_group: bool) -> str:
-    """Return the command that takes the offsets back to what they are; warn of those that it does not."""
+    """Return the command that restores the current offsets; warn about those that it cannot restore."""
     blank = plan.uncommitted_count
     if blank:
         hint = "to go back, delete what is set now: klamm groups delete-offsets"
-        invocation.talk.warn(f"{blank} partition{'' if blank == 1 else 's'} had no offset so far; {hint}")
+        invocation.talk.warn(f"{blank} partition{'' if blank == 1 else 's'} had no offset before; {hint}")
     if blank == sum(len(one.resets) for one in plan.able):
         return "klamm groups delete-offsets"
     which = "--all-groups" if with_group else f"--group {shlex.quote(plan.able[0].group)}"

@@ -55,7 +55,7 @@ Isolation = Annotated[
 ]
 FailOn = Annotated[
     str,
-    typer.Option("--fail-on", metavar="stall|warn|unknown", help="The least status that makes the exit code 1."),
+    typer.Option("--fail-on", metavar="stall|warn|unknown", help="The mildest status that makes the exit code 1."),
 ]
 GroupIds = Annotated[list[str] | None, typer.Option("--group", metavar="G", help="A group id; may be repeated.")]
 SampleInterval = Annotated[str, typer.Option("--interval", metavar="TIME", help="Time between two samples: 30s, 2m.")]
@@ -107,7 +107,7 @@ async def command(
     the lag never falls. STUCK: a batch runs for far too long. STOP: no batch runs, and the next one is late. DATA_LOSS:
     records were deleted before the query read them. AHEAD: beyond the end of the log.
 
-    Ends with 1 if one is STALL, STUCK, STOP, DATA_LOSS, AHEAD or REWIND.
+    Exits with 1 if one is STALL, STUCK, STOP, DATA_LOSS, AHEAD or REWIND.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.framework.metrics_server import parse_listen
@@ -155,7 +155,7 @@ def _traces(
     *,
     is_plain: bool,
 ) -> QueryTraces | None:
-    """Return the places of options, or those of the profile if there are none and no group is named."""
+    """Return the places that options name; if they name none and no group, those of the profile."""
     from engine.admin.lag.traces import QueryTraces
 
     if checkpoints or event_logs:
@@ -173,7 +173,7 @@ async def _stores(invocation: Invocation) -> AsyncIterator[OtherStore]:
 
 
 class _View:
-    """What is shown of an answer."""
+    """Which parts of an answer to show."""
 
     def __init__(
         self,
@@ -193,7 +193,7 @@ class _View:
         self._is_not_ok = is_not_ok
 
     async def report(self, cluster: Cluster, answer: LagAnswer) -> Report:
-        """Return the report, after the failures were shown."""
+        """Show the failures and return the report."""
         from engine.admin.lag.measuring import absent_topics
 
         failures = [*answer.failures, *await absent_topics(cluster, self._topics, answer)]
@@ -230,7 +230,7 @@ async def _measure(invocation: Invocation, meter: LagMeter, interval_s: float, l
 
 
 async def _serve(meter: LagMeter, view: _View, interval_s: float, address: tuple[str, int]) -> None:
-    """Answer Prometheus with the last interval's figures, until Ctrl-C; with none while the cluster is away."""
+    """Answer Prometheus with the last interval's figures, until Ctrl-C; without figures while the cluster is away."""
     from cli.framework.metrics_server import MetricsServer
     from cli.output.printer import prometheus_text
     from cli.output.report import Metric
@@ -252,7 +252,7 @@ async def _serve(meter: LagMeter, view: _View, interval_s: float, address: tuple
 
 
 async def _watch(meter: LagMeter, view: _View, interval_s: float) -> None:
-    """Tell again and again; on a terminal each answer takes the place of the one before. Ends by Ctrl-C only."""
+    """Report again and again; on a terminal each report replaces the one before. Only Ctrl-C ends it."""
     from cli.framework.watching import print_anew
     from engine.admin.cluster.errors import Unreachable
     from engine.admin.lag.watching import watch_lag

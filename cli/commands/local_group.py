@@ -1,4 +1,4 @@
-"""The group ``klamm local``: what its commands share, and how they find the cluster that they are about."""
+"""The group ``klamm local``: what its commands share, and how they find their cluster."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ Directory = Annotated[
 ]
 
 _held: ContextVar[tuple[LocalCluster, float] | None] = ContextVar("held cluster", default=None)
-"""The cluster, and how long its brokers get until they serve unless a command says otherwise."""
+"""The cluster, and how long its brokers may take to serve unless a command says otherwise."""
 
 
 @contextmanager
 def holding(cluster: LocalCluster) -> Iterator[None]:
-    """While this lasts, commands of this process that name no other folder are about this cluster."""
+    """Inside, commands of this process act on this cluster unless they name another folder."""
     token = _held.set((cluster, cluster.start_timeout_s))
     try:
         yield
@@ -40,7 +40,7 @@ def holding(cluster: LocalCluster) -> Iterator[None]:
 
 
 def is_holding() -> bool:
-    """Whether this process holds a cluster, which its commands are about."""
+    """Whether this process holds a cluster for its commands to act on."""
     return _held.get() is not None
 
 
@@ -57,7 +57,7 @@ def found_cluster(invocation: Invocation, directory: Path) -> LocalCluster:
 
 
 def start_timeout_s(invocation: Invocation) -> float:
-    """Return how long brokers get until they serve."""
+    """Return how long brokers may take to serve."""
     return invocation.timeout_s if invocation.has_timeout_given else START_TIMEOUT_S
 
 

@@ -74,7 +74,7 @@ def start(
 def stop(invocation: Invocation, part: Part, directory: Directory = DEFAULT_DIRECTORY) -> Report | None:
     """Stop a broker by a controlled shutdown, or the ZooKeeper.
 
-    Exits with 1 when it had to be killed because --timeout was not enough.
+    Exits with 1 when it had to be killed because --timeout was too short.
     """
     cluster = found_cluster(invocation, directory)
     broker_id = _broker_id(cluster, part)
@@ -158,7 +158,7 @@ def add(
 def wait(
     invocation: Invocation,
     brokers: Annotated[
-        list[int] | None, typer.Argument(metavar="ID", help="Ids of brokers. All of the cluster if none.")
+        list[int] | None, typer.Argument(metavar="ID", help="Ids of brokers. All of them if you name none.")
     ] = None,
     directory: Directory = DEFAULT_DIRECTORY,
 ) -> Report:

@@ -1,7 +1,7 @@
-"""``klamm local up --stdin``: the commands that come in on standard input, a line each, and their answers.
+"""``klamm local up --stdin``: commands from standard input, one per line, and their answers.
 
-For programs that hold a cluster as long as they run, ``klamm.testing`` among them. All that is started is a child of
-this one process, and a command takes milliseconds. A process of its own would take a third of a second.
+For programs such as ``klamm.testing`` that hold a cluster as long as they run. Everything they start is a child of this
+one process. A command takes milliseconds; in a process of its own it would take a third of a second.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 
 def end_with_parent() -> None:
-    """See to it that this process is asked to stop when the one that started it is gone.
+    """Send this process a TERM when its parent is gone.
 
-    The end of the input means the same, but shows neither while a command runs nor if a forked child holds the pipe.
+    The end of the input means the same, but goes unnoticed while a command runs or a forked child holds the pipe.
     """
     parent = os.pidfd_open(os.getppid())
 

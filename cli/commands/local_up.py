@@ -1,4 +1,4 @@
-"""``klamm local up``: starts a cluster, and in the foreground ends it."""
+"""``klamm local up``: starts a cluster; in the foreground it also ends it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 OWN_ADDRESS = "own"
 
 _NOTED_WITHIN_S = 5.0
-"""So soon after it has ended a ZooKeeper, another command has noted that."""
+"""Another command that ends ZooKeeper records that within this time."""
 
 
 BrokerSettings = Annotated[
@@ -40,11 +40,11 @@ BrokerSettings = Annotated[
 ]
 Host = Annotated[
     str,
-    typer.Option("--host", metavar="ADDRESS", help="Where all of it listens; 'own': a loopback address of its own."),
+    typer.Option("--host", metavar="ADDRESS", help="Where everything listens; 'own': a loopback address of its own."),
 ]
 FirstPort = Annotated[
     int | None,
-    typer.Option("--port", metavar="P", min=1, max=65535, help="The first broker's; by default 9092 or a free one."),
+    typer.Option("--port", metavar="P", min=1, max=65535, help="The first broker's port: 9092 or a free one."),
 ]
 ZooKeeperPort = Annotated[
     int | None,
@@ -55,7 +55,7 @@ Settings = Annotated[
 ]
 TakesCommands = Annotated[
     bool,
-    typer.Option("--stdin", help="Take further commands on stdin, and end with it or with who started this."),
+    typer.Option("--stdin", help="Read further commands from stdin; end with stdin or the parent process."),
 ]
 
 
@@ -74,11 +74,11 @@ def up(
     invocation: Invocation,
     brokers: Annotated[int, typer.Option("--brokers", metavar="N", min=1, help="How many brokers.")] = 1,
     broker_ids: Annotated[
-        str | None, typer.Option("--broker-ids", metavar="ID,…", help="Their ids, in place of 0 … N−1.")
+        str | None, typer.Option("--broker-ids", metavar="ID,…", help="Their ids, instead of 0 … N−1.")
     ] = None,
     directory: Directory = DEFAULT_DIRECTORY,
     temporary: Annotated[
-        bool, typer.Option("--temporary", help="In a new folder, which goes with the cluster; its brokers are killed.")
+        bool, typer.Option("--temporary", help="Use a new folder, removed at the end; the brokers are killed.")
     ] = False,
     detach: Annotated[
         bool, typer.Option("--detach", "-d", help="Return once it serves; end it with local down.")
@@ -91,7 +91,7 @@ def up(
     ] = None,
     log_dirs: Annotated[int, typer.Option("--log-dirs", metavar="N", min=1, help="Log dirs of every broker.")] = 1,
     chroot: Annotated[
-        str, typer.Option("--chroot", metavar="/PATH", help="The path in ZooKeeper below which all of it lives.")
+        str, typer.Option("--chroot", metavar="/PATH", help="The path in ZooKeeper that holds the whole cluster.")
     ] = "",
     fsync: Annotated[
         bool, typer.Option("--fsync/--no-fsync", help="Whether ZooKeeper flushes its log before each answer.")
@@ -102,8 +102,8 @@ def up(
 ) -> Report | ExitCode:
     """Start a ZooKeeper and brokers, and wait until they serve.
 
-    Without --detach it stays in the foreground and ends all of it on Ctrl-C or TERM; the data stays. Commands in this
-    folder find the cluster by themselves, unless it was given another --dir.
+    Without --detach it stays in the foreground and ends everything on Ctrl-C or TERM; the data stays. Commands that run
+    in this folder find the cluster by themselves, unless you gave it another --dir.
 
     With --stdin each line of standard input is a command of "klamm local" without these two words. Each is answered
     by a line of JSON on stdout: its exit code, and what it wrote on stdout and stderr.
@@ -203,9 +203,9 @@ def _run_in_foreground(
 
 
 def _looks_for_zookeeper(cluster: LocalCluster) -> Callable[[], bool]:
-    """Return what tells whether ZooKeeper runs, or another command has ended or replaced it and noted that.
+    """Return a check that fails when ZooKeeper has ended, unless another command has ended or replaced it.
 
-    The command notes it a moment after the process is gone, so an end that nobody has noted is looked at again.
+    That command records the end a moment after the process is gone, so an end without a record is checked again.
     """
     from engine.common.errors import OperationError
     from engine.local.cluster_record import ClusterRecord
@@ -241,11 +241,11 @@ def _how_it_ended(invocation: Invocation, cluster: LocalCluster, *, is_told_to: 
 
 
 def _end(cluster: LocalCluster, *, is_temporary: bool) -> None:
-    """End all of it, also what another command has started meanwhile."""
+    """End everything, including what another command has started meanwhile."""
     from engine.common.errors import OperationError
     from engine.local.cluster import LocalCluster
 
-    # Where the record is gone another command has ended it already.
+    # If the record is gone, another command has ended it already.
     with suppress(OperationError):
         recorded = LocalCluster.attach(cluster.directory)
         if is_temporary:

@@ -44,7 +44,7 @@ async def command(
         typer.Option(
             "--topic-partitions",
             metavar="T:0-3,…",
-            help="Topics with a partition, or a range without its end: t1:1,t2:0-3,t3,t4:5-,t5:-3.",
+            help="Topics with a partition, or an open range: t1:1,t2:0-3,t3,t4:5-,t5:-3.",
         ),
     ] = None,
     time: Annotated[
@@ -66,8 +66,8 @@ async def command(
 ) -> Report:
     """Show offsets of partitions: the end, the start, or the first record from a time on.
 
-    A partition without such a record has no offset. Ends with 1 if it could not look up a partition because that has no
-    leader or its leader does not answer; it shows the others.
+    A partition without such a record has no offset. Exits with 1 if a partition could not be looked up because it has
+    no leader or its leader does not answer; the others are shown.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.offsets import offsets_report

@@ -1,4 +1,4 @@
-"""``klamm perf consumer``: how fast the cluster gives records."""
+"""``klamm perf consumer``: how fast the cluster serves records."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def consumer(
         bool, typer.Option("--from-latest", help="Start at the end; by default at the oldest record.")
     ] = False,
     fetch_size: Annotated[
-        int, typer.Option("--fetch-size", metavar="BYTES", min=1, help="Most bytes of a partition in one fetch.")
+        int, typer.Option("--fetch-size", metavar="BYTES", min=1, help="Maximum bytes of a partition per fetch.")
     ] = 1_048_576,
     group_id: Annotated[
         str | None,
@@ -87,7 +87,7 @@ async def consumer(
     Columns are those of kafka-consumer-perf-test. The tool counts records by the headers of their batches, and MB as
     received; with --decode it decompresses every batch and decodes every record. With --group it begins at the
     committed offsets and commits what it has read. rebalance.time.ms is the time to join, or to find leaders and first
-    offsets. Ends with 1 if no record arrives for --timeout seconds (10) before there are enough.
+    offsets. Exits with 1 if no record arrives for --timeout seconds (10) before there are enough.
     """
     refuse(date_format, "--date-format", "times have the form of kafka-consumer-perf-test, or ISO 8601")
     refuse(print_metrics, "--print-metrics", "the metrics are those of the Java client; -o json has all figures")
@@ -95,7 +95,7 @@ async def consumer(
         if value is not None:
             invocation.talk.warn(f"{option} has no effect here")
     if group_id is not None and (partition or not group_id):
-        raise UsageError("--group needs a name, and excludes --partition: the group says which partitions to read")
+        raise UsageError("--group needs a name, and excludes --partition: the group decides which partitions to read")
     _use_config(invocation, consumer_config)
     from engine.admin.perf.consumer import ReadLoad
 
@@ -116,7 +116,7 @@ async def consumer(
 
 
 def _use_config(invocation: Invocation, file: Path | None) -> None:
-    """Take the brokers from a file of a consumer's settings."""
+    """Take the brokers from a file of consumer settings."""
     if file is not None:
         from engine.admin.cluster.client_properties import load_client_properties
 

@@ -24,12 +24,12 @@ ReportingInterval = Annotated[
 Duration = Annotated[str | None, typer.Option("--duration", metavar="TIME", help="Stop after this time: 30s, 2m.")]
 StartAt = Annotated[float | None, typer.Option("--start-at", hidden=True)]
 ENDLESS = 2**62
-"""A number of records that is none: something else ends the test."""
+"""Stands for no number of records: something else ends the test."""
 PrintMetrics = Annotated[bool, typer.Option("--print-metrics", help="Print the client's metrics at the end.")]
 
 
 def words_and_properties(words: Iterable[str] | None, given: Iterable[str] | None) -> tuple[list[str], dict[str, str]]:
-    """Return topics, and properties: of the option, and words behind it as Kafka's tools take them."""
+    """Return topics and properties. Like Kafka's tools, take words with ``=`` for properties."""
     from engine.admin.perf.producer_settings import parse_property
 
     topics = [word for word in words or () if "=" not in word]

@@ -1,4 +1,4 @@
-"""``klamm perf producer``: how fast the cluster takes records."""
+"""``klamm perf producer``: how fast the cluster accepts records."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ ProducerSettingsGiven = Annotated[
 ]
 ProducerConfigFile = Annotated[
     Path | None,
-    typer.Option("--producer.config", "--producer-config", metavar="FILE", help="A file of such settings."),
+    typer.Option("--producer.config", "--producer-config", metavar="FILE", help="A file of producer settings."),
 ]
 
 
@@ -171,7 +171,7 @@ async def _run(
 def _settings(
     invocation: Invocation, path: Path | None, properties: dict[str, str], options: dict[str, object]
 ) -> ProducerSettings:
-    """Put the settings together: options win over --producer-props, these over the file."""
+    """Merge the settings: options win over --producer-props, which win over the file."""
     from engine.admin.cluster.client_properties import load_client_properties
     from engine.admin.perf.producer_settings import settings_from
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _QUICK_S, _LONG_S = 2.0, 10.0
 _QUICK_DEADLINE_S = 105.0
-"""The last case, and taking its topic away, are over within two minutes."""
+"""The last case and the deletion of its topic end within two minutes."""
 
 
 ExperimentNames = Annotated[
@@ -42,7 +42,7 @@ SecondsEach = Annotated[
 ]
 ProducerBytes = Annotated[
     int,
-    typer.Option("--producer-bytes", metavar="BYTES", min=1, help="Most bytes that a producer sends in a case."),
+    typer.Option("--producer-bytes", metavar="BYTES", min=1, help="Maximum bytes that a producer sends in a case."),
 ]
 MinFree = Annotated[
     int,
@@ -85,7 +85,7 @@ async def suite(
     this machine and are visible, the suite shows their CPU.
 
     It loads the cluster as much as it can, so use a cluster without other load. It first says what it will do. It
-    deletes its topics at the end, even after Ctrl-C. Ends with 1 if it stopped early, for example on a full disk.
+    deletes its topics at the end, even after Ctrl-C. Exits with 1 if it stopped early, for example on a full disk.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.perf_suite import planned_report, preview_lines, suite_report, write_plot
@@ -106,12 +106,10 @@ async def suite(
         options = SuiteOptions(seconds_each, producer_bytes, min_free / 100, _QUICK_DEADLINE_S if quick else None)
         left = await old_topics(cluster)
         if left:
-            invocation.talk.warn(
-                f"an earlier run has left {counted(len(left), 'topic')}: klamm topics delete {left[0]}"
-            )
+            invocation.talk.warn(f"an earlier run left {counted(len(left), 'topic')}: klamm topics delete {left[0]}")
         facts = {"cluster_id": wire.cluster_id, "broker_count": len(nodes), "seconds_per_case": seconds_each}
         cases = sum(len(one.cases) for one in chosen)
-        question = f"load {cluster.target.title} as much as it takes, in {counted(cases, 'case')}"
+        question = f"load {cluster.target.title} as heavily as possible, in {counted(cases, 'case')}"
         if not invocation.confirm(question, preview_lines(chosen, options, len(nodes)), may_lose_data=True):
             return planned_report(chosen, facts)
         run = Suite(cluster, _Processes(invocation, cluster), options)
@@ -131,7 +129,7 @@ async def suite(
 
 
 class _Told:
-    """Tells which case runs."""
+    """Says which case is running."""
 
     def __init__(self, invocation: Invocation) -> None:
         self._talk = invocation.talk
@@ -181,7 +179,7 @@ class _Processes:
 
         from engine.admin.perf.suite_run import WorkerFailed
 
-        # A session of its own: Ctrl-C is for the suite, which ends its processes and takes the topics away.
+        # A session of its own: Ctrl-C is for the suite, which ends its processes and deletes the topics.
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "klamm", "perf", *words, *self._words, "-o", "json",
             stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,

@@ -46,7 +46,7 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
         Annotated[
             _Size,
             typer.Option(
-                metavar="SIZE", help="The throttle is never halved below this.  [default: a quarter of --throttle]"
+                metavar="SIZE", help="Never halve the throttle below this.  [default: a quarter of --throttle]"
             ),
         ],
         None,
@@ -54,7 +54,7 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
     "throttle_ceiling": (
         Annotated[
             _Size,
-            typer.Option(metavar="SIZE", help="While all is calm it is raised up to this.  [default: --throttle]"),
+            typer.Option(metavar="SIZE", help="Raise it up to this while all is calm.  [default: --throttle]"),
         ],
         None,
     ),
@@ -62,7 +62,7 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
         Annotated[
             str | None,
             typer.Option(
-                metavar="TIME", help="The throttle is halved while a broker answers with a p99 above this, as 50ms."
+                metavar="TIME", help="Halve the throttle while a broker's p99 latency is above this, such as 50ms."
             ),
         ],
         None,
@@ -70,12 +70,12 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
     "wave_replicas": (
         Annotated[
             int,
-            typer.Option(metavar="N", min=1, help="Replicas per wave into a broker, and out of one, at most."),
+            typer.Option(metavar="N", min=1, help="At most this many replicas per wave into or out of a broker."),
         ],
         10,
     ),
     "wave_bytes": (
-        Annotated[_Size, typer.Option(metavar="SIZE", help="Bytes per wave into a broker, and out of one, at most.")],
+        Annotated[_Size, typer.Option(metavar="SIZE", help="At most so many bytes per wave into or out of a broker.")],
         None,
     ),
     "stall": (
@@ -94,7 +94,7 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
     "elect": (
         Annotated[
             bool,
-            typer.Option("--elect/--no-elect", help="At the end let the replicas lead that the plan puts first."),
+            typer.Option("--elect/--no-elect", help="At the end elect the replicas that the plan puts first."),
         ],
         True,
     ),
@@ -213,10 +213,10 @@ async def _warn_of_room(
 
 
 async def _refuse_drift(invocation: Invocation, cluster: Cluster, loaded: LoadedPlan, run: PlanRun) -> bool:
-    """Stop if the plan is one of another cluster, or (to apply it) the cluster is not as the plan found it.
+    """Stop if the plan is for another cluster, or if a plan to apply no longer fits the cluster.
 
     Returns:
-        Whether a plan to apply is carried out already, in every partition.
+        Whether a plan to apply is already carried out in every partition.
 
     Raises:
         Stop: code 1, the gate before the first wave.

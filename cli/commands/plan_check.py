@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class CheckFormat(StrEnum):
-    """In which form findings are printed."""
+    """The form in which findings are printed."""
 
     GITHUB = "github"
     GITLAB = "gitlab"
@@ -56,7 +56,7 @@ async def check(
 ) -> Report | ExitCode:
     """Tell whether a plan still fits its cluster and keeps to a policy. Changes nothing.
 
-    The cluster is a live one or a --snapshot. Ends with 0 when nothing is wrong, 1 for a finding; each names the line
+    The cluster is a live one or a --snapshot. Exits with 0 when nothing is wrong, 1 for a finding; each names the line
     of the plan file. If the cluster has changed without touching the plan, or the plan is carried out already, that is
     only a note.
     """
@@ -85,7 +85,7 @@ def diff(
     before: Annotated[Path, typer.Argument(metavar="OLD", help="A plan.")],
     after: Annotated[Path, typer.Argument(metavar="NEW", help="Another plan.")],
 ) -> Report:
-    """Show how two plans differ, partition by partition and in their figures. Ends with 1 if they do."""
+    """Show how two plans differ, partition by partition and in their figures. Exits with 1 if they do."""
     from cli.views.plan_diff import diff_report
     from plans.comparing import compare_plans
 
@@ -93,7 +93,7 @@ def diff(
 
 
 async def _snapshot(invocation: Invocation, loaded: LoadedPlan, *, has_sizes: bool) -> ClusterSnapshot:
-    """Return the cluster as it is; if sizes are wanted, with those of the brokers that report them."""
+    """Return the current cluster; if sizes are wanted, with those that brokers report."""
     from cli.framework.cluster_session import open_cluster
     from engine.admin.cluster.target import Source
     from engine.admin.snapshots.taking import take_snapshot

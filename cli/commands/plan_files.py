@@ -1,4 +1,4 @@
-"""Plan files as the commands of ``klamm plan`` read them: the file, its moves, and the options of carrying it out."""
+"""Plan files as the commands of ``klamm plan`` read them: the file, its moves, and the options for carrying it out."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class LoadedPlan:
 
     @property
     def digest(self) -> str:
-        """By which a journal knows its plan."""
+        """Identifies the plan in its journal."""
         from plans.digest import plan_digest
 
         return plan_digest(self.text)
 
     @property
     def moves(self) -> tuple[WaveMove, ...]:
-        """The plan's partitions as values that are carried out."""
+        """The plan's partitions as moves to carry out."""
         from engine.admin.reassignment.plan_runs import moves_between
 
         return moves_between(self.plan.klamm.rollback, self.plan.partitions)
@@ -51,7 +51,7 @@ class LoadedPlan:
         """Return the path of a file that belongs to the plan and lies beside it.
 
         Raises:
-            UsageError: the plan came out of stdin.
+            UsageError: the plan came from stdin.
         """
         from engine.admin.reassignment.plan_runs import beside
 
@@ -64,7 +64,7 @@ def load_plan(path: Path) -> LoadedPlan:
     """Read a plan file.
 
     Raises:
-        Stop: it is none; the message names the place in it.
+        Stop: it is not a plan; the message names the place.
     """
     from plans.errors import BadPlanFile
     from plans.plan_file import decode_plan

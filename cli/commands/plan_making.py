@@ -39,21 +39,21 @@ _SHARED: dict[str, tuple[Any, Any]] = {
         str | None,
         typer.Option("--minimise", metavar="moves|bytes", help="What comes first.  [default: bytes if known]"),
     ),
-    "tolerance": (float, typer.Option("--tolerance", metavar="PERCENT", min=0, help="Of bytes, around their share.")),
+    "tolerance": (float, typer.Option("--tolerance", metavar="PERCENT", min=0, help="Allowed deviation of bytes.")),
     "max_moves": (int | None, typer.Option("--max-moves", metavar="N", min=0, help="Make at most N moves.")),
     "max_bytes": (str | None, typer.Option("--max-bytes", metavar="SIZE", help="Copy at most SIZE.")),
     "capacity": (
         Path | None, typer.Option("--capacity", metavar="FILE", help="TOML: [brokers] 7 = \"2 TB\", [log-dirs] …"),
     ),
     "keep_dead": (bool, typer.Option("--keep-dead", help="Leave the replicas of dead brokers where they are.")),
-    "throttle": (str | None, typer.Option("--throttle", metavar="SIZE", help="Bytes a second, for the time it takes.")),
+    "throttle": (str | None, typer.Option("--throttle", metavar="SIZE", help="Bytes a second, to estimate time.")),
     "time_limit": (
         str | None,
-        typer.Option("--time-limit", metavar="TIME", help="Limit the solver to about so much work: 30s, 2m."),
+        typer.Option("--time-limit", metavar="TIME", help="Limit the solver to about this much work: 30s, 2m."),
     ),
     "out": (Path | None, typer.Option("--out", metavar="FILE", help="Write the plan there.")),
     "explain": (
-        list[str] | None, typer.Option("--explain", metavar="TOPIC-PARTITION", help="Say why it moves, or not."),
+        list[str] | None, typer.Option("--explain", metavar="TOPIC-PARTITION", help="Say why it moves or stays."),
     ),
 }  # fmt: skip
 _DEFAULTS: dict[str, Any] = {"tolerance": 5.0, "keep_dead": False}
@@ -202,7 +202,7 @@ _strategy(
 )
 _strategy(
     "decommission",
-    """Empty brokers, alive or dead, so that they can go.
+    """Empty brokers, alive or dead, so that they can be removed.
 
     Without --aim only what must move moves; with it, the other brokers are levelled too.
     """,
@@ -212,7 +212,7 @@ _strategy(
 )
 _strategy(
     "replace",
-    """Give what a broker has to another one. Where racks forbid that, it goes elsewhere, and the plan says so.""",
+    """Move all of a broker's replicas to another one. Where racks forbid that, the plan uses others, and says so.""",
     ("klamm plan replace 7=8 --out plan.json",),
     {"pairs": Annotated[str, typer.Argument(metavar="OLD=NEW[,…]", help="Which broker takes whose place.")]},
     lambda values: {"replacements": _replacements(values["pairs"])},
@@ -226,7 +226,7 @@ _strategy(
 )
 _strategy(
     "racks",
-    """Repair partitions that have fewer racks than they could. Dead brokers are emptied first.""",
+    """Repair partitions that span fewer racks than they could. Dead brokers are emptied first.""",
     ("klamm plan racks --out plan.json",),
     {},
     lambda values: {},
@@ -258,7 +258,7 @@ _strategy(
     ("klamm plan log-dirs --out plan.json", "klamm plan log-dirs --broker 7 --tolerance 10"),
     {
         "broker": (
-            Annotated[list[int] | None, typer.Option("--broker", metavar="B", help="Only of these brokers.")],
+            Annotated[list[int] | None, typer.Option("--broker", metavar="B", help="Only these brokers.")],
             None,
         )
     },

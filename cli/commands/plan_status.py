@@ -46,10 +46,10 @@ async def status(invocation: Invocation, file: PlanArgument, journal: JournalOpt
     examples=("klamm plan verify plan.json", "klamm plan verify plan.json -o json"),
 )
 async def verify(invocation: Invocation, file: PlanArgument) -> Report:
-    """Say whether every partition is where the plan wants it, and remove throttles that klamm has left.
+    """Say whether every partition is where the plan wants it, and remove throttles that klamm has left behind.
 
-    Ends with 0 when all are there, 1 when one is not and nothing moves it, 5 while any is still under way. A plan that
-    has not begun is reported as such, and ends with 1.
+    Exits with 0 when all are there, 1 when one is not and nothing moves it, 5 while any is still under way. For a plan
+    that has not begun it says so, and exits with 1.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.reassignment import statuses_report, throttle_notes

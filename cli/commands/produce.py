@@ -1,4 +1,4 @@
-"""``klamm produce``: a record a line from stdin."""
+"""``klamm produce``: one record per line of stdin."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ async def command(
     ] = "lines",
     partition: Annotated[
         int | None,
-        typer.Option("--partition", metavar="N", help="The partition for all; by default by key, as Kafka does."),
+        typer.Option("--partition", metavar="N", help="The partition of all; by default by key, as in Kafka."),
     ] = None,
-    acks: Annotated[str, typer.Option("--acks", metavar="all|1|0", help="How many replicas must have it.")] = "all",
+    acks: Annotated[str, typer.Option("--acks", metavar="all|1|0", help="Replicas that must have it.")] = "all",
     compression: Annotated[
         str, typer.Option("--compression", metavar="CODEC", help="none, gzip, snappy, lz4 or zstd.")
     ] = "none",
@@ -97,14 +97,14 @@ async def command(
         producer = Producer(await cluster.wire(), wanted, options)
         await producer.open()
         if is_terminal(sys.stdin):
-            invocation.talk.say("type a record a line; Ctrl-D on a line of its own ends it")
+            invocation.talk.say("type one record per line; Ctrl-D on a line of its own ends it")
         sent = await _send_all(invocation, producer, rules if input_format == "lines" else None, partition)
     unacknowledged = ", not acknowledged" if options.acks == 0 else ""
     return _report(producer.results, f"{sent} record{'' if sent == 1 else 's'} sent{unacknowledged}")
 
 
 async def _send_all(invocation: Invocation, producer: Producer, rules: LineFormat | None, partition: int | None) -> int:
-    """Send what stdin gives, chunk by chunk, so that what a person types goes at once; return how many records."""
+    """Send stdin chunk by chunk, so that what a person types goes at once; return the number of records."""
     import time
 
     from cli.framework.progress import Progress

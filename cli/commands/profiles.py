@@ -17,7 +17,7 @@ from cli.output.report import Column, Kind, Report, Section, Table
 if TYPE_CHECKING:
     from engine.admin.cluster.profiles import Profiles
 
-group = CommandGroup("profiles", "Named clusters, so that a name is typed instead of addresses.")
+group = CommandGroup("profiles", "Named clusters: type a name instead of addresses.")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the profile.")]
 _COLUMNS = (

@@ -42,7 +42,7 @@ Wait = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class ReadPlan:
-    """A reassignment file: what it says, and the cluster that it is for, where it says so."""
+    """A reassignment file: its content, and its cluster if it names one."""
 
     path: Path
     moves: tuple[PartitionMove, ...]
@@ -73,5 +73,5 @@ async def heat_of(cluster: Cluster, before: Replicas, after: Replicas, brokers: 
 
 
 def follow_limit_s(invocation: Invocation) -> float | None:
-    """Return for how long a reassignment is followed: for --timeout if that is given, else to its end."""
+    """Return how long to follow a reassignment: for --timeout if given, else to its end."""
     return invocation.timeout_s if invocation.has_timeout_given else None

@@ -51,7 +51,7 @@ async def generate(
     proposed: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the proposed one.")] = None,
     plot: Plot = True,
 ) -> Report | None:
-    """Propose new replicas for whole topics, by Kafka's own algorithm.
+    """Propose new replicas for whole topics, with Kafka's own algorithm.
 
     It spreads them evenly and at random: nearly everything moves. Nothing is changed in the cluster.
     """

@@ -86,7 +86,7 @@ async def execute(
 
     It first checks everything, warns if brokers have too little room for what they copy, and writes a rollback file
     before it changes anything. It marks its throttles, so that --wait, or a later verify or cancel on any machine,
-    removes them. Without --wait or --started-is-done it ends with 5 while partitions are still moving.
+    removes them. Without --wait or --started-is-done it exits with 5 while partitions are still moving.
     """
     import asyncio
 
@@ -138,7 +138,7 @@ async def execute(
 
 
 def _ended(report: Report, *, started_is_done: bool) -> Report:
-    """Return the report; what is under way counts as done for who wants only to start it."""
+    """Return the report; what is under way counts as done if the user only wants to start it."""
     is_started = started_is_done and report.exit_code == ExitCode.UNDER_WAY
     return replace(report, exit_code=ExitCode.DONE) if is_started else report
 
@@ -163,7 +163,7 @@ async def verify(
 
     With --all it needs no file: it shows all reassignments of the cluster and removes throttles that no move needs.
 
-    Ends with 0 if all partitions are where the file wants them, 1 if one is not and nothing is moving it, 5 while any
+    Exits with 0 if all partitions are where the file wants them, 1 if one is not and nothing is moving it, 5 while any
     is still moving. It removes only throttles that klamm has set.
     """
     import asyncio
@@ -223,7 +223,7 @@ async def cancel(
         what = f"cancel {len(running)} reassignment{'' if len(running) == 1 else 's'} in {cluster.target.title}"
         if (running and not invocation.confirm(what, lines, is_destructive=is_all)) or invocation.is_dry_run:
             return cancelled_report(prepared.preview)
-        goes_on = "it may be cancelled already; look with: klamm reassign list"
+        goes_on = "it may be cancelled already; check with: klamm reassign list"
         cancelled = await cancel_reassignments(cluster, prepared, goes_on=goes_on, keeps_throttles=preserve_throttles)
         return cancelled_report(cancelled.results, cancelled_notes(cancelled))
 
@@ -245,7 +245,7 @@ async def _sizes_with_warnings(
     from engine.admin.reassignment.room import room_shortages
 
     planned = prepared.planned
-    # A broker that does not answer may take either to its limit: they run side by side.
+    # Each may wait for a silent broker up to its limit, so they run side by side.
     sizes, volumes = await asyncio.gather(read_sizes(cluster, [move.name for move in planned]), read_volumes(cluster))
     for shortage in room_shortages(planned, sizes, volumes):
         invocation.talk.warn(shortage_told(shortage))

@@ -1,4 +1,4 @@
-"""``klamm records``: the oldest records of partitions deleted. Options are those of kafka-delete-records."""
+"""``klamm records``: deletes the oldest records of partitions. Options are those of kafka-delete-records."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def delete(
     """Delete all records before an offset, on every replica.
 
     It first checks everything: unknown and repeated partitions, offsets beyond the end. --dry-run shows how many
-    records it would delete, and about how many bytes of each replica. The next retention removes the segments from
+    records it would delete, and about how many bytes of each replica. The next retention run removes the segments from
     the disk.
     """
     from cli.framework.cluster_session import open_cluster
@@ -71,7 +71,7 @@ async def delete(
         previews = await preview_deletion(cluster, wanted)
         going = [one for one in previews if one.result is DeletionResult.WOULD_BE_DELETED]
         if not going:
-            invocation.talk.say("nothing lies before these offsets")
+            invocation.talk.say("there are no records before these offsets")
             return deletions_report(previews)
         records = sum(one.records for one in going)
         what = f"delete {counted(records, 'record')} of {counted(len(going), 'partition')} in {cluster.target.title}"

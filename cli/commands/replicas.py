@@ -29,11 +29,11 @@ async def verify(
         typer.Option("--topic", "--topics-include", metavar="REGEX", help="Names or patterns.  [default: all]"),
     ] = None,
 ) -> Report:
-    """Compare every replica of every partition, batch by batch, and end.
+    """Compare every replica of every partition once, batch by batch.
 
     It compares what all replicas still have, up to the current high watermark, and computes the checksums itself. In
     compacted topics, and if brokers do not say which those are, only records that two replicas both have must be equal.
-    Ends with 1 if replicas differ or one of them cannot be read. It asks brokers even if you name only ZooKeeper.
+    Exits with 1 if replicas differ or one of them cannot be read. It asks brokers even if you name only ZooKeeper.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.framework.progress import Progress

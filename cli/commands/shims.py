@@ -22,13 +22,13 @@ _MARK = "# Written by klamm shims."
 )
 def command(
     invocation: Invocation,
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder; it is made if it is not there.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder; created if it does not exist.")],
 ) -> Report:
     """Write Kafka's shell names (kafka-topics.sh, kafka-topics, …) into a folder for old scripts.
 
     The commands and options of such scripts work. The output is klamm's, so whatever parses it has to be adapted.
 
-    Each is a script of two lines that calls this klamm. Files that klamm has not written are never replaced.
+    Each is a script of two lines that calls this klamm. It never replaces a file that klamm did not write.
     """
     from cli.table_of_kafka_tools import TOOLS
 
@@ -50,7 +50,7 @@ def _shell_names(tool: str) -> tuple[str, ...]:
 
 
 def _script(name: str) -> str:
-    """Return the script; it names the interpreter that runs klamm now, for another PATH may lack it."""
+    """Return the script; it names the interpreter that runs klamm now, because another PATH may lack it."""
     import shlex
     import sys
 
@@ -62,4 +62,4 @@ def _refuse_others(paths: list[Path]) -> None:
 
     others = [path for path in paths if path.exists() and _MARK not in path.read_text("utf-8", errors="replace")]
     if others:
-        raise OperationError(f"{others[0]} is there already, and klamm has not written it", hint="take another folder")
+        raise OperationError(f"{others[0]} exists already, and klamm did not write it", hint="use another folder")

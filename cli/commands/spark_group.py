@@ -15,7 +15,7 @@ from cli.framework.invocation import Invocation
 if TYPE_CHECKING:
     from engine.pipeline.session import SparkSession
 
-group = CommandGroup("spark", "Kafka and Spark: jobs of yours watched, and klamm's own operations on a cluster.")
+group = CommandGroup("spark", "Kafka and Spark: watch your jobs, and run klamm's own operations on a Spark cluster.")
 
 SPARK_PANEL = "Spark"
 
@@ -48,7 +48,7 @@ Packages = Annotated[
 
 
 def plain_path(path: Path) -> Path:
-    """Return the path that a person means who may have written it as a URI, of a file or in a store."""
+    """Return the path that a person means, even if written as a URI of a file or in a store."""
     from cli.exit_codes import ExitCode
     from cli.framework.failure import Failure
     from cli.framework.invocation import Stop
@@ -71,7 +71,7 @@ def plain_path(path: Path) -> Path:
 def open_spark(
     invocation: Invocation, master: str | None, confs: list[str] | None, packages: list[str] | None, *, name: str
 ) -> Iterator[SparkSession]:
-    """Yield a session of Spark for one command. Its own words go into a log; --verbose says where."""
+    """Yield a Spark session for one command. Spark's own output goes into a log; --verbose says where."""
     import os
     from contextlib import ExitStack
 
@@ -139,7 +139,7 @@ def waits_shown(invocation: Invocation) -> Iterator[Callable[[str, str], None]]:
 
 @contextmanager
 def tasks_shown(invocation: Invocation, spark: SparkSession) -> Iterator[None]:
-    """Say on stderr how far the jobs are that run inside."""
+    """Show on stderr the progress of the jobs that run inside."""
     from cli.framework.progress import Progress
     from engine.pipeline.session import tasks_watched
 

@@ -43,7 +43,7 @@ def history(
         bool, typer.Option("--compact", help="Merge each day's many files into a few, and end.")
     ] = False,
 ) -> Report:
-    """Tell which groups and queries were behind most, and for how many minutes they were outside an objective (SLO).
+    """Show which groups and queries were behind most, and for how many minutes they were outside an objective (SLO).
 
     The worst come first: by minutes outside, then by the largest lag. Without --slo-lag and --slo-time-lag a reader is
     outside while its status is STALL or worse. A sample stands for the time until the next one, at most for two

@@ -1,4 +1,4 @@
-"""``klamm spark jobs`` and ``klamm spark commit``: queries of Spark by what they left behind. No Spark is started."""
+"""``klamm spark jobs`` and ``klamm spark commit``: Spark queries, by what they left behind. No Spark is started."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ async def jobs(
     invocation: Invocation,
     roots: Annotated[
         list[str] | None,
-        typer.Argument(metavar="ROOT", help="Checkpoints, folders that have some below, patterns or URIs."),
+        typer.Argument(metavar="ROOT", help="Checkpoints, folders that contain some, patterns or URIs."),
     ] = None,
     event_log: EventLogs = None,
 ) -> Report:
-    """List the Spark queries that left checkpoints or event logs in some places, and how each is doing.
+    """List the Spark queries that left checkpoints or event logs in these places, and how each is doing.
 
     Without a place, it lists those that the profile names. With a cluster, the status is that of klamm lag, by the
     worst partition. Without one, the files show only RUNNING and STUCK, and all else is UNKNOWN. Event logs have the
@@ -76,7 +76,7 @@ async def jobs(
 )
 async def commit(
     invocation: Invocation,
-    place: Annotated[str, typer.Argument(metavar="CHECKPOINT", help="Of one query; an event log of one query too.")],
+    place: Annotated[str, typer.Argument(metavar="CHECKPOINT", help="The checkpoint, or the event log, of one query.")],
     group_name: Annotated[
         str, typer.Option("--group", metavar="NAME", help="A group of its own, which no consumer uses.")
     ],
@@ -107,7 +107,7 @@ async def commit(
 
 
 def _target(invocation: Invocation) -> ClusterTarget | None:
-    """Return the cluster that is meant; None if none is, which is fine here."""
+    """Return the cluster named. None, if none is named, is fine here."""
     from engine.admin.cluster.target import NoClusterNamed
 
     try:

@@ -36,12 +36,12 @@ def lag(
     out: Annotated[
         str | None, typer.Option("--out", metavar="PATH", help="A folder for Parquet: a path, s3://, gs:// or abfs://.")
     ] = None,
-    interval: Annotated[str, typer.Option("--interval", metavar="TIME", help="Between two samples.")] = "30s",
+    interval: Annotated[str, typer.Option("--interval", metavar="TIME", help="Time between two samples.")] = "30s",
     checkpoint: Checkpoints = None,
     event_log: EventLogs = None,
     profile: Annotated[
         list[str] | None,
-        typer.Option("--profile", metavar="NAME", help="A profile's cluster, of several; instead of --cluster."),
+        typer.Option("--profile", metavar="NAME", help="A profile to sample, instead of --cluster; may be repeated."),
     ] = None,
     time_lag: Annotated[bool, typer.Option("--time-lag", help="Read the times of unread records, too.")] = False,
     samples: Annotated[int | None, typer.Option("--samples", metavar="N", min=1, help="Stop after N samples.")] = None,
@@ -50,7 +50,7 @@ def lag(
     ] = 2,
     state: Annotated[
         str | None,
-        typer.Option("--state", metavar="PATH", help="Where Spark keeps which samples are done.  [default: in PATH]"),
+        typer.Option("--state", metavar="PATH", help="Where Spark records which samples are done.  [default: in PATH]"),
     ] = None,
     master: Master = None,
     conf: Confs = None,
@@ -58,9 +58,9 @@ def lag(
 ) -> ExitCode:
     """Sample the lag of all groups and of Spark queries again and again, as a Spark job, and keep it as Parquet.
 
-    It runs until Ctrl-C. Start it again, even after a kill, and it continues in the same folder: no sample is there
-    twice, and it repeats an incomplete one at once. It reports a cluster or broker that does not answer; in that
-    sample, what only that one knows is unknown. klamm spark history reads the folder.
+    It runs until Ctrl-C. Start it again, even after a kill, and it continues in the same folder: it writes no sample
+    twice, and repeats an incomplete one at once. It reports a cluster or broker that does not answer; that sample lacks
+    what only that one knows. klamm spark history reads the folder.
     """
     import asyncio
 
@@ -92,7 +92,7 @@ def lag(
 
 
 async def _reach(clusters: Sequence[Watched], timeout_s: float) -> None:
-    """Raise why the first cluster does not answer, if none does: before Spark is started for nothing."""
+    """Raise the first cluster's error if no cluster answers, before Spark is started for nothing."""
     import asyncio
 
     from engine.admin.cluster.connection import Cluster

@@ -55,7 +55,7 @@ def merge(
 
     It writes what klamm state-changes merge writes in a pipe, byte for byte, with the same filters; read the parts in
     the order of their names. Executors must see logs and output under the same paths: mounted ones, s3a://, gs://,
-    abfs:// or hdfs://. klamm state-changes merge reads the answer, too.
+    abfs:// or hdfs://. klamm state-changes merge reads the result, too.
     """
     from cli.framework.failure import Failure
     from cli.framework.invocation import Stop

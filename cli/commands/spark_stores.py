@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def other_stores(invocation: Invocation) -> Iterator[OtherStore]:
-    """Give what opens such file systems; Spark is ended with it, if it was started."""
+    """Yield a function that opens such file systems. Spark, if it was started, ends with the context."""
     with ExitStack() as stack:
         lock = threading.Lock()
         opened: list[Store] = []

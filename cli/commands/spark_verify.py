@@ -32,9 +32,9 @@ def verify(
 ) -> Report:
     """Compare every replica of every partition, batch by batch, as a Spark job.
 
-    Says what klamm replicas verify says. Large partitions are cut into ranges of offsets, which executors compare side
-    by side; they must reach the brokers, and their Python needs the package crc32c. Ends with 1 when replicas differ,
-    or one of them could not be read.
+    It prints what klamm replicas verify prints. Large partitions are cut into ranges of offsets, which executors
+    compare side by side; they must reach the brokers, and their Python needs the package crc32c. Exits with 1 when
+    replicas differ, or one of them could not be read.
     """
     import asyncio
 
@@ -47,7 +47,7 @@ def verify(
         async with open_cluster(invocation) as cluster, asyncio.timeout(invocation.timeout_s):
             return await plan_verification(cluster, select_topics(topic or []), parallelism)
 
-    # Whether the cluster is there is known long before Spark has started.
+    # Ask the cluster first: it answers long before Spark has started.
     asyncio.run(plan(1))
     with open_spark(invocation, master, conf, packages, name="klamm spark verify") as spark:
         tasks = asyncio.run(plan(spark.sparkContext.defaultParallelism))

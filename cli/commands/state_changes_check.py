@@ -62,7 +62,7 @@ def check(
     Names unclean elections, partitions without a leader, ISRs that flap, leadership that goes back and forth,
     controllers that went on after being replaced, changes that a broker missed, failed log dirs. If an option names a
     cluster, the last states in the logs are compared with it. Since Kafka 2.6, brokers by default do not log that a
-    leader has changed its ISR; it shows with the controller's next line about the partition.
+    leader has changed its ISR; you see it in the controller's next line about the partition.
     """
     import asyncio
 

@@ -140,7 +140,7 @@ def _has_terminal() -> bool:
 def _refuse_without_terminal() -> None:
     if _has_terminal():
         return
-    hint = "draw one frame with --screenshot FILE.svg, or take down what happens with --record FILE"
+    hint = "draw one frame with --screenshot FILE.svg, or record what happens with --record FILE"
     raise Stop(Failure(ExitCode.USAGE, "usage", "the dashboard needs a terminal", hint=hint))
 
 
@@ -154,7 +154,7 @@ def _target(invocation: Invocation, *, is_read_only: bool) -> ClusterTarget:
 def _with_places(
     target: ClusterTarget, checkpoints: list[str] | None, event_logs: list[str] | None, logs: list[str] | None
 ) -> ClusterTarget:
-    """Return the cluster with the places that options name; of Spark, either all are from options or none."""
+    """Return the cluster with the places that options name; for Spark, all come from options or none."""
     from dataclasses import replace
 
     if checkpoints or event_logs:

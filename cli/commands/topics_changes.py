@@ -66,7 +66,7 @@ async def create(
         bool, typer.Option("--if-not-exists", help="A topic that exists already is not an error.")
     ] = False,
     disable_rack_aware: Annotated[
-        bool, typer.Option("--disable-rack-aware", help="Spread replicas without regard to racks (by ZooKeeper only).")
+        bool, typer.Option("--disable-rack-aware", help="Spread replicas without regard to racks (ZooKeeper only).")
     ] = False,
 ) -> Report:
     """Create topics, all of the same shape.
@@ -92,7 +92,7 @@ async def create(
     changes: list[TopicChange] = []
     async with open_cluster(invocation, for_change=True) as cluster:
         changer = await topic_changer(cluster, is_rack_aware=not disable_rack_aware)
-        # What cannot be done is not announced: a dry run is checked by the cluster first.
+        # Do not announce what cannot be done: the cluster checks a dry run first.
         if invocation.is_dry_run:
             changes = [await changer.create(one, if_not_exists=if_not_exists, validate_only=True) for one in wanted]
         code = ExitCode.DONE
@@ -173,7 +173,7 @@ async def alter(
 
 
 async def _alteration_lines(cluster: Cluster, wanted: TopicAlteration) -> tuple[list[str], bool]:
-    """Return what is and what will be, line by line, and whether records may go by it."""
+    """Return what changes into what, line by line, and whether that may lose records."""
     from engine.admin.configs.changes import read_changes
     from engine.admin.configs.values import Entity, EntityType
     from engine.admin.topics.access import topic_reader
@@ -204,7 +204,7 @@ async def delete(
 ) -> Report:
     """Delete topics with all their records.
 
-    A regular expression never takes Kafka's own topics; name such a topic to delete it.
+    A regular expression never matches Kafka's own topics; name such a topic to delete it.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.topics_changes import topic_changes_report

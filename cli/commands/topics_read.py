@@ -71,10 +71,10 @@ async def describe(
         bool, typer.Option("--unavailable-partitions", help="Only partitions without a live leader.")
     ] = False,
     under_min_isr: Annotated[
-        bool, typer.Option("--under-min-isr-partitions", help="Only partitions with fewer in sync than configured.")
+        bool, typer.Option("--under-min-isr-partitions", help="Only partitions below their min.insync.replicas.")
     ] = False,
     at_min_isr: Annotated[
-        bool, typer.Option("--at-min-isr-partitions", help="Only partitions with just as many in sync as configured.")
+        bool, typer.Option("--at-min-isr-partitions", help="Only partitions exactly at their min.insync.replicas.")
     ] = False,
     topics_with_overrides: Annotated[
         bool, typer.Option("--topics-with-overrides", help="Only topics with settings of their own, no partitions.")
@@ -84,9 +84,9 @@ async def describe(
     watch: Watch = False,
     interval: Interval = "2s",
 ) -> Report:
-    """Show partitions with leader, replicas and who is in sync.
+    """Show partitions with leader, replicas and in-sync replicas.
 
-    With several filters it shows what any of them matches.
+    With several filters it shows partitions that match any of them.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.topics import topic_overrides_report, topics_report

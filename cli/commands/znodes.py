@@ -13,7 +13,7 @@ from cli.output.report import Report
 
 group = CommandGroup("zk", "Look at the znodes, decoded.")
 
-Path = Annotated[str, typer.Argument(metavar="PATH", help="Path of the znode, counted from the chroot.")]
+Path = Annotated[str, typer.Argument(metavar="PATH", help="Path of the znode, relative to the chroot.")]
 Raw = Annotated[bool, typer.Option("--raw", help="Show the data as it is stored.")]
 
 
@@ -28,7 +28,7 @@ async def tree(
     depth: Annotated[int | None, typer.Option("--depth", metavar="N", min=0, help="How many levels to show.")] = None,
     raw: Raw = False,
 ) -> Report:
-    """Show a znode and all below it."""
+    """Show a znode and everything below it."""
     from cli.framework.cluster_session import open_cluster
     from cli.views.znodes import tree_report
     from engine.admin.znodes.tree import get_tree

@@ -1,4 +1,4 @@
-"""Opens the cluster that a command means, for the time of the command. Imported inside commands only."""
+"""Opens the cluster that a command means, while the command runs. Imported inside commands only."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from engine.admin.cluster.settings_silence import SettingsSilence
 
 @asynccontextmanager
 async def open_cluster(invocation: Invocation, *, for_change: bool = False) -> AsyncIterator[Cluster]:
-    """Give the cluster; what was opened is closed at the end."""
+    """Yield the cluster, and close at the end what was opened."""
     target = invocation.target(for_change=for_change)
     reading = ReadingProgress(invocation.talk)
     invocation.settings = invocation.settings or SettingsSilence()
@@ -43,14 +43,14 @@ async def open_cluster(invocation: Invocation, *, for_change: bool = False) -> A
 
 
 class ReadingProgress:
-    """Tells how far the reading of very many topics is."""
+    """Shows progress while very many topics are read."""
 
     def __init__(self, talk: Talk) -> None:
         self._talk = talk
         self._progress: Progress | None = None
 
     def update(self, done: int, total: int) -> None:
-        """Say how far it is; the line goes with the last topic."""
+        """Show the progress; the line disappears with the last topic."""
         if self._progress is None:
             self._progress = Progress(self._talk, "read", "topics", total)
         self._progress.update(done)
@@ -58,7 +58,7 @@ class ReadingProgress:
             self.end()
 
     def end(self) -> None:
-        """Take the line away, if there is one."""
+        """Remove the line, if there is one."""
         if self._progress is not None:
             self._progress.end()
         self._progress = None

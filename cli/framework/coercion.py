@@ -1,7 +1,7 @@
-"""From a word of the command line to its value, for the plain types that our options have.
+"""Turns a word of the command line into its value, for the plain types that our options have.
 
-Typer makes a pydantic adapter per option, which costs more time than all the rest of a short command. Ours are texts,
-numbers, flags, paths and lists of them; this does the same for those. An option of any other type keeps Typer's way.
+Typer makes a pydantic adapter per option, which takes longer than all the rest of a short command. Our options are
+texts, numbers, flags, paths and lists of them; this converts those. Options of any other type keep Typer's conversion.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ _QUANTITIES: dict[tuple[object, str | None], Callable[[Any], Any]] = {
     (int, "BYTES/S"): _bytes,
     (float, "SECONDS"): _seconds,
 }
-"""By type and metavar: what such an option takes with a unit, too."""
+"""Converters by type and metavar, for options that also take a unit."""
 
 _CONVERTERS: dict[object, Callable[[Any], Any]] = {
     str: str,
@@ -109,7 +109,7 @@ class PlainParam(RuntimeParam):
 
 
 def use_plain_coercion(params: Iterable[Parameter]) -> None:
-    """Give those of the parameters that are of a plain type our way of conversion."""
+    """Give the parameters of a plain type our conversion."""
     for param in params:
         descriptor = getattr(param, "type_descriptor", None)
         if descriptor is None or getattr(param, "_runtime_param", None) is not None:

@@ -35,7 +35,7 @@ _OUTPUT_OPTIONS = ("-o", "--output")
 
 
 def output_taken(ctx: Context, args: list[str]) -> list[str]:
-    """Return the words without an ``-o FORMAT`` before a command's word; the command takes it up."""
+    """Return the words without a leading ``-o FORMAT``; the command that follows applies it."""
     rest = list(args)
     while rest:
         word, has_value, value = rest[0].partition("=")
@@ -54,10 +54,10 @@ class KlammCommand(TyperCommand):
 
     examples: tuple[str, ...] = ()
     bare_values: Mapping[str, str] = {}
-    """Options that may come without a value, as some of Kafka's do, and the value that they then have."""
+    """Options that may be given without a value, like some of Kafka's, and the value that they then have."""
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
-        """Give options that come without a value, at the end or before another option, the value that this means."""
+        """Give options without a value, at the end or before another option, the value that stands for that."""
         given: list[str] = ["--output", ctx.meta[_OUTPUT]] if _OUTPUT in ctx.meta else []
         for word, next_word in zip(args, [*args[1:], "-"], strict=False):
             given.append(word)
@@ -66,7 +66,7 @@ class KlammCommand(TyperCommand):
         return super().parse_args(ctx, given)
 
     def get_params(self, ctx: Context) -> list[Parameter]:
-        """Return the parameters, the help option among them; see ``coercion`` for why they are touched."""
+        """Return the parameters, the help option among them; see ``coercion`` for why they are changed."""
         params = super().get_params(ctx)
         use_plain_coercion(params)
         return params
@@ -108,7 +108,7 @@ class KlammGroup(TyperGroup):
         return params
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
-        """Turn the first action flag into the command's word, where no word was given."""
+        """Turn the first action flag into the command's word, if no word was given."""
         args = output_taken(ctx, args)
         if args and args[0].startswith("-"):
             for index, arg in enumerate(args):

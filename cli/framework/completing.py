@@ -1,7 +1,7 @@
-"""What the Tab key offers beyond words and options: names that only the cluster knows, and values that are few.
+"""What the Tab key offers beyond words and options: names that only the cluster knows, and values from a short list.
 
-The cluster is the one that the line names so far, or that would be meant without a name. It gets a second; whatever
-goes wrong, nothing is offered and nothing is said, for the line is not finished yet.
+It asks the cluster that the line names so far, or else the default one, for a second at most. If anything goes wrong,
+it offers nothing and says nothing, because the line is not finished yet.
 """
 
 from __future__ import annotations

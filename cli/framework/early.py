@@ -1,10 +1,10 @@
-"""What has to be done before anything else is loaded: Ctrl-C and missing streams. Loads next to nothing.
+"""Handles what must be ready before anything else is loaded: Ctrl-C and missing streams. Loads next to nothing.
 
-Ctrl-C here is that before a command runs, and after it, while there is nothing to undo.
+It handles Ctrl-C before and after a command runs, when there is nothing to undo.
 
-Python's own way, an exception between any two instructions, would show a traceback out of the middle of an import. Here
-the program says one line and is gone. While a command runs ``interruptible`` gives Python's way back, for then
-connections must be closed, and the command must say what it leaves running in the cluster.
+Python's own way, an exception between any two instructions, would show a traceback from the middle of an import. Here
+the program prints one line and exits. While a command runs, ``interruptible`` restores Python's way, because the
+command must close connections and say what it leaves running in the cluster.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 INTERRUPTED = 130
-"""The exit code; ``ExitCode.INTERRUPTED`` for those who may load enums."""
+"""The exit code: the value of ``ExitCode.INTERRUPTED``, without loading enums."""
 
 _PLAINER = "klamm.plainer"
 _PLAIN = {"→": "->", "←": "<-", "…": "...", "–": "-", "—": "-", "·": "-", "×": "x", "≥": ">=", "≤": "<=", "−": "-"}
@@ -32,7 +32,7 @@ _OBJECT = b'{"error": {"code": 130, "kind": "interrupted", "message": "interrupt
 
 
 def guard_start() -> None:
-    """From now on Ctrl-C ends the program at once, in one line. If the caller has it ignored, it stays ignored."""
+    """From now on Ctrl-C ends the program at once, with one line. If the caller ignores it, it stays ignored."""
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, _end_at_once)
 
@@ -40,7 +40,7 @@ def guard_start() -> None:
 def open_missing_streams() -> None:
     """Open the null device in place of a closed stdin, stdout or stderr: daemons and ``>&-`` close them.
 
-    Otherwise Python has None there, and the next socket gets the number: what is printed would go into it.
+    Otherwise Python has None there, and the next socket gets that descriptor: printed text would go into it.
     """
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         try:
@@ -53,7 +53,7 @@ def open_missing_streams() -> None:
 
 
 def soften_encodings() -> None:
-    """On a terminal or pipe that is not UTF-8, write plainer characters, so that none of ours ends a command."""
+    """On a terminal or pipe that is not UTF-8, write plainer characters, so that no character fails a command."""
     codecs.register_error(_PLAINER, _plainer)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and not (stream.encoding or "").lower().startswith("utf"):

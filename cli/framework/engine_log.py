@@ -1,4 +1,4 @@
-"""What parts of the engine log while a command runs, said in the command's own way instead of Python's."""
+"""Reports what the engine logs while a command runs, in the command's own way instead of Python's."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cli.framework.talk import Talk
 
 
 class _Told(logging.Handler):
-    """Says each warning once: a command that waits looks again and again, and may be drawing its progress meanwhile."""
+    """Reports each warning once: a waiting command polls again and again, and may be drawing its progress."""
 
     def __init__(self, talk: Talk) -> None:
         super().__init__(logging.WARNING)
@@ -26,7 +26,7 @@ class _Told(logging.Handler):
 
 @contextmanager
 def engine_log_told(talk: Talk) -> Iterator[None]:
-    """Tell the engine's warnings as warnings of the command, as long as the context is open."""
+    """Report the engine's warnings as the command's own while the context is open."""
     logger, told = logging.getLogger("engine"), _Told(talk)
     logger.addHandler(told)
     try:

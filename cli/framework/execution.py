@@ -1,4 +1,4 @@
-"""Runs one command's function: event loop, deadline, Ctrl-C, closed pipes, and the exit code that comes of it."""
+"""Runs one command's function: event loop, deadline, Ctrl-C, closed pipes, and the resulting exit code."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CommandFunction = Callable[..., CommandResult | Awaitable[CommandResult]]
 
 WAIT_TOLD_S = 2.0
 _LOG_WAIT_TOLD_S, _LOG_PACE_S = 10.0, 60.0
-"""If there is no terminal, and only by commands that may go on for ever: all others end with an error."""
+"""Used without a terminal, by commands that may run for ever; all others end with an error."""
 LOOK_AT_ALL = "look before you go on: klamm cluster health"
 
 
@@ -75,7 +75,7 @@ def show_debug_traceback() -> None:
 
 
 def unexpected(talk: Talk, error: BaseException) -> int:
-    """Tell of an error outside any command's run."""
+    """Report an error outside any command's run."""
     show_debug_traceback()
     failure = failure_of(error)
     talk.fail(failure)
@@ -91,7 +91,7 @@ def _told(invocation: Invocation, error: Exception) -> Failure:
             where=invocation.waited_for or invocation.cluster_name,
             hint="give it more time with --timeout SECONDS; --verbose shows who was asked, and who answered",
         )
-    # A member of a group commits offsets as it reads; that is not what its user has asked for.
+    # A member of a group commits offsets as it reads; its user did not ask for that change.
     if failure.code is ExitCode.UNREACHABLE and invocation.has_sent_changes and invocation.is_for_change:
         return replace(
             failure,

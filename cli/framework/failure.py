@@ -1,6 +1,6 @@
-"""Makes of an exception the words for the user and the program's exit code. The one place for both.
+"""Turns an exception into a message for the user and an exit code. The only place for both.
 
-A traceback is for who mends klamm: it is shown only with ``KLAMM_DEBUG=1``.
+A traceback is for people who fix klamm: it is shown only with ``KLAMM_DEBUG=1``.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def _admin_failure(error: AdminError) -> Failure:
 
 
 def _zookeeper_failure(error: BaseException) -> Failure:
-    """A refusal of ZooKeeper's is the cluster's; an unreadable answer is a bad one; anything else means unreachable."""
+    """A refusal by ZooKeeper is the cluster's; an unreadable answer is a bad one; anything else means unreachable."""
     from engine.common.errors import said_by
     from engine.zk import errors as zk
 

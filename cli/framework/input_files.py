@@ -9,7 +9,7 @@ from typer._click.exceptions import UsageError
 
 
 def read_input(path: Path, encoding: str = "utf-8") -> str:
-    """Return the text of a file, or of stdin. Bytes that are no text become marks, which no parser takes.
+    """Return the text of a file, or of stdin. Bytes that are not text become marks, which every parser rejects.
 
     Raises:
         UsageError: stdin is meant, and it is a terminal.

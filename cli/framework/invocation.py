@@ -56,7 +56,7 @@ class TargetOptions:
 
 @dataclass(slots=True)
 class Invocation:
-    """What a command is given beside its own arguments. Owned by the one run of the command."""
+    """What a command gets besides its own arguments. Owned by one run of the command."""
 
     output: OutputFormat
     talk: Talk
@@ -68,30 +68,30 @@ class Invocation:
     """Who can answer: one of ``options.Asks``."""
     target_options: TargetOptions = field(default_factory=TargetOptions)
     cluster_name: str | None = None
-    """The cluster that was found to be meant, once it was looked for."""
+    """The cluster that is meant, once it has been looked for."""
     restart_deadline: Callable[[], None] = lambda: None
-    """Gives the command its whole time again: how long a person thinks is not the cluster's fault."""
+    """Restarts the command's time limit: how long a person thinks is not the cluster's fault."""
     is_for_change: bool = False
     """A cluster was opened in order to change it."""
     zookeeper_trouble: str | None = None
     """Why ZooKeeper is not asked, although it is named: the command turned to the brokers."""
     settings: SettingsSilence | None = None
-    """What the clusters that were opened have found of brokers that wait for ZooKeeper."""
+    """What the opened clusters have found out about brokers that wait for ZooKeeper."""
     unanswered: list[str] = field(default_factory=list)
-    """Commands that show what became of changes that were sent and not answered."""
+    """Commands that show the outcome of changes without an answer."""
     awaited: Callable[[float], dict[str, float]] = lambda least_s: {}
-    """What the cluster has waited for, for at least this many seconds, and how long."""
+    """Whom the cluster has been waiting for, at least this many seconds, and for how long."""
     is_terminated: bool = False
     """TERM has asked it to end."""
     waited_for: str | None = None
-    """The broker that had been silent for longest when the command's time was over, or the file system."""
+    """The broker, or file system, that had been silent longest when the command's time was up."""
     has_sent_changes: bool = False
     """Something was sent that may change the cluster."""
     left_running: list[str] = field(default_factory=list)
     """What continues without us, and how to look at it. The command says so if Ctrl-C or the deadline ends it."""
 
     def note_unanswered(self, looks: Sequence[Operation]) -> None:
-        """Remember that the outcome of changes is not known, and what shows it."""
+        """Remember that the outcome of changes is unknown, and which commands show it."""
         from cli.framework.remedies import spelled
         from engine.admin.cluster.remedies import words
 
@@ -151,13 +151,13 @@ class Invocation:
 
     @property
     def tells_details(self) -> bool:
-        """Whether to show what changes into what: to a user who is asked, who tries it, or who wants to know."""
+        """Whether to show what changes into what: before a question, in a dry run and with --verbose."""
         return self.is_dry_run or self.talk.is_verbose or (self.talk.can_ask and not self.is_confirmed)
 
     def confirm(
         self, change: str, details: Sequence[str] = (), *, is_destructive: bool = False, may_lose_data: bool = False
     ) -> bool:
-        """Return whether to go on with ``change``; a dry run says what it would do and does not.
+        """Return whether to go on with ``change``; a dry run only says what it would do.
 
         Asks on a terminal only. Raises Stop (code 2) if nobody can be asked and the change destroys something, and if
         the person says no. An empty answer means no if data may be lost. Long ``details`` are folded.
@@ -222,5 +222,5 @@ class Invocation:
         if target.snapshot is not None:
             raise Stop(Failure(ExitCode.USAGE, "usage", "a snapshot cannot be changed", str(target.snapshot)))
         if target.is_read_only and not self.is_dry_run:
-            hint = "take read_only out of its profile, or name the cluster by its address"
+            hint = "remove read_only from its profile, or name the cluster by its address"
             raise Stop(Failure(ExitCode.USAGE, "usage", "this profile is read-only", target.name, hint))

@@ -1,8 +1,8 @@
 """From a Kafka tool's command line to ours: ``kafka-leader-election --election-type preferred`` is ``elect preferred``.
 
-Each tool is a line of a table (``cli.table_of_kafka_tools``): our words for it, and what becomes of those of its
-options that have another name or another unit here. Every other word stays as it is, so our own options
-work beside Kafka's. What comes out, and the exit codes, are ours.
+Each tool is a line of a table (``cli.table_of_kafka_tools``): our words for it, and how to translate those of its
+options that have another name or unit here. Every other word stays as it is, so our own options work beside Kafka's.
+The output and the exit codes are ours.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ class KafkaTool:
     """One of Kafka's tools, with and without ``.sh``.
 
     Attributes:
-        words: what it is here.
-        options: its options that are not ours as they are.
-        unless: words that are added if none of the named options is given.
+        words: our command for it.
+        options: those of its options that differ from ours.
+        unless: words to add if none of the named options is given.
         changes: our last words with which it changes something. Like the tool, it then does not ask for confirmation.
-        defaults: by our last word, options that make its default ours; given first, so that the tool's own options win.
-        first: the option that the first word is the value of, where the tool wants such a word.
+        defaults: by our last word, options with the tool's defaults; they come first, so that the user's options win.
+        first: the option that takes the first word as its value, if the tool wants such a word.
     """
 
     name: str
@@ -82,7 +82,7 @@ class KafkaTool:
 
     @property
     def actions(self) -> frozenset[str]:
-        """The words that one of its options may put behind ``words``."""
+        """The words that one of its options may put after ``words``."""
         return frozenset(
             change.word for change in self.options.values() if isinstance(change, Word) and change.word is not None
         )
@@ -140,7 +140,7 @@ def translate(tools: Sequence[KafkaTool], arguments: Sequence[str]) -> list[str]
             name, _, text = (value if has_value else given.pop(0) if given else "").partition("=")
             properties.setdefault(option, {})[name] = text
         elif isinstance(change, Refuse):
-            raise UsageError(f"{tool.name} {option} is not taken here: {change.instead}")
+            raise UsageError(f"{tool.name} {option} is not supported here: {change.instead}")
         elif change is None:
             rest.append(f"{option}{has_value}{value}")
         else:
@@ -168,13 +168,13 @@ def _is_action(change: Change) -> bool:
 
 
 def _folded(option: str, change: Change, properties: Mapping[str, str]) -> list[str]:
-    """Return our words for properties; those that mean nothing here go on, and are refused by name."""
+    """Return our words for properties; those that mean nothing here stay, and are refused by name."""
     words = change.fold(properties) if isinstance(change, Properties) else None
     return [f"{option}={name}={text}" for name, text in properties.items()] if words is None else words
 
 
 def _apply(change: Change, value: str | None, given: list[str], words: list[str], rest: list[str]) -> None:
-    """Carry one option over; its value comes after ``=``, or else from ``given``."""
+    """Translate one option; its value comes after ``=``, or else from ``given``."""
 
     def taken() -> list[str]:
         if value is not None:

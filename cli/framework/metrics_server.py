@@ -1,4 +1,4 @@
-"""A page of metrics for Prometheus to scrape, at ``/metrics``. Each answer is what was last handed over."""
+"""A page of metrics for Prometheus to scrape, at ``/metrics``. Each answer is the text last handed over."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def parse_listen(text: str) -> tuple[str, int]:
     """Return host and port of ``[HOST]:PORT``; without a host it is every address of this machine.
 
     Raises:
-        UsageError: it is no address.
+        UsageError: it is not an address.
     """
     host, _, port = text.rpartition(":")
     if not port.isdigit() or int(port) > 65535:
@@ -35,7 +35,7 @@ class _Server(ThreadingHTTPServer):
         super().__init__(address, handler)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Pass over a scraper that has hung up: it comes again."""
+        """Ignore a scraper that has hung up: it will come again."""
         if not isinstance(sys.exception(), ConnectionError | TimeoutError):
             super().handle_error(request, client_address)  # type: ignore[arg-type]
 

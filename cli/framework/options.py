@@ -23,14 +23,14 @@ COMMON_PANEL = "Common options"
 _ZOOKEEPER = typer.Option(
     "--zookeeper",
     metavar="HOST:PORT[,…][/chroot]",
-    help="Read from, and without --bootstrap-server change, the znodes there.  [env: KLAMM_ZOOKEEPER]",
+    help="Read the znodes there; without --bootstrap-server also change them.  [env: KLAMM_ZOOKEEPER]",
     rich_help_panel=CLUSTER_PANEL,
 )
 _BOOTSTRAP = typer.Option(
     "--bootstrap-server",
     "-b",
     metavar="HOST:PORT[,…]",
-    help="Ask brokers; others are found through these.  [env: KLAMM_BOOTSTRAP_SERVER]",
+    help="Ask brokers; klamm finds the others through these.  [env: KLAMM_BOOTSTRAP_SERVER]",
     rich_help_panel=CLUSTER_PANEL,
 )
 _CLUSTER = typer.Option(
@@ -53,7 +53,7 @@ _VIA = typer.Option(
     rich_help_panel=CLUSTER_PANEL,
     autocompletion=one_of("zookeeper", "wire"),
 )
-_DRY_RUN = typer.Option("--dry-run", help="Say what would be done, write nothing.", rich_help_panel=COMMON_PANEL)
+_DRY_RUN = typer.Option("--dry-run", help="Say what would be done; change nothing.", rich_help_panel=COMMON_PANEL)
 _YES = typer.Option("--yes", "-y", help="Do not ask.", rich_help_panel=COMMON_PANEL)
 _TIMEOUT = typer.Option(
     "--timeout", metavar="SECONDS", help="Limit of every wait.  [default: 30]", rich_help_panel=COMMON_PANEL
@@ -78,8 +78,8 @@ _OUTPUT_OF_METRICS = typer.Option(
     rich_help_panel=COMMON_PANEL,
     autocompletion=one_of(*OutputFormat),
 )
-_QUIET = typer.Option("--quiet", "-q", help="Data and errors only.", rich_help_panel=COMMON_PANEL)
-_VERBOSE = typer.Option("--verbose", "-v", help="Say who is asked what.", rich_help_panel=COMMON_PANEL)
+_QUIET = typer.Option("--quiet", "-q", help="Print data and errors only.", rich_help_panel=COMMON_PANEL)
+_VERBOSE = typer.Option("--verbose", "-v", help="Show what klamm asks of whom.", rich_help_panel=COMMON_PANEL)
 
 
 class Asks(StrEnum):
@@ -88,7 +88,7 @@ class Asks(StrEnum):
     EITHER = "either"
     """Brokers or ZooKeeper, whichever is named; a reading command also a snapshot."""
     CLUSTER = "cluster"
-    """As EITHER, but what is asked for is in no snapshot."""
+    """As EITHER, but no snapshot has the answer."""
     BROKERS = "wire"
     ZOOKEEPER = "zookeeper"
 
@@ -101,13 +101,13 @@ class Needs:
     changes: bool = False
     asks: Asks = Asks.EITHER
     bounded: bool = True
-    """The whole command ends by --timeout; a stream bounds its single waits itself."""
+    """--timeout bounds the whole command; a stream bounds each of its waits itself."""
     has_deadline: bool = False
     """--timeout is the deadline of the whole command, which has none unless it is given."""
     metrics: bool = False
     """It takes -o prometheus."""
     streams: bool = False
-    """It writes as it goes, and has no report at the end that could be drawn as a whole."""
+    """It writes as it goes, and has no final report to draw as a whole."""
 
 
 NEEDS_NOTHING = Needs()
@@ -145,7 +145,7 @@ def invocation_from(needs: Needs, values: Mapping[str, Any]) -> Invocation:
     """Return the run that the shared options ask for.
 
     Raises:
-        UsageError: a value is none of those allowed.
+        UsageError: a value is not allowed.
     """
     import sys
 
@@ -153,7 +153,7 @@ def invocation_from(needs: Needs, values: Mapping[str, Any]) -> Invocation:
     if output is OutputFormat.PROMETHEUS and not needs.metrics:
         raise UsageError("--output prometheus is for commands that measure, such as klamm lag")
     if output is OutputFormat.MARKDOWN and needs.streams:
-        raise UsageError("--output markdown is for reports; this command writes as it goes: take csv or jsonl")
+        raise UsageError("--output markdown is for reports; this command writes as it goes: use csv or jsonl")
     if values["quiet"] and values["verbose"]:
         raise UsageError("--quiet and --verbose contradict each other")
     timeout = 30.0 if values["timeout"] is None else values["timeout"]

@@ -1,4 +1,4 @@
-"""How far long work has come: a line that is rewritten on a terminal, else a line at a bounded pace."""
+"""The progress of long work: a line that is rewritten on a terminal, else a line at a bounded pace."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BAR_WIDTH = 24
 
 
 class Progress:
-    """Tells of work on stderr: done, of how many if that is known, rate and time left. Quick work says nothing."""
+    """Shows work on stderr: how much is done, of how much if known, rate and time left. Quick work shows nothing."""
 
     def __init__(self, talk: Talk, verb: str, unit: str, total: int | None = None) -> None:
         self._verb = verb
@@ -31,7 +31,7 @@ class Progress:
         self._has_line = False
 
     def update(self, done: int, total: int | None = None) -> None:
-        """Say how far it is, unless that was said a moment ago; ``total`` if it becomes known on the way."""
+        """Show the progress, unless it was shown a moment ago; ``total`` may become known on the way."""
         now = time.monotonic()
         if not self._is_shown or now - self._told < self._pace_s:
             return
@@ -42,14 +42,14 @@ class Progress:
         self._has_line = self._is_terminal
 
     def end(self) -> None:
-        """Take the line away."""
+        """Remove the line."""
         if self._has_line:
             _clear_line()
             self._has_line = False
 
 
 class Activity:
-    """Tells what long work without a known end is at: a line that is rewritten, else a line at a bounded pace."""
+    """Shows what long work without a known end is doing: a line that is rewritten, else a line at a bounded pace."""
 
     def __init__(self, talk: Talk, what: str) -> None:
         self._what = what
@@ -71,7 +71,7 @@ class Activity:
         self._has_line = self._is_terminal
 
     def end(self) -> None:
-        """Take the line away."""
+        """Remove the line."""
         if self._has_line:
             _clear_line()
             self._has_line = False

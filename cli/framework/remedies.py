@@ -1,7 +1,7 @@
 """How the command line spells what the engine advises: operations as commands, parameters as options.
 
-The engine's errors, warnings and advice hold ``Phrase``s, which name operations and parameters without a face's words.
-This is the one place that has the command line's.
+The engine's errors, warnings and advice hold ``Phrase``s, which name operations and parameters without the words of any
+interface. Only this module has the command line's words.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ COMMANDS: Mapping[Operation, str] = {
     Operation.START_LOCAL_CLUSTER: "klamm local up",
     Operation.KEEP_LAG_HISTORY: "klamm spark lag --out {PATH}",
 }
-"""The command for each operation. The braces hold the place of its value, and the text that replaces an unknown one."""
+"""The command for each operation. Braces mark the place of its value, and hold the text for an unknown one."""
 
 OPTIONS: Mapping[Parameter, str] = {
     Parameter.ADD_CONFIG: "--add-config {KEY=VALUE}",
@@ -95,7 +95,7 @@ OPTIONS: Mapping[Parameter, str] = {
     Parameter.VIA: "--via {zookeeper|wire}",
     Parameter.ZOOKEEPER: "--zookeeper {HOST:PORT}",
 }
-"""What each parameter is called, and behind it what kind of value it takes."""
+"""What each parameter is called, followed by the kind of value that it takes."""
 
 _PLACE = re.compile(r"\{(.*?)\}")
 

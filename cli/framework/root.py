@@ -37,7 +37,7 @@ class RootGroup(TyperGroup):
     entries: Sequence[Entry] = ()
     tools: Sequence[KafkaTool] = ()
     not_here: Mapping[str, AbsentTool] = {}
-    """Tools of Kafka that have no counterpart, and what to say of each."""
+    """Kafka's tools that have no counterpart, and what to say about each."""
 
     def get_params(self, ctx: Context) -> list[Parameter]:
         """Return the parameters, ready for plain coercion."""
@@ -46,7 +46,7 @@ class RootGroup(TyperGroup):
         return params
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
-        """Take the words; those of a Kafka tool become ours first, for ``--version`` is one of the root's."""
+        """Parse the words; those of a Kafka tool become ours first, because ``--version`` is one of the root's."""
         args = output_taken(ctx, args)
         if args[:1] == ["help"]:
             args = [*args[1:], "--help"]
@@ -65,7 +65,7 @@ class RootGroup(TyperGroup):
         return None
 
     def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:
-        """Find the command; pass its real name on, also if an alias or a Kafka tool's name was typed."""
+        """Find the command; pass its real name on, even if an alias or a Kafka tool's name was typed."""
         args = self._ours(args)
         command = self.get_command(ctx, args[0])
         if command is None and ctx.resilient_parsing:

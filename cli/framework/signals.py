@@ -1,4 +1,4 @@
-"""Running in the foreground: TERM, INT and HUP end a start at once, and after it are waited for."""
+"""In the foreground, TERM, INT and HUP end a start at once; after it, the program waits for them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class StopSignals:
-    """Takes the signals that ask to stop, from the first moment on, so that none ends the program behind its back.
+    """Catches the signals that ask to stop, from the first moment on, so that none ends the program unhandled.
 
     While something is being started each of them is a KeyboardInterrupt, which undoes the start. After ``hold`` they
     are kept for ``wait``.
@@ -43,7 +43,7 @@ class StopSignals:
         os.close(self._wake)
 
     def hold(self) -> None:
-        """From now on keep what comes until ``wait``."""
+        """From now on keep signals for ``wait``."""
         self._is_held = True
 
     @contextmanager
@@ -58,12 +58,12 @@ class StopSignals:
             self._is_held = True
 
     def wait_for_input(self, descriptor: int) -> bool:
-        """Wait until there is something to read, or nothing ever more; False when a signal asks to stop."""
+        """Wait until there is input or its end; return False when a signal asks to stop."""
         readable, _, _ = select.select([self._awake, descriptor], [], [])
         return not (self._awake in readable and self._is_stop_asked())
 
     def wait(self, is_running: Callable[[], bool]) -> bool:
-        """Return True when a signal asks to stop, also one kept; False when what is watched has ended by itself."""
+        """Return True when a signal asks to stop, even a kept one; False when what is watched has ended by itself."""
         while is_running():
             readable, _, _ = select.select([self._awake], [], [], _LOOK_EVERY_S)
             if readable and self._is_stop_asked():
@@ -74,6 +74,6 @@ class StopSignals:
         return bool(set(os.read(self._awake, 64)) & set(_STOP_SIGNALS))
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        """A held signal shows as the byte that Python has written into the pipe."""
+        """Do nothing for a held signal: Python has written its byte into the pipe."""
         if not self._is_held:
             raise KeyboardInterrupt

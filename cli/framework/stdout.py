@@ -17,7 +17,7 @@ class OutputClosed(Exception):
 
 @contextmanager
 def data_stream() -> Iterator[TextIO]:
-    """Give stdout; what was written is flushed at the end. Raises OutputClosed if its reader has gone."""
+    """Yield stdout, and flush it at the end. Raises OutputClosed if its reader has gone."""
     try:
         yield sys.stdout
         sys.stdout.flush()
@@ -26,13 +26,13 @@ def data_stream() -> Iterator[TextIO]:
 
 
 def check_reader() -> None:
-    """Raise OutputClosed if stdout's reader has gone: who has nothing to write would not hear of it."""
+    """Raise OutputClosed if stdout's reader has gone: a command with nothing to write would not notice."""
     import select
 
     try:
         stdout = sys.stdout.fileno()
     except (OSError, ValueError):
-        # Not a file of the system's: it has no reader that can go away.
+        # Not a system file: it has no reader that can go away.
         return
     poll = select.poll()
     poll.register(stdout, 0)

@@ -54,18 +54,18 @@ class Talk:
 
     @property
     def can_show(self) -> bool:
-        """Whether a line can be shown that goes again."""
+        """Whether a temporary line can be shown."""
         return self.verbosity > Verbosity.QUIET and not self.is_json and is_terminal(sys.stderr)
 
     def show(self, text: str) -> None:
-        """Show on a terminal what is going on, in a line that goes with the next word."""
+        """Show on a terminal what is going on, in a line that the next message replaces."""
         if self.can_show:
             sys.stderr.write(f"\r\x1b[K{text}")
             sys.stderr.flush()
             self._has_line = True
 
     def clear(self) -> None:
-        """Take away the line that ``show`` has left."""
+        """Remove the line that ``show`` has left."""
         if self._has_line:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()

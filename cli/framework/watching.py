@@ -19,7 +19,7 @@ Interval = Annotated[str, typer.Option("--interval", metavar="TIME", help="Time 
 
 
 async def watch_reports(invocation: Invocation, interval: str, read: Callable[[], Awaitable[Report]]) -> NoReturn:
-    """Print what ``read`` returns every interval. What cannot be read the first time ends it; later it may come back.
+    """Print what ``read`` returns, every interval. Only the first read must succeed; later failures may pass.
 
     Raises:
         UsageError: the interval is no duration.

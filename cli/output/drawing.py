@@ -1,7 +1,7 @@
 """Numbers as bars and as heat, in characters. Pure. If blocks cannot be shown, plain characters replace them.
 
 A bar is as long as its share of the largest value of its scale. Heat shows how far a value is from the mean of its
-scale: cold, even, warm or hot; the shade says it if there is no colour.
+scale: cold, even, warm or hot; without colour, the shade shows it.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ BAR_WIDTH_MAX = 32
 BAR_WIDTH_MIN = 4
 HEAT_WIDTH = 2
 COLD, WARM, HOT = 0.75, 1.25, 1.5
-"""From which share of the mean on a value is no longer cold, is warm, is hot."""
+"""The shares of the mean from which a value is no longer cold, is warm, is hot."""
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
 def bar(share: float, width: int, *, has_blocks: bool) -> str:
-    """Return a bar of at most ``width`` characters for a share of 0 to 1; what is there is never invisible."""
+    """Return a bar of at most ``width`` characters for a share of 0 to 1; a value above 0 is never invisible."""
     share = min(max(share, 0.0), 1.0)
     if not has_blocks:
         return "#" * max(round(share * width), int(share > 0))
@@ -29,7 +29,7 @@ def bar(share: float, width: int, *, has_blocks: bool) -> str:
 
 
 def gauge(share: float, width: int, *, has_blocks: bool) -> str:
-    """Return how far work has come, in brackets: full only if all is done."""
+    """Return a progress bar in brackets; it is full only if all is done."""
     share = min(max(share, 0.0), 1.0)
     if not has_blocks:
         return f"[{'#' * int(share * width):-<{width}}]"

@@ -15,9 +15,9 @@ class OutputFormat(StrEnum):
     YAML = "yaml"
     PLAIN = "plain"
     MARKDOWN = "markdown"
-    """What a person sees, as GitHub's tables; not of commands that write as they go."""
+    """What a person sees, as GitHub's tables; not for commands that write as they go."""
     PROMETHEUS = "prometheus"
-    """Samples for a scraper; of few commands only."""
+    """Samples for a scraper; few commands have them."""
 
     @property
     def is_json(self) -> bool:

@@ -137,7 +137,7 @@ def _indented(value: object, indent: str) -> str:
 
 
 def _short(value: object) -> str | None:
-    """Return what most of a large answer is made of, numbers and short lists of them, without asking the encoder."""
+    """Return numbers and short lists of them, most of a large answer, without asking the encoder."""
     if type(value) is int:
         return str(value)
     if isinstance(value, list) and len(value) < _SHORT_LIST and set(map(type, value)) <= _JUST_NUMBERS:

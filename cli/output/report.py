@@ -124,7 +124,7 @@ class Report:
     notes: Sequence[str] = ()
     exit_code: ExitCode = ExitCode.DONE
     metrics: Sequence[Metric] = ()
-    """What Prometheus gets, of a command that has it."""
+    """What Prometheus gets, if the command supports it."""
 
     def ending(self, code: ExitCode) -> Report:
         """Return the report with another exit code, unless that is DONE: then its own stays."""

@@ -22,7 +22,7 @@ _GAP = 2
 _RULE = "─"
 _HEADING_LINES = 2
 FOLDED_HERE_MIN = 200
-"""Rows from which on rich takes too long."""
+"""From this many rows on, rich takes too long."""
 _FOLDED_WIDTH_MIN = 4
 _INDENT = "    "
 
@@ -37,7 +37,7 @@ def grid_lines(table: Table, width: int, *, has_colour: bool, has_blocks: bool) 
     """Return the lines of a table; None if it is wider than ``width``.
 
     Drawings shrink, figures do not; dispensable columns go, the last one first; a last column of free text moves below
-    its rows. Of very many rows texts are folded here too.
+    its rows. With very many rows, texts are folded here too.
     """
     lines = _fitting_lines(table, width, has_colour=has_colour, has_blocks=has_blocks)
     while lines is None and (shorter := without_a_dispensable(table)) is not None:

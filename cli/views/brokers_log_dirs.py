@@ -112,11 +112,11 @@ def totals_table(totals: Sequence[DirTotals], subject: str) -> Table:
 def _metrics(totals: Sequence[DirTotals]) -> list[Metric]:
     """Return the totals as gauges, labelled by what they are about."""
     told = {
-        "size_bytes": "What the replicas take.",
+        "size_bytes": "Bytes that the replicas take.",
         "replica_count": "How many replicas there are.",
-        "offset_lag_max": "How far the last of them is behind.",
+        "offset_lag_max": "How far the slowest replica is behind.",
         "total_bytes": "How large the volume is.",
-        "usable_bytes": "What is free of it.",
+        "usable_bytes": "How much of the volume is free.",
     }
     subjects = [
         {name: str(value) for name in ("broker", "log_dir", "topic") if (value := getattr(one, name)) is not None}

@@ -41,7 +41,7 @@ _COLUMNS = (
 
 
 def elections_report(results: Sequence[PartitionElection]) -> Report:
-    """All partitions for machines; for a person those to which something happened, and the number of others."""
+    """All partitions for machines; for a person those that something happened to, and the number of others."""
     rows = [_row(result) for result in results]
     shown = [result for result in results if result.result is not ElectionResult.NOT_NEEDED]
     columns = _COLUMNS if any(result.error for result in shown) else _COLUMNS[:-1]

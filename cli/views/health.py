@@ -33,7 +33,7 @@ _TELL_EVERY_S = 10.0
 
 
 class WaitingTold:
-    """Says what is waited for: at once, whenever that changes, and every ten seconds."""
+    """Says what it waits for: at once, whenever that changes, and every ten seconds."""
 
     def __init__(self, talk: Talk) -> None:
         self._talk = talk
@@ -45,7 +45,7 @@ class WaitingTold:
         if reasons == self._told and waited_s < self._told_at_s + _TELL_EVERY_S:
             return
         self._told, self._told_at_s = reasons, waited_s
-        self._talk.say(f"waiting for {waited_s:.0f} s: {reasons}")
+        self._talk.say(f"waited {waited_s:.0f} s so far: {reasons}")
 
 
 def health_report(health: HealthReport, *, fails_on: HealthStatus, lists_all: bool = False) -> Report:

@@ -27,7 +27,7 @@ _WORDS = {
     Reason.AHEAD_OF_LOG: "committed beyond the end of the log",
     Reason.RECORDS_LOST: "records were deleted before they were read",
     Reason.TOO_FEW_SAMPLES: "too few samples to tell",
-    Reason.BETWEEN_COMMITS: "commits seldom, and is not late",
+    Reason.BETWEEN_COMMITS: "commits rarely, and is not late",
     Reason.NOTHING_COMMITTED: "nothing committed",
     Reason.COMMITTED_UNKNOWN: "committed offset not readable",
     Reason.NO_LEADER: "no leader",
@@ -156,7 +156,7 @@ def _metrics(groups: Sequence[GroupLag]) -> list[Metric]:
         ),
         (
             "status",
-            "1 for the status that it has.",
+            "1 for the current status.",
             [
                 (at | {"status": str(status)}, float(status is one.status))
                 for at, one in by_group
@@ -181,7 +181,7 @@ def _notes(answer: LagAnswer) -> tuple[str, ...]:
     watched_ms = min((one.window_ms for one in answer.groups if one.status is LagStatus.STALL), default=_LONG_MS)
     if watched_ms >= _LONG_MS:
         return (_summary(answer.groups),)
-    doubt = f"watched for {_duration(watched_ms)}: who commits less often than that looks like STALL too (--interval)"
+    doubt = f"watched for {_duration(watched_ms)}: a reader that commits less often looks like STALL too (--interval)"
     return _summary(answer.groups), doubt
 
 

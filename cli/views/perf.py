@@ -102,7 +102,7 @@ class ConsumePrinter:
             self._windows.append(figures)
 
     def end(self, total: ConsumeFigures) -> None:
-        """Print the total; lines have it only without details, as Kafka's tool does it."""
+        """Print the total; as lines only without details, like Kafka's tool."""
         if self._output in (*_LINES, OutputFormat.CSV):
             if not self._is_detailed:
                 self._line(total)

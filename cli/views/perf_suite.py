@@ -59,8 +59,8 @@ def preview_lines(chosen: Sequence[Experiment], options: SuiteOptions, broker_co
     return [
         *lines,
         f"  about {count * (options.seconds + 2):.0f} s on {counted(broker_count, 'broker')}; a topic for each case, "
-        f"deleted behind it; at most {human_bytes(at_most)} on all disks at a time; "
-        f"stops where less than {options.free_share_min:.0%} of a disk is free",
+        f"deleted after it; at most {human_bytes(at_most)} on all disks at a time; "
+        f"stops if less than {options.free_share_min:.0%} of a disk is free",
     ]
 
 
@@ -81,7 +81,7 @@ def suite_report(
     *,
     exit_code: ExitCode,
 ) -> Report:
-    """A section per experiment; with an earlier run its rates beside, and how many times as much it is now."""
+    """A section per experiment; given an earlier run, also its rates, and by how much they have grown."""
     columns = (Column("experiment"), Column("case"), *_MEASURED, *(_COMPARED if before is not None else ()), _ERROR)
     rows = [(one.case.experiment, *_row(one, before)) for one in results]
     told = document(results, facts, stopped)
@@ -99,7 +99,7 @@ def suite_report(
 
 
 def _section(experiment: Experiment, results: Sequence[CaseResult], before: Rates | None) -> Section:
-    """Leave out what nothing of an experiment has."""
+    """Leave out columns that no result of an experiment has."""
     heading = Column("case", Kind.NUMBER, title=_HEADINGS[experiment.name])
     columns = (heading, *_MEASURED, *(_COMPARED if before is not None else ()), _ERROR)
     rows = [_row(one, before) for one in results]

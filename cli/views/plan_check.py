@@ -76,7 +76,7 @@ def _distinct(hints: Iterable[str | None]) -> list[str]:
 
 
 def errors_of(findings: Iterable[Finding]) -> list[Finding]:
-    """Return the findings that are more than worth a look."""
+    """Return the findings that are errors, not mere notes."""
     return [one for one in findings if one.is_error]
 
 
@@ -97,7 +97,7 @@ def formatted(
 
 
 def _github(path: str, finding: Finding, text: str) -> str:
-    """A workflow command: what has a meaning of its own in it is escaped."""
+    """A workflow command, with its special characters escaped."""
     title = f"klamm plan check: {finding.check.value}"
     place = f"file={_property(path)},line={finding.line},title={_property(title)}"
     return f"::{'error' if finding.is_error else 'notice'} {place}::{_message(text)}\n"

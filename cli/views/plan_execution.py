@@ -34,7 +34,7 @@ _CODES = {
 
 
 class ExecutionView:
-    """Tells how the waves go: one line, rewritten on a terminal; with -o jsonl each event is a line of data."""
+    """Shows how the waves go: one line, rewritten on a terminal; with -o jsonl each event is a line of data."""
 
     def __init__(self, invocation: Invocation, goes_on: str, *, is_throttled: bool = False) -> None:
         self._invocation = invocation
@@ -56,7 +56,7 @@ class ExecutionView:
             self._told = 0.0
             self._begun.add(wave)
         elif step is Step.STARTED:
-            throttle = ", and what copies keeps its throttle until a plan command ends it" if self._is_throttled else ""
+            throttle = ", and copies stay throttled until a plan command ends that" if self._is_throttled else ""
             self._leaves(f"wave {wave} is under way in the cluster{throttle}; go on with: {self._goes_on}")
         elif step is Step.WAVE_DONE:
             self._erase()
@@ -66,7 +66,7 @@ class ExecutionView:
             self._say("preferred leaders are elected")
 
     def show(self, progress: WaveProgress) -> None:
-        """Show how far it is, at a pace that suits who looks."""
+        """Show the progress, at a pace that suits the reader."""
         now = time.monotonic()
         if self._is_jsonl and now - self._told >= _JSON_PACE_S:
             self._told = now
@@ -85,7 +85,7 @@ class ExecutionView:
             self._invocation.talk.say(line)
 
     def saved(self, rollback_file: Path) -> None:
-        """Tell the way back."""
+        """Say where the rollback is."""
         self._say(f"the rollback is in {rollback_file}; to go back: {self._goes_on.replace(' resume ', ' rollback ')}")
 
     def waits_for(self, holder: Holder) -> None:
@@ -98,7 +98,7 @@ class ExecutionView:
         self._say(text)
 
     def end(self) -> None:
-        """Take the line away."""
+        """Remove the line."""
         self._erase()
 
     def _leaves(self, text: str) -> None:
@@ -122,9 +122,9 @@ class ExecutionView:
 
 
 def progress_line(progress: WaveProgress, room: int | None = None) -> str:
-    """Return one line: the wave, partitions, bytes, rate, and between which times it will be done.
+    """Return one line: the wave, partitions, bytes, rate, and the least and the most time left.
 
-    Where it has no ``room``, the bar gets shorter first, then words and sizes go: rate and time left stay.
+    If ``room`` is short, the bar shrinks first, then words and sizes go; rate and time left stay.
     """
     head = f"wave {progress.wave} of {progress.wave_count}, {progress.done_count}/{progress.count} partitions,"
     if progress.moved_bytes is None or progress.total_bytes is None:

@@ -21,7 +21,7 @@ def plan_status_report(
     *,
     is_back: bool = False,
 ) -> Report:
-    """A figure for each state, then lock and journal. ``is_back``: the standings are those of the way back."""
+    """A figure for each state, then lock and journal. ``is_back``: the standings are those of the rollback."""
     counts = {one: sum(standing is one for standing in standings.values()) for one in Standing}
     last = record.last if record is not None and record.events else None
     direction = "rollback" if is_back else "plan"
@@ -53,21 +53,21 @@ def _event_told(event: Mapping[str, Any]) -> str:
     """Return what an event of a journal says, in words."""
     match event:
         case {"event": "journal"}:
-            return "the journal was begun"
+            return "the journal was started"
         case {"event": "begun", "what": what, "who": who, "waves": int(waves)}:
-            return f"{what}, by {who}, was begun: {counted(waves, 'wave')}"
+            return f"{what} was started by {who}: {counted(waves, 'wave')}"
         case {"event": "wave", "wave": wave, "of": of, "partitions": [*names]}:
-            return f"wave {wave} of {of} was begun: {counted(len(names), 'partition')}"
+            return f"wave {wave} of {of} has started: {counted(len(names), 'partition')}"
         case {"event": "throttle", "rate": int(rate), "topics": [*topics], "brokers": [*brokers]}:
             where = f"topics {_listed(topics)}" if topics else ""
             where += f"{' and ' if topics and brokers else ''}brokers {_listed(brokers)}" if brokers else ""
             return f"a throttle of {human_bytes(rate)}/s was set on {where}"
         case {"event": "wave_done", "wave": wave}:
-            return f"wave {wave} was done"
+            return f"wave {wave} is done"
         case {"event": "election", "partitions": [*names]}:
-            return f"the election of {counted(len(names), 'preferred leader')} was begun"
+            return f"the election of {counted(len(names), 'preferred leader')} has started"
         case {"event": "done", "throttles_left": [*left]}:
-            return "; ".join(["all was done", *map(str, left)])
+            return "; ".join(["all is done", *map(str, left)])
         case {"event": "stopped", "wave": wave, "reason": reason, "throttles_left": [*left]}:
             where = f"in wave {wave}" if wave else "before the first wave"
             return "; ".join([f"stopped {where}: {reason or 'reason unknown'}", *map(str, left)])

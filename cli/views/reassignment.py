@@ -122,7 +122,7 @@ def statuses_report(statuses: Sequence[PartitionStatus], notes: Sequence[str] = 
 
 
 def planned_report(moves: Sequence[PlannedMove], heat: Section | None = None) -> Report:
-    """What an execute would start: one row per partition that changes, and what that makes of the brokers."""
+    """What an execute would start: one row per partition that changes, and the effect on the brokers."""
     rows = [
         (m.topic, m.partition, m.replicas, m.target, m.adding, m.removing, m.bytes_to_copy, tuple(map(str, m.log_dirs)))
         for m in moves
@@ -167,7 +167,7 @@ def throttle_notes(cleared: ClearedThrottles) -> list[str]:
     whose = [f"topic{_s(cleared.topics)} {_listed(cleared.topics)}"] if cleared.topics else []
     whose += [f"broker{_s(cleared.brokers)} {_listed(cleared.brokers)}"] if cleared.brokers else []
     if whose:
-        notes.append(f"throttle taken off {' and '.join(whose)}")
+        notes.append(f"throttle removed from {' and '.join(whose)}")
     return [*notes, *cleared.left]
 
 

@@ -24,7 +24,7 @@ from engine.admin.reassignment.values import Refusal
 PARTITION_LINES_MAX = 6
 _LOG_PACE_S = 10.0
 _FIRST_LINE_S = 2.0
-"""What is done by then needs no line."""
+"""A move that is done by then needs no line."""
 
 _BAR_WIDTH = 16
 
@@ -57,7 +57,7 @@ class ProgressView:
         sys.stderr.flush()
 
     def end(self) -> None:
-        """Take the lines away."""
+        """Remove the lines."""
         if self._lines:
             self._erase()
             sys.stderr.flush()
@@ -72,19 +72,19 @@ _EXECUTE = "klamm reassign execute --reassignment-json-file"
 
 
 class ExecutionView(ProgressView):
-    """Tells what an execution has saved and started, too."""
+    """Also says what an execution has saved and started."""
 
     def __init__(self, invocation: Invocation, prepared: PreparedReassignment, way_back: str = _EXECUTE) -> None:
         super().__init__(invocation.talk)
         self.code = ExitCode.DONE
-        """That of the first partition that was refused."""
+        """The code of the first partition that was refused."""
         self._invocation = invocation
         self._prepared = prepared
         self._way_back = way_back
         """The command that takes the rollback file."""
 
     def saved(self, rollback_file: Path) -> None:
-        """Tell the way back."""
+        """Say where the rollback is."""
         path = rollback_file
         self._invocation.talk.say(f"the rollback is in {path}; to go back: {self._way_back} {path}")
 

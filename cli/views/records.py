@@ -1,4 +1,4 @@
-"""Records as lines: the value alone, by a format of the user's, or with all their fields.
+"""Records as lines: the value alone, in a format of the user's, or with all their fields.
 
 Formats are those of kcat: %t topic, %p partition, %o offset, %T timestamp in ms, %k key, %s value, %h headers,
 %K and %S their lengths (-1 is null), %% a percent sign; \\n, \\t, \\0 and \\xHH as elsewhere.
@@ -82,7 +82,7 @@ def decoding(to_bytes: RecordPrinter, output: OutputFormat, pattern: str | None)
 
 
 def decoded_payload(consumed: ConsumedRecord) -> tuple[Any, Any] | None:
-    """Return key and value of a record of an internal topic as values for JSON; None of any other."""
+    """Return key and value of a record of an internal topic as values for JSON; None for any other."""
     if consumed.topic not in INTERNAL_TOPICS:
         return None
     from engine.admin.dump.payloads import PayloadDecoder, Undecodable, decode_payload

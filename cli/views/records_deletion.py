@@ -32,7 +32,7 @@ _INDEX = {column.name: index for index, column in enumerate(_COLUMNS)}
 
 
 def deletion_lines(deletions: Sequence[RecordsDeletion]) -> list[str]:
-    """Say of each partition what would go."""
+    """Say for each partition what would be deleted."""
     return [_line(one) for one in deletions]
 
 

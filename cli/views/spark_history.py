@@ -100,7 +100,7 @@ def plot_lines(moments: Sequence[Moment], width: int = _WIDTH, height: int = _HE
 
 
 def _cell(value: int, top: int, row: int, height: int) -> str:
-    """Return how much of a row a value fills; a lag that is not zero is always seen."""
+    """Return how much of a row a value fills; a lag that is not zero is always visible."""
     eighths = max(1 if value else 0, round(value * height * 8 / top)) - (row - 1) * 8
     if row == 1 and not value:
         return "▁"

@@ -42,7 +42,7 @@ def print_merge(invocation: Invocation, plan: MergePlan) -> None:
 
 
 def merged_rows(invocation: Invocation, plan: MergePlan) -> Iterator[MergedRow]:
-    """Yield the merge's rows, saying meanwhile how far it is."""
+    """Yield the merge's rows, and show the progress."""
     clock = plan.utc_clock()
     for batch in with_progress(invocation, plan, plan.merge(row_tag)):
         yield from rows_of(batch, clock)
@@ -51,7 +51,7 @@ def merged_rows(invocation: Invocation, plan: MergePlan) -> Iterator[MergedRow]:
 def with_progress(
     invocation: Invocation, plan: MergePlan, merge: Merge[Tag], verb: str = "merged"
 ) -> Iterator[Batch[Tag]]:
-    """Yield the batches of a merge, saying on stderr how far it is, unless the data goes to the same terminal."""
+    """Yield the batches of a merge, with the progress on stderr unless the data goes to the same terminal."""
     progress = None
     if not is_terminal(sys.stdout):
         total = plan.size_bytes // _BYTES_PER_MB
@@ -67,7 +67,7 @@ def with_progress(
 
 
 def tell_problems(invocation: Invocation, problems: Iterable[LogProblem]) -> ExitCode:
-    """Tell what was wrong with the logs; return the code that the command ends with because of it."""
+    """Report what was wrong with the logs; return the exit code that follows from it."""
     code = ExitCode.DONE
     for problem in problems:
         if problem.kind is ProblemKind.UNREADABLE:
@@ -101,7 +101,7 @@ def row_object(row: MergedRow) -> dict[str, object]:
 
 
 def row_json(row: MergedRow) -> str:
-    """Return a row as JSON on one line. Put together by hand: it takes a third of the time, and there are many."""
+    """Return a row as JSON on one line. Built by hand: that takes a third of the time, and there are many."""
     names = ", ".join(map(_quoted, row.partitions))
     return (
         f'{{"time": {_quoted(iso_time(row.utc_start))}, "level": {_quoted(row.level)}, "broker": {_plain(row.broker)}, '

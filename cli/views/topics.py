@@ -12,7 +12,7 @@ from engine.common.quantities import counted
 
 
 def _leader_tone(leader: object, replicas: object) -> Tone | None:
-    """Nobody leads: bad; another one than the preferred replica leads: worth a look."""
+    """Bad if nobody leads; worth a look if it is not the preferred replica."""
     if leader == NO_LEADER:
         return Tone.BAD
     return Tone.WARNING if isinstance(replicas, tuple) and replicas and replicas[0] != leader else None
@@ -72,7 +72,7 @@ def topic_list_report(topics: Sequence[TopicName]) -> Report:
 
 
 def topics_report(topics: Sequence[TopicDescription], *, is_filtered: bool) -> Report:
-    """A section per topic, or with a filter one table of what was found."""
+    """A section per topic, or with a filter one table of the matches."""
     rows = [(topic.topic, *_row(partition)) for topic in topics for partition in topic.partitions]
     table = Table(_ALL, rows)
     sections = (Section(body=_without_empty(table)),) if is_filtered else tuple(_section(topic) for topic in topics)

@@ -1,6 +1,6 @@
 """Which brokers get a topic's replicas: Kafka's own algorithm, with and without racks (AdminUtils, KIP-36).
 
-Pure: the random start is drawn by a function the caller may replace. Not the planner: nothing here looks at load.
+Pure: the caller may replace the function that draws the random start. Not the planner: it ignores load.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ Assignment = dict[int, tuple[int, ...]]
 """Partition id -> replicas in preference order."""
 
 PARTITIONS_MAX = 200_000
-"""New partitions at once: as many as whole clusters with ZooKeeper hold. Kafka has no bound, and an absurd number ends
-its broker."""
+"""The most new partitions at once: as many as a whole ZooKeeper cluster holds. Kafka has no bound, and an absurd number
+crashes its broker."""
 
 Draw = Callable[[int], int]
 """Draw an index below a bound."""
@@ -35,7 +35,7 @@ class RackAwareMode(Enum):
 
 
 def usable_racks(brokers: Mapping[int, str | None], mode: RackAwareMode) -> dict[int, str | None]:
-    """Return broker id -> rack as the assignment shall see it: all racks, or none.
+    """Return broker id -> rack as the assignment should see it: all racks, or none.
 
     Raises:
         KafkaError: UNKNOWN_SERVER_ERROR, as Kafka answers, if ``mode`` is ENFORCED and only some have a rack.
@@ -89,7 +89,7 @@ def assign_replicas(
 def start_index_of_added_partitions(broker_ids: list[int], first_replica: int) -> int:
     """Return the start index Kafka gives to partitions added to a topic: that of partition 0's first replica.
 
-    ``broker_ids`` is sorted; a broker that is gone counts as the next one up, and beyond the last as the first.
+    ``broker_ids`` is sorted; a missing broker counts as the next higher one, or, beyond the last, as the first.
     """
     return next((index for index, broker in enumerate(broker_ids) if broker >= first_replica), 0)
 
@@ -123,7 +123,7 @@ def _check_counts(broker_count: int, partition_count: int, replication_factor: i
 
 @lru_cache(maxsize=8)
 def _arranged(brokers: tuple[tuple[int, str | None], ...]) -> tuple[list[int], dict[int, str]]:
-    """Return the brokers in the order they are taken in, and their racks. Kept: a plan asks for each topic again."""
+    """Return the brokers in the order of use, and their racks. Cached: a plan asks again for each topic."""
     racks = _all_or_no_racks(dict(brokers))
     return (rack_alternated(racks) if racks else sorted(broker for broker, _ in brokers)), racks
 
@@ -150,7 +150,7 @@ def _spread(brokers: list[int], first: int, shift: int, replication_factor: int)
 def _spread_over_racks(
     brokers: list[int], racks: Mapping[int, str], first: int, shift: int, replication_factor: int
 ) -> tuple[int, ...]:
-    """Take a broker of a rack that has no replica yet while there is such a rack, never a broker twice."""
+    """Pick a broker of a rack without a replica while there is one, and never pick a broker twice."""
     rack_count = len(set(racks.values()))
     replicas = [brokers[first]]
     used_racks = {racks[brokers[first]]}

@@ -1,7 +1,7 @@
-"""Pauses Python's collector of cycles while very many values are made that live on.
+"""Pauses Python's cycle collector while very many lasting values are made.
 
-A cluster of 50,000 partitions is half a million values without one cycle: looking through them again and again while
-they are made takes as long as making them. Memory is freed by counting references all the while.
+A cluster of 50,000 partitions is half a million values without one cycle: scanning them repeatedly while they are made
+takes as long as making them. Reference counting still frees memory meanwhile.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Let no cycles be collected within; nested uses end with the outermost. Hold no ``await`` within."""
+    """Collect no cycles inside; nested uses end with the outermost. Do not ``await`` inside."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -24,10 +24,10 @@ def collector_paused() -> Iterator[None]:
 
 
 def leave_uncollected() -> None:
-    """Take everything that is alive now out of the collector's sight; what is young is looked through first.
+    """Hide everything that is alive now from the collector, after it has scanned the young objects.
 
-    For one who makes very many lasting values over many turns of an event loop: a collection that looks through all of
-    them would hold the loop for hundreds of milliseconds.
+    For code that makes very many lasting values over many turns of an event loop: a collection that scans all of them
+    would block the loop for hundreds of milliseconds.
     """
     gc.collect(0)
     gc.freeze()

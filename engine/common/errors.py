@@ -9,7 +9,7 @@ KlammError
 ├── StorageError           a file or log dir cannot be used
 │   └── CorruptFileError      a file's content contradicts its format
 ├── CoordinationError      ZooKeeper: session lost, version conflict, controller moved
-└── OperationError         an operation of a tool cannot go on; ``hint`` says what to do next
+└── OperationError         a tool's operation cannot continue; ``hint`` says what to do next
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class ErrorCode(IntEnum):
 
     @property
     def is_invalid_metadata(self) -> bool:
-        """The sender's picture of the cluster is out of date; it should ask for metadata before it tries again."""
+        """The sender's view of the cluster is out of date; it should ask for metadata before it tries again."""
         return self in _INVALID_METADATA
 
 
@@ -217,7 +217,7 @@ def error_code(code: int) -> ErrorCode:
 
 
 def said_by(error: BaseException) -> str:
-    """Return what an error says; one that says nothing is told by its kind, in words."""
+    """Return an error's text; for an error without one, its kind in words."""
     if str(error):
         return str(error)
     if isinstance(error, TimeoutError):
@@ -243,7 +243,7 @@ class ProtocolError(KlammError):
 
 
 class RemoteProtocolError(ProtocolError):
-    """The peer broke the protocol: truncated, oversized or senseless bytes. The connection is of no more use."""
+    """The peer broke the protocol: truncated, oversized or invalid bytes. The connection is no longer usable."""
 
 
 class LocalProtocolError(ProtocolError):
@@ -275,7 +275,7 @@ class CoordinationError(KlammError):
 
 
 class OperationError(KlammError):
-    """An operation cannot go on; ``hint`` tells a person what to do next."""
+    """An operation cannot continue; ``hint`` tells a person what to do next."""
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)

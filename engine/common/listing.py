@@ -1,6 +1,6 @@
-"""Lists in log lines: of very many things the first are named and the others counted.
+"""Lists in log lines: names the first of very many things and counts the others.
 
-Kafka names all. A line about 200,000 partitions is 20 MB and holds the event loop for half a second.
+Kafka names all. A line about 200,000 partitions is 20 MB and blocks the event loop for half a second.
 """
 
 from __future__ import annotations

@@ -13,13 +13,13 @@ NO_CONTROLLER = -1
 """Controller id of a cluster that has none at the moment."""
 
 UNKNOWN_BROKER_EPOCH = -1
-"""Broker epoch of a request from before KIP-380, or of a broker whose registration is not known."""
+"""Broker epoch of a request from before KIP-380, or of a broker with an unknown registration."""
 
 LEADER_DURING_DELETE = -2
 """Leader id (UpdateMetadata) and leader epoch (StopReplica) of a partition that is being deleted."""
 
 NO_PARTITION_LEADER_EPOCH = -1
-"""Leader epoch of a request or a batch that knows none."""
+"""Leader epoch of a request or a batch that has none."""
 
 CONSUMER_REPLICA_ID = -1
 """Replica id that ordinary consumers send in Fetch and ListOffsets."""
@@ -28,13 +28,13 @@ DEBUGGING_REPLICA_ID = -2
 """Replica id of a consumer that may read any replica up to its log end."""
 
 ACKS_ALL = -1
-"""A producer's acks: all replicas in sync have to have the records."""
+"""A producer's acks: all in-sync replicas must have the records."""
 
 LATEST_TIMESTAMP = -1
 """ListOffsets: the offset of the next record, as far as the reader may see. This and those below are not times."""
 
 EARLIEST_TIMESTAMP = -2
-"""ListOffsets: the first offset that is still there."""
+"""ListOffsets: the first offset that still exists."""
 
 MAX_TIMESTAMP = -3
 """ListOffsets: the record with the largest timestamp (KIP-734)."""
@@ -47,7 +47,7 @@ LATEST_TIERED_TIMESTAMP = -5
 
 
 class TopicPartition(NamedTuple):
-    """A partition's name. A tuple, for it is the key of every hot dictionary."""
+    """A partition's name. A tuple, because it is the key of every hot dictionary."""
 
     topic: str
     partition: int
@@ -81,7 +81,7 @@ class SecurityProtocol(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One listener of a broker as others reach it."""
+    """One listener of a broker, as others reach it."""
 
     host: str
     port: int
@@ -95,7 +95,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class BrokerInfo:
-    """A live broker as ``/brokers/ids/<id>`` tells it. ``broker_epoch`` is the znode's czxid; -1 is unknown."""
+    """A live broker as ``/brokers/ids/<id>`` describes it. ``broker_epoch`` is the znode's czxid; -1 is unknown."""
 
     id: int
     endpoints: tuple[Endpoint, ...]
@@ -136,7 +136,7 @@ class ReplicaAssignment:
 
     @property
     def origin_replicas(self) -> tuple[int, ...]:
-        """The replicas as they were before the reassignment."""
+        """The replicas before the reassignment."""
         return tuple(r for r in self.replicas if r not in self.adding_replicas)
 
 

@@ -15,7 +15,7 @@ def parse_size(text: str) -> int:
     """Return the bytes that ``text`` means: ``k``, ``M``, ``G``, ``T`` count in thousands, ``Ki`` and so on in 1,024s.
 
     Raises:
-        ValueError: it is no size.
+        ValueError: it is not a size.
     """
     match = _SIZE.fullmatch(text.strip())
     if match is None or (match[3] and not match[2]):
@@ -28,7 +28,7 @@ def parse_duration_s(text: str) -> float:
     """Return the seconds that ``text`` means.
 
     Raises:
-        ValueError: it is no duration.
+        ValueError: it is not a duration.
     """
     match = _DURATION.fullmatch(text.strip())
     if match is None:

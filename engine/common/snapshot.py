@@ -1,7 +1,7 @@
 """ClusterSnapshot: a whole cluster as one frozen value, shared by the command line, the dashboard and the planner.
 
 Read from ZooKeeper or from the wire (``engine.admin.snapshots.taking``), saved to and loaded from JSON
-(``snapshot_json``). What the source could not tell is None, never a guess.
+(``snapshot_json``). What the source does not know is None, never a guess.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
 
 
 class SnapshotSource(StrEnum):
-    """Who told the snapshot."""
+    """Where the snapshot comes from."""
 
     ZOOKEEPER = "zookeeper"
     WIRE = "wire"
@@ -33,7 +33,7 @@ class SnapshotSource(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReplicaLog:
-    """One replica's log on one broker's disk, as DescribeLogDirs tells it."""
+    """One replica's log on one broker's disk, as DescribeLogDirs reports it."""
 
     broker: int
     log_dir: str
@@ -44,7 +44,7 @@ class ReplicaLog:
 
 @dataclass(frozen=True, slots=True)
 class LogDirSnapshot:
-    """One log dir of a broker, also one without a replica. The bytes are those of its volume (Kafka 3.3, KIP-827)."""
+    """One log dir of a broker, even one without a replica. The bytes are those of its volume (Kafka 3.3, KIP-827)."""
 
     broker: int
     log_dir: str
@@ -54,7 +54,7 @@ class LogDirSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class FailedLogDir:
-    """A log dir that its broker cannot use. ``log_dir`` is None if the broker told none of its log dirs."""
+    """A log dir that its broker cannot use. ``log_dir`` is None if the broker reported none of its log dirs."""
 
     broker: int
     log_dir: str | None
@@ -63,7 +63,7 @@ class FailedLogDir:
 
 @dataclass(frozen=True, slots=True)
 class PartitionSnapshot:
-    """One partition. A partition whose state is not known (its state znode is missing) has no leader and no ISR."""
+    """One partition. A partition with an unknown state (its state znode is missing) has no leader and no ISR."""
 
     partition: int
     assignment: ReplicaAssignment
@@ -118,8 +118,8 @@ class TopicSnapshot:
 class ClusterSnapshot:
     """A cluster at one moment. Brokers are ordered by id, topics by name, partitions by number.
 
-    ``broker_configs`` are the dynamic ones: by broker id, the cluster-wide defaults under None. ``log_dirs`` are there
-    if sizes were asked for, ordered by broker and path. ``failed_log_dirs`` is None if nobody asked for them.
+    ``broker_configs`` are the dynamic ones: by broker id, the cluster-wide defaults under None. ``log_dirs`` exist if
+    sizes were asked for, ordered by broker and path. ``failed_log_dirs`` is None if nobody asked for them.
     """
 
     brokers: tuple[BrokerInfo, ...]

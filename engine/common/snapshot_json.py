@@ -1,6 +1,6 @@
 """ClusterSnapshot as JSON text and back. The file carries a version; a reader accepts its own and older ones.
 
-Keys that a reader does not know are ignored, so that a file of a newer klamm of the same version can be read.
+A reader ignores unknown keys, so that it can read a newer klamm's file of the same version.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from engine.common.errors import ErrorCode, KafkaError
 GROUP_METADATA_TOPIC = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC = "__transaction_state"
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
-"""KRaft's metadata log; no topic of a ZooKeeper cluster may be called so."""
+"""KRaft's metadata log; no topic of a ZooKeeper cluster may have this name."""
 
 INTERNAL_TOPICS = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC})
 
@@ -21,7 +21,7 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def invalid_topic_name(name: str) -> str | None:
-    """Return in Kafka's words why ``name`` cannot be a topic's, or None if it can."""
+    """Return, in Kafka's words, why ``name`` cannot be a topic's, or None if it can."""
     if not name:
         return "the empty string is not allowed"
     if name in {".", ".."}:

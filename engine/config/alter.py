@@ -1,6 +1,6 @@
-"""Changes that clients ask for by AlterConfigs and IncrementalAlterConfigs, carried out on a set of texts and checked.
+"""Applies the changes of AlterConfigs and IncrementalAlterConfigs requests to a set of texts, and checks them.
 
-Pure: what comes out is what would be stored. Source: ConfigAdminManager and DynamicBrokerConfig of Kafka 3.9.
+Pure: the result is what would be stored. Source: ConfigAdminManager and DynamicBrokerConfig of Kafka 3.9.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class AlterOperation(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigChange:
-    """One asked-for change. ``operation`` is the number that came over the wire: see ``checked_operation``."""
+    """One requested change. ``operation`` is the number that came over the wire: see ``checked_operation``."""
 
     name: str
     operation: int
@@ -45,7 +45,7 @@ def apply_changes(texts: Mapping[str, str], changes: Iterable[ConfigChange], def
     """Return the texts after the changes. A list is appended to its default if it is not set, as in Kafka.
 
     Raises:
-        InvalidConfigurationError: APPEND or SUBTRACT on something that is no list.
+        InvalidConfigurationError: APPEND or SUBTRACT on something that is not a list.
         ValueError: an unknown operation.
     """
     changed = dict(texts)
@@ -63,7 +63,7 @@ def validate_broker_change(texts: Mapping[str, str], configs: DynamicConfigs, *,
     """Check the settings that would be stored for this broker, or for all brokers.
 
     Raises:
-        ConfigError: they are not allowed, or the running broker cannot go over to them.
+        ConfigError: they are not allowed, or the running broker cannot change to them.
     """
     validate_dynamic_config(texts, is_per_broker=is_per_broker)
     secret = next((name for name in texts if is_password(name)), None)
@@ -93,7 +93,7 @@ def _changed_list(text: str | None, change: ConfigChange, definition: ConfigDef)
 
 
 def _without(entries: list[str], removed: list[str]) -> list[str]:
-    """Take each of ``removed`` out once, as often as it is named."""
+    """Remove each entry of ``removed``, once for each time that it is named."""
     left = list(entries)
     for entry in removed:
         if entry in left:

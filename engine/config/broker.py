@@ -17,15 +17,16 @@ from engine.config.values import Value
 class BrokerConfig(BrokerKeys):
     """A broker's settings: one attribute for every key that Kafka 3.9 knows, typed by its row in ``broker_configs``.
 
-    ``originals`` are the texts as given; ``listener_settings`` is what several keys say together. ``warnings`` are
+    ``originals`` are the texts as given; ``listener_settings`` combines several keys. ``warnings`` are
     sentences for the log: unknown keys, and known ones that have no effect here.
     """
 
     def __init__(self, originals: Mapping[str, str], *, generated_broker_id: int | None = None) -> None:
-        """Check the settings. ``generated_broker_id`` stands in for a ``broker.id`` that is not given.
+        """Check the settings. ``generated_broker_id`` replaces a missing ``broker.id``.
 
         Raises:
-            ConfigError: a value or a combination of values is not allowed; the text names key, value and what is.
+            ConfigError: a value or a combination of values is not allowed; the text names the key, the value and what
+            is allowed.
         """
         self.originals: Mapping[str, str] = with_node_id(originals)
         self._values: Mapping[str, Value] = BROKER_CONFIG_DEF.parse(self.originals)
@@ -50,11 +51,11 @@ class BrokerConfig(BrokerKeys):
         return broker_warnings(self.originals)
 
     def get(self, name: str) -> Value:
-        """Return what a setting is set to, for code that goes through names. KeyError for a key Kafka 3.9 lacks."""
+        """Return a setting's value, for code that works by name. KeyError for a key that Kafka 3.9 lacks."""
         return self._values[name]
 
     def for_listener(self, listener_name: str, name: str) -> Value:
-        """Return a setting as it is for one listener: ``listener.name.<listener>.<name>`` goes before ``<name>``."""
+        """Return a setting's value for one listener: ``listener.name.<listener>.<name>`` wins over ``<name>``."""
         text = self.originals.get(f"listener.name.{listener_name.lower()}.{name}")
         return self._values[name] if text is None else BROKER_CONFIG_DEF[name].parse(text)
 
@@ -76,7 +77,7 @@ class BrokerConfig(BrokerKeys):
 
 
 def with_node_id(originals: Mapping[str, str]) -> dict[str, str]:
-    """Return the texts with ``broker.id`` and ``node.id`` standing in for each other, as in Kafka."""
+    """Return the texts with ``broker.id`` and ``node.id`` replacing each other if one is missing, as in Kafka."""
     texts = dict(originals)
     for missing, present in (("broker.id", "node.id"), ("node.id", "broker.id")):
         if missing not in texts and present in texts:

@@ -1,4 +1,4 @@
-"""What an operator should hear about a broker's file although the broker starts: keys that do nothing."""
+"""What an operator should know about a broker's file although the broker starts: keys that do nothing."""
 
 from __future__ import annotations
 

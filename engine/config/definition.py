@@ -1,6 +1,6 @@
 """ConfigKey: one setting's row, and the attribute that reads it. ConfigDef: a set of rows, parsed under Kafka's rules.
 
-The settings themselves stand in ``broker_configs`` and ``topic_configs``.
+The settings themselves are in ``broker_configs`` and ``topic_configs``.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class ConfigKey(Generic[T]):
     """One setting: its row, and the attribute by which it is read.
 
     A class of settings holds its rows as attributes. The attribute's name is the setting's, with underscores for dots,
-    and the row gives its type. Read through an instance it is worked out from the instance's ``get`` on first use and
-    then kept there: reading it again costs what any attribute costs.
+    and the row gives its type. The first read through an instance computes it from the instance's ``get`` and stores it
+    there: later reads cost what any attribute costs.
 
     Attributes:
         default: the parsed default; None if Kafka has none.
         doc: what it does, in our words.
-        dynamic: topic settings are all changeable, the field says something of broker settings only.
+        dynamic: only for broker settings; topic settings can all be changed.
         has_effect: False if klamm knows the key for compatibility but nothing reads it.
         synonyms: broker settings that give this one its value, the most specific first.
         is_internal: Kafka leaves it out of its documentation.
@@ -91,16 +91,16 @@ class ConfigKey(Generic[T]):
         return self
 
     def or_else(self: ConfigKey[R | None], stand_in: Callable[[Any], R]) -> ConfigKey[R]:
-        """Make the attribute take its value from other settings if this one is not set."""
+        """Let the attribute take its value from other settings if this one is not set."""
         self._stand_in = stand_in
         return cast("ConfigKey[R]", self)
 
     def required(self: ConfigKey[R | None]) -> ConfigKey[R]:
-        """Have an attribute that is never None: ``rules`` refuses settings without it."""
+        """Make an attribute that is never None: ``rules`` refuses settings without it."""
         return cast("ConfigKey[R]", self)
 
     def read_as(self, convert: Callable[[T], R]) -> ConfigKey[R]:
-        """Have the attribute be what ``convert`` makes of the value."""
+        """Let ``convert`` turn the value into the attribute."""
         self._convert = convert
         return cast("ConfigKey[R]", self)
 
@@ -126,7 +126,7 @@ class ConfigKey(Generic[T]):
         return cast("T", value)
 
     def of(self, settings: object) -> T:
-        """Return the attribute of these settings: for rows gone through one by one."""
+        """Return the attribute of these settings, for code that iterates over rows."""
         return cast("T", getattr(settings, self.attribute))
 
     # --- the text
@@ -156,7 +156,7 @@ AnyKey = ConfigKey[Any]
 
 
 class Facts(TypedDict, total=False):
-    """What few rows say."""
+    """Facts that few rows have."""
 
     synonyms: tuple[str, ...]
     is_internal: bool
@@ -210,7 +210,7 @@ class ConfigDef:
 
     @classmethod
     def of(cls, *owners: type) -> ConfigDef:
-        """Return the rows of these classes, in the order in which they stand there."""
+        """Return the rows of these classes, in their order there."""
         return cls(row for owner in owners for row in vars(owner).values() if isinstance(row, ConfigKey))
 
     def __contains__(self, name: object) -> bool:
@@ -234,7 +234,7 @@ class ConfigDef:
         return tuple(self._keys)
 
     def parse(self, properties: Mapping[str, str]) -> dict[str, Value]:
-        """Return the value of every setting: the one given, or the default. Unknown properties are not looked at.
+        """Return the value of every setting: the one given, or the default. Unknown properties are ignored.
 
         Raises:
             ConfigError: the first value that is not allowed, in Kafka's words.

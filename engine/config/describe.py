@@ -1,4 +1,4 @@
-"""What a setting is and where it comes from: value, source and synonyms as Kafka's DescribeConfigs tells them. Pure.
+"""A setting's value, source and synonyms, as Kafka's DescribeConfigs reports them. Pure.
 
 Source: ConfigHelper of Kafka 3.9 (KIP-226, KIP-569).
 """
@@ -32,7 +32,7 @@ class ConfigSource(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigSynonym:
-    """A setting that would give the described one its value if the ones before it were not there."""
+    """A setting that would give the described one its value if the ones before it were not set."""
 
     name: str
     value: str | None
@@ -110,7 +110,7 @@ def _describe_broker_config(
 
 
 def _broker_level_synonyms(name: str, is_sensitive: bool, configs: DynamicConfigs) -> list[ConfigSynonym]:
-    """Return the synonyms of a broker setting, beginning with the first that has its own name, as Kafka cuts them."""
+    """Return the synonyms of a broker setting, beginning with the first that has its own name, as Kafka does."""
     levels: list[tuple[Overrides, ConfigSource]] = [
         (configs.broker_overrides, ConfigSource.DYNAMIC_BROKER_CONFIG),
         (configs.default_overrides, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),

@@ -1,6 +1,6 @@
 """The reference pages of the settings, generated from their definitions: ``python -m engine.config.docs [FOLDER]``.
 
-A test compares the pages in ``docs/reference`` with what is generated, so they cannot grow stale.
+A test compares the pages in ``docs/reference`` with the generated ones, so they cannot become stale.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ Generated from the definitions in `engine/config/broker_configs` (`make docs`); 
 
 All settings that Kafka 3.9 knows in ZooKeeper mode, under Kafka's own names. A `server.properties` of Kafka is accepted
 as it is. **Effect** says whether klamm does anything with the setting; when the broker starts, it logs each setting
-that is set without effect, and each unknown one. Defaults and limits are Kafka's. **Change** says how a new value comes
-into force: at a *restart*, or *at run time* by `klamm configs alter` (or Kafka's own tool), *per broker* or also for
-all brokers at once. `listeners` and what belongs to them need a restart, unlike in Kafka.
+that is set without effect, and each unknown one. Defaults and limits are Kafka's. **Change** says how a new value takes
+effect: at a *restart*, or *at run time* by `klamm configs alter` (or Kafka's own tool), *per broker* or also for
+all brokers at once. `listeners` and related settings need a restart, unlike in Kafka.
 
-`listener.name.<listener>.<setting>`, a value for one listener alone, is understood and has no effect yet.
+`listener.name.<listener>.<setting>`, a value for only one listener, is accepted and has no effect yet.
 """
 
 TOPIC_INTRO: Final = """\
@@ -45,8 +45,8 @@ TOPIC_INTRO: Final = """\
 Generated from the definitions in `engine/config/topic_config_keys.py` (`make docs`); do not edit.
 
 All settings of a topic that Kafka 3.9 knows. A topic that does not override a setting has the broker's value, named
-under **Default from**: of several the first that is set counts. All can be changed at any time. **Effect** says whether
-klamm does anything with the setting.
+under **Default from**: if several are named, the first that is set counts. All can be changed at any time. **Effect**
+says whether klamm does anything with the setting.
 """
 
 
@@ -71,7 +71,7 @@ def pages() -> dict[str, str]:
 
 
 def write_pages(folder: Path) -> None:
-    """Write the pages into a folder, which is made if it is missing."""
+    """Write the pages into a folder, which is created if it is missing."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in pages().items():
         (folder / name).write_text(text, encoding="utf-8")

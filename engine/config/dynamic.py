@@ -1,7 +1,7 @@
-"""DynamicConfigs: the settings that change while a broker runs, as ZooKeeper's ``/config`` tells them. No I/O.
+"""DynamicConfigs: the settings that change while a broker runs, from ZooKeeper's ``/config``. No I/O.
 
-It belongs to the broker's event loop. Somebody else reads ``/config/<type>/<name>`` and hands the content to ``apply``;
-it answers with the settings in force and hands its followers what changed. Precedence: topic override, this broker's
+It belongs to the broker's event loop. Other code reads ``/config/<type>/<name>`` and passes the content to ``apply``;
+this provides the settings in force and passes changes to its followers. Precedence: topic override, this broker's
 dynamic settings, those of all brokers, the broker's file, Kafka's default (KIP-226).
 """
 
@@ -27,7 +27,7 @@ ENTITY_TYPES: Final = (TOPICS, CLIENTS, USERS, BROKERS, IPS)
 """The folders of ``/config`` whose nodes hold settings."""
 
 DEFAULT_ENTITY: Final = "<default>"
-"""Name of the entity that stands for all of its type."""
+"""The name of the entity that means all of its type."""
 
 Overrides = Mapping[str, str]
 TopicFollower = Callable[[str, LogConfig], None]
@@ -40,8 +40,8 @@ _NONE: Final[Overrides] = {}
 class DynamicConfigs:
     """The settings in force on one broker.
 
-    Who acts on a setting that may change follows it: ``follow`` for the broker's own, ``follow_topics`` for those of
-    topics. Followers run inside ``apply``, in the order in which they came, once the new settings are in force.
+    Code that depends on a changeable setting follows it: ``follow`` for the broker's own, ``follow_topics`` for those
+    of topics. Followers run inside ``apply``, in the order in which they came, once the new settings are in force.
     """
 
     def __init__(self, static: BrokerConfig) -> None:
@@ -58,9 +58,9 @@ class DynamicConfigs:
         self._default_log_config = topic_log_config({}, static)
 
     def follow(self, read: Callable[[], T], take: Callable[[T], None]) -> None:
-        """Hand ``take`` what ``read`` makes of the broker's settings: now, and again each time that has changed.
+        """Pass to ``take`` what ``read`` returns for the broker's settings: now, and again each time that changes.
 
-        A change that ``take`` fails over is handed to it again with the next one.
+        A change that ``take`` fails on is passed to it again with the next one.
         """
         taken = read()
         take(taken)
@@ -75,13 +75,13 @@ class DynamicConfigs:
         self._followers.append(look)
 
     def follow_topics(self, take: TopicFollower) -> None:
-        """Hand ``take`` each known topic and its settings: now, and again when the topic's overrides change."""
+        """Pass each known topic and its settings to ``take``: now, and again when the topic's overrides change."""
         for topic in self._topic_overrides:
             take(topic, self.log_config(topic))
         self._topic_followers.append(take)
 
     def apply(self, entity_type: str, entity_name: str, texts: Overrides) -> list[str]:
-        """Take over the content of ``/config/<entity_type>/<entity_name>``; empty if the node is gone.
+        """Apply the content of ``/config/<entity_type>/<entity_name>``; empty if the node is gone.
 
         Returns what could not be used, a sentence each, for the log: the rest is in force.
         """
@@ -106,26 +106,26 @@ class DynamicConfigs:
         return made
 
     def topic_overrides(self, topic: str) -> Overrides:
-        """Return a topic's overrides as they were last told, unusable ones included."""
+        """Return a topic's overrides as last reported, including unusable ones."""
         return self._topic_overrides.get(topic, _NONE)
 
     def stored_texts(self, entity_type: str, entity_name: str) -> Overrides:
-        """Return what an entity's node held when it was last told, usable or not."""
+        """Return the last reported content of an entity's node, usable or not."""
         if entity_type == TOPICS:
             return self.topic_overrides(entity_name)
         return self._stored.get((entity_type, entity_name), _NONE)
 
     @property
     def known_topics(self) -> frozenset[str]:
-        """Topics whose overrides were ever told."""
+        """Topics whose overrides were ever reported."""
         return frozenset(self._topic_overrides)
 
     def knows_topic(self, topic: str) -> bool:
-        """Say whether a topic's overrides were ever told, be it that it has none."""
+        """Say whether a topic's overrides were ever reported, even if it has none."""
         return topic in self._topic_overrides
 
     def forget_topic(self, topic: str) -> None:
-        """Drop a deleted topic, so that a new one of its name does not inherit its overrides. Tells nobody."""
+        """Drop a deleted topic, so that a new one with its name does not inherit its overrides. Notifies nobody."""
         self._topic_overrides.pop(topic, None)
         self._log_configs.pop(topic, None)
 
@@ -133,7 +133,7 @@ class DynamicConfigs:
         """Return the broker's settings as they would be with these for it, or for all brokers.
 
         Raises:
-            ConfigError: they would not do.
+            ConfigError: they are not allowed.
         """
         if is_per_broker:
             return self._merge(self.default_overrides, texts)
@@ -190,8 +190,8 @@ class DynamicConfigs:
         return BrokerConfig(texts, generated_broker_id=self.static.generated_broker_id)
 
     def _drop_listeners(self, texts: dict[str, str]) -> list[str]:
-        """Take out listeners that differ from those the broker opened at its start; return what to say of them."""
+        """Remove listeners that differ from those the broker opened when it started; return what to say about them."""
         names = [name for name in AT_START_ONLY if name in texts and texts[name] != self.static.originals.get(name)]
         for name in names:
             del texts[name]
-        return [f"{name} counts from the broker's file only, at its start" for name in names]
+        return [f"{name} takes effect only from the broker's file, when it starts" for name in names]

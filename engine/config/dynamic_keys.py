@@ -39,7 +39,7 @@ class Throttles(ThrottleKeys):
     """The throttles in force on one broker."""
 
     def __init__(self, texts: Mapping[str, str]) -> None:
-        """``texts`` may hold other settings too."""
+        """``texts`` may contain other settings too."""
         self._values = THROTTLE_KEYS.parse(texts)
 
     def get(self, name: str) -> Value:
@@ -52,7 +52,7 @@ DYNAMIC_CONFIG_DEF: Final = ConfigDef(
 """All that may be set in ``/config/brokers``."""
 
 BROKER_AND_THROTTLE_DEF: Final = ConfigDef((*BROKER_CONFIG_DEF, *THROTTLE_KEYS))
-"""All settings of a broker, those of its file and those of ZooKeeper alone."""
+"""All settings of a broker, those of its file and those that only ZooKeeper has."""
 
 LISTENER_PREFIX: Final = re.compile(r"listener\.name\.[^.]*\.")
 _CLUSTER_LEVEL_OF_LISTENERS: Final = {"max.connections", "max.connection.creation.rate", "num.network.threads"}
@@ -79,7 +79,7 @@ _DYNAMIC_PASSWORDS: Final = tuple(key.name for key in DYNAMIC_CONFIG_DEF if key.
 
 
 def base_name(name: str) -> str:
-    """Return the general setting that ``listener.name.<listener>.<setting>`` stands in for; else the name itself."""
+    """Return the general setting that ``listener.name.<listener>.<setting>`` overrides; else the name itself."""
     match = LISTENER_PREFIX.match(name)
     if match is None:
         return name
@@ -88,7 +88,7 @@ def base_name(name: str) -> str:
 
 
 def broker_synonyms(name: str) -> tuple[str, ...]:
-    """Return the settings that give a broker setting its value, the most specific first; itself at least."""
+    """Return the settings that give a broker setting its value, the most specific first; at least itself."""
     key = BROKER_CONFIG_DEF.get(name)
     if key is not None:
         return key.synonyms or (name,)
@@ -97,7 +97,7 @@ def broker_synonyms(name: str) -> tuple[str, ...]:
 
 
 def broker_config_key(name: str) -> AnyKey | None:
-    """Return the definition of a broker setting, also of one for a single listener; None if it is unknown."""
+    """Return the definition of a broker setting, even of one for a single listener; None if it is unknown."""
     return BROKER_AND_THROTTLE_DEF.get(name) or BROKER_CONFIG_DEF.get(base_name(name))
 
 
@@ -123,7 +123,7 @@ def validate_dynamic_config(texts: Mapping[str, str], *, is_per_broker: bool) ->
 
 
 def usable_dynamic_config(texts: Mapping[str, str], *, is_per_broker: bool) -> tuple[dict[str, str], list[str]]:
-    """Separate what can be used of settings found in ZooKeeper from what cannot; the second part says why."""
+    """Separate usable settings found in ZooKeeper from unusable ones; the second part says why."""
     problems: list[str] = []
     usable = dict(texts)
     for name in texts:

@@ -1,4 +1,4 @@
-"""Why settings are refused though each value alone is right. The class decides the answer to a client, as in Kafka."""
+"""Why settings are refused although each value is valid. The class decides the answer to a client, as in Kafka."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class InvalidConfigurationError(ConfigError):
 
 
 class ReconfigurationError(ConfigError):
-    """A running broker cannot go over to these settings, although each of them is allowed."""
+    """A running broker cannot change to these settings, although each of them is allowed."""
 
 
 def require(condition: bool, message: str, *, key: str) -> None:

@@ -35,7 +35,7 @@ class ListenerSettings:
 
 
 def parse_csv(text: str | None) -> tuple[str, ...]:
-    """Split a text at its commas; blanks around them and empty entries go."""
+    """Split a text at its commas; drop blanks around them and empty entries."""
     return tuple(entry.strip() for entry in (text or "").split(",") if entry.strip())
 
 
@@ -65,7 +65,7 @@ def parse_security_protocols(text: str) -> dict[str, SecurityProtocol]:
 def parse_listeners(
     name: str, text: str, security_protocols: Mapping[str, SecurityProtocol], *, distinct_ports: bool
 ) -> tuple[Endpoint, ...]:
-    """Read ``listeners`` or ``advertised.listeners``; ``name`` is the setting that errors speak of.
+    """Read ``listeners`` or ``advertised.listeners``; ``name`` is the setting that errors name.
 
     Raises:
         ConfigError: the text is malformed, a name has no protocol, or names or ports repeat.

@@ -1,6 +1,6 @@
 """A topic's settings as the log uses them: typed, resolved, immutable.
 
-The rows (default, range, documentation, synonyms) stand in ``topic_config_keys``; this is only the value.
+The rows (default, range, documentation, synonyms) are in ``topic_config_keys``; this is only the value.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from engine.config.topic_config_keys import TOPIC_CONFIG_DEF, TopicKeys
 
 
 class _Readings(TopicKeys):
-    """What several settings of a topic, or one in other words, say."""
+    """Values that follow from one or several settings of a topic."""
 
     __slots__ = ()
 
     @property
     def record_magic(self) -> int:
-        """The record format that leaders write: 2, unless brokers before 0.11 have to read it."""
+        """The record format that leaders write: 2, unless brokers before 0.11 must read it."""
         return highest_record_magic(parse_metadata_version(self.message_format_version))
 
     @property
@@ -39,7 +39,7 @@ class _Readings(TopicKeys):
 if TYPE_CHECKING:
 
     class LogConfig(_Readings):
-        """Effective settings of one topic: an attribute for each row; what is not given has Kafka's default."""
+        """Effective settings of one topic: an attribute for each row; missing ones have Kafka's default."""
 
         def __init__(self, **values: Any) -> None: ...
 

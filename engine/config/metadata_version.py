@@ -1,7 +1,7 @@
 """Versions of the inter-broker protocol (IBP), and what each of them means for requests, znodes and records.
 
 Brokers talk to each other, and a controller to its brokers, in the versions that ``inter.broker.protocol.version``
-names; nothing is negotiated. What is KRaft's alone is left out.
+names; nothing is negotiated. What only concerns KRaft is left out.
 Source: MetadataVersion and ControllerChannelManager of Kafka 3.9.
 """
 
@@ -80,7 +80,7 @@ class MetadataVersion(IntEnum):
 
     @property
     def short_text(self) -> str:
-        """The release alone, e.g. ``0.10.2``."""
+        """Only the release, e.g. ``0.10.2``."""
         return self.text.partition("-")[0]
 
     @property
@@ -197,7 +197,7 @@ def controlled_shutdown_version(ibp: MetadataVersion) -> int:
 
 
 def fetch_version(ibp: MetadataVersion) -> int:
-    """Return a follower's Fetch version. From 13 on topics go by id: a topic without one is fetched with 12."""
+    """Return a follower's Fetch version. From 13 on Fetch names topics by id: a topic without one uses 12."""
     return _step(_FETCH, ibp)
 
 
@@ -224,7 +224,7 @@ def broker_id_znode_version(ibp: MetadataVersion) -> int:
 
 
 def feature_znode_version(ibp: MetadataVersion) -> int:
-    """Return the JSON version of ``/feature``: 2 has no minimum levels any more (KIP-778)."""
+    """Return the JSON version of ``/feature``: 2 no longer has minimum levels (KIP-778)."""
     return 2 if ibp >= _V.IBP_3_3_IV0 else 1
 
 
@@ -245,7 +245,7 @@ def group_metadata_value_version(ibp: MetadataVersion) -> int:
 
 
 def offset_commit_value_version(ibp: MetadataVersion, *, has_expire_timestamp: bool) -> int:
-    """Return the version of an offset's value in ``__consumer_offsets``; 1 is the last with an expiry of its own."""
+    """Return the version of an offset's value in ``__consumer_offsets``; 1 is the last with its own expiry."""
     if ibp < _V.IBP_2_1_IV0 or has_expire_timestamp:
         return 1
     return 2 if ibp < _V.IBP_2_1_IV1 else 3
@@ -267,7 +267,7 @@ def is_feature_versioning_supported(ibp: MetadataVersion) -> bool:
 
 
 def is_truncation_on_fetch_supported(ibp: MetadataVersion) -> bool:
-    """A Fetch answer carries the diverging epoch, so that followers need no request of its own (KIP-595)."""
+    """A Fetch answer carries the diverging epoch, so that followers need no separate request (KIP-595)."""
     return ibp >= _V.IBP_2_7_IV1
 
 
@@ -287,7 +287,7 @@ def is_allocate_producer_ids_supported(ibp: MetadataVersion) -> bool:
 
 
 def is_leader_recovery_supported(ibp: MetadataVersion) -> bool:
-    """The state znode tells that a leader was elected uncleanly (KIP-704)."""
+    """The state znode shows that a leader was elected uncleanly (KIP-704)."""
     return ibp >= _V.IBP_3_2_IV0
 
 
@@ -297,7 +297,7 @@ def is_api_forwarding_enabled(ibp: MetadataVersion) -> bool:
 
 
 def is_message_format_version_ignored(ibp: MetadataVersion) -> bool:
-    """``message.format.version`` counts no more: everything is written in format 2 (KIP-724)."""
+    """``message.format.version`` no longer counts: everything is written in format 2 (KIP-724)."""
     return ibp >= _V.IBP_3_0_IV1
 
 

@@ -1,9 +1,9 @@
 """Java's ``.properties`` files: what ``java.util.Properties`` reads and writes. Text in, mapping out; no files.
 
 The rules: ``#`` and ``!`` start a comment line; a key ends at the first unescaped ``=``, ``:`` or blank; a line that
-ends in an odd number of backslashes goes on in the next one; ``\\n \\t \\r \\f \\uXXXX`` are escapes, any other
-backslash is dropped; of a key that stands there twice the last value counts. A file's encoding is the caller's
-business: Kafka reads ISO 8859-1 and has escapes for the rest.
+ends in an odd number of backslashes continues in the next one; ``\\n \\t \\r \\f \\uXXXX`` are escapes, any other
+backslash is dropped; if a key occurs twice, the last value counts. The caller decides a file's encoding: Kafka reads
+ISO 8859-1 and has escapes for the rest.
 """
 
 from __future__ import annotations

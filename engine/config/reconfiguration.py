@@ -1,7 +1,7 @@
 """What a change of a running broker's settings must respect beyond each value's own limits.
 
-Source: the reconfigurables of DynamicBrokerConfig in Kafka 3.9. klamm, unlike Kafka, opens and closes listeners at its
-start only: such a change is refused instead of being stored and not done.
+Source: the reconfigurables of DynamicBrokerConfig in Kafka 3.9. Unlike Kafka, klamm opens listeners only when it
+starts, so it refuses such a change instead of storing it without effect.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _THREAD_COUNTS: Final = (
     BrokerKeys.num_network_threads,
 )
 AT_START_ONLY: Final = tuple(key.name for key in BROKER_CONFIG_DEF if key.at_start_only)
-"""Dynamic in Kafka, but not here: the sockets are opened when the broker starts."""
+"""Dynamic in Kafka, but not here: klamm opens the sockets when the broker starts."""
 
 
 def check_reconfiguration(current: BrokerKeys, new: BrokerKeys) -> None:

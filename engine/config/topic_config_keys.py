@@ -1,6 +1,6 @@
 """Every setting of a topic that Kafka 3.9 knows. ``synonyms`` are the broker settings that are its default, in order.
 
-What they mean together stands in ``topic_configs``; a topic's values are a ``LogConfig``.
+``topic_configs`` combines them; a topic's values are a ``LogConfig``.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class TopicKeys:
     )
     segment_jitter_ms = LONG(
         0, MEDIUM, at_least(0), synonyms=("log.roll.jitter.ms", "log.roll.jitter.hours")
-    ).with_effect("Most milliseconds by which segments begin earlier, at random, so that not all roll at once.")
+    ).with_effect("Maximum milliseconds by which segments begin earlier, at random, so that not all roll at once.")
     segment_index_bytes = INT(10_485_760, MEDIUM, at_least(4), synonyms=("log.index.size.max.bytes",)).with_effect(
         "Largest size of an offset or time index, in bytes; a full index begins a new segment."
     )
@@ -67,7 +67,7 @@ class TopicKeys:
     )
     flush_messages = LONG(LONG_MAX, MEDIUM, at_least(1), synonyms=("log.flush.interval.messages",)).with_effect(
         "Records that may be written before the log is flushed to disk. The default leaves flushing to the operating "
-        "system; replication is the better safety."
+        "system; replication is the better protection."
     )
     flush_ms = LONG(
         LONG_MAX, MEDIUM, at_least(0), synonyms=("log.flush.interval.ms", "log.flush.scheduler.interval.ms")
@@ -103,19 +103,19 @@ class TopicKeys:
     message_timestamp_before_max_ms = LONG(
         LONG_MAX, MEDIUM, at_least(0), synonyms=("log.message.timestamp.before.max.ms",)
     ).with_effect(
-        "Most milliseconds that a record's time may lie before the broker's clock; older ones are refused. Counts for "
-        "`CreateTime` only."
+        "Maximum milliseconds that a record's time may be before the broker's clock; older ones are refused. Only for "
+        "`CreateTime`."
     )
     message_timestamp_after_max_ms = LONG(
         LONG_MAX, MEDIUM, at_least(0), synonyms=("log.message.timestamp.after.max.ms",)
     ).with_effect(
-        "Most milliseconds that a record's time may lie after the broker's clock; later ones are refused. Counts for "
-        "`CreateTime` only."
+        "Maximum milliseconds that a record's time may be after the broker's clock; later ones are refused. Only for "
+        "`CreateTime`."
     )
     message_timestamp_difference_max_ms = LONG(
         LONG_MAX, MEDIUM, at_least(0), synonyms=("log.message.timestamp.difference.max.ms",)
     ).with_effect(
-        "Deprecated twin of the two before it: most milliseconds that a record's time may differ from the broker's "
+        "Deprecated twin of the two before it: maximum milliseconds that a record's time may differ from the broker's "
         "clock."
     )
     message_downconversion_enable = BOOLEAN(True, LOW, synonyms=("log.message.downconversion.enable",)).with_effect(

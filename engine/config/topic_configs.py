@@ -1,7 +1,7 @@
 """Topic settings: checking them, and the LogConfig of a topic from its overrides and the broker's defaults.
 
 Order of precedence: the topic's override, then the broker setting that is its default (ms before minutes before hours).
-Source: LogConfig and KafkaConfig of Kafka 3.9. The keys stand in ``topic_config_keys``.
+Source: LogConfig and KafkaConfig of Kafka 3.9. The keys are in ``topic_config_keys``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def topic_values(overrides: Mapping[str, str], broker: BrokerConfig) -> dict[str
     """Return the value of every topic setting.
 
     Raises:
-        ConfigError: an override's value is not allowed. Unknown keys are not looked at.
+        ConfigError: an override's value is not allowed. Unknown keys are ignored.
     """
     values = server_defaults(broker)
     values.update((name, TOPIC_CONFIG_DEF[name].parse(text)) for name, text in overrides.items() if name in values)
@@ -73,9 +73,9 @@ def validate_topic_config(overrides: Mapping[str, str | None], broker: BrokerCon
 
 
 def usable_overrides(overrides: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """Separate what can be used of overrides found in ZooKeeper from what cannot; the second part says why.
+    """Separate usable overrides found in ZooKeeper from unusable ones; the second part says why.
 
-    A broker has to live with what others wrote: an unusable override is as good as none.
+    A broker must cope with what others wrote: an unusable override counts as none.
     """
     usable: dict[str, str] = {}
     problems: list[str] = []
@@ -123,7 +123,7 @@ def _default_format_version(broker: BrokerConfig) -> str:
 
 
 def _with_timestamp_limits(values: dict[str, Value]) -> dict[str, Value]:
-    """Let the deprecated limit stand in for each of the two newer ones that is left at its default (KIP-937)."""
+    """Let the deprecated limit replace each of the two newer ones that has its default (KIP-937)."""
     for name in ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms"):
         if values[name] == LONG_MAX:
             values[name] = values["message.timestamp.difference.max.ms"]

@@ -1,6 +1,6 @@
 """What a setting's value may be: ranges, closed lists of words and the like, with Kafka's error texts.
 
-A validator prints itself as Kafka's documentation shows the valid values, e.g. ``[14,...]``.
+``str()`` of a validator gives the valid values as Kafka's documentation shows them, e.g. ``[14,...]``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from engine.config.values import Value, double_text, invalid_value
 
 
 class Validator(Protocol):
-    """Checks one value; ``str()`` of it tells what is allowed."""
+    """Checks one value; its ``str()`` says what is allowed."""
 
     def ensure_valid(self, name: str, value: Value) -> None:
         """Raise ConfigError if the value is not allowed."""

@@ -1,6 +1,7 @@
 """The types of settings: reading a value's text and writing it back. Not the settings themselves.
 
-Source of the rules: ConfigDef of Kafka 3.9. The texts of the errors are Kafka's, for clients and operators know them.
+Source of the rules: ConfigDef of Kafka 3.9. The texts of the errors are Kafka's, because clients and operators know
+them.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class ConfigType(IntEnum):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Password:
-    """A secret. Only ``secret`` gives it away; printing it does not."""
+    """A secret. Only ``secret`` reveals it; printing does not."""
 
     secret: str
 
@@ -83,7 +84,7 @@ def parse_value(name: str, text: str | None, type_: ConfigType) -> Value:
     """Read a setting's text.
 
     Raises:
-        ConfigError: the text is no value of that type.
+        ConfigError: the text is not a value of that type.
     """
     if text is None:
         return None
@@ -104,7 +105,7 @@ def parse_value(name: str, text: str | None, type_: ConfigType) -> Value:
 
 
 def value_text(value: Value, type_: ConfigType) -> str | None:
-    """Return the text that ``parse_value`` reads back. A secret comes out in the clear: never log the result."""
+    """Return the text that ``parse_value`` reads back. A secret is returned in clear text: never log the result."""
     if isinstance(value, tuple):
         return ",".join(value)
     if isinstance(value, Password):

@@ -1,4 +1,4 @@
-"""Short names for the definitions of settings: types, importance, modes, extreme numbers, limits that several share."""
+"""Short names for the definitions of settings: types, importance, modes, extreme numbers, shared limits."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""A real ZooKeeper and brokers on this machine, for trying out and for tests."""
+"""A real ZooKeeper and brokers on this machine, for trying things out and for tests."""

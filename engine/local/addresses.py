@@ -1,8 +1,9 @@
-"""Addresses for servers on this machine. Reserves nothing: an address is unlikely to be met twice, not impossible.
+"""Addresses for servers on this machine. Reserves nothing: two callers are unlikely, but not certain, to get different
+addresses.
 
-The kernel gives client sockets ports from 32768 up, so a server that restarts may find its port taken by somebody's
-client. Servers of ours therefore use ports below, and each test cluster a loopback address of its own (Linux routes
-all of 127/8).
+The kernel gives client sockets ports from 32768 up, so a server that restarts may find its port taken by another
+process's client. So klamm's servers use lower ports, and each test cluster its own loopback address (Linux routes all
+of 127/8).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ FIRST_BROKER_PORT = 9092
 
 
 def own_loopback_address() -> str:
-    """Return a random address of 127.1.0.0 … 127.254.255.255: two clusters at once do not meet, ports may be fixed."""
+    """Return a random address of 127.1.0.0 … 127.254.255.255: clusters do not collide, ports may be fixed."""
     random_bytes = random.SystemRandom().randbytes(2)
     return f"127.{random.SystemRandom().randint(1, 254)}.{random_bytes[0]}.{random_bytes[1] or 1}"
 
@@ -38,7 +39,7 @@ def is_free(host: str, port: int) -> bool:
             probe.bind((host, port))
         except socket.gaierror as error:
             raise OperationError(
-                f"the name {host} cannot be resolved", hint="look at its spelling, or give an address of this machine"
+                f"the name {host} cannot be resolved", hint="check its spelling, or give an address of this machine"
             ) from error
         except OSError:
             return False

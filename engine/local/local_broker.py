@@ -1,4 +1,4 @@
-"""One broker process of a local cluster: its files, its start and its end. Knows no other broker."""
+"""One broker process of a local cluster: its files, its start and its end. Does not know other brokers."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from engine.local.processes import LocalProcess, ProcessId, find_process, start_
 from engine.runtime.own_process import module_command
 
 BROKER_COMMAND = module_command("engine.server")
-"""Runs a broker of ours; the properties file follows."""
+"""Runs a klamm broker; the properties file follows."""
 
 _STARTED = b"started broker "
-"""What a broker of ours says on stderr once it serves and is registered."""
+"""What a klamm broker prints on stderr once it serves and is registered."""
 
 
 @dataclass(frozen=True, slots=True)
 class LocalBrokerSpec:
-    """What a broker is started with.
+    """How to start a broker.
 
     Attributes:
         directory: its ``server.properties``, ``broker.out``, ``logs/`` and log dirs.
-        overrides: settings of this broker alone; they win over the cluster's.
+        overrides: settings of this broker only; they win over the cluster's.
         command: the program that takes the properties file as its last argument.
     """
 
@@ -53,7 +53,7 @@ class LocalBrokerSpec:
 
 
 class LocalBroker:
-    """A broker process; it may run or not, be started by us or by an earlier ``klamm local up``."""
+    """A broker process, running or not, started by this process or by an earlier ``klamm local up``."""
 
     def __init__(self, spec: LocalBrokerSpec, process: LocalProcess | None = None) -> None:
         self.spec = spec
@@ -76,7 +76,7 @@ class LocalBroker:
 
     @property
     def is_paused(self) -> bool:
-        """Whether its clock is stopped."""
+        """Whether it is frozen."""
         return self.process is not None and self.process.is_paused
 
     @property
@@ -104,8 +104,8 @@ class LocalBroker:
 
         Args:
             settings: those of every broker of the cluster.
-            overrides: those of this start alone; they win over all others.
-            held: it loads its code and waits for ``let_go``; for brokers of ours alone.
+            overrides: those of this start only; they win over all others.
+            held: it loads its code and waits for ``let_go``; only for klamm brokers.
 
         Raises:
             OperationError: its port is taken.
@@ -134,13 +134,13 @@ class LocalBroker:
                 os.close(stdin)
 
     def let_go(self) -> None:
-        """Let a broker that was started held go on; nothing happens to another."""
+        """Let a broker that was started held continue; do nothing for any other."""
         if self._held_by is not None:
             os.close(self._held_by)
             self._held_by = None
 
     def has_started(self) -> bool:
-        """Whether it serves: it has said so since its last start (a broker of ours), and it answers.
+        """Whether it serves: it answers, and (a klamm broker) has said so since its last start.
 
         Raises:
             OperationError: its process has ended.
@@ -157,7 +157,7 @@ class LocalBroker:
             self.process.send_signal(signal.SIGTERM)
 
     def stop(self, timeout_s: float) -> bool:
-        """TERM (a controlled shutdown), then KILL; True when TERM was enough, or it did not run."""
+        """TERM (a controlled shutdown), then KILL; True when TERM was enough, or it was not running."""
         if self.process is None:
             return True
         self.let_go()
@@ -173,12 +173,12 @@ class LocalBroker:
         self.let_go()
 
     def pause(self) -> None:
-        """Stop its clock (SIGSTOP): it holds its connections and answers nothing."""
+        """Freeze it (SIGSTOP): it keeps its connections and answers nothing."""
         if self.process is not None:
             self.process.pause()
 
     def resume(self) -> None:
-        """Let it go on (SIGCONT)."""
+        """Let it continue (SIGCONT)."""
         if self.process is not None:
             self.process.resume()
 

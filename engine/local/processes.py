@@ -1,8 +1,7 @@
-"""Processes of ours on this machine: started so that none is left behind, ended only if still the same.
+"""klamm's processes on this machine: started so that none is left behind, ended only if still the same.
 
-A child gets a session of its own (a terminal's Ctrl-C does not reach it) and is killed by the kernel when this process
-dies, unless it is started free. A process is named by its pid and start time together, so a reused pid is never
-signalled.
+A child gets its own session (a terminal's Ctrl-C does not reach it), and the kernel kills it when this process dies,
+unless it is started free. A process is named by its pid and start time together, so a reused pid is never signalled.
 """
 
 from __future__ import annotations
@@ -83,10 +82,10 @@ class LocalProcess:
         except ProcessLookupError:
             return True
         try:
-            # Compared after opening: from here on the descriptor means this process and no later one.
+            # Compare after opening: from here on the descriptor means this process and no later one.
             if _start_ticks(self.pid) != self.identity.start_ticks:
                 return True
-            # The descriptor and not /proc: there a process is a zombie while threads of it still hold its sockets.
+            # Use the descriptor, not /proc: there a process is a zombie while its threads still hold its sockets.
             poller = select.poll()
             poller.register(pid_fd, select.POLLIN)
             has_ended = bool(poller.poll(timeout_s * 1000))
@@ -116,7 +115,7 @@ class LocalProcess:
         return self.is_alive
 
     def resume(self) -> None:
-        """Let a paused process go on (SIGCONT)."""
+        """Let a paused process continue (SIGCONT)."""
         self.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
@@ -137,7 +136,7 @@ def start_process(
 
     Args:
         output: where stdout and stderr go.
-        environ: its whole environment; None is that of this process.
+        environ: its whole environment; None is this process's own.
         stdin: a file descriptor that it reads from.
         free: it outlives this process. Otherwise it is killed with it.
     """

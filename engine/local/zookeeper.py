@@ -23,7 +23,7 @@ _MAIN_CLASS = "org.apache.zookeeper.server.ZooKeeperServerMain"
 _START_TIMEOUT_S = 60.0
 _POLL_S = 0.01
 _PROBE_TIMEOUT_S = 0.5
-"""A server that is starting may take a connection and never answer it."""
+"""A starting server may accept a connection and never answer it."""
 _SIMPLE_LOG = "org.apache.logging.log4j.simplelog"
 
 
@@ -73,7 +73,7 @@ class EmbeddedZooKeeper:
     def data_dir(self) -> Path:
         """Folder of its data, configuration and log; known once it was started, or when it was given."""
         if self._data_dir is None:
-            raise OperationError("ZooKeeper's temporary folder is made when it starts", hint="call start() first")
+            raise OperationError("ZooKeeper's temporary folder is created when it starts", hint="call start() first")
         return self._data_dir
 
     @property
@@ -96,7 +96,7 @@ class EmbeddedZooKeeper:
         return self._process is not None and self._process.is_alive
 
     def start(self) -> None:
-        """Start the server and wait until it serves. About half a second.
+        """Start the server and wait until it serves, about half a second.
 
         Raises:
             OperationError: as ``launch`` and ``wait_until_serving``.
@@ -122,7 +122,7 @@ class EmbeddedZooKeeper:
         self._process = start_process(command, output=self.log_path, free=self._detached)
 
     def wait_until_serving(self) -> None:
-        """Wait until the server names its mode and a session opens. A server that does not get there is ended.
+        """Wait until the server names its mode and a session opens. End a server that does not get that far.
 
         Raises:
             OperationError: it has ended, or did not serve in time.
@@ -146,9 +146,9 @@ class EmbeddedZooKeeper:
         return self._process is not None
 
     def stop(self, timeout_s: float = 10.0) -> bool:
-        """End the server (TERM, then KILL); False when it had to be killed. A temporary folder goes too.
+        """End the server (TERM, then KILL); False when it had to be killed. Also remove a temporary folder.
 
-        End brokers first: they wait for it.
+        End brokers first, because they wait for it.
         """
         was_enough = True
         if self._process is not None:
@@ -173,12 +173,12 @@ class EmbeddedZooKeeper:
         self.start()
 
     def pause(self) -> None:
-        """Stop the server's clock (SIGSTOP): it keeps its connections and answers nothing."""
+        """Freeze the server (SIGSTOP): it keeps its connections and answers nothing."""
         if self._process is not None:
             self._process.pause()
 
     def resume(self) -> None:
-        """Let a paused server go on (SIGCONT)."""
+        """Let a paused server continue (SIGCONT)."""
         if self._process is not None:
             self._process.resume()
 
@@ -203,7 +203,7 @@ class EmbeddedZooKeeper:
     def _java_options(self) -> list[str]:
         return [
             "-Xmx256m",
-            # A short-lived small server: compiling less and collecting simply halves its start.
+            # The server is small and short-lived: less compilation and a simple collector halve its start time.
             "-XX:TieredStopAtLevel=1",
             "-XX:+UseSerialGC",
             "-XX:-UsePerfData",
@@ -212,7 +212,7 @@ class EmbeddedZooKeeper:
             "-Dzookeeper.preAllocSize=64",
             f"-Dzookeeper.forceSync={'yes' if self._fsync else 'no'}",
             "-Dzookeeper.jmx.log4j.disable=true",
-            # log4j's own machinery would take a fifth of the start; this logger writes to stderr.
+            # log4j would take a fifth of the start time; this logger writes to stderr.
             "-Dlog4j2.loggerContextFactory=org.apache.logging.log4j.simple.SimpleLoggerContextFactory",
             f"-D{_SIMPLE_LOG}.level=INFO",
             f"-D{_SIMPLE_LOG}.showdatetime=true",
@@ -244,7 +244,7 @@ class EmbeddedZooKeeper:
         return opens_session(self.host, self.port, _PROBE_TIMEOUT_S)
 
     def _last_words(self) -> str:
-        """What it said since its last start: the innermost cause of an exception, else its last line."""
+        """Return what it said since its last start: the innermost cause of an exception, else its last line."""
         with self.log_path.open("rb") as log:
             log.seek(self._output_offset)
             lines = log.read().decode("utf-8", "replace").splitlines()

@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Artifact(NamedTuple):
-    """One jar of Maven Central, and the SHA-256 it must have."""
+    """One jar of Maven Central, and its required SHA-256."""
 
     group: str
     name: str
@@ -41,7 +41,7 @@ _ZOOKEEPER_VERSION = "3.9.5"
 _LOG4J = ("org.apache.logging.log4j", "2.25.4")
 _NETTY = ("io.netty", "4.2.13.Final")
 
-# The versions that PySpark 4.2 carries: what a user of the wheel runs and what a user of mvn runs are the same files.
+# The versions that PySpark 4.2 carries: users of the wheel and users of mvn run the same files.
 _ARTIFACTS = tuple(
     _Artifact(group, name, version, sha256)
     for (group, version), jars in {
@@ -79,26 +79,26 @@ _ARTIFACTS = tuple(
 )
 
 _IN_PYSPARK = frozenset(artifact.name for artifact in _ARTIFACTS) | {"netty-codec"}
-"""Names of the jars among PySpark's. Netty 4.1, which PySpark 4.0 has, knows no netty-codec-base."""
+"""Names of the jars among PySpark's. Netty 4.1, which PySpark 4.0 has, has no netty-codec-base."""
 
 
 def zookeeper_classpath(environ: Mapping[str, str] | None = None) -> str:
     """Return the class path of a ZooKeeper server. If the jars are not here yet, ``mvn`` fetches them: 7 MB, once.
 
     Raises:
-        OperationError: as ``find_zookeeper_jars``; or mvn failed, or brought a file that does not have its SHA-256.
+        OperationError: as ``find_zookeeper_jars``; or mvn failed, or fetched a file with a wrong SHA-256.
     """
     jars = find_zookeeper_jars(environ) or _fetched_jars(os.environ if environ is None else environ)
     return os.pathsep.join(str(jar) for jar in jars)
 
 
 def find_zookeeper_jars(environ: Mapping[str, str] | None = None) -> list[Path]:
-    """Return the jars of the first place that has them; none if ``mvn`` has to fetch them first.
+    """Return the jars of the first place that has them; none if ``mvn`` must fetch them first.
 
-    The places: the folder that ``KLAMM_ZOOKEEPER_JARS`` names, the installed PySpark, what was fetched before.
+    The places: the folder that ``KLAMM_ZOOKEEPER_JARS`` names, the installed PySpark, the jars fetched earlier.
 
     Raises:
-        OperationError: the folder named has none; or no place has them, and mvn is not installed either.
+        OperationError: the named folder has none; or no place has them, and mvn is not installed either.
     """
     environ = os.environ if environ is None else environ
     named = environ.get(FOLDER_VARIABLE)
@@ -129,7 +129,7 @@ def _has_zookeeper(jars: list[Path]) -> bool:
 
 
 def _jars_of_pyspark() -> list[Path]:
-    """Return them out of the PySpark wheel, which is located but never imported; none if it has no ZooKeeper."""
+    """Return those of the PySpark wheel, which is located but never imported; none if it has no ZooKeeper."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or not spec.submodule_search_locations:
         return []
@@ -148,7 +148,7 @@ def _mvn(environ: Mapping[str, str]) -> str | None:
 
 
 def _fetched_jars(environ: Mapping[str, str]) -> list[Path]:
-    """Fetch the jars into the user's cache. Of several processes one fetches, the others wait."""
+    """Fetch the jars into the user's cache. If several processes need them, one fetches and the others wait."""
     folder = _fetched_folder(environ)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with (folder.parent / "zookeeper.lock").open("w") as lock, tempfile.TemporaryDirectory(dir=folder.parent) as work:
@@ -177,12 +177,12 @@ def _fetch(mvn: str, work: Path) -> Path:
 
 def _check(jar: Path, sha256: str) -> None:
     if not jar.is_file():
-        raise OperationError(f"mvn did not bring {jar.name}", hint=_instead())
+        raise OperationError(f"mvn did not fetch {jar.name}", hint=_instead())
     found = hashlib.sha256(jar.read_bytes()).hexdigest()
     if found != sha256:
         raise OperationError(
             f"{jar.name} is not the file it should be: its SHA-256 is {found}, not {sha256}",
-            hint=f"remove it from Maven's repository and try again; if it comes again, distrust it; {_instead()}",
+            hint=f"remove it from Maven's repository and try again; if it comes back, do not trust it; {_instead()}",
         )
 
 
@@ -191,7 +191,7 @@ def _instead() -> str:
 
 
 def _pom() -> str:
-    """Return a project that depends on exactly these jars, and on nothing they would bring along."""
+    """Return a project that depends on exactly these jars, without their dependencies."""
     nothing_else = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
     dependencies = "".join(
         f"<dependency><groupId>{one.group}</groupId><artifactId>{one.name}</artifactId>"

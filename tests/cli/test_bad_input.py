@@ -323,7 +323,7 @@ def test_ctrl_c_while_waiting_for_health(recorded: Recorded, tmp_path: Path) -> 
     assert running.stderr is not None
     try:
         deadline = time.monotonic() + 30
-        while not re.match(r"waiting for \d+ s: .*offline_partitions \(\d+\)", running.stderr.readline()):
+        while not re.match(r"waited \d+ s so far: .*offline_partitions \(\d+\)", running.stderr.readline()):
             assert time.monotonic() < deadline and running.poll() is None
         running.send_signal(signal.SIGINT)
         _, said = running.communicate(timeout=30)

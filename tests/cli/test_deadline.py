@@ -46,7 +46,7 @@ def test_a_command_without_a_bound_may_ask_too() -> None:
 
 def test_who_was_not_answered_is_not_told_that_it_was_accepted(capsys: pytest.CaptureFixture[str]) -> None:
     async def asks_in_vain(invocation: Invocation) -> None:
-        invocation.left_running = ["the controller elects; look with: klamm topics describe"]
+        invocation.left_running = ["the controller elects; check with: klamm topics describe"]
         invocation.has_sent_changes, invocation.waited_for = True, "h:1"
         invocation.unanswered = ["klamm topics describe"]
         raise TimeoutError
@@ -55,7 +55,7 @@ def test_who_was_not_answered_is_not_told_that_it_was_accepted(capsys: pytest.Ca
     assert execute(invocation, asks_in_vain, {}, is_bounded=True) == ExitCode.UNDER_WAY
     assert capsys.readouterr().err.splitlines() == [
         "error: no answer within 2 s; what was sent may still happen: h:1",
-        "hint: the controller elects; look with: klamm topics describe",
+        "hint: the controller elects; check with: klamm topics describe",
     ]
 
 

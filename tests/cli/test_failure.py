@@ -117,7 +117,7 @@ def test_a_hint_on_a_setting_is_one_that_can_be_followed() -> None:
 def test_a_name_that_collides_is_not_told_which_letters_are_allowed() -> None:
     message = "Topic 'a_b' collides with existing topics: a.b"
     assert "choose a name" in str(advice_for(ErrorCode.INVALID_TOPIC_EXCEPTION, message))
-    assert "at most 249" in str(advice_for(ErrorCode.INVALID_TOPIC_EXCEPTION, "contains one or more characters"))
+    assert "up to 249" in str(advice_for(ErrorCode.INVALID_TOPIC_EXCEPTION, "contains one or more characters"))
 
 
 def test_of_several_errors_one_that_is_known_is_told() -> None:

@@ -109,7 +109,7 @@ def test_reassignments_are_planned_and_followed(servers: str, capsys: Capture, t
     ran = in_process("reassign", "verify", *words, "-b", servers, capture=capsys)
     assert (ran.code, [one["state"] for one in ran.json]) == (0, ["complete", "complete"])
     assert ran.err.splitlines()[-1] == (
-        "whether a throttle is left cannot be told now: the settings of topic kept are not known"
+        "cannot tell now whether a throttle is left: the settings of topic kept are not known"
     )
 
 

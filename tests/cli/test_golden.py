@@ -217,7 +217,7 @@ REPORTS: dict[str, tuple[str, Report]] = {
                 CancelledPartition("move", 1, CancelResult.NOT_ACTIVE, (1, 2)),
                 CancelledPartition("move", 2, CancelResult.FAILED, (1, 2, 0), "NOT_CONTROLLER"),
             ],
-            ["throttle taken off topic move and brokers 0, 1, 2"],
+            ["throttle removed from topic move and brokers 0, 1, 2"],
         ),
     ),
     "reassign-execute-plan": (

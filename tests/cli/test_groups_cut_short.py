@@ -60,7 +60,7 @@ def test_an_interrupted_reset_says_how_to_go_back(tmp_path: Path) -> None:
         *_, error, hint = ran.err.splitlines()
         assert error == "error: interrupted"
         command = "klamm groups reset-offsets --group g1 --from-file back.csv --execute"
-        assert hint == f"hint: some offsets may be set already; back again with: {command}"
+        assert hint == f"hint: some offsets may be set already; to go back: {command}"
         assert (tmp_path / "back.csv").read_text() == "t,0,60\n", "it was there before the change was sent"
 
     play(scene)
@@ -74,7 +74,7 @@ def test_a_reset_out_of_time_is_under_way(tmp_path: Path) -> None:
         assert (ran.code, ran.out) == (5, ""), ran.err
         error = json.loads(ran.err.splitlines()[-1])["error"]
         assert error["kind"] == "under_way"
-        assert "back again with: klamm groups reset-offsets --group g1 --from-file offsets-" in error["hint"]
+        assert "to go back: klamm groups reset-offsets --group g1 --from-file offsets-" in error["hint"]
 
     play(scene)
 
@@ -83,7 +83,7 @@ def test_an_interrupted_deletion_says_how_to_look(tmp_path: Path) -> None:
     async def scene(world: ScriptedGroups) -> None:
         ran = await run(tmp_path, world, ("delete", "g1", "--yes"), DeleteGroupsRequest, is_interrupted=True)
         assert (ran.code, ran.out) == (130, "")
-        assert "look with: klamm groups list" in ran.err
+        assert "check with: klamm groups list" in ran.err
 
     play(scene)
 
@@ -102,4 +102,4 @@ def test_without_zookeeper_it_is_code_3(capsys: pytest.CaptureFixture[str]) -> N
 def test_a_snapshot_knows_no_groups(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "s.json").write_text("{}")
     ran = in_process("groups", "list", "--snapshot", tmp_path / "s.json", capture=capsys)
-    assert (ran.code, ran.err.splitlines()[0]) == (2, "error: a snapshot knows no groups")
+    assert (ran.code, ran.err.splitlines()[0]) == (2, "error: a snapshot has no groups")

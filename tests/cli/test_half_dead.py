@@ -120,7 +120,7 @@ def test_an_interrupt_says_what_goes_on(paused: LocalCluster, capsys: Capture, t
     assert process.returncode == 130
     assert err.splitlines()[-2:] == [
         "error: interrupted",
-        "hint: what was sent is deleted all the same; see what is left with: klamm offsets --time earliest",
+        "hint: what was sent is still deleted; see what is left with: klamm offsets --time earliest",
     ]
 
 

@@ -285,7 +285,7 @@ def test_a_refused_option_says_what_to_use_instead(tool: str, option: str, capsy
     assert isinstance(change, Refuse)
     for line in ([tool, option, "x"], [f"{tool}.sh", f"{option}=x"]):
         ran = in_process(*line, capture=capsys)
-        told = f"error: {tool} {option} is not taken here: {change.instead}"
+        told = f"error: {tool} {option} is not supported here: {change.instead}"
         assert (ran.code, ran.err.startswith(told)) == (2, True), ran.err
 
 

@@ -168,7 +168,7 @@ def test_for_how_long_a_stall_was_watched() -> None:
 
     assert notes(10_000) == (
         "1 group: 1 STALL",
-        "watched for 10s: who commits less often than that looks like STALL too (--interval)",
+        "watched for 10s: a reader that commits less often looks like STALL too (--interval)",
     )
     assert notes(300_000) == ("1 group: 1 STALL",), "nobody commits so rarely"
 

@@ -83,7 +83,7 @@ def test_an_unclean_election_is_asked_for_twice(
         refused = by_wire(*words)
         assert (refused.code, "--yes" in refused.err) == (2, True)
         through_znode = by_znodes(*words, "--yes")
-        assert (through_znode.code, "no unclean election through ZooKeeper" in through_znode.err) == (2, True)
+        assert (through_znode.code, "not possible through ZooKeeper" in through_znode.err) == (2, True)
         assert by_znodes.leaders(topic_name) == [-1]
         done = by_wire(*words, "--yes", "-o", "json")
         assert (done.code, done.json[0]["before"], done.json[0]["after"]) == (0, -1, 1), done.err

@@ -245,4 +245,4 @@ def test_a_case_that_fails_does_not_hold_up_the_others(live_cluster: LocalCluste
 def test_no_case_begins_that_would_end_too_late(live_cluster: LocalCluster) -> None:
     suite = run_quickly(live_cluster, SuiteOptions(seconds=1.0, lead_s=0.0, deadline_s=1.0001), pause_s=0.4)
     assert 1 <= len(suite.results) < 7
-    assert suite.stopped == f"the time is over after {len(suite.results)} of 7 cases"
+    assert suite.stopped == f"the time is up after {len(suite.results)} of 7 cases"

@@ -102,7 +102,7 @@ def test_one_operator_at_a_time_and_an_interrupt_says_what_is_left(
             for second in (by_wire, by_znodes):
                 refused = second("plan", "resume", plan, "--journal", tmp_path / "other", "--lock-timeout", "1s")
                 assert refused.code == 4, refused.err
-                assert f"another operator carries out a plan: {os.environ.get('USER', '')}" in refused.err
+                assert f"another operator is carrying out a plan: {os.environ.get('USER', '')}" in refused.err
                 assert f"(pid {running.pid}) since 20" in refused.err
                 holder = second("plan", "status", plan, "-o", "json").json["lock"]
                 assert (f"(pid {running.pid})" in holder["who"], holder["what"]) == (True, "apply plan.json")
@@ -111,7 +111,7 @@ def test_one_operator_at_a_time_and_an_interrupt_says_what_is_left(
         finally:
             running.kill()
     assert running.returncode == 130, said
-    assert f"what copies keeps its throttle until a plan command ends it; go on with: klamm plan resume {plan}" in said
+    assert f"copies stay throttled until a plan command ends that; go on with: klamm plan resume {plan}" in said
     assert read_journal(plan.with_name("plan.json.journal")).last["reason"] == "interrupted"
     assert by_wire("plan", "status", plan, "-o", "json").json["lock"] is None, "the lock was given back"
     # The copy goes on, and only what copies is throttled.

@@ -216,19 +216,19 @@ def test_the_lock_then_the_cluster_then_the_journal_tells_the_direction(
 @pytest.mark.parametrize(
     ("event", "told"),
     [
-        ({"event": "journal", "format": 1, "plan": "sha256:1"}, "the journal was begun"),
+        ({"event": "journal", "format": 1, "plan": "sha256:1"}, "the journal was started"),
         (
             {"event": "begun", "what": "apply p.json", "who": "bo@here", "waves": 1, "rollback": None},
-            "apply p.json, by bo@here, was begun: 1 wave",
+            "apply p.json was started by bo@here: 1 wave",
         ),
-        ({"event": "wave", "wave": 2, "of": 6, "partitions": ["t-0"]}, "wave 2 of 6 was begun: 1 partition"),
+        ({"event": "wave", "wave": 2, "of": 6, "partitions": ["t-0"]}, "wave 2 of 6 has started: 1 partition"),
         (
             {"event": "throttle", "rate": 102400, "topics": ["fat", "orders"], "brokers": [1, 2]},
             "a throttle of 100 KiB/s was set on topics fat, orders and brokers 1, 2",
         ),
-        ({"event": "wave_done", "wave": 6}, "wave 6 was done"),
-        ({"event": "election", "partitions": ["t-0", "t-1"]}, "the election of 2 preferred leaders was begun"),
-        ({"event": "done", "reason": None, "wave": 6, "throttles_left": []}, "all was done"),
+        ({"event": "wave_done", "wave": 6}, "wave 6 is done"),
+        ({"event": "election", "partitions": ["t-0", "t-1"]}, "the election of 2 preferred leaders has started"),
+        ({"event": "done", "reason": None, "wave": 6, "throttles_left": []}, "all is done"),
         (
             {"event": "stopped", "reason": "a gate", "wave": 2, "throttles_left": ["a throttle stays"]},
             "stopped in wave 2: a gate; a throttle stays",

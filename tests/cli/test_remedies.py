@@ -160,5 +160,5 @@ def test_advice_on_health_is_told_in_commands() -> None:
 
 def test_what_goes_on_is_told_in_commands() -> None:
     invocation = Invocation(OutputFormat.JSON, Talk())
-    invocation.accepted(Phrase("look with: ", Operation.LIST_TOPICS))
-    assert invocation.left_running == ["look with: klamm topics list"]
+    invocation.accepted(Phrase("check with: ", Operation.LIST_TOPICS))
+    assert invocation.left_running == ["check with: klamm topics list"]

@@ -191,7 +191,7 @@ def test_damaged_logs_are_named_and_the_rest_goes_on(tmp_path: Path, capsys: Cap
     assert "odd" in ran.out
     assert ran.err.splitlines() == [
         f"error: is binary: not a state-change log: {binary}",
-        f"error: the gzip is cut off; what comes before that is in the answer: {cut}",
+        f"error: the gzip is cut off; the result contains what comes before that: {cut}",
         f"warning: {odd}: 1 line at the beginning, before any that has a time",
         f"error: 1 line that cannot be parsed: no level after the time: {odd}",
     ]
@@ -226,7 +226,7 @@ def test_check_as_a_gate(capsys: Capture) -> None:
         "count": 1,
         "from": "2026-11-21T12:22:58.172Z",
         "to": "2026-11-21T12:22:58.172Z",
-        "meaning": "partitions had no leader when the logs end",
+        "meaning": "partitions had no leader when the logs ended",
         "examples": ["2026-11-21 12:22:58.172 lag-1: without a leader since then, ISR [1]"],
     }
     ran = in_process(*words, "--end", "2026-11-21 12:22:58,180", capture=capsys)
@@ -372,6 +372,6 @@ def test_a_topic_that_no_log_names_is_told(tmp_path: Path, capsys: Capture) -> N
     log = write_log(tmp_path / "broker-1.log", [entry(0, 1, text).text])
     ran = in_process("state-changes", "merge", log, "--topic", "orders,order", capture=capsys)
     assert (ran.code, text in ran.out) == (1, True)
-    assert ran.err == "error: no log names it in that time: topic order\n"
+    assert ran.err == "error: no log names it in that period: topic order\n"
     found = in_process("state-changes", "merge", log, "--topic", "orders", "--partition", "7", capture=capsys)
     assert (found.code, found.out, found.err) == (0, "", "")

@@ -33,7 +33,7 @@ def test_the_deadline_passes_after_a_change_was_accepted(dead_cluster: str, caps
         5,
         [
             "error: accepted, but not done in time",
-            "hint: the controller deletes what is marked; look with: klamm topics list",
+            "hint: the controller deletes what is marked; check with: klamm topics list",
         ],
     )
     listed = in_process("topics", "list", *where, "-o", "json", capture=capsys).json

@@ -100,7 +100,7 @@ def test_listeners_of_a_running_broker_stay() -> None:
     same = held.apply(BROKERS, "1", {"listeners": "PLAINTEXT://h:1"})
     (problem,) = held.apply(BROKERS, "1", {"listeners": "PLAINTEXT://h:2", "message.max.bytes": "9"})
     assert same == []
-    assert problem == "listeners counts from the broker's file only, at its start"
+    assert problem == "listeners takes effect only from the broker's file, when it starts"
     assert [endpoint.port for endpoint in held.current.listener_settings.listeners] == [1]
     assert held.current.message_max_bytes == 9
 

@@ -86,7 +86,7 @@ def test_mvn_fetches_them_once_and_says_so(
     ("script", "told"),
     [
         (BRINGS.format(text="another jar"), "is not the file it should be: its SHA-256 is"),
-        ("mkdir jars", "mvn did not bring zookeeper-3.9.jar"),
+        ("mkdir jars", "mvn did not fetch zookeeper-3.9.jar"),
         ("echo '[ERROR] no route to host'; exit 1", r"could not fetch .*no route to host"),
         ("exit 3", "could not fetch .*exit code 3"),
     ],

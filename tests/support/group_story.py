@@ -177,7 +177,7 @@ def every_reset(stage: Stage) -> None:
     assert planned(*all_of_it, "--by-duration", "PT1H")[0] == [0, 0, 0]
 
     offsets, said = planned(*all_of_it, "--to-datetime", "2090-01-01T00:00:00.000")
-    assert (offsets, said.count("no record as late")) == ([10, 10, 10], 3)
+    assert (offsets, said.count("no record that late")) == ([10, 10, 10], 3)
     offsets, said = planned(*all_of_it, "--to-offset", "99999")
     assert (offsets, said.count("new offset 99999 is higher than the latest")) == ([10, 10, 10], 3)
     offsets, said = planned(*committed, "--shift-by", "-1000")
@@ -187,7 +187,7 @@ def every_reset(stage: Stage) -> None:
     assert stage.offsets(group) == {(topic, 0): 4, (topic, 1): 5}, "dry runs change nothing"
 
     offsets, said = planned(*all_of_it, "--shift-by", "1", code=2)
-    assert (offsets, f"nothing is committed that could be shifted: group {group}, partition {topic}-2" in said) == (
+    assert (offsets, f"no offset is committed that could be shifted: group {group}, partition {topic}-2" in said) == (
         [], True,
     )  # fmt: skip
     _there_and_back(stage, topic, group)
@@ -199,7 +199,7 @@ def _there_and_back(stage: Stage, topic: str, group: str) -> None:
     done = stage.run(*words, "--rollback-file", way_back, "-o", "json")
     assert (done.code, {one["result"] for one in done.json}) == (0, {"reset"}), done.err
     assert [(one["current_offset"], one["new_offset"]) for one in done.json] == [(4, 7), (5, 7), (None, 7)]
-    assert "1 partition had no offset so far" in done.err
+    assert "1 partition had no offset before" in done.err
     assert stage.offsets(group) == {(topic, index): 7 for index in range(PARTITIONS)}
     assert way_back.read_text() == f"{topic},0,4\n{topic},1,5\n"
 
@@ -333,7 +333,7 @@ def _old_group_beside_a_new_one(stage: Stage, topic: str, group: str) -> None:
     state = ("groups", "describe", group, "--state")
     commit(stage.servers, group, {(topic, 0): 1})
     twice = stage.run_on_both("groups", "delete", group, "--yes")
-    assert (twice.code, "exists at the brokers and in ZooKeeper" in twice.err) == (2, True), twice
+    assert (twice.code, "exists both on brokers and in ZooKeeper" in twice.err) == (2, True), twice
     assert [row[1] for row in stage.run_on_both(*state).rows] == ["classic", "zookeeper"]
     deleted = stage.run_on_both("groups", "delete", group, "--yes", "--via", "zookeeper")
     assert (deleted.code, deleted.rows) == (0, [[group, "zookeeper", "deleted", "-"]]), deleted.err
@@ -358,8 +358,8 @@ def bad_input(stage: Stage) -> None:
     assert "give --group" in refused("describe")
     assert "give --group" in refused("describe", group, "--all-groups")
     assert "at most one" in refused("describe", group, "--members", "--state")
-    assert "not a state of groups: 'nonsense'" in refused("list", "--state", "nonsense")
-    assert "not a type of groups: 'connect'" in refused("list", "--type", "connect")
+    assert "not a group state: 'nonsense'" in refused("list", "--state", "nonsense")
+    assert "not a group type: 'connect'" in refused("list", "--type", "connect")
     assert refused("delete", "absent", "--yes") == "error: consumer group 'absent' does not exist"
     assert refused(*reset, "--topic", "absent", "--to-earliest") == "error: topic 'absent' does not exist"
     assert f"partition {topic}-9 does not exist" in refused(*reset, "--topic", f"{topic}:9", "--to-earliest")
@@ -381,10 +381,10 @@ def bad_input(stage: Stage) -> None:
     for text, message in (
         (f"{topic},0,x\n", "not an offset of a partition"),
         (f"{topic},0\n", "not an offset of a partition"),
-        (f"{topic},0,1\n{topic},0,2\n", "is there twice"),
+        (f"{topic},0,1\n{topic},0,2\n", "occurs twice"),
         ("\n", "the file has no offsets"),
         (f"{topic},7,1\n", "does not exist"),
-        (f"other,{topic},0,1\n", "the file has no offsets of the group"),
+        (f"other,{topic},0,1\n", "the file has no offsets for the group"),
     ):
         file.write_text(text)
         assert message in refused(*reset, "--from-file", file, "--execute", "--yes"), text

@@ -1,4 +1,4 @@
-"""The seam to facts about single brokers, and the one place that chooses who is asked."""
+"""The interface to facts about single brokers, and the only place that chooses whom to ask."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class BrokerReader(Protocol):
     """Reads facts about single brokers of one cluster."""
 
     async def registrations(self) -> Mapping[int, Registered]:
-        """Return when the live brokers registered; nothing where ZooKeeper is not asked."""
+        """Return when the live brokers registered; nothing if ZooKeeper is not asked."""
 
     async def own_words(self, brokers: Iterable[int]) -> Mapping[int, OwnWords]:
         """Return what each of these live brokers says about itself; nothing if none may be asked."""
@@ -34,12 +34,12 @@ class BrokerReader(Protocol):
         """Return the bytes of partitions; nothing if no broker reports them in time. Never fails."""
 
     async def volumes(self) -> Sequence[LogDirSnapshot]:
-        """Return the log dirs that work, with what is free there; nothing of who does not tell in time. Never fails."""
+        """Return the working log dirs with their free space, without brokers that are silent too long. Never fails."""
 
     async def sizes_of_brokers(self, topics: Sequence[TopicSnapshot] | None) -> Mapping[int, int]:
         """Return the bytes that brokers hold of topics (None: of all); never fails.
 
-        Who does not tell is left out, and who cannot: a broker with a log dir that has failed.
+        Leaves out a broker that does not tell, or cannot because a log dir has failed.
         """
 
 
@@ -66,7 +66,7 @@ async def read_selected_log_dirs(
     """Return the log dirs of brokers (None: of all, missing ones too) with the chosen topics in them (None: all).
 
     Raises:
-        NotFound: a broker or a topic that was named is not there.
+        NotFound: a named broker or topic does not exist.
         BadRequest: the snapshot was taken without sizes.
         Unreachable: no broker answers at all.
     """

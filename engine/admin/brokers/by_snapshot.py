@@ -1,4 +1,4 @@
-"""Brokers as a snapshot has them: log dirs and sizes, where it was taken with these."""
+"""Brokers as a snapshot has them: log dirs and sizes, if it was taken with them."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def log_dirs_of(
                     lag = None if log.offset_lag < 0 else log.offset_lag
                     replicas.append(DirReplica(topic.name, partition.partition, log.size_bytes, lag, log.is_future))
     if not found and not snapshot.failed_log_dirs and any(topic.partitions for topic in snapshot.topics):
-        hint = Phrase("take one that has: ", Operation.TAKE_SNAPSHOT_WITH_SIZES)
+        hint = Phrase("take one with them: ", Operation.TAKE_SNAPSHOT_WITH_SIZES)
         raise BadRequest("this snapshot has no log dirs", hint=hint)
     absent = set(brokers or ()) - {broker for broker, _ in found} - snapshot.live_broker_ids
     if absent:

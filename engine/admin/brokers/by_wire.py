@@ -1,4 +1,4 @@
-"""Asks brokers over the wire. Other modules read what they say about the whole cluster."""
+"""Asks brokers about themselves over the wire. Other modules read what they say about the whole cluster."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class WireBrokerReader:
     async def sizes_of_brokers(self, topics: Sequence[TopicSnapshot] | None) -> Mapping[int, int]:
         sizes: dict[int, int] = {}
         log_dirs = await self._log_dirs_in_time(None if topics is None else _partitions_of(topics))
-        # Nobody knows what lies in a log dir that has failed: the rest would pass for all that the broker holds.
+        # Nobody knows what a failed log dir holds: the rest would pass for everything on the broker.
         unknown = {one.broker for one in log_dirs if one.error is not None}
         for one in log_dirs:
             if one.broker not in unknown:

@@ -1,4 +1,4 @@
-"""Brokers of a cluster whose ZooKeeper is known: their registrations are read there, the rest is asked of them."""
+"""Brokers of a cluster whose ZooKeeper is known: reads their registrations there, and asks them for the rest."""
 
 from __future__ import annotations
 

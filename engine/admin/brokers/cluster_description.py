@@ -62,7 +62,7 @@ async def _features(cluster: Cluster) -> tuple[FinalizedFeature, ...]:
 
 
 async def _members_and_quorum(cluster: Cluster) -> tuple[ClusterMembers, Quorum | None]:
-    """Return who is in the cluster. On KRaft brokers name any of themselves the controller: the quorum is asked."""
+    """Return who is in the cluster. On KRaft brokers name any broker as the controller, so ask the quorum."""
     members = await read_members(cluster)
     if cluster.source is not Source.WIRE or not await (wire := await cluster.wire()).is_kraft():
         return members, None

@@ -1,7 +1,7 @@
 """Everything about single brokers: who they are, what they lead and hold, which partitions lag because of them, disks.
 
-Assignments and settings come from where the cluster's state is read; what only a broker knows of itself (its APIs, its
-log dirs, its protocol version) is asked of it, and stays None if it does not answer or nobody may be asked.
+Assignments and settings come from where the cluster's state is read. Each broker is asked for what only it knows (its
+APIs, its log dirs, its protocol version); that stays None if it does not answer or may not be asked.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ class BrokerPartitions:
 
     Attributes:
         held: replicas assigned to it.
-        led: partitions that it leads; ``preferred`` those that it should lead, ``preferred_led`` those of them it does.
+        led: partitions that it leads; ``preferred`` those that it should lead, ``preferred_led`` how many of these it
+        does.
         out_of_sync: partitions that are under-replicated because its replica is not in sync.
         leaderless: those of its partitions that have no leader.
     """
@@ -77,10 +78,10 @@ class BrokerDetails:
 
 
 async def describe_brokers(cluster: Cluster, ids: Sequence[int] = ()) -> list[BrokerDetails]:
-    """Return brokers (none named: all, also those that partitions are assigned to and that are missing), by id.
+    """Return brokers by id (none named: all, including missing ones that have partitions).
 
     Raises:
-        NotFound: a broker that was named neither lives nor has partitions.
+        NotFound: a named broker is not alive and has no partitions.
     """
     snapshot = await read_snapshot(cluster)
     shares = partitions_of_brokers(snapshot)
@@ -159,7 +160,7 @@ def _details(
 
 
 def _listener(endpoint: Endpoint, *, is_by_wire: bool) -> ListenerDescription:
-    """The wire tells the address of the listener that was asked, and not its name."""
+    """The wire reports the address of the listener that was asked, but not its name."""
     if is_by_wire:
         return ListenerDescription(None, None, endpoint.host, endpoint.port)
     return ListenerDescription(endpoint.listener_name, endpoint.security_protocol.name, endpoint.host, endpoint.port)

@@ -1,6 +1,6 @@
-"""How much each broker carries: replicas, leaders, bytes; of a cluster as it is, and of a plan before and after. Pure.
+"""How much each broker carries: replicas, leaders, bytes; in a cluster now, and before and after a plan. Pure.
 
-Leaders of a plan are the preferred ones, who lead once they have been elected.
+A plan's leaders are the preferred ones, which lead once they have been elected.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class PlannedLoad:
 
 @dataclass(frozen=True, slots=True)
 class LoadOfPlan:
-    """What a plan makes of the brokers, and how much its new replicas have to copy."""
+    """The brokers' load under a plan, and how much its new replicas have to copy."""
 
     brokers: Sequence[PlannedLoad]
     bytes_to_copy: int

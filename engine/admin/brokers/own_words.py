@@ -20,7 +20,7 @@ _PROTOCOL_KEY = "inter.broker.protocol.version"
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """When a broker registered in ZooKeeper, and its JMX port; None if that is not told."""
+    """When a broker registered in ZooKeeper, and its JMX port; None if unknown."""
 
     at_ms: int | None = None
     jmx_port: int | None = None
@@ -65,7 +65,7 @@ async def ask_brokers(cluster: Cluster, brokers: Iterable[int]) -> dict[int, Own
     if not chosen:
         return {}
     try:
-        # Once for all: the tasks below would each open it.
+        # Open it once for all: each task below would open its own.
         await (await cluster.wire()).nodes()
     except AdminError as error:
         return dict.fromkeys(chosen, OwnWords(trouble=str(error)))
@@ -75,7 +75,7 @@ async def ask_brokers(cluster: Cluster, brokers: Iterable[int]) -> dict[int, Own
 
 
 async def _ask(cluster: Cluster, broker: int) -> OwnWords:
-    """Return what a broker tells in the time that it has; where it falls silent, what it has told until then."""
+    """Return what a broker tells within its time; if it falls silent, what it has told until then."""
     wire = await cluster.wire()
     words = OwnWords()
     try:

@@ -19,7 +19,7 @@ async def read_broker_load(cluster: Cluster, selection: TopicSelection) -> list[
     """Return what each broker carries of the chosen topics.
 
     Raises:
-        NotFound: a topic that was named does not exist.
+        NotFound: a named topic does not exist.
     """
     members = await read_members(cluster)
     reader = await topic_reader(cluster, on_unknown_settings=cluster.observe)
@@ -31,7 +31,7 @@ async def read_broker_load(cluster: Cluster, selection: TopicSelection) -> list[
 async def read_load_of_plan(
     cluster: Cluster, before: Replicas, after: Replicas, brokers: Iterable[int] = ()
 ) -> LoadOfPlan:
-    """Return what a plan makes of its brokers and of ``brokers``; with bytes if they are known."""
+    """Return the load of a plan's brokers and of ``brokers``, with bytes if they are known."""
     sizes = await read_sizes(cluster, after)
     return LoadOfPlan(load_of_plan(before, after, sizes, brokers), bytes_to_copy(before, after, sizes))
 
@@ -42,5 +42,5 @@ async def read_sizes(cluster: Cluster, partitions: Iterable[TopicPartition]) -> 
 
 
 async def read_volumes(cluster: Cluster) -> Sequence[LogDirSnapshot]:
-    """Return the log dirs that work, with what is free there; nothing of brokers that do not tell it. Never fails."""
+    """Return the working log dirs with their free space, without brokers that do not report it. Never fails."""
     return await broker_reader(cluster).volumes()

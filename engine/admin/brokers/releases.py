@@ -1,7 +1,7 @@
-"""Which release a broker is of, guessed from the APIs that it offers: brokers do not tell their version.
+"""A broker's release, guessed from the APIs that it offers: brokers do not tell their version.
 
-Each release is known by an API, or a version of one, that it was the first to have. Releases that added nothing (their
-brokers look like the one before) are not told apart from it.
+An API, or a version of one, that a release was the first to have identifies it. A release that added nothing cannot be
+told from the one before.
 """
 
 from __future__ import annotations

@@ -15,15 +15,15 @@ _ADVICE: Mapping[ErrorCode, Words] = {
     ),
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: SEE_TOPICS,
     ErrorCode.INVALID_REPLICATION_FACTOR: Phrase(
-        "ask for at most as many replicas as brokers are alive: ", Operation.LIST_BROKERS
+        "ask for no more replicas than there are live brokers: ", Operation.LIST_BROKERS
     ),
-    ErrorCode.INVALID_PARTITIONS: Phrase("at least one, and never fewer than it has: ", Operation.DESCRIBE_TOPIC),
+    ErrorCode.INVALID_PARTITIONS: Phrase("give at least one, and never fewer than now: ", Operation.DESCRIBE_TOPIC),
     ErrorCode.INVALID_REPLICA_ASSIGNMENT: "name each broker once per partition, and as many for every partition",
-    ErrorCode.INVALID_TOPIC_EXCEPTION: "use at most 249 of: letters, digits, dot, underscore, hyphen",
+    ErrorCode.INVALID_TOPIC_EXCEPTION: "use up to 249 letters, digits, dots, underscores and hyphens",
     ErrorCode.POLICY_VIOLATION: "the cluster's create or alter policy forbids it; ask whoever runs the cluster",
     ErrorCode.TOPIC_DELETION_DISABLED: "set delete.topic.enable=true on the brokers and restart them",
     ErrorCode.REASSIGNMENT_IN_PROGRESS: "wait for the reassignment to end, or cancel it, then try again",
-    ErrorCode.NOT_CONTROLLER: "the controller has just moved; try again",
+    ErrorCode.NOT_CONTROLLER: "the controller has just changed; try again",
     ErrorCode.NOT_ENOUGH_REPLICAS: _OUT_OF_SYNC,
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: Phrase("the records may have been stored; ", _OUT_OF_SYNC),
     ErrorCode.MESSAGE_TOO_LARGE: Phrase(
@@ -31,21 +31,21 @@ _ADVICE: Mapping[ErrorCode, Words] = {
     ),
     ErrorCode.RECORD_LIST_TOO_LARGE: "send smaller batches, or raise max.message.bytes and segment.bytes of the topic",
     ErrorCode.LEADER_NOT_AVAILABLE: Phrase("the partition has no leader: ", Operation.DESCRIBE_UNAVAILABLE),
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: "leadership has just moved; try again",
-    ErrorCode.OFFSET_OUT_OF_RANGE: Phrase("start at an offset that is still there, or use ", Parameter.FROM_BEGINNING),
-    ErrorCode.KAFKA_STORAGE_ERROR: "a log dir of that broker has failed; look at its server.log",
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: "the leader has just changed; try again",
+    ErrorCode.OFFSET_OUT_OF_RANGE: Phrase("start at an offset that still exists, or use ", Parameter.FROM_BEGINNING),
+    ErrorCode.KAFKA_STORAGE_ERROR: "a log dir of that broker has failed; check its server.log",
     ErrorCode.REQUEST_TIMED_OUT: Phrase(
-        "the change may still be carried out; look again, and give more time with ", Parameter.TIMEOUT
+        "the change may still be carried out; check again, and give more time with ", Parameter.TIMEOUT
     ),
     ErrorCode.UNSUPPORTED_VERSION: Phrase(
         "the cluster is too old for this; it may work through ZooKeeper: ", Give(Parameter.ZOOKEEPER)
     ),
     ErrorCode.UNKNOWN_TOPIC_ID: Phrase("the topic was deleted or created again; ", SEE_TOPICS),
-    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "this user may not; ask for an ACL on the topic",
-    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "this user may not; ask for an ACL on the cluster",
-    ErrorCode.GROUP_AUTHORIZATION_FAILED: "this user may not; ask for an ACL on the group",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "access denied: ask for an ACL on the topic",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "access denied: ask for an ACL on the cluster",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "access denied: ask for an ACL on the group",
     ErrorCode.THROTTLING_QUOTA_EXCEEDED: "the cluster limits how fast topics may be changed; wait and try again",
-    ErrorCode.CORRUPT_MESSAGE: "the records were damaged on the way, or a null key was sent to a compacted topic",
+    ErrorCode.CORRUPT_MESSAGE: "the records were damaged in transit, or a null key was sent to a compacted topic",
     ErrorCode.INVALID_RECORD: "the topic does not accept such a record; a compacted topic requires a key",
     ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: Phrase("use another ", Parameter.COMPRESSION, "; zstd needs Kafka 2.1"),
 }
@@ -58,7 +58,7 @@ _NOT_DYNAMIC = "Cannot update these configs dynamically"
 
 
 def advice_for(code: ErrorCode, message: str = "", where: str = "") -> Words | None:
-    """Return what to do next, or None if nothing better than the error's own text can be said.
+    """Return what to do next, or None if the error's own text says it best.
 
     ``message`` is the error's text, ``where`` what it is about, such as ``topic orders``.
     """
@@ -67,7 +67,7 @@ def advice_for(code: ErrorCode, message: str = "", where: str = "") -> Words | N
     if code is ErrorCode.INVALID_PARTITIONS and _TOO_MANY in message:
         return None
     if code is ErrorCode.INVALID_TOPIC_EXCEPTION and _COLLIDES in message:
-        return "'.' and '_' are one and the same in metric names: choose a name that differs elsewhere"
+        return "'.' and '_' are the same in metric names: choose a name that differs elsewhere"
     if _NOT_DYNAMIC in message:
         return "it is set in the broker's server.properties, and takes effect when the broker is restarted"
     if code in _ADVICE:

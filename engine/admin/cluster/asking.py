@@ -19,17 +19,17 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 FAILURES = (AdminError, RemoteProtocolError)
-"""What one broker's answer may end with, without ending the whole."""
+"""Errors of one broker's answer that do not end the whole."""
 
 PATIENCE_S = 5.0
-"""How long to wait for coordinators and leaders that are just moving; Kafka's tool waits as long."""
+"""How long to wait while coordinators and leaders move; Kafka's tool waits as long."""
 
 ANSWER_LIMIT_S = 8.0
 """How long a broker may take for one answer while its connection is open: a frozen broker never gives one."""
 
 SILENT_LIMIT_S = 1.0
-"""The same for a broker that has let that limit pass before: a command asks several questions, and its time must not
-go to one broker."""
+"""The same for a broker that has missed that limit before: a command asks several questions, and one broker must not
+take all its time."""
 
 _ANSWER_SHARE, _PATIENCE_SHARE = 0.4, 0.2
 """The share of the operation's time: the other brokers' answers must appear before it is over."""
@@ -63,17 +63,17 @@ async def ask_all(
     may_repeat: Callable[[Unknown], bool] = lambda unknown: unknown.is_passing,
     is_change: bool = False,
 ) -> dict[K, V | Unknown]:
-    """Ask each key's broker about it, all brokers at once; ask again about those that are just moving.
+    """Ask each key's broker about it, all brokers at once; ask again about those that are moving.
 
     Args:
-        homes: says whom to ask.
+        homes: tells whom to ask.
         ask: asks one broker about at most ``batch`` keys.
-        known: whom to ask at first, if that is known already.
-        patience_s: so long keys are asked about again whose failure is one that ``may_repeat`` lets pass.
-        is_change: what is asked for may have been carried out although nobody answers: the answer is waited for until
-            the operation's time is over, which then says so.
+        known: whom to ask first, if that is known already.
+        patience_s: how long to ask again about keys with a failure that ``may_repeat`` accepts.
+        is_change: the request may be carried out although nobody answers, so wait for the answer until the operation's
+        time is over, and then say so.
 
-    Both waiting and asking again are cut short where the operation has less time than they want.
+    Both waiting and asking again end early if the operation has less time.
     """
     asked = dict.fromkeys(keys)
     found: dict[K, V | Unknown] = {}
@@ -104,12 +104,12 @@ async def ask_all(
 
 
 def beside_limit_s(wire: WireCluster) -> float:
-    """Return how long something may take that is only shown beside what was asked for, and can be left out."""
+    """Return how long an optional extra of an answer may take."""
     return min(_BESIDE_LIMIT_S, wire.operation_s * _BESIDE_SHARE)
 
 
 def answer_limit_s(wire: WireCluster, limit_s: float = ANSWER_LIMIT_S) -> float:
-    """Return how long one answer may take, in an operation that has little time perhaps."""
+    """Return how long one answer may take, given the operation's remaining time."""
     return min(limit_s, wire.operation_s * _ANSWER_SHARE)
 
 
@@ -134,9 +134,9 @@ def batches_of(keys: Sequence[K], size: int) -> Iterable[list[K]]:
 
 
 async def _find_homes(homes: Homes[K], keys: Iterable[K], at_home: dict[K, int], found: dict[K, V | Unknown]) -> None:
-    """Learn where keys are whose home is not known. Who has none gets the reason as its answer.
+    """Find the homes that are not known. A key without one gets the reason as its answer.
 
-    If nobody can say anything, at first that is the end of the whole; later it is one more reason.
+    If nobody answers the first time, the whole fails; later that is one more reason.
     """
     homeless = [key for key in keys if key not in at_home]
     if not homeless:
@@ -156,7 +156,7 @@ async def _find_homes(homes: Homes[K], keys: Iterable[K], at_home: dict[K, int],
 
 @asynccontextmanager
 async def answer_limit(wire: WireCluster, broker_id: int, limit_s: float | None = None) -> AsyncIterator[None]:
-    """Give a broker so long: one that hangs must not take the time that the others' answers are shown in.
+    """Limit a broker's time: a hanging broker must not use up the time for the others' answers.
 
     Raises:
         Unreachable: the time is over.
@@ -183,7 +183,7 @@ async def _ask_broker(
     try:
         if broker_id == NO_LEADER:
             return dict.fromkeys(keys, Unknown("there is no leader"))
-        # Connected once, before several requests would each open a connection.
+        # Connect once, before several requests would each open a connection.
         async with answer_limit(wire, broker_id):
             await wire.client_of(broker_id)
     except FAILURES as error:
@@ -204,7 +204,7 @@ async def _ask_broker(
 
 
 async def _look_around(wire: WireCluster) -> None:
-    """Learn which brokers live now; if nobody answers, the next round says so."""
+    """Find out which brokers are alive now; if nobody answers, the next round says so."""
     try:
         await wire.metadata([])
     except FAILURES:

@@ -1,4 +1,4 @@
-"""Blocking work beside the event loop that nobody has to wait for."""
+"""Blocking work outside the event loop that nobody has to wait for."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def in_daemon_thread(function: Callable[[], T], name: str) -> asyncio.Future[T]:
     """
     loop = asyncio.get_running_loop()
     told: asyncio.Future[T] = loop.create_future()
-    # Whoever gave up waiting need not hear what went wrong.
+    # A caller that gave up waiting need not hear what went wrong.
     told.add_done_callback(lambda future: future.cancelled() or future.exception())
 
     def tell(result: T | None, error: Exception | None) -> None:

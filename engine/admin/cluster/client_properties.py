@@ -1,7 +1,7 @@
-"""A Kafka client's properties file (``--command-config``): the keys that the tools' own client honours.
+"""A Kafka client's properties file (``--command-config``): the keys that klamm's own client honours.
 
-Keys it does not know are kept but mean nothing, as in Kafka's clients. A security protocol that the client cannot
-speak is refused here, before a connection is tried.
+Keys it does not know are kept but mean nothing, as in Kafka's clients. This refuses a security protocol that the client
+cannot speak before anything connects.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def load_client_properties(path: Path) -> ClientProperties:
 
 
 def client_properties(entries: Mapping[str, str], where: str) -> ClientProperties:
-    """Return what the entries mean; ``where`` names the place that they are from.
+    """Return what the entries mean; ``where`` names their origin.
 
     Raises:
         BadRequest: a value is wrong, or they ask for a security protocol other than PLAINTEXT.
@@ -54,7 +54,7 @@ def client_properties(entries: Mapping[str, str], where: str) -> ClientPropertie
         raise BadRequest(
             f"security.protocol={protocol} is not supported yet",
             where=where,
-            hint=Phrase("use a PLAINTEXT listener, or ", Parameter.ZOOKEEPER, " for what the znodes tell"),
+            hint=Phrase("use a PLAINTEXT listener, or ", Parameter.ZOOKEEPER, " for what the znodes hold"),
         )
     timeout = entries.get("request.timeout.ms", "30000")
     if not timeout.isdigit():

@@ -1,6 +1,6 @@
-"""A cluster, open: its ZooKeeper side and its wire side, each connected when it is first needed; or its snapshot.
+"""An open cluster: its ZooKeeper side and its wire side, each connected when it is first needed; or its snapshot.
 
-Each noun has one place that chooses by ``source`` and ``changes_by`` who reads and changes it: its ``access``, mostly.
+Each noun has one place, usually its ``access``, that chooses by ``source`` and ``changes_by`` who reads and changes it.
 
 async with Cluster(target, observe=print) as cluster:
     wire = await cluster.wire()
@@ -56,12 +56,12 @@ class Cluster:
         settings: SettingsSilence | None = None,
         is_dry_run: bool = False,
     ) -> None:
-        """Make a cluster of which nothing is open yet.
+        """Make a cluster with nothing open yet.
 
         Args:
             zookeeper_trouble: why its ZooKeeper is not asked, if the caller has just tried and failed.
-            settings: what an earlier cluster of the same command has found of brokers that wait for ZooKeeper.
-            is_dry_run: a change is only tried, and nobody waited for as long as if it had been sent.
+            settings: what an earlier cluster of the same command has found out about brokers that wait for ZooKeeper.
+            is_dry_run: a change is only tried; nobody is waited for as long as if it had been sent.
         """
         self.target = target
         self.zookeeper_trouble = zookeeper_trouble
@@ -86,7 +86,7 @@ class Cluster:
         await self.close()
 
     def check_may_change(self) -> None:
-        """Refuse a change of what must not be changed, before anything is sent. Every operation that changes asks it.
+        """Refuse to change what must not be changed, before anything is sent. Every change calls this.
 
         Raises:
             BadRequest: the profile is read-only, or it is a snapshot.
@@ -94,11 +94,11 @@ class Cluster:
         if self.target.snapshot is not None:
             raise BadRequest("a snapshot cannot be changed", where=str(self.target.snapshot))
         if self.target.is_read_only:
-            hint = "take read_only out of its profile, or name the cluster by its address"
+            hint = "remove read_only from its profile, or name the cluster by its address"
             raise BadRequest("this cluster is read-only here", where=self.target.name, hint=hint)
 
     def accepted(self, what_goes_on: Words) -> None:
-        """Tell the caller that from now on a change may be carried out whatever becomes of us.
+        """Tell the caller that from now on a change may be carried out whatever happens to this process.
 
         Raises:
             BadRequest: nothing may be changed here.
@@ -199,14 +199,14 @@ class Cluster:
 
     @property
     def unanswered(self) -> list[Operation]:
-        """What shows the outcome of changes that were sent and not answered; empty if everything was answered."""
+        """Operations that show the outcome of unanswered changes; empty if everything was answered."""
         found = [] if self._wire is None else [look for look, count in self._wire.unanswered.items() if count]
         if self._zk is not None:
             found += [_shown_by(path) for path in self._zk.unanswered]
         return list(dict.fromkeys(found))
 
     def awaited(self, least_s: float) -> dict[str, float]:
-        """Return for whom this has waited at least this many seconds, and how long."""
+        """Return whom this has waited for at least this many seconds, and how long."""
         zookeeper_s = 0.0 if self._zk is None else self._zk.silent_s
         silent = {self._zookeeper_name: zookeeper_s} if zookeeper_s >= least_s else {}
         return self.waits.silent(least_s) | silent

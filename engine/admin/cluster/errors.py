@@ -1,9 +1,9 @@
-"""Why an operation of a tool could not be done, told in kinds that a caller can act on.
+"""Why a tool's operation failed, in kinds that a caller can act on.
 
-Each error says what and where, and if there is one a hint at what to do next. Where these name an operation or a
-parameter they are phrases, which a face spells. A command line maps the kind to its exit code, a dashboard to a colour.
-This is not the table of Kafka's wire errors: those are ``ErrorCode``, and one that the cluster answered with travels
-inside ``Refused``.
+Each error says what and where, with a hint at what to do next if there is one. Texts that name an operation or a
+parameter are phrases, which an interface spells. A command line maps the kind to its exit code, a dashboard to a
+colour. This is not the table of Kafka's wire errors: those are ``ErrorCode``, and one that the cluster answered with
+travels inside ``Refused``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class FailureKind(StrEnum):
     """What kind of failure it was."""
 
     USAGE = "usage"
-    """The caller asked for something senseless: bad value, bad file, options that contradict each other."""
+    """The caller asked for something invalid: bad value, bad file, options that contradict each other."""
     NOT_FOUND = "not_found"
     """The caller named a topic, broker, path or profile that does not exist."""
     UNREACHABLE = "unreachable"
@@ -58,17 +58,17 @@ class NotFound(AdminError):
 
 
 class Unreachable(AdminError):
-    """Nobody answered, or not in time, and nothing was accepted."""
+    """Nobody answered in time, and nothing was accepted."""
 
     kind = FailureKind.UNREACHABLE
 
 
 class ZooKeeperDead(Unreachable):
-    """Each server of ZooKeeper refuses connections or keeps silent: the brokers most likely wait for it, too."""
+    """Every ZooKeeper server refuses connections or stays silent: most likely the brokers wait for it too."""
 
 
 class ZooKeeperUnreachable(Unreachable):
-    """ZooKeeper did not answer, nothing was asked of anybody, and brokers are named that may answer instead."""
+    """ZooKeeper did not answer, nothing was sent, and the named brokers may answer instead."""
 
     @property
     def counts_as_dead(self) -> bool:
@@ -77,7 +77,7 @@ class ZooKeeperUnreachable(Unreachable):
 
 
 class AnswerLost(Unreachable):
-    """The request may have been sent, but its answer never came: whether it was carried out is not known."""
+    """The request may have been sent, but its answer never came: whether it was carried out is unknown."""
 
 
 class OutcomeUnknown(AnswerLost):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BrokerDescription:
-    """One live broker; epoch and all listeners only as ZooKeeper tells them."""
+    """One live broker; only ZooKeeper knows its epoch and all its listeners."""
 
     id: int
     host: str | None

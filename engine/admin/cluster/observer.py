@@ -7,10 +7,10 @@ from collections.abc import Callable
 from engine.admin.cluster.remedies import Words
 
 Accepted = Callable[[Words], None]
-"""Is told, once the cluster has accepted a change, what goes on there and how to look at it."""
+"""Called, once the cluster has accepted a change, with what goes on there and how to check it."""
 
 Observer = Callable[[str], None]
-"""Is told, in one line each, what is asked of whom."""
+"""Called with one line for each request: what is asked of whom."""
 
 
 def tell_nobody(line: Words) -> None:
@@ -18,10 +18,10 @@ def tell_nobody(line: Words) -> None:
 
 
 Complain = Callable[[str], None]
-"""Is told what is wrong with something that was passed over, so that the rest could be shown."""
+"""Called with what is wrong with something that was skipped to show the rest."""
 
 OnRead = Callable[[int, int], None]
-"""Is told how many topics were read so far, and of how many."""
+"""Called with how many topics were read so far, and of how many."""
 
 
 def tell_nobody_how_far(done: int, total: int) -> None:

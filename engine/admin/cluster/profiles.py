@@ -46,10 +46,10 @@ class Colour(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """One named cluster. At least one of ``zookeeper`` and ``bootstrap_servers`` is there.
+    """One named cluster. It has ``zookeeper``, ``bootstrap_servers`` or both.
 
     ``checkpoints`` and ``event_logs`` are where Spark's queries that read from it leave their traces, ``logs`` where
-    its brokers' state-change logs can be read. ``label`` and ``colour`` are what a person tells it from others by.
+    its brokers' state-change logs can be read. ``label`` and ``colour`` help a person tell it from others.
     """
 
     name: str
@@ -77,13 +77,13 @@ class Profiles:
         """Return the profile called ``name``.
 
         Raises:
-            NotFound: there is none; the hint lists those that are there.
+            NotFound: there is none; the hint lists those that exist.
         """
         for profile in self.profiles:
             if profile.name == name:
                 return profile
         known = ", ".join(profile.name for profile in self.profiles) or "none"
-        raise NotFound(f"no profile is called {name!r}", where=str(self.path), hint=f"profiles there: {known}")
+        raise NotFound(f"no profile is called {name!r}", where=str(self.path), hint=f"known profiles: {known}")
 
     @property
     def default(self) -> Profile | None:
@@ -112,7 +112,7 @@ def load_profiles(path: Path) -> Profiles:
     """Read the file; one that does not exist has no profiles.
 
     Raises:
-        BadRequest: the file is not TOML or says something that no profile can be.
+        BadRequest: the file is not TOML, or an entry is not a profile.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -142,7 +142,7 @@ def add_profile(profiles: Profiles, profile: Profile) -> None:
         hint = "use letters, digits, dot, underscore, hyphen"
         raise BadRequest(f"a profile cannot be called {profile.name!r}", hint=hint)
     if any(known.name == profile.name for known in profiles.profiles):
-        raise BadRequest(f"a profile called {profile.name!r} is there already", where=str(profiles.path))
+        raise BadRequest(f"a profile called {profile.name!r} exists already", where=str(profiles.path))
     if not (profile.zookeeper or profile.bootstrap_servers):
         needed = Phrase("give ", Parameter.ZOOKEEPER, ", ", Parameter.BOOTSTRAP_SERVERS, " or both")
         raise BadRequest("a profile needs an address", hint=needed)
@@ -154,7 +154,7 @@ def add_profile(profiles: Profiles, profile: Profile) -> None:
 
 
 def set_default(profiles: Profiles, name: str) -> None:
-    """Make a profile the one that is used when nothing is named.
+    """Make a profile the default, which is used when no cluster is named.
 
     Raises:
         NotFound: there is no such profile.
@@ -164,7 +164,7 @@ def set_default(profiles: Profiles, name: str) -> None:
 
 
 def remove_profile(profiles: Profiles, name: str) -> None:
-    """Take a profile's table out of the file; the rest of it, comments too, stays. A default that named it goes too.
+    """Remove a profile's table from the file, and a default that names it. The rest, comments too, stays.
 
     Raises:
         NotFound: there is no such profile.

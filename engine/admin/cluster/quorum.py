@@ -1,4 +1,4 @@
-"""The quorum of KRaft's controllers, as its leader tells it, and the features that are finalized in a cluster."""
+"""The quorum of KRaft's controllers, as its leader reports it, and a cluster's finalized features."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class QuorumMember:
     log_end_offset: int
     lag: int
     last_caught_up_ms: int | None
-    """When it last had all; None: it did not say, or never."""
+    """When it last had everything; None: it did not say, or never."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quorum:
-    """Who leads the metadata log, and how far everybody else has it."""
+    """Who leads the metadata log, and how far each of the others has it."""
 
     leader_id: int
     leader_epoch: int

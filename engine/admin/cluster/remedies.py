@@ -1,4 +1,4 @@
-"""What a person can do about a failure, as values: the engine says what to do, a face says how it is done there.
+"""What a person can do about a failure, as values: the engine says what to do, the interface says how.
 
 An error or a piece of advice holds a ``Phrase``: plain words with operations and parameters between them. A command
 line spells an operation as a command and a parameter as an option; a dashboard may make a button and a field of them.
@@ -13,7 +13,7 @@ from typing import Protocol
 
 
 class Operation(Enum):
-    """Something that a person can do or look at. The value names it if there is no face to spell it."""
+    """Something that a person can do or look at. The value names it if no interface spells it."""
 
     LIST_TOPICS = "the list of topics"
     DESCRIBE_TOPICS = "the description of topics"
@@ -53,7 +53,7 @@ class Operation(Enum):
 
 
 class Parameter(Enum):
-    """Something that a person can give with an operation. The value names it if there is no face to spell it."""
+    """Something that a person can give with an operation. The value names it if no interface spells it."""
 
     ADD_CONFIG = "settings to add"
     ADD_CONFIG_FILE = "a file of settings to add"
@@ -110,30 +110,30 @@ class Do:
 
 @dataclass(frozen=True, slots=True)
 class Give:
-    """A parameter with its value, or with one of the person's choice where that is None."""
+    """A parameter with its value; None leaves the value to the person."""
 
     parameter: Parameter
     value: str | None = None
 
 
 class Speller(Protocol):
-    """A face's words for operations and parameters."""
+    """An interface's words for operations and parameters."""
 
     def operation(self, operation: Operation, value: str | None) -> str:
-        """Return how the operation is called up; without a value, the person says what it is on."""
+        """Return how to call the operation; without a value, the person fills it in."""
 
     def parameter(self, parameter: Parameter) -> str:
         """Return the name of the parameter."""
 
     def given(self, parameter: Parameter, value: str | None) -> str:
-        """Return how the parameter is given a value; where that is None, with the kind of value in its place."""
+        """Return how to give the parameter a value; None shows the kind of value instead."""
 
 
 @dataclass(frozen=True, slots=True, init=False)
 class Phrase:
-    """Words for a person, with operations and parameters that a face spells.
+    """Words for a person, with operations and parameters that an interface spells.
 
-    ``str()`` spells them in plain words, for logs and wherever there is no face.
+    ``str()`` spells them in plain words, for logs and wherever there is no interface.
     """
 
     parts: tuple[str | Operation | Do | Parameter | Give, ...]
@@ -143,7 +143,7 @@ class Phrase:
         object.__setattr__(self, "parts", tuple(flat))
 
     def spell(self, speller: Speller) -> str:
-        """Return the words with the face's own for operations and parameters."""
+        """Return the words, with the interface's own for operations and parameters."""
         return "".join(_spelled(part, speller) for part in self.parts)
 
     def __str__(self) -> str:
@@ -154,7 +154,7 @@ Part = str | Operation | Do | Parameter | Give | Phrase
 """What a phrase is made of; an operation alone is one without a value."""
 
 Words = str | Phrase
-"""What a person reads: a text that needs no face, or a phrase."""
+"""What a person reads: a text that any interface can show, or a phrase."""
 
 
 def words(part: Part) -> Words:
@@ -162,22 +162,20 @@ def words(part: Part) -> Words:
     return part if isinstance(part, str | Phrase) else Phrase(part)
 
 
-# What several nouns advise.
+# Advice that several nouns give.
 SEE_TOPICS = Phrase("list the topics with: ", Operation.LIST_TOPICS)
-START_IT = Phrase("is it running there? look at the address, or start one here: ", Operation.START_LOCAL_CLUSTER)
+START_IT = Phrase("is it running there? check the address, or start one here: ", Operation.START_LOCAL_CLUSTER)
 UNRESOLVED = " (the name cannot be resolved)"
-"""Stands behind the address."""
-CHECK_NAME = "look at the spelling of the name, and at the name servers of this machine"
+"""Follows the address."""
+CHECK_NAME = "check the spelling of the name, and this machine's name servers"
 GIVE_TIME = Phrase("give it more time with ", Give(Parameter.TIMEOUT))
 NAME_ZOOKEEPER = Phrase(
     "give ",
     Give(Parameter.ZOOKEEPER, "HOST:PORT[/chroot]"),
-    "; a cluster of Kafka 4 (KRaft) has none: brokers, topics, settings and groups are asked over the wire",
+    "; a cluster of Kafka 4 (KRaft) has none: ask for brokers, topics, settings and groups over the wire",
 )
 USE_BROKERS = Phrase("use ", Parameter.BOOTSTRAP_SERVERS)
-FIND_BROKERS = Phrase(
-    "give ", Parameter.BOOTSTRAP_SERVERS, ", or let brokers be found with ", Give(Parameter.VIA, "wire")
-)
+FIND_BROKERS = Phrase("give ", Parameter.BOOTSTRAP_SERVERS, ", or find brokers with ", Give(Parameter.VIA, "wire"))
 
 
 def _spelled(part: str | Operation | Do | Parameter | Give, speller: Speller) -> str:

@@ -1,4 +1,4 @@
-"""Files that are written before a change, so that there is a way back."""
+"""Rollback files, written before a change."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ def new_rollback_path(stem: str, suffix: str) -> Path:
 
 
 def write_rollback(path: Path, text: str) -> None:
-    """Write a file that must not be there yet, and have it on the disk before going on.
+    """Write a file that must not exist yet, and flush it to disk before going on.
 
     Raises:
-        OSError: it is there already, or cannot be written.
+        OSError: it exists already, or cannot be written.
     """
     with path.open("x", encoding="utf-8") as file:
         file.write(text)
@@ -26,7 +26,7 @@ def write_rollback(path: Path, text: str) -> None:
 
 
 def sync_folder(path: Path) -> None:
-    """Have the names of a folder's files on the disk before going on."""
+    """Flush the names of a folder's files to disk before going on."""
     folder = os.open(path, os.O_RDONLY)
     try:
         os.fsync(folder)

@@ -36,7 +36,7 @@ def _read(path: Path, modified_ns: int, size_bytes: int, inode: int) -> ClusterS
 
 
 def save_snapshot(snapshot: ClusterSnapshot, path: Path) -> None:
-    """Write a snapshot; a file that is there is replaced whole.
+    """Write a snapshot; an existing file is replaced as a whole.
 
     Raises:
         BadRequest: it cannot be written there.

@@ -1,8 +1,8 @@
 """Which cluster a tool talks to, and which side of it: the rules for options, environment, local cluster and profiles.
 
 Nothing is opened here. The order: what the caller named, the environment, the cluster that ``klamm local up`` started
-in this folder, the default profile. The first that names anything decides; two sources are never mixed, for an address
-of one cluster beside the ZooKeeper of another would let a change go astray.
+in this folder, the default profile. The first that names anything decides. Two sources are never mixed: an address of
+one cluster with the ZooKeeper of another would send a change to the wrong cluster.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Origin(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """What a caller said about the cluster it means, as said."""
+    """What a caller said about its cluster, word for word."""
 
     zookeeper: str | None = None
     bootstrap_servers: str | None = None
@@ -74,7 +74,7 @@ class Naming:
 
 @dataclass(frozen=True, slots=True)
 class ClusterTarget:
-    """A cluster, found: its addresses and the side that reads and changes go to."""
+    """A cluster that was found: its addresses, and the side that reads and changes go to."""
 
     name: str
     origin: Origin
@@ -88,10 +88,10 @@ class ClusterTarget:
     event_logs: tuple[str, ...] = ()
     """Where Spark's queries leave their traces, as the profile says."""
     logs: tuple[str, ...] = ()
-    """Where the brokers' state-change logs are, as far as this machine can read them."""
+    """Where this machine can read the brokers' state-change logs."""
     label: str = ""
     colour: Colour | None = None
-    """How a person tells it from other clusters."""
+    """Helps a person tell it from other clusters."""
 
     @property
     def title(self) -> str:
@@ -106,7 +106,7 @@ class ClusterTarget:
 
     @property
     def source(self) -> Source:
-        """Cluster state comes from the snapshot where one is named, else from where it is read of a living cluster."""
+        """Cluster state comes from the snapshot if one is named, else from ``reads_from``."""
         return Source.SNAPSHOT if self.snapshot is not None else Source(self.reads_from)
 
     @property
@@ -116,7 +116,7 @@ class ClusterTarget:
 
     @property
     def may_ask_brokers(self) -> bool:
-        """Nobody demanded ZooKeeper only; it knows brokers that are not named."""
+        """Nobody demanded ZooKeeper only; it knows brokers even if none are named."""
         return self.snapshot is None and self.via is not Side.ZOOKEEPER
 
     @property
@@ -126,7 +126,7 @@ class ClusterTarget:
 
     @property
     def changes_by(self) -> Side:
-        """Changes go by the wire where brokers are named."""
+        """Changes go over the wire if brokers are named."""
         return self.via or (Side.WIRE if self.bootstrap else Side.ZOOKEEPER)
 
     @property
@@ -153,7 +153,7 @@ def resolve_target(naming: Naming, environment: Mapping[str, str], folder: Path)
 
 
 def parse_addresses(text: str, default_port: int = 9092) -> tuple[tuple[str, int], ...]:
-    """Return host and port of ``HOST:PORT,…``; IPv6 hosts stand in brackets.
+    """Return host and port of ``HOST:PORT,…``; IPv6 hosts are in brackets.
 
     Raises:
         BadRequest: a part is not an address.

@@ -17,7 +17,7 @@ _PASSING = frozenset(
         ErrorCode.REQUEST_TIMED_OUT,
     }
 )
-"""What is over in a moment, mostly; a deleted topic or a missing right is not."""
+"""Conditions that usually pass in a moment, unlike a deleted topic or a missing right."""
 
 
 @dataclass(frozen=True, slots=True)

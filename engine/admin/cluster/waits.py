@@ -1,4 +1,4 @@
-"""For whom a command waits: what a person reads meanwhile, and when its time is over."""
+"""Whom a command waits for: shown meanwhile, and when its time is up."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Waits:
 
     @contextmanager
     def on(self, address: str) -> Iterator[None]:
-        """Wait inside for an address; who is not waited for any more is noted."""
+        """Count the time inside as a wait for an address; note when it ends early."""
         key, started = object(), time.monotonic()
         self._awaited[key] = address, started
         try:
@@ -32,7 +32,7 @@ class Waits:
 
     def _cut_short_now(self, address: str, waited_s: float) -> None:
         now = time.monotonic()
-        # A dashboard gives questions up for as long as it runs: what is old is of no use.
+        # A dashboard abandons questions as long as it runs: old ones are of no use.
         self._cut_short = [one for one in self._cut_short if now - one[0] < _JUST_NOW_S]
         self._cut_short.append((now, waited_s, address))
 
@@ -46,7 +46,7 @@ class Waits:
         return found
 
     def longest(self) -> str | None:
-        """Return who had been silent for longest when the caller's time ran out, which has just happened."""
+        """Return who had been silent longest when the caller's time ran out just now."""
         now = time.monotonic()
         just_now = [(waited_s, address) for ended, waited_s, address in self._cut_short if now - ended < _JUST_NOW_S]
         return max(just_now)[1] if just_now else None

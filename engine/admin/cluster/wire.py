@@ -1,4 +1,4 @@
-"""The brokers of one cluster, asked over the wire: who is there, whom to ask, and trying again where that is safe.
+"""The brokers of one cluster, asked over the wire: who is there, whom to ask, and retries where they are safe.
 
 Connections open when they are first needed and stay for the command. A change whose answer got lost is never sent
 again: it may have been carried out.
@@ -43,15 +43,15 @@ LookAtZooKeeper = Callable[[], Awaitable[None]]
 RETRY_PAUSE_S = 0.1
 CONNECT_TIMEOUT_MAX_S = 10.0
 GREETING_PATIENCE_S = 1.0
-"""After so long without a word from one bootstrap broker the next is tried as well."""
+"""After this long without an answer from one bootstrap broker, try the next as well."""
 
 NO_CONTROLLER_HINT = Phrase(
-    "another is elected when its session with ZooKeeper has ended: try again, or ask by ", Parameter.ZOOKEEPER
+    "another is elected once its session with ZooKeeper has ended: try again, or use ", Parameter.ZOOKEEPER
 )
 
 _ELECTION_PATIENCE_S, _ELECTION_SHARE = 60.0, 0.8
 _CHECK_LIMIT_S, _CHECK_SHARE = 8.0, 0.4
-"""How long an answer may take where nothing is changed that might still happen, and at most that share of the time."""
+"""How long an answer may take to a request that changes nothing, and its largest share of the time."""
 
 
 class WireCluster:
@@ -75,12 +75,12 @@ class WireCluster:
         """Make the cluster's wire side; nothing is opened yet.
 
         Args:
-            find_more: is asked once, when no broker of ``bootstrap`` answers.
+            find_more: called once, when no broker of ``bootstrap`` answers.
             complain: called with those of ``bootstrap`` that gave no answer.
             waits: learns whom it waits for.
-            settings: what is known of brokers that wait for ZooKeeper.
-            look_at_zookeeper: is called once, before the first question that a broker answers from ZooKeeper.
-            is_dry_run: a change is only tried: who is silent is not waited for as long as one that may be at work.
+            settings: what is known about brokers that wait for ZooKeeper.
+            look_at_zookeeper: called once, before the first question that a broker answers from ZooKeeper.
+            is_dry_run: a change is only tried, so waits are shorter than for a broker that may be carrying it out.
         """
         self._bootstrap = tuple(bootstrap)
         self._find_more = find_more
@@ -96,15 +96,15 @@ class WireCluster:
         self._controller_id = NO_CONTROLLER
         self.cluster_id: str | None = None
         self.operation_s = math.inf if request_timeout_s is None else request_timeout_s
-        """How long the operation may take to which the questions belong."""
+        """How long the operation that asks may take."""
         self._request_timeout_ms = _request_timeout_ms(self._properties, request_timeout_s)
         if is_dry_run:
             self._request_timeout_ms = min(self._request_timeout_ms, self._check_limit_ms)
         self.silent: dict[int, str] = {}
-        """Brokers that gave no answer within a limit, and what is reported about that: the next question gives them
-        less time, or none."""
+        """Brokers that gave no answer within a limit, and what to report: the next question gives them less time, or
+        none."""
         self.unanswered: Counter[Operation] = Counter()
-        """What shows the outcome of changes that were sent and not answered, or not yet."""
+        """What shows the outcome of changes without an answer so far."""
         self.waits = waits or Waits()
         self.change_count = 0
         """How many changes were sent, answered or not."""
@@ -125,7 +125,7 @@ class WireCluster:
         """
         client = await self._any_client() if broker_id is None else await self.client_of(broker_id)
         version = await self.version(client, ApiKey.METADATA)
-        # Before version 4 a broker may create what it is asked for, so there all topics are asked for.
+        # Before version 4 a broker may create the topics it is asked for, so ask for all topics.
         wanted = topics if version >= 4 or not topics else None
         asked = None if wanted is None else [MetadataRequestTopic(name=name) for name in wanted]
         request = MetadataRequest(topics=asked, allow_auto_topic_creation=version < 4)
@@ -150,7 +150,7 @@ class WireCluster:
             Unreachable: no broker answers.
         """
         client = await self._any_client()
-        # Asked for once per connection; a broken connection becomes an error of this layer.
+        # Asked once per connection; a broken connection becomes an error of this layer.
         await self.version(client, ApiKey.METADATA)
         return _is_of_kraft(await client.api_versions())
 
@@ -167,7 +167,7 @@ class WireCluster:
         except TimeoutError as error:
             if not limit.expired():
                 raise
-            # Answers come in the order of the questions: over this connection nothing else would be heard.
+            # Answers come in the order of the questions: this connection would carry no other answer.
             await client.close(silence := f"no answer within {limit_s:g} s")
             raise Unreachable(silence, where=client.address) from error
 
@@ -177,7 +177,7 @@ class WireCluster:
         Raises:
             Unreachable: no broker answers within ``limit_s``, or it is too soon to ask again.
         """
-        # One after the other: where the first gets no answer the second is not sent.
+        # One after the other: if the first gets no answer, the second is not sent.
         async with self._asks_settings:
             await self._check_zookeeper()
             limit_s = min(limit_s, self.operation_s * 0.8, self._settings.limit_s)
@@ -211,13 +211,13 @@ class WireCluster:
         return await self._ask(client, request, version_max=version_max, timeout_ms=timeout_ms)
 
     async def call_controller(self, request: Request, errors_of: ErrorsOf, *, timeout_ms: int | None = None) -> Any:
-        """Ask the controller, and again where it has moved, until the caller's deadline."""
+        """Ask the controller, and ask again if it has moved, until the caller's deadline."""
         while True:
             controller_id = await self.reachable_controller_id()
             response = await self.call_broker(controller_id, request, timeout_ms=timeout_ms)
             if ErrorCode.NOT_CONTROLLER not in errors_of(response):
                 return response
-            self._observe(f"broker {controller_id} is not the controller any more, asking for the new one")
+            self._observe(f"broker {controller_id} is no longer the controller, asking for the new one")
             self._controller_id = NO_CONTROLLER
             await asyncio.sleep(RETRY_PAUSE_S)
 
@@ -230,14 +230,13 @@ class WireCluster:
         is_patient: bool = True,
         silence_s: float = math.inf,
     ) -> Any:
-        """Ask the controller something that changes nothing. Where another takes over meanwhile, that one is asked.
+        """Ask the controller something that changes nothing. If another takes over meanwhile, ask that one.
 
         A controller that is frozen or has just died stays the controller until its session with ZooKeeper ends.
-        Who is not patient does not wait for the next one where this one is gone.
+        A caller without patience does not wait for the next one if this one is gone.
 
         Raises:
-            Unreachable: nobody has answered within ``limit_s``, or one controller that lives has not within
-                ``silence_s``.
+            Unreachable: nobody answered within ``limit_s``, or a live controller did not within ``silence_s``.
         """
         asked = self._controller_id
         if self._is_dry_run:
@@ -258,7 +257,7 @@ class WireCluster:
             if not limit.expired():
                 raise
             if asked == NO_CONTROLLER:
-                raise Unreachable("there is no controller that answers", hint=NO_CONTROLLER_HINT) from error
+                raise Unreachable("no controller answers", hint=NO_CONTROLLER_HINT) from error
             raise self._silent_controller(asked, limit_s) from error
 
     def _silent_controller(self, controller_id: int, limit_s: float) -> Unreachable:
@@ -279,7 +278,7 @@ class WireCluster:
                     raise self._silent_controller(controller_id, silence_s)
                 await self._look_for_controller(next(others, None))
                 if self._controller_id != controller_id:
-                    self._observe(f"broker {controller_id} is not the controller any more, and gave no answer")
+                    self._observe(f"broker {controller_id} is no longer the controller, and gave no answer")
                     return None
             return asking.result()
         except Unreachable as error:
@@ -292,15 +291,15 @@ class WireCluster:
         finally:
             was_answered = asking.done()
             asking.cancel()
-            # Its error is taken note of, too, where this ends for another reason.
+            # Retrieve its error even if this ends for another reason.
             await asyncio.gather(asking, return_exceptions=True)
             if not was_answered:
                 await self._hang_up(controller_id)
 
     async def _look_for_controller(self, broker_id: int | None) -> None:
-        """Ask a broker which the controller is now; one that does not tell soon is not waited for.
+        """Ask a broker who the controller is now; do not wait long for the answer.
 
-        Not the controller itself: a broker answers the questions of one connection one after the other.
+        Do not ask the controller itself: a broker answers the questions of one connection in order.
         """
         if broker_id is None:
             return
@@ -311,14 +310,14 @@ class WireCluster:
             await self._hang_up(broker_id)
 
     async def _hang_up(self, broker_id: int) -> None:
-        """Close the connection to a broker: answers come in the order of the questions, and one is missing."""
+        """Close the connection to a broker: answers come in order, and one is missing."""
         node = self._nodes.get(broker_id)
         client = None if node is None else self._clients.get((node.host, node.port))
         if client is not None:
             await client.close("it did not answer in time")
 
     async def controller_id(self) -> int:
-        """Return the controller's id; waits for an election that is going on, until the caller's deadline."""
+        """Return the controller's id; wait for an election under way until the caller's deadline."""
         while self._controller_id == NO_CONTROLLER or self._controller_id not in self._nodes:
             await self.metadata([])
             if self._controller_id == NO_CONTROLLER or self._controller_id not in self._nodes:
@@ -327,9 +326,9 @@ class WireCluster:
         return self._controller_id
 
     async def reachable_controller_id(self) -> int:
-        """Return the id of a controller that answers, which a change can be sent to.
+        """Return the id of a controller that answers, so that a change can be sent to it.
 
-        One that has died stays the controller until its session with ZooKeeper ends: the next one is waited for.
+        A dead controller stays the controller until its session with ZooKeeper ends; this waits for the next one.
 
         Raises:
             Unreachable: there was none for most of the operation's time. Nothing was sent.
@@ -338,7 +337,7 @@ class WireCluster:
         while True:
             controller_id = await self.controller_id()
             try:
-                # A frozen one takes connections too; only one that greets will get what is sent.
+                # A frozen one accepts connections too; only one that greets will receive what is sent.
                 await self.version(await self.client_of(controller_id), ApiKey.METADATA)
             except Unreachable as error:
                 is_silent = isinstance(error.__cause__, RequestTimedOut)
@@ -363,7 +362,7 @@ class WireCluster:
         return await self._client(node.host, node.port)
 
     def has_connection(self, broker_id: int) -> bool:
-        """Whether a connection to the broker is open: a frozen broker usually has none."""
+        """Whether a connection to the broker is open; a frozen broker usually has none."""
         node = self._nodes.get(broker_id)
         client = None if node is None else self._clients.get((node.host, node.port))
         return client is not None and client.is_connected
@@ -382,10 +381,10 @@ class WireCluster:
         return self._any
 
     async def _first_to_greet(self, addresses: Iterable[tuple[str, int]]) -> BrokerClient:
-        """Return the first broker that says what it offers: the next is tried beside one that keeps silent.
+        """Return the first broker that says what it offers; try the next while one is silent.
 
-        A frozen broker's kernel still accepts connections, so an open one says nothing. If none of the addresses
-        answers, others are looked for.
+        A frozen broker's kernel still accepts connections, so an open connection proves nothing. If none of the
+        addresses answers, look for others.
         """
         waiting = list(addresses)
         absent: list[str] = []
@@ -420,7 +419,7 @@ class WireCluster:
         )
 
     async def _look_further(self, tried: Iterable[tuple[str, int]], absent: list[str]) -> list[tuple[str, int]]:
-        """Return brokers that are not among those tried, from whoever knows more; ask that one only once."""
+        """Return brokers that were not tried yet, from ``find_more``, which is called only once."""
         find_more, self._find_more = self._find_more, None
         assert find_more is not None
         silent = ", ".join(f"{host}:{port}" for host, port in tried)
@@ -434,7 +433,7 @@ class WireCluster:
         return [address for address in found if address not in known]
 
     async def _greet(self, host: str, port: int, absent: list[str]) -> BrokerClient | None:
-        """Return a broker that has answered; note one that cannot be connected to."""
+        """Return a broker that has answered; note one that refuses the connection."""
         try:
             client = await self._client(host, port)
         except Unreachable as error:
@@ -464,7 +463,7 @@ class WireCluster:
                 request_timeout_ms=self._request_timeout_ms,
             )
             self._clients[host, port] = client
-        # One connects; whoever else wants the same broker meanwhile waits for it.
+        # One caller connects; others that want the same broker wait for it.
         async with self._connecting.setdefault((host, port), asyncio.Lock()):
             if not client.is_connected:
                 try:
@@ -519,7 +518,7 @@ class WireCluster:
 
     @contextmanager
     def _noted_until_answered(self, look: Operation | None) -> Iterator[None]:
-        """Count a change as long as its outcome is unknown, which may be for ever."""
+        """Count a change while its outcome is unknown, which may be for ever."""
         if look is None:
             yield
             return
@@ -533,9 +532,9 @@ class WireCluster:
         self.unanswered[look] -= 1
 
     def _remember(self, response: MetadataResponse, *, names_any_controller: bool) -> None:
-        """Remember who is there. The broker that was named once stays the controller where each answer names another.
+        """Remember who is there. On a cluster whose answers each name another controller, keep the first one named.
 
-        On KRaft any broker passes on what is meant for the controller. One that is merely slow has not been replaced.
+        On KRaft any broker forwards requests for the controller. A slow one has not been replaced.
         """
         self._nodes = {b.node_id: Node(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
         if names_any_controller and self._controller_id in self._nodes:
@@ -549,7 +548,7 @@ def _name(request: Request) -> str:
 
 
 def _request_timeout_ms(properties: ClientProperties, operation_s: float | None) -> int:
-    """Return how long one answer is waited for: as long as the operation has, but no longer than a file says."""
+    """Return how long to wait for one answer: as long as the operation has, but no longer than a file says."""
     if operation_s is None:
         return properties.request_timeout_ms
     operation_ms = int(operation_s * 1000)
@@ -558,10 +557,10 @@ def _request_timeout_ms(properties: ClientProperties, operation_s: float | None)
 
 
 def _is_of_kraft(offered: Mapping[int, tuple[int, int]]) -> bool:
-    """Whether a broker that offers these APIs is one of a cluster without ZooKeeper."""
+    """Whether a broker that offers these APIs belongs to a cluster without ZooKeeper."""
     return ApiKey.DESCRIBE_QUORUM in offered
 
 
 def answer_limit_ms(timeout_ms: int) -> int:
-    """Return how long to wait for the answer of a controller that was given ``timeout_ms`` to carry a change out."""
+    """Return how long to wait for a controller's answer if it has ``timeout_ms`` to carry out a change."""
     return timeout_ms + max(timeout_ms // 8, 100)

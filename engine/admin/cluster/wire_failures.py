@@ -25,27 +25,27 @@ WHERE_TO_LOOK: Mapping[ApiKey, Operation] = {
     ApiKey.OFFSET_COMMIT: Operation.DESCRIBE_GROUP,
     ApiKey.OFFSET_DELETE: Operation.DESCRIBE_GROUP,
 }
-"""The requests that change a cluster at an operator's word, and what shows whether one was carried out."""
+"""The requests by which an operator changes a cluster, and what shows whether one was carried out."""
 
 LOSSES = (ConnectionLost, RequestTimedOut)
-"""What leaves open whether a request was carried out."""
+"""Errors that leave open whether a request was carried out."""
 
 
 def outcome_unknown(error: NetworkError, look: Operation) -> OutcomeUnknown:
-    """Return what is told of a change whose answer was lost, and what shows whether it was carried out."""
+    """Return the error for a change whose answer was lost; ``look`` shows whether it was carried out."""
     message = f"{str(error).removesuffix(f': {error.address}')}; what was sent may still happen"
     return OutcomeUnknown(message, where=error.address, hint=Phrase("look before you send it again: ", look))
 
 
 def unreachable(error: NetworkError) -> Unreachable | Refused:
-    """Return how a person reads about a failure of the network."""
+    """Return a failure of the network in words for a person."""
     message = str(error).removesuffix(f": {error.address}")
     if isinstance(error, NoCommonVersion):
         return Refused(ErrorCode.UNSUPPORTED_VERSION, message, where=error.address)
     if isinstance(error, ConnectFailed):
         return Unreachable(message, where=error.address, hint="is a broker running there?")
     if isinstance(error, ConnectionLost):
-        hint = Phrase("the broker has ended, or none listens there: a ZooKeeper is named with ", Parameter.ZOOKEEPER)
+        hint = Phrase("the broker has ended, or none listens there: name a ZooKeeper with ", Parameter.ZOOKEEPER)
         return AnswerLost(message, where=error.address, hint=hint)
     if isinstance(error, RequestTimedOut):
         return AnswerLost(message, where=error.address, hint=GIVE_TIME)

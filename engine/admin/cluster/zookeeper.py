@@ -23,7 +23,7 @@ CONNECT_TIMEOUT_MAX_S = 10.0
 CONNECT_TIMEOUT_BESIDE_BROKERS_S = 4.0
 """The limit if brokers can be asked instead: long enough for ZooKeeper to elect a leader."""
 LISTENING_PATIENCE_S = 1.0
-"""After so long without a session it is looked whether anybody listens at all, and says a word."""
+"""After this long without a session, check whether anybody listens and answers at all."""
 _LOOK_S = 1.5
 
 
@@ -39,8 +39,8 @@ async def open_zookeeper(
 
     Args:
         has_brokers: the caller could ask brokers instead; the error says so.
-        patience_s: so long after ZooKeeper falls silent calls end with SessionLost; None lets them wait for its return.
-        session_timeout_ms: so long ZooKeeper keeps the session, and what is ephemeral in it, of a client that is gone.
+        patience_s: how long after ZooKeeper falls silent calls end with SessionLost; None: they wait for its return.
+        session_timeout_ms: how long ZooKeeper keeps the session of a client that is gone, and its ephemeral znodes.
 
     Raises:
         ZooKeeperDead: each server refuses connections, or none answers in time.
@@ -66,22 +66,22 @@ async def open_zookeeper(
 
 
 class _Found(IntEnum):
-    """What a look at a server has found."""
+    """What a look at a server found."""
 
     NO_WAY = 0
-    """Its name cannot be resolved, or no route leads there: that says nothing about whether it lives."""
+    """Its name cannot be resolved, or there is no route to it: that says nothing about whether it lives."""
     REFUSAL = 1
     NO_CONNECTION = 2
-    """None yet: a firewall drops what is sent, or so many wait for a frozen ZooKeeper that no more are taken."""
+    """None yet: a firewall drops packets, or a frozen ZooKeeper's queue of connections is full."""
     SILENCE = 3
-    """A connection, and no word: the kernel of a frozen one still takes connections."""
+    """A connection without an answer: the kernel of a frozen server still accepts connections."""
     A_WORD = 4
-    """A server that lives. One that is electing a leader gives no session, and says a word."""
+    """A live server. One that is electing a leader answers, but gives no session."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What a look at all servers of a ZooKeeper has found. It ends with the first word from one of them."""
+    """What a look at all ZooKeeper servers found. It ends with the first answer from one of them."""
 
     found: Collection[_Found]
     unresolved: Collection[str]
@@ -138,7 +138,7 @@ async def look(connect: str) -> Look:
 
 
 async def _resolve(host: str, port: int) -> list[tuple[str, int]]:
-    """Return each address of a server: asyncio does not tell why, where several cannot be connected to."""
+    """Return each address of a server: asyncio does not say why, if it can connect to none of several."""
     infos = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys((str(info[4][0]), port) for info in infos))
 
@@ -163,8 +163,8 @@ async def _greet(address: str, port: int) -> _Found:
 
 
 def _why_silent(*, takes_connections: bool) -> Part:
-    who = Phrase("a ZooKeeper that hangs, or a broker, which ", Parameter.BOOTSTRAP_SERVERS, " would name")
-    return Phrase("somebody listens there: ", who) if takes_connections else "it hangs, or a firewall is between"
+    who = Phrase("a ZooKeeper that hangs, or a broker (name it with ", Parameter.BOOTSTRAP_SERVERS, ")")
+    return Phrase("somebody listens there: ", who) if takes_connections else "it hangs, or a firewall blocks it"
 
 
 async def _open(
@@ -189,14 +189,14 @@ async def _open(
         why = _why_silent(takes_connections=True)
         raise ZooKeeperDead("ZooKeeper does not answer", where=connect, hint=Phrase(why, instead)) from error
     except NoNode as error:
-        hint = "a cluster's brokers make it: look at the part after the slash"
+        hint = "a cluster's brokers create it: check the part after the slash"
         raise Unreachable("the chroot does not exist in ZooKeeper", where=connect, hint=hint) from error
     except ZooKeeperError as error:
         raise Unreachable(str(error), where=connect) from error
 
 
 async def read_brokers(zk: ZkClient) -> list[BrokerRegistration]:
-    """Return the live brokers by id; one whose znode ZooKeeper does not give out is left out.
+    """Return the live brokers by id; a broker whose znode ZooKeeper does not return is left out.
 
     Raises:
         ZnodeFormatError: what a broker registered cannot be understood.
@@ -209,7 +209,7 @@ async def read_brokers(zk: ZkClient) -> list[BrokerRegistration]:
 
 
 async def registered_addresses(zk: ZkClient) -> tuple[tuple[str, int], ...]:
-    """Return the addresses at which the live brokers take plain connections."""
+    """Return the addresses at which the live brokers accept plain connections."""
     return tuple(
         (endpoint.host, endpoint.port)
         for registration in await read_brokers(zk)

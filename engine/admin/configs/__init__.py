@@ -1,1 +1,1 @@
-"""Settings of topics, brokers and clients: read and altered by the wire or through the znodes, or read from a file."""
+"""Settings of topics, brokers and clients: read and altered over the wire or in the znodes, or read from a file."""

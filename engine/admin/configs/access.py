@@ -1,4 +1,4 @@
-"""The two seams to a cluster's settings, reading and altering, and the one place that chooses the side behind each."""
+"""The interfaces to read and to alter a cluster's settings, and the only place that chooses the side for each."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ class ConfigReader(Protocol):
     """Reads settings of one cluster."""
 
     async def describe(self, entity: Entity, *, include_all: bool) -> EntityConfigs:
-        """Return what is set for an entity, or (``include_all``) everything that holds for it."""
+        """Return what is set for an entity, or (``include_all``) everything in force for it."""
 
     async def describe_all(self, kind: EntityType, *, include_all: bool) -> list[EntityConfigs]:
-        """Return the same of all entities of a kind, the defaults of brokers among them."""
+        """Return the same for all entities of a kind, including the defaults of brokers."""
 
 
 async def config_reader(cluster: Cluster, *, wants_brokers: bool = False) -> ConfigReader:
     """Return the reader of settings for this cluster.
 
-    With ``wants_brokers`` brokers are asked where they are named beside ZooKeeper: they know their files and defaults.
+    With ``wants_brokers`` this asks brokers if they are named besides ZooKeeper: they know their files and defaults.
     """
     source = cluster.source
     if source is Source.ZOOKEEPER and wants_brokers and cluster.changes_by is Side.WIRE:
@@ -50,7 +50,7 @@ async def config_reader(cluster: Cluster, *, wants_brokers: bool = False) -> Con
 
 
 async def describe_entity(cluster: Cluster, entity: Entity, *, include_all: bool) -> EntityConfigs:
-    """Return what is set for an entity, or (``include_all``) everything that holds for it.
+    """Return what is set for an entity, or (``include_all``) everything in force for it.
 
     Raises:
         NotFound: there is no such topic or broker.
@@ -58,13 +58,13 @@ async def describe_entity(cluster: Cluster, entity: Entity, *, include_all: bool
     reader = await config_reader(cluster, wants_brokers=include_all or entity.type is EntityType.BROKER_LOGGER)
     found = await reader.describe(entity, include_all=include_all)
     if entity.type is EntityType.BROKER and entity.name is not None and not found.configs:
-        # ZooKeeper tells nothing of a broker that was never there either: an empty answer may be a slip.
+        # ZooKeeper has nothing for a broker that never existed either: an empty answer may be a typo.
         await check_broker_lives(cluster, int(entity.name))
     return found
 
 
 async def describe_entities(cluster: Cluster, kind: EntityType, *, include_all: bool) -> list[EntityConfigs]:
-    """Return the same of all entities of a kind, the defaults of brokers among them."""
+    """Return the same for all entities of a kind, including the defaults of brokers."""
     reader = await config_reader(cluster, wants_brokers=include_all or kind is EntityType.BROKER_LOGGER)
     return await reader.describe_all(kind, include_all=include_all)
 
@@ -82,7 +82,7 @@ async def alter_entity(
     Raises:
         BadRequest: there is nothing to do, or it contradicts itself, or ZooKeeper alone cannot do it.
         NotFound: there is no such topic or broker.
-        Refused: the cluster does not want it.
+        Refused: the cluster rejects it.
     """
     if not validate_only:
         cluster.check_may_change()
@@ -96,7 +96,7 @@ async def alter_entity(
         await _alter_by_wire(await cluster.wire(), entity, additions, deletions, validate_only=validate_only)
         return
     if entity.type.is_of_clients:
-        raise BadRequest("quotas are altered by the brokers alone", hint=USE_BROKERS)
+        raise BadRequest("only brokers can alter quotas", hint=USE_BROKERS)
     if entity.type is EntityType.BROKER_LOGGER:
         raise BadRequest("loggers are not in ZooKeeper", hint=USE_BROKERS)
     from engine.admin.configs.by_znode import alter_configs_zk

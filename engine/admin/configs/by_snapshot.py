@@ -48,7 +48,7 @@ class SnapshotConfigReader:
 def _refuse(kind: EntityType, *, include_all: bool) -> None:
     if kind not in (EntityType.TOPIC, EntityType.BROKER):
         hint = Phrase("name the cluster with ", Parameter.BOOTSTRAP_SERVERS, " or ", Parameter.ZOOKEEPER)
-        raise BadRequest(f"settings of {kind.value} are in no snapshot", hint=hint)
+        raise BadRequest(f"a snapshot has no settings of {kind.value}", hint=hint)
     if include_all:
         hint = Phrase("leave ", Parameter.ALL_CONFIGS, " out, or ask the cluster")
         raise BadRequest("a snapshot has only what is set, no defaults", hint=hint)

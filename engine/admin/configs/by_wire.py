@@ -1,4 +1,4 @@
-"""Settings by the wire: DescribeConfigs, and IncrementalAlterConfigs, which touches only what is named (KIP-339)."""
+"""Settings over the wire: DescribeConfigs, and IncrementalAlterConfigs, which changes only what is named (KIP-339)."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class WireConfigReader:
         defaults = []
         if kind is EntityType.BROKER:
             defaults = [await describe_entity(self._wire, default, include_all=include_all)]
-        # All at the same time: one that is dead and not known to be holds nobody up.
+        # All at the same time, so that a broker not yet known to be dead delays nobody.
         async with asyncio.TaskGroup() as group:
             tasks = [
                 group.create_task(self._described_or_not(entity, include_all), name=f"configs-of-{entity.name}")
@@ -83,8 +83,8 @@ async def describe_entity(wire: WireCluster, entity: Entity, *, include_all: boo
 
     Raises:
         NotFound: there is no such topic or broker.
-        Refused: the cluster does not tell.
-        Unreachable: nobody does, or the broker not in the time that one may take.
+        Refused: the cluster does not return them.
+        Unreachable: nobody answers, or the broker not within its time limit.
     """
     resource = DescribeConfigsResource(
         resource_type=entity.type.resource_type, resource_name=entity.name or "", configuration_keys=None
@@ -167,7 +167,7 @@ async def _describe_topics(
         except (Unreachable, RemoteProtocolError) as error:
             if on_unknown is None:
                 raise
-            # Who waits for ZooKeeper now will wait for it with the next topics as well.
+            # A broker that waits for ZooKeeper now will wait for it with the next topics as well.
             left = len(topics) - start
             on_unknown(f"settings of {left} topic{'' if left == 1 else 's'} are not known: {error}")
             break
@@ -177,7 +177,7 @@ async def _describe_topics(
 async def _answers(
     wire: WireCluster, request: DescribeConfigsRequest, on_unknown: Complain | None
 ) -> list[DescribeConfigsResult]:
-    """Return the answers about topics; for a topic that has vanished, that it has."""
+    """Return the answers about topics; for a topic that has vanished, that fact."""
     limit_s = ANSWER_LIMIT_S if on_unknown is None else beside_limit_s(wire)
     response: DescribeConfigsResponse = await wire.ask_what_zookeeper_keeps(request, limit_s=limit_s)
     results = []
@@ -210,7 +210,7 @@ def _is_set_for(entity: Entity, entry: ConfigEntry) -> bool:
 def _entry(answer: DescribeConfigsResourceResult) -> ConfigEntry:
     source = ConfigSource.of_code(answer.config_source)
     if answer.config_source == -1:
-        # Version 0 tells only whether it is a default.
+        # Version 0 reports only whether it is a default.
         source = ConfigSource.DEFAULT_CONFIG if answer.is_default else ConfigSource.DYNAMIC_TOPIC_CONFIG
     return ConfigEntry(
         name=answer.name,
@@ -226,9 +226,9 @@ def _entry(answer: DescribeConfigsResourceResult) -> ConfigEntry:
 _SET, _DELETE = 0, 1
 
 SETTLE_S = 2.0
-"""How long a broker may take to read its own settings, after a notification in ZooKeeper, before one counts as not set.
+"""How long a broker may take to read its own settings after a notification in ZooKeeper before one counts as not set.
 
-A broker that is asked for a topic's settings reads them in ZooKeeper.
+For a topic's settings, a broker reads ZooKeeper when it is asked.
 """
 
 _PAUSE_S = 0.05
@@ -247,7 +247,7 @@ async def alter_configs(
     Raises:
         BadRequest: a setting to be deleted is not set.
         NotFound: there is no such topic or broker.
-        Refused: the cluster does not want it; the message is the cluster's.
+        Refused: the cluster rejects it; the message is the cluster's.
     """
     if deletions:
         await _check_deletions(wire, entity, deletions)

@@ -1,7 +1,7 @@
-"""Settings through the znodes: what is set for an entity. What brokers have in their files is not there.
+"""Settings through the znodes: what is set for an entity. They do not hold what brokers have in their files.
 
-A change is written, then announced to all brokers by a change notification. It is checked here as a broker would check
-it, except for what depends on a broker's own file.
+A change is written, then announced to all brokers by a change notification. This checks it as a broker would, except
+for what depends on a broker's own file.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class ZkConfigReader:
         return found
 
     async def _entities(self, kind: EntityType) -> list[Entity]:
-        """Return all topics, or the brokers that have settings or live, and their default."""
+        """Return all topics, or the brokers that have settings or are alive, and their default."""
         if kind is EntityType.TOPIC:
             return [Entity(kind, name) for name in await self._kafka.topics.get_all_topics()]
         if kind is not EntityType.BROKER:
@@ -110,7 +110,7 @@ def entity_path(entity: Entity) -> str:
 
 def _entry(entity: Entity, key: str, value: str) -> ConfigEntry:
     source = _SOURCES[entity.type] if entity.name is not None else ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
-    # Secrets of brokers are stored encrypted: neither form is anybody's business.
+    # Brokers' secrets are stored encrypted: show neither form to anybody.
     is_sensitive = entity.type is EntityType.BROKER and is_password(key)
     shown = None if is_sensitive else value
     return ConfigEntry(key, shown, source, sensitive=is_sensitive, synonyms=(ConfigSynonym(key, shown, source),))
@@ -167,7 +167,7 @@ def changed_settings(
 
 def check_topic_configs(configs: Mapping[str, str]) -> None:
     """Raise BadRequest if a topic cannot have these settings."""
-    # What a broker has in its file is not known here; Kafka's defaults stand in for it.
+    # A broker's file is not known here, so use Kafka's defaults.
     anybody = BrokerConfig.from_properties({"zookeeper.connect": "unknown"})
     try:
         validate_topic_config(configs, anybody)
@@ -180,7 +180,7 @@ def check_broker_configs(configs: Mapping[str, str], *, is_default: bool) -> Non
     """Raise BadRequest if a broker, or all of them by default, cannot be given these settings at run time."""
     secret = sorted(key for key in configs if is_password(key))
     if secret:
-        hint = Phrase("brokers store it encrypted with a secret of theirs: ", USE_BROKERS)
+        hint = Phrase("brokers store it encrypted with their own secret: ", USE_BROKERS)
         raise BadRequest(f"{secret[0]} is a secret and cannot be set through ZooKeeper", hint=hint)
     try:
         validate_dynamic_config(configs, is_per_broker=not is_default)

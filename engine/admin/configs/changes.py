@@ -22,7 +22,7 @@ async def read_changes(
 ) -> list[ConfigChange]:
     """Return what each setting is now and would be, by name. Changes nothing, and does not check the new values.
 
-    ``tells_inherited``: also what holds for those that are not set, as far as somebody tells.
+    ``tells_inherited``: also what applies to those that are not set, as far as it is known.
     """
     reader = await config_reader(cluster, wants_brokers=entity.type is EntityType.BROKER_LOGGER)
     present = {entry.name: entry for entry in (await reader.describe(entity, include_all=False)).configs}

@@ -1,6 +1,6 @@
-"""Quotas of users, clients and addresses, and the SCRAM credentials of users, as settings of theirs. Values only.
+"""Quotas of users, clients and addresses, and users' SCRAM credentials, as settings. Values only.
 
-A credential is shown with its iterations alone: what a password could be guessed from is nobody's business.
+Only a credential's iterations are shown, never what a password could be guessed from.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def parse_quotas(entity: Entity, additions: Mapping[str, str]) -> dict[str, floa
 
 
 def check_dropped(entity: Entity, deletions: Sequence[str], present: Iterable[str]) -> None:
-    """Raise BadRequest if a quota to be dropped is not set, or is not a quota."""
+    """Raise BadRequest if a quota to drop is not set, or is not a quota."""
     _refuse_credentials(deletions)
     there = set(present)
     absent = [key for key in deletions if key not in there]
@@ -105,8 +105,8 @@ def check_dropped(entity: Entity, deletions: Sequence[str], present: Iterable[st
 def _refuse_credentials(keys: Iterable[str]) -> None:
     credentials = sorted(key for key in keys if key in SCRAM_MECHANISMS.values())
     if credentials:
-        hint = "credentials are described here, and altered by Kafka's own kafka-configs"
-        raise BadRequest(f"no credentials can be altered with this: {', '.join(credentials)}", hint=hint)
+        hint = "klamm only describes credentials; alter them with Kafka's own kafka-configs"
+        raise BadRequest(f"credentials cannot be altered: {', '.join(credentials)}", hint=hint)
 
 
 def _number(key: str, text: str) -> float:

@@ -1,4 +1,4 @@
-"""Quotas and credentials by the wire: Describe- and AlterClientQuotas (KIP-546), SCRAM credentials (KIP-554)."""
+"""Quotas and credentials over the wire: Describe- and AlterClientQuotas (KIP-546), SCRAM credentials (KIP-554)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def describe_clients(wire: WireCluster, kind: EntityType, entity: Entity |
     """Return what is set for one entity, or (None) for all of a kind that have anything.
 
     Raises:
-        Refused: the brokers do not know quotas, or do not tell.
+        Refused: the brokers do not support quotas, or do not return them.
     """
     quotas = await _quotas(wire, kind, entity)
     credentials: dict[Entity, dict[str, int | None]] = {}
@@ -69,8 +69,8 @@ async def alter_quotas(
     """Set and drop quotas of one entity, all or none.
 
     Raises:
-        BadRequest: something is no quota, no number, or not set.
-        Refused: the cluster does not want it.
+        BadRequest: something is not a quota, not a number, or not set.
+        Refused: the cluster rejects it.
     """
     wanted = parse_quotas(entity, additions)
     if deletions:
@@ -87,8 +87,8 @@ async def alter_quotas(
         response: AlterClientQuotasResponse = await wire.call_any(request)
     except Refused as error:
         if error.code is ErrorCode.UNSUPPORTED_VERSION:
-            hint = "quotas would have no effect there: klamm's brokers and Kafka before 2.6 do not take them"
-            raise Refused(error.code, "the brokers take no quotas", where=str(entity), hint=hint) from error
+            hint = "quotas would have no effect there: klamm's brokers and Kafka before 2.6 do not support them"
+            raise Refused(error.code, "the brokers do not support quotas", where=str(entity), hint=hint) from error
         raise
     for answer in response.entries:
         refuse(answer.error_code, answer.error_message, str(entity))
@@ -108,7 +108,7 @@ async def _quotas(wire: WireCluster, kind: EntityType, entity: Entity | None) ->
     except Refused as error:
         if error.code is ErrorCode.UNSUPPORTED_VERSION:
             hint = Phrase("ZooKeeper may hold some, without effect there: ", Give(Parameter.ZOOKEEPER))
-            raise Refused(error.code, "the brokers know no quotas", where=kind.value, hint=hint) from error
+            raise Refused(error.code, "the brokers do not support quotas", where=kind.value, hint=hint) from error
         raise
     refuse(response.error_code, response.error_message, f"quotas of {kind.value}")
     found = {}
@@ -123,7 +123,7 @@ async def _credentials(wire: WireCluster, entity: Entity | None) -> dict[Entity,
     """Return the iterations of users' credentials; none if the brokers are too old to have any."""
     users = None if entity is None else [UserName(name=entity.name or "")]
     try:
-        # The controller alone answers for credentials in some releases, and it can always.
+        # In some releases only the controller answers for credentials; it always can.
         response: DescribeUserScramCredentialsResponse = await wire.ask_controller(
             DescribeUserScramCredentialsRequest(users=users),
             lambda answer: [answer.error_code],

@@ -81,7 +81,7 @@ def _described(entity: Entity, settings: Mapping[str, str]) -> EntityConfigs:
 
 
 def _as_by_wire(text: str) -> str:
-    """Return a quota as brokers tell it, always with a fraction; what is no number stays as it is."""
+    """Return a quota as brokers report it, always with a fraction; anything but a number stays as it is."""
     try:
         return str(float(text))
     except ValueError:

@@ -1,4 +1,4 @@
-"""Settings of topics, brokers and broker loggers as values: whose they are, what they say, where each comes from.
+"""Settings of topics, brokers and broker loggers as values: whose they are, their values, where each comes from.
 
 ``access`` reads and alters them.
 """
@@ -33,7 +33,7 @@ class EntityType(StrEnum):
 
     @property
     def is_of_clients(self) -> bool:
-        """Whether it is about those who use the cluster: quotas, and credentials of users (``quotas``)."""
+        """Whether it is about users of the cluster: quotas, and users' credentials (``quotas``)."""
         return self in (EntityType.CLIENT, EntityType.USER, EntityType.USER_CLIENT, EntityType.IP)
 
     @property
@@ -64,7 +64,7 @@ class Entity:
             raise BadRequest(f"not a broker id: {self.name!r}", hint=hint)
         if self.type is EntityType.BROKER_LOGGER and self.name is None:
             hint = Phrase("give ", Give(Parameter.BROKER_LOGGER))
-            raise BadRequest("loggers are those of one broker", hint=hint)
+            raise BadRequest("loggers belong to one broker", hint=hint)
 
     def __str__(self) -> str:
         if self.type is EntityType.USER_CLIENT:
@@ -86,7 +86,7 @@ class ConfigSource(StrEnum):
     DYNAMIC_BROKER_LOGGER_CONFIG = "DYNAMIC_BROKER_LOGGER_CONFIG"
     CLIENT_METRICS_CONFIG = "CLIENT_METRICS_CONFIG"
     CLIENT_QUOTA = "CLIENT_QUOTA"
-    """Ours: the wire has no number for it, as quotas are no settings there."""
+    """klamm's own: the wire has no number for it, because quotas are not settings there."""
     SCRAM_CREDENTIAL = "SCRAM_CREDENTIAL"
 
     @staticmethod
@@ -124,7 +124,7 @@ class ConfigEntry:
 
 @dataclass(frozen=True, slots=True)
 class EntityConfigs:
-    """The settings of one entity, by name. ``error`` says why they are not known, where one of many did not answer."""
+    """The settings of one entity, by name. ``error`` says why they are not known if one of many did not answer."""
 
     entity_type: EntityType
     entity_name: str | None
@@ -139,8 +139,8 @@ _LOSING = ("cleanup.policy", "unclean.leader.election.enable", "min.insync.repli
 class ConfigChange:
     """One setting of an entity before and after.
 
-    ``old`` and ``new`` None: it is not set on this entity, or nobody may see the value. ``inherited`` is what holds
-    while it is not set, where somebody tells.
+    ``old`` and ``new`` None: it is not set on this entity, or nobody may see the value. ``inherited`` is what applies
+    while it is not set, if known.
     """
 
     name: str
@@ -151,7 +151,7 @@ class ConfigChange:
 
     @property
     def may_lose_data(self) -> bool:
-        """Whether records may go that are there now, or that come later: retention, compaction, unclean elections."""
+        """Whether present or later records may be lost: retention, compaction, unclean elections."""
         return "retention" in self.name or self.name.endswith(_LOSING)
 
     def __str__(self) -> str:
@@ -176,7 +176,7 @@ def parse_additions(text: str) -> dict[str, str]:
     for part in _COMMA_OUTSIDE_BRACKETS.split(text):
         key, equals, value = part.strip().partition("=")
         if not equals or not key.strip():
-            raise BadRequest(f"not KEY=VALUE: {part.strip()!r}", hint="values with commas stand in brackets: k=[a,b]")
+            raise BadRequest(f"not KEY=VALUE: {part.strip()!r}", hint="put values with commas in brackets: k=[a,b]")
         value = value.strip()
         if value.startswith("[") and value.endswith("]"):
             value = value[1:-1]
@@ -185,9 +185,9 @@ def parse_additions(text: str) -> dict[str, str]:
 
 
 def plain_value(key: str, value: str) -> str:
-    """Return a setting's value as Kafka takes it: ``2h`` of a setting in milliseconds, ``50M`` of one in bytes.
+    """Return a setting's value as Kafka takes it: converts ``2h`` to milliseconds and ``50M`` to bytes.
 
-    A number without a unit, and whatever is no quantity, stays as it is; the cluster judges it.
+    A number without a unit, and anything but a quantity, stays as it is; the cluster judges it.
     """
     if value[-1:].isdigit():
         return value
@@ -198,10 +198,10 @@ def plain_value(key: str, value: str) -> str:
 
 
 def _quantity(key: str, value: str) -> str:
-    """Return the number that a setting of a duration or a size wants; of other settings the value.
+    """Return the number for a setting that is a duration or a size; for other settings the value.
 
     Raises:
-        ValueError: the value is no quantity.
+        ValueError: the value is not a quantity.
     """
     if key.endswith((".ms", "_ms")):
         return str(round(parse_duration_s(value) * 1000))

@@ -1,7 +1,7 @@
-"""What stands in a file that Kafka, or a broker of ours, wrote: rows for ``klamm dump``. No broker is asked, nothing
-printed.
+"""The content of a file that Kafka, or a broker of ours, wrote, as rows for ``klamm dump``. Asks no broker, prints
+nothing.
 
-The file's name tells its kind, as it does for Kafka. Files waiting for their deletion, or the cleaner's, are read too.
+The file's name tells its kind, as it does for Kafka. Also reads files that wait for deletion, and the cleaner's.
 """
 
 from __future__ import annotations
@@ -81,9 +81,9 @@ _BY_NAME = {
 class DumpOptions:
     """What is wanted. Names follow kafka-dump-log's options.
 
-    ``deep_iteration`` shows records, ``print_data_log`` their keys and values too. ``decoder`` None takes the one that
-    belongs to the topic, which the folder's name tells; naming one shows keys and values. ``verify_index_only`` leaves
-    out entries and shows what is wrong with them, ``index_sanity_check`` makes the check of a starting broker.
+    ``deep_iteration`` shows records, ``print_data_log`` their keys and values too. ``decoder`` None uses the one for
+    the topic, which the folder's name tells; naming one shows keys and values. ``verify_index_only`` leaves out entries
+    and shows what is wrong with them, ``index_sanity_check`` makes the check of a starting broker.
     """
 
     deep_iteration: bool = False
@@ -99,7 +99,7 @@ class DumpOptions:
 
 
 def kind_of_file(path: Path) -> FileKind | None:
-    """Return what the file's name says it is; None for files that are none of Kafka's."""
+    """Return what the file's name says it is; None for files that are not Kafka's."""
     name = path.name
     for suffix in (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX):
         name = name.removesuffix(suffix)
@@ -143,10 +143,10 @@ def _files_to_dump(path: Path) -> list[Path]:
 
 
 def dump_file(path: Path, options: DumpOptions | None = None) -> Iterator[Row]:
-    """Yield the rows of one file, read as they are taken. What is wrong with the file comes as ``Finding`` rows.
+    """Yield the rows of one file as it is read. What is wrong with the file comes as ``Finding`` rows.
 
     Raises:
-        NotFound: there is no such file. BadRequest: it is none of Kafka's, or cannot be read.
+        NotFound: there is no such file. BadRequest: it is not one of Kafka's, or cannot be read.
     """
     if not path.exists():
         raise NotFound("no such file", where=str(path))

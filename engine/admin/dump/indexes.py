@@ -1,6 +1,6 @@
 """Offset, time and transaction indexes, compared with the segment beside them.
 
-Entries of a preallocated tail (all zero) are no entries. Kafka's tool takes the first of them for one.
+The zeros of a preallocated tail are not entries. Kafka's tool takes the first of them for one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from engine.protocol.records.iterate import iter_batch_records
 
 @dataclass(frozen=True, slots=True)
 class IndexOptions:
-    """``is_quiet``: only findings. ``is_sanity_check``: nothing but the check that a broker makes at its start."""
+    """``is_quiet``: only findings. ``is_sanity_check``: only the check that a broker makes when it starts."""
 
     is_quiet: bool = False
     is_sanity_check: bool = False
@@ -62,7 +62,7 @@ def dump_offset_index(path: Path, options: IndexOptions) -> Iterator[Row]:
 
 
 def dump_time_index(path: Path, options: IndexOptions) -> Iterator[Row]:
-    """Yield the rows of a ``.timeindex`` file; each entry is looked up in the segment, by way of its offset index."""
+    """Yield the rows of a ``.timeindex`` file; each entry is looked up in the segment, through its offset index."""
     data = path.read_bytes()
     base_offset = offset_of_file_name(path.name) or 0
     entries = _time_entries(data, base_offset)
@@ -187,4 +187,4 @@ def _batch_that_ends_at(log: BinaryIO, offset: int, positions: list[OffsetPositi
 
 def _no_segment(path: Path) -> Finding:
     name = f"{path.name.partition('.')[0]}{LOG_SUFFIX}"
-    return Finding(FindingKind.UNVERIFIED, message=f"there is no {name} beside it to compare the entries with")
+    return Finding(FindingKind.UNVERIFIED, message=f"there is no {name} next to it to compare the entries with")

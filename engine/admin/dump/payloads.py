@@ -18,7 +18,7 @@ class PayloadDecoder(StrEnum):
     """How to read keys and values."""
 
     TEXT = "text"
-    """UTF-8; bytes that are none become U+FFFD, as in Kafka's tool."""
+    """UTF-8; other bytes become U+FFFD, as in Kafka's tool."""
     OFFSETS = "offsets"
     TRANSACTIONS = "transactions"
 
@@ -31,7 +31,7 @@ def decode_payload(decoder: PayloadDecoder, record: Record) -> tuple[Any, Any]:
     """Return (key, value): text, objects made for JSON, or None.
 
     Raises:
-        Undecodable: a record that does not belong into the internal topic.
+        Undecodable: the record does not belong in the internal topic.
     """
     if decoder is PayloadDecoder.TEXT:
         return _text(record.key), _text(record.value)
@@ -85,7 +85,7 @@ def _offsets(key_data: bytes, value_data: bytes | None) -> tuple[Any, Any]:
 
 
 def _open_protocol_bytes(member: MemberMetadata, member_json: dict[str, Any]) -> None:
-    """Show subscription and assignment by their fields where the bytes are a consumer's; else they stay base64."""
+    """Show subscription and assignment by their fields if the bytes are a consumer's; else leave them as base64."""
     for name, data, decode in (
         ("subscription", member.subscription, decode_subscription),
         ("assignment", member.assignment, decode_assignment),

@@ -1,6 +1,6 @@
-"""What a dump of Kafka's files is made of: one plain value per line a reader would want. ``kind`` tells them apart.
+"""The rows of a dump of Kafka's files: one plain value per line. ``kind`` tells them apart.
 
-Timestamps are milliseconds since 1970 as they stand in the files, -1 for none.
+Timestamps are milliseconds since 1970 as in the files, -1 for none.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ class FindingKind(StrEnum):
 
     EMPTY = "empty"
     SANE = "sane"
-    """The check that a broker makes at its start passed."""
+    """The check that a broker makes when it starts passed."""
     CORRUPT = "corrupt"
     TRAILING_BYTES = "trailing_bytes"
     """Bytes after the last whole batch: torn by a crash, or being written just now."""
     NON_CONSECUTIVE_OFFSETS = "non_consecutive_offsets"
     """A hole between two records; usual in compacted topics and after aborted appends."""
     INDEX_MISMATCH = "index_mismatch"
-    """The batch at an index entry's position ends with another offset than the entry says."""
+    """The batch at an index entry's position does not end with the entry's offset."""
     OFFSET_NOT_FOUND = "offset_not_found"
     """No batch of the log ends with a time index entry's offset."""
     TIMESTAMP_MISMATCH = "timestamp_mismatch"
@@ -39,12 +39,12 @@ class SegmentRow:
 
     kind: str = field(default="segment", init=False)
     base_offset: int | None
-    """From the file's name; None when the name tells none."""
+    """From the file's name; None if the name has none."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchRow:
-    """One batch; or one message of v0 or v1, of which a wrapper tells neither first offset nor count."""
+    """One batch; or one message of v0 or v1. A wrapper message has neither first offset nor count."""
 
     kind: str = field(default="batch", init=False)
     base_offset: int | None

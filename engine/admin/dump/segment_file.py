@@ -1,4 +1,4 @@
-"""Batches out of a segment file, a window of it at a time: a file of any size, also one that a broker is writing to."""
+"""Reads batches of a segment file, a window at a time: of any size, and even while a broker is writing to it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LENGTH = struct.Struct(">8xi")
 
 
 class FileBatch(NamedTuple):
-    """One whole batch, where it stands in the file, and its bytes."""
+    """One whole batch: its position in the file, and its bytes."""
 
     position: int
     header: BatchHeader
@@ -24,7 +24,7 @@ def read_file_batches(file: BinaryIO, position: int = 0, end: int | None = None)
     """Yield the whole batches from the position on that end before ``end`` or the file's end.
 
     Raises:
-        KafkaError: CORRUPT_MESSAGE at a batch whose length or magic makes no sense.
+        KafkaError: CORRUPT_MESSAGE at a batch whose length or magic is invalid.
     """
     window = _WINDOW_BYTES
     while True:

@@ -31,7 +31,7 @@ _CODECS = frozenset(Codec)
 
 @dataclass(frozen=True, slots=True)
 class SegmentOptions:
-    """What is wanted of a segment. ``max_bytes`` bounds how much of the file is read."""
+    """What to show of a segment. ``max_bytes`` bounds how much of the file is read."""
 
     has_records: bool = False
     has_payloads: bool = False
@@ -40,7 +40,7 @@ class SegmentOptions:
 
 
 def dump_segment(path: Path, options: SegmentOptions) -> Iterator[Row]:
-    """Yield the rows of a ``.log`` file. What cannot be read becomes a finding; a senseless header ends the dump."""
+    """Yield the rows of a ``.log`` file. What cannot be read becomes a finding; an invalid header ends the dump."""
     yield SegmentRow(offset_of_file_name(path.name))
     dump = _SegmentDump(options)
     with path.open("rb") as file:
@@ -67,7 +67,7 @@ class _SegmentDump:
             try:
                 yield from self._records(batch)
             except KafkaError as error:
-                # The batch's length is known: what follows it can be shown all the same.
+                # The batch's length is known, so what follows it can still be shown.
                 yield Finding(FindingKind.CORRUPT, batch.position, message=error.message)
         self.end = batch.position + batch.header.size_bytes
 

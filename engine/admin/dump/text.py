@@ -1,6 +1,6 @@
 """Rows of a dump as the lines that kafka-dump-log 3.9 prints, for eyes and scripts that know those.
 
-Kinds of files that Kafka's tool does not know get lines of the same make.
+Kinds of files that Kafka's tool does not know get lines of the same style.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def _record_line(row: RecordRow, decoder: PayloadDecoder) -> str:
     if row.sequence is not None:
         line += f" sequence: {row.sequence} headerKeys: [{','.join(header['key'] or '' for header in row.headers)}]"
     if row.is_valid is not None:
-        # The brace is Kafka's own slip; who parses its output expects it.
+        # The brace is Kafka's own slip; parsers of its output expect it.
         line += f" isValid: {_flag(row.is_valid)} crc: {row.crc}}}"
     if row.coordinator_epoch is not None:
         line += f" endTxnMarker: {row.control} coordinatorEpoch: {row.coordinator_epoch}"

@@ -1,1 +1,1 @@
-"""Leader elections: what one would change, carrying it out, what became of each partition."""
+"""Leader elections: what one would change, carrying it out, and the outcome for each partition."""

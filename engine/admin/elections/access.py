@@ -1,4 +1,4 @@
-"""The seam to whoever carries out elections in a cluster, and the one place that chooses it."""
+"""The interface to whoever carries out elections in a cluster, and the only place that chooses it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class Elector(Protocol):
     """Has leaders elected in one cluster."""
 
     def check(self, election: ElectionType) -> None:
-        """Raise BadRequest if there is no such election this way."""
+        """Raise BadRequest if this way does not support the election."""
 
     async def find(self) -> None:
-        """Find who carries it out, so that what is sent next is really sent.
+        """Find who carries it out, so that the next request reaches them.
 
         Raises:
             Unreachable: nobody can be asked. Nothing was sent.
@@ -33,7 +33,7 @@ class Elector(Protocol):
             The error of each reported partition, or None.
 
         Raises:
-            AdminError: the cluster as a whole does not want it.
+            AdminError: the cluster as a whole rejects it.
         """
 
 

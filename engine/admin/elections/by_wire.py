@@ -1,4 +1,4 @@
-"""Elections by the wire: ElectLeaders at the controller (Kafka 2.2 and newer, unclean ones 2.4 and newer)."""
+"""Elections over the wire: ElectLeaders at the controller (Kafka 2.2 and newer, unclean ones 2.4 and newer)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class WireElector:
         self._cluster = cluster
 
     def check(self, election: ElectionType) -> None:
-        """Both kinds exist; whether this controller knows them is seen when it is asked."""
+        """Both kinds exist; only asking shows whether this controller knows them."""
 
     async def find(self) -> None:
         await (await self._cluster.wire()).reachable_controller_id()
@@ -33,7 +33,7 @@ class WireElector:
         wire = await self._cluster.wire()
         client = await wire.client_of(await wire.reachable_controller_id())
         if election is ElectionType.UNCLEAN and await wire.version(client, ApiKey.ELECT_LEADERS) < 1:
-            raise Refused(ErrorCode.UNSUPPORTED_VERSION, "the cluster knows no unclean election", where=client.address)
+            raise Refused(ErrorCode.UNSUPPORTED_VERSION, "the cluster has no unclean elections", where=client.address)
         by_topic: dict[str, list[int]] = {}
         for topic, partition in names:
             by_topic.setdefault(topic, []).append(partition)

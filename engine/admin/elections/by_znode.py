@@ -16,11 +16,11 @@ from engine.zk.reads import wait_until_gone
 from engine.zk.znodes.admin_znodes import PreferredReplicaElectionZNode
 
 ZNODE_BYTES_MAX = 900_000
-"""How much goes into the znode at a time: ZooKeeper takes requests of 1 MB at most, with all that is in them."""
+"""How much goes into the znode at a time: ZooKeeper accepts requests of 1 MB at most, everything included."""
 
 
 class ElectionInProgress(AdminError):
-    """The controller still carries out what somebody asked for through the znode."""
+    """The controller is still carrying out an earlier request through the znode."""
 
     kind = FailureKind.REFUSED
 
@@ -33,7 +33,7 @@ class ZnodeElector:
 
     def check(self, election: ElectionType) -> None:
         if election is ElectionType.UNCLEAN:
-            raise BadRequest("there is no unclean election through ZooKeeper", hint=FIND_BROKERS)
+            raise BadRequest("unclean elections are not possible through ZooKeeper", hint=FIND_BROKERS)
 
     async def find(self) -> None:
         await self._cluster.zookeeper()
@@ -41,13 +41,13 @@ class ZnodeElector:
     async def elect(
         self, election: ElectionType, names: Sequence[TopicPartition], deadline: float
     ) -> Mapping[TopicPartition, str | None]:
-        """The controller removes the znode when it is done, whether or not it could elect: no error is ever told."""
+        """The controller removes the znode when it is done, even if it could not elect, and never reports an error."""
         await elect_by_znode(self._cluster, names, deadline)
         return {}
 
 
 async def elect_by_znode(cluster: Cluster, names: Sequence[TopicPartition], deadline: float) -> None:
-    """Ask for preferred leaders and wait, until ``deadline`` (monotonic seconds), for the controller to take it up.
+    """Ask for preferred leaders and wait, until ``deadline`` (monotonic seconds), for the controller to act.
 
     The controller removes the znode when it is done, whether or not it could elect.
 

@@ -1,6 +1,6 @@
-"""Elections of a cluster: what one would do, and carrying it out. ``access`` chooses who is asked to elect.
+"""Elections of a cluster: what one would do, and carrying it out. ``access`` chooses whom to ask.
 
-It reads each partition again afterwards, until the expected leader leads or the time is over.
+It then reads each partition again until the expected leader leads or the time is up.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from engine.common.snapshot import PartitionSnapshot
 
 POLL_PAUSE_S = 0.1
 _SHARE_OF_TIMEOUT = 0.8
-"""The waiting ends before the command's own deadline, so that every partition's state can still be told."""
+"""Waiting ends before the command's own deadline, so that every partition's state can still be reported."""
 
 
 async def preview_election(cluster: Cluster, election: ElectionType, scope: ElectionScope) -> list[ElectionPreview]:
-    """Return what an election would do to each partition that is meant. Changes nothing.
+    """Return what an election would do to each partition in scope. Changes nothing.
 
     Raises:
-        NotFound: a topic or a partition that was named does not exist.
+        NotFound: a named topic or partition does not exist.
     """
-    # What is named has to be told, or refused; of all topics one that is damaged does not hide the others.
+    # A named topic must be reported or refused; among all topics a damaged one does not hide the others.
     complain = cluster.complain if scope.is_all else None
     reader = await topic_reader(cluster, on_unreadable=complain, on_unknown_settings=cluster.observe)
     return preview(election, await read_scope(reader, scope), await reader.live_brokers())
@@ -50,8 +50,8 @@ async def run_election(
     """Elect, wait, and return the result for each partition in the given order.
 
     Raises:
-        BadRequest: only ZooKeeper may be used, which knows no unclean election.
-        AdminError: the cluster as a whole does not want it.
+        BadRequest: only ZooKeeper may be used, which has no unclean elections.
+        AdminError: the cluster as a whole rejects it.
     """
     deadline = time.monotonic() + cluster.timeout_s * _SHARE_OF_TIMEOUT
     reader = await topic_reader(cluster, on_unknown_settings=cluster.observe)
@@ -61,7 +61,7 @@ async def run_election(
     errors: Mapping[TopicPartition, str | None] = {}
     if wanted:
         await elector.find()
-        cluster.accepted(Phrase("the controller elects; look with: ", Operation.DESCRIBE_TOPICS))
+        cluster.accepted(Phrase("the controller is electing; check with: ", Operation.DESCRIBE_TOPICS))
         errors = await elector.elect(election, [one.name for one in wanted], deadline)
     after = await _wait(reader, [one for one in wanted if errors.get(one.name) is None], deadline)
     live = await reader.live_brokers()
@@ -71,9 +71,9 @@ async def run_election(
 async def _wait(
     reader: TopicReader, wanted: Sequence[ElectionPreview], deadline: float
 ) -> dict[TopicPartition, PartitionSnapshot]:
-    """Look until all are led as expected; return how they are led then.
+    """Check until all have the expected leaders; return the leaders at that time.
 
-    What cannot be elected is not waited for: it has been tried, and its state will not change by waiting.
+    This does not wait for what cannot be elected: it has been tried, and waiting will not change its state.
     """
     waiting = {one.name: one.after for one in wanted if one.obstacle is None}
     while True:
@@ -108,7 +108,7 @@ def _result(
         return told(ElectionResult.ELECTED)
     if now.obstacle is not None:
         return told(ElectionResult.FAILED, now.obstacle)
-    return told(ElectionResult.UNDER_WAY, f"leader is {leader if leader != NO_LEADER else 'none'} when time was over")
+    return told(ElectionResult.UNDER_WAY, f"leader is {leader if leader != NO_LEADER else 'none'} when the time was up")
 
 
 def _explained(before: ElectionPreview, error: str) -> str:

@@ -1,4 +1,4 @@
-"""Leader elections as values: which partitions are meant, who would lead them, and what became of each.
+"""Leader elections as values: the partitions in scope, who would lead them, and the outcome for each.
 
 Pure; ``running`` asks the cluster. The rules are those of Kafka's controller: the preferred leader is the first
 replica, and is elected only if it is alive and in sync; an unclean election takes the first live replica of a
@@ -149,7 +149,7 @@ async def read_scope(reader: TopicReader, scope: ElectionScope) -> dict[TopicPar
     """Return the partitions that a scope means, by name.
 
     Raises:
-        NotFound: a topic or a partition that was named does not exist.
+        NotFound: a named topic or partition does not exist.
     """
     if scope.is_all:
         names: Iterable[str] = (entry.topic for entry in await reader.names())

@@ -2,5 +2,5 @@
 
 ``values`` has the data. What asks a cluster, all brokers at once and with every failure as a value, is in
 ``group_reading`` (list, describe, committed offsets) and ``offsets.listing`` (start, end, by time). The commands'
-operations stand on these; so may anything else that wants to know of many groups.
+operations build on these; anything else that reads many groups may too.
 """

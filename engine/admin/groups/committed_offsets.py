@@ -1,6 +1,6 @@
 """OffsetFetch in every version, for many groups of one coordinator: what differs between versions is hidden here.
 
-Version 8 takes many groups, 2 to 7 one, 0 and 1 must be told the partitions: there all of the cluster are asked for.
+Version 8 takes many groups, versions 2 to 7 one. Versions 0 and 1 need the partitions, so ask for all of the cluster.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ async def _every_partition(wire: WireCluster) -> list[OffsetFetchRequestTopic]:
 
 
 def _common_error(topics: Iterable[OffsetFetchResponseTopic]) -> int:
-    """Return the error that stands at every partition: before version 2 that means the whole group."""
+    """Return the error that every partition has: before version 2 it means the whole group."""
     codes = {partition.error_code for topic in topics for partition in topic.partitions}
     only = codes.pop() if len(codes) == 1 else ErrorCode.NONE
     return ErrorCode.NONE if only == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else only

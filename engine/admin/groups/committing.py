@@ -1,4 +1,4 @@
-"""Carries a reset out: commits the new offsets as a client without membership does, or writes a group's znodes.
+"""Carries out a reset: commits the new offsets like a client outside the group, or writes a group's znodes.
 
 A commit whose answer got lost is not sent again: it may have been carried out.
 """
@@ -45,7 +45,7 @@ SURELY_NOT_DONE = frozenset(
 
 
 def may_change_again(unknown: Unknown) -> bool:
-    """Whether a change that failed so was surely not carried out, and may be sent again."""
+    """Whether a change with this failure was certainly not carried out, and may be sent again."""
     return unknown.code in SURELY_NOT_DONE
 
 
@@ -58,14 +58,14 @@ async def execute_reset(
     goes_on: str,
     on_saved: Callable[[], None],
 ) -> tuple[list[PartitionReset], list[AdminError]]:
-    """Save the offsets as they are, then set the new ones; return what became of each partition, and the failures.
+    """Save the current offsets, then set the new ones; return the outcome for each partition, and the failures.
 
-    Args: rollback_file: where the rollback is written; it must not be there yet. If nothing was committed so far
-    there is none. with_group: the file names the group of each offset. goes_on: what ``cluster.accepted`` gets right
+    Args: rollback_file: where the rollback is written; it must not be there yet. If nothing was committed so far, no
+    file is written. with_group: the file names the group of each offset. goes_on: what ``cluster.accepted`` gets right
     before the first change. on_saved: called once the file is on the disk, while nothing has changed.
 
     Raises:
-        OSError: the way back could not be written; nothing was changed.
+        OSError: the rollback could not be written; nothing was changed.
     """
     cluster.check_may_change()
     text = offsets_text(offsets_before(planned.able), with_group=with_group)
@@ -77,7 +77,7 @@ async def execute_reset(
 
 
 async def reset_offsets(cluster: Cluster, plans: Sequence[GroupReset]) -> tuple[list[PartitionReset], list[AdminError]]:
-    """Set the offsets that the plans say; return what became of each partition, and the failures."""
+    """Set the offsets that the plans name; return the outcome for each partition, and the failures."""
     by_wire = {plan.group: plan for plan in plans if plan.type is not GroupType.ZOOKEEPER}
     outcomes: dict[str, _Outcomes | Unknown | AdminError] = {}
     if by_wire:
@@ -154,13 +154,13 @@ def _outcomes(response: OffsetCommitResponse) -> _Outcomes | Unknown:
     }
     codes = set(found.values())
     if len(codes) == 1 and (code := codes.pop()) != ErrorCode.NONE:
-        # The group's error stands at every partition.
+        # Every partition carries the group's error.
         return Unknown.of_code(code)
     return {name: None if code == ErrorCode.NONE else Unknown.of_code(code) for name, code in found.items()}
 
 
 async def _write(cluster: Cluster, plan: GroupReset) -> _Outcomes | AdminError:
-    """Write a group's znodes, unless a consumer came since it was planned."""
+    """Write a group's znodes, unless a consumer has joined since it was planned."""
     from engine.admin.groups.old_consumers import read_old_groups, write_old_offsets
 
     zk = await cluster.zookeeper()

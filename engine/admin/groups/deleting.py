@@ -1,4 +1,4 @@
-"""Groups, or their offsets of topics, removed: at coordinators and in ZooKeeper. Groups with members are refused."""
+"""Deletes groups, or their offsets of topics, at coordinators and in ZooKeeper. Refuses groups with members."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _GROUPS_PER_REQUEST = 200
 
 
 class DeletionResult(StrEnum):
-    """What became of a group or an offset."""
+    """The outcome for a group or an offset."""
 
     DELETED = "deleted"
     WOULD_BE_DELETED = "would_be_deleted"
     NOTHING_COMMITTED = "nothing_committed"
     FAILED = "failed"
     UNDER_WAY = "under_way"
-    """It was asked for, and nobody answered: it may still happen."""
+    """It was requested, and nobody answered: it may still happen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class GroupsToDelete:
 
 
 async def find_groups_to_delete(cluster: Cluster, scope: GroupScope) -> GroupsToDelete:
-    """Find the groups that are meant and look whether they have members."""
+    """Find the groups in scope and check whether they have members."""
     found = await find_groups(cluster, scope)
     refusals: dict[str, AdminError] = in_both(found)
     described: Mapping[str, GroupDescription | Unknown] = found.described
@@ -96,7 +96,7 @@ async def find_groups_to_delete(cluster: Cluster, scope: GroupScope) -> GroupsTo
 
 
 async def delete_groups(cluster: Cluster, wanted: GroupsToDelete) -> tuple[list[DeletedGroup], list[AdminError]]:
-    """Delete groups with all their offsets; return what became of each, and the failures."""
+    """Delete groups with all their offsets; return the outcome for each, and the failures."""
     cluster.check_may_change()
     rows: list[DeletedGroup] = []
     failures: list[AdminError] = []
@@ -117,13 +117,13 @@ async def delete_groups(cluster: Cluster, wanted: GroupsToDelete) -> tuple[list[
 
 
 def failed_or_under_way(why: AdminError | Unknown) -> DeletionResult:
-    """Return what became of a deletion that was not answered with success."""
+    """Return the outcome of a deletion that did not succeed."""
     is_open = why.may_still_happen if isinstance(why, Unknown) else isinstance(why, OutcomeUnknown)
     return DeletionResult.UNDER_WAY if is_open else DeletionResult.FAILED
 
 
 async def _delete_at_brokers(cluster: Cluster, wanted: GroupsToDelete) -> Mapping[str, Unknown | None]:
-    """Return why a group stayed; None if it went."""
+    """Return why a group was not deleted; None if it was."""
     wire = await cluster.wire()
 
     async def ask(broker_id: int, groups: list[str]) -> Mapping[str, Unknown | None]:
@@ -157,7 +157,7 @@ async def _delete_in_zookeeper(cluster: Cluster, group: str) -> AdminError | Non
     try:
         await delete_old_group(zk, group)
     except CoordinationError as error:
-        return Refused(ErrorCode.UNKNOWN_SERVER_ERROR, str(error), where=f"group {group}", hint="look, then try again")
+        return Refused(ErrorCode.UNKNOWN_SERVER_ERROR, str(error), where=f"group {group}", hint="check, then try again")
     return None
 
 

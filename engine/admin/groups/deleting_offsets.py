@@ -1,4 +1,4 @@
-"""A group's committed offsets of topics removed, at its coordinator or in ZooKeeper, if no member reads them."""
+"""Deletes a group's committed offsets of topics, at its coordinator or in ZooKeeper, if no member reads them."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ class DeletedOffset:
 async def find_offsets_to_delete(
     cluster: Cluster, group: str, topics: TopicScope
 ) -> tuple[FoundGroups, list[DeletedOffset]]:
-    """Return the group, and the offsets that are meant: those named, or all that it has committed in a topic.
+    """Return the group, and the offsets in scope: those named, or all that it has committed in a topic.
 
     Raises:
         NotFound: there is no such group, or nothing is committed in a topic.
-        BadRequest: it is at the brokers and in ZooKeeper.
+        BadRequest: it exists both on brokers and in ZooKeeper.
     """
     found = await find_groups(cluster, GroupScope((group,)))
     for error in (*found.failures, *in_both(found).values()):
@@ -74,7 +74,7 @@ async def find_offsets_to_delete(
 async def delete_offsets(
     cluster: Cluster, found: FoundGroups, wanted: Sequence[DeletedOffset]
 ) -> tuple[list[DeletedOffset], list[AdminError]]:
-    """Delete offsets of one group; return what became of each, and the failures."""
+    """Delete offsets of one group; return the outcome for each, and the failures."""
     cluster.check_may_change()
     there = [one.name for one in wanted if one.result is DeletionResult.WOULD_BE_DELETED]
     if not there:
@@ -106,7 +106,7 @@ def _meant(group: str, topic: str, wanted: tuple[int, ...] | None, committed: Gr
         result = DeletionResult.NOTHING_COMMITTED if value is None else DeletionResult.WOULD_BE_DELETED
         rows.append(DeletedOffset(group, topic, index, offset, result))
     if not rows:
-        hint = Phrase("see what it has with: ", Do(Operation.DESCRIBE_GROUP, group))
+        hint = Phrase("see what it has committed: ", Do(Operation.DESCRIBE_GROUP, group))
         raise BadRequest(f"the group has committed nothing in topic {topic!r}", where=f"group {group}", hint=hint)
     return rows
 

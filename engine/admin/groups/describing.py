@@ -1,4 +1,4 @@
-"""Asks a cluster for what a description of groups needs: no more than was wanted, and everything at once."""
+"""Asks a cluster for what a description of groups needs: no more than is wanted, and everything at once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from engine.common.model import Node, TopicPartition
 
 
 class Wanted(Enum):
-    """What of the groups is wanted: kafka-consumer-groups' three ways."""
+    """What to describe of the groups: kafka-consumer-groups' three ways."""
 
     OFFSETS = auto()
     MEMBERS = auto()
@@ -34,7 +34,7 @@ class Wanted(Enum):
 
 @dataclass(frozen=True, slots=True)
 class GroupsDescribed:
-    """The groups by name, and what could not be read about the groups that were meant."""
+    """The groups by name, and what could not be read about them."""
 
     groups: tuple[DescribedGroup, ...]
     failures: tuple[AdminError, ...] = ()
@@ -58,9 +58,9 @@ async def describe(cluster: Cluster, scope: GroupScope, wanted: Wanted = Wanted.
 async def describe_readers(
     cluster: Cluster, scope: GroupScope, topics: TopicSelection, wanted: Wanted = Wanted.OFFSETS
 ) -> GroupsDescribed:
-    """Describe those of the groups that have committed, or own, partitions of topics; with these partitions only.
+    """Describe the groups that have committed or own partitions of topics; with these partitions only.
 
-    A group about which nothing could be read is there all the same.
+    A group that could not be read is included all the same.
     """
     progress = await describe(cluster, scope)
     readers = [one for one in (_of_topics(group, topics) for group in progress.groups) if one is not None]
@@ -138,7 +138,7 @@ async def _in_zookeeper(cluster: Cluster, found: FoundGroups, wanted: Wanted) ->
 
 
 async def ends_of(cluster: Cluster, partitions: Iterable[TopicPartition]) -> Ends:
-    """Return where partitions end; without any broker that answers, each is an Unknown."""
+    """Return where partitions end; if no broker answers, each is an Unknown."""
     names = list(partitions)
     if not names:
         return {}

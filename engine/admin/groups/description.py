@@ -30,7 +30,7 @@ UNKNOWN_TOPIC = "UNKNOWN_TOPIC_OR_PARTITION"
 class PartitionProgress:
     """How far a group has read one partition. What is not known is None, and ``error`` says why.
 
-    ``lag`` is the end less the current offset; below zero if the log was cut behind the group's back.
+    ``lag`` is the end less the current offset; below zero if the log was cut without the group noticing.
     """
 
     topic: str
@@ -112,7 +112,7 @@ def partitions_of(members: Iterable[GroupMember], offsets: GroupOffsets | Unknow
 def described_group(
     group: GroupDescription, offsets: GroupOffsets | Unknown | None, ends: Ends, nodes: Mapping[int, Node]
 ) -> DescribedGroup:
-    """Put together what is known of a group at a coordinator; without ``offsets`` nothing of partitions."""
+    """Combine what is known about a group at a coordinator; without ``offsets`` nothing about partitions."""
     owners = {partition: member for member in group.members for partition in member.assignment or ()}
     node = nodes.get(group.coordinator)
     return DescribedGroup(
@@ -129,7 +129,7 @@ def described_group(
 
 
 def described_old_group(group: OldGroup, ends: Ends | None) -> DescribedGroup:
-    """Put together what is known of a group in ZooKeeper; without ``ends`` nothing of partitions."""
+    """Combine what is known about a group in ZooKeeper; without ``ends`` nothing about partitions."""
     owners = {partition: owner for partition in group.owners if (owner := group.owner(partition)) is not None}
     partitions = set(group.offsets) | set(owners)
     return DescribedGroup(

@@ -1,6 +1,6 @@
 """Groups of a whole cluster over the wire: which there are, who is in them, what they have committed.
 
-Works with brokers since 0.9. Many groups go into one request where the broker takes that (describing: always;
+Works with brokers since 0.9. Many groups go into one request if the broker accepts that (describing: always;
 coordinators: since 3.0, KIP-699; committed offsets: since 3.0, KIP-709), else requests are pipelined.
 """
 
@@ -50,8 +50,8 @@ _SINGLE_KEY = 3
 async def list_groups(wire: WireCluster, *, patience_s: float = PATIENCE_S) -> GroupListing:
     """List the groups of all live brokers, sorted by name; each is listed by its coordinator.
 
-    A broker that is just loading groups is asked again for ``patience_s``; then what it has is taken, and the failure
-    beside it. Raises Unreachable if no broker answers at all.
+    A broker that is still loading groups is asked again for ``patience_s``; after that its groups are returned with the
+    failure. Raises Unreachable if no broker answers at all.
     """
     brokers = sorted(await wire.nodes())
 
@@ -82,7 +82,7 @@ async def list_groups(wire: WireCluster, *, patience_s: float = PATIENCE_S) -> G
 
 
 async def find_coordinators(wire: WireCluster, groups: Iterable[str]) -> dict[str, int | Unknown]:
-    """Ask once which broker coordinates each group. The first question ever makes the cluster create the topic."""
+    """Ask once which broker coordinates each group. The first such question makes the cluster create the topic."""
     wanted = list(dict.fromkeys(groups))
     found: dict[str, int | Unknown] = {}
     broker_id, version = await _some_broker(wire, ApiKey.FIND_COORDINATOR)
@@ -125,7 +125,7 @@ async def describe_groups(
     """Describe groups, by name; one that does not exist is DEAD.
 
     Args:
-        coordinators: where groups are, as ``list_groups`` told it; spares asking for them.
+        coordinators: where groups are, as ``list_groups`` returned it; saves asking for them.
     """
 
     async def ask(broker_id: int, names: list[str]) -> dict[str, GroupDescription | Unknown]:
@@ -177,12 +177,12 @@ async def describe_and_fetch(
     coordinators: Mapping[str, int] | None = None,
     patience_s: float = PATIENCE_S,
 ) -> dict[str, tuple[GroupDescription | Unknown, GroupOffsets | Unknown]]:
-    """Return description and committed offsets of groups, both asked for at the same time."""
+    """Return the description and committed offsets of groups; asks for both at the same time."""
     names = list(dict.fromkeys(groups))
     if coordinators is None:
         found = await find_coordinators(wire, names)
         coordinators = {name: home for name, home in found.items() if not isinstance(home, Unknown)}
-    # Connections are there before both halves want them.
+    # Connect before both halves need the connections.
     await _connect(wire, set(coordinators.values()))
     described, committed = await asyncio.gather(
         describe_groups(wire, names, coordinators=coordinators, patience_s=patience_s),
@@ -209,7 +209,7 @@ async def _connect(wire: WireCluster, brokers: Iterable[int]) -> None:
 
 
 async def _some_broker(wire: WireCluster, key: ApiKey) -> tuple[int, int]:
-    """Return a live broker that can be reached, and the version of an API that it is asked in."""
+    """Return a live broker that can be reached, and the version of an API to ask it in."""
     last: Exception = Unreachable("no broker is alive")
     brokers = sorted(await wire.nodes())
     for broker_id in sorted(brokers, key=lambda one: (one in wire.silent, not wire.has_connection(one))):

@@ -1,4 +1,4 @@
-"""Lists groups by state and type, as kafka-consumer-groups does, with those in ZooKeeper beside them."""
+"""Lists groups by state and type, as kafka-consumer-groups does, including those in ZooKeeper."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ EVERYTHING = "all"
 
 @dataclass(frozen=True, slots=True)
 class GroupFilter:
-    """Which groups are wanted; empty collections let all pass."""
+    """Which groups are wanted; an empty collection lets all pass."""
 
     states: Collection[GroupState] = ()
     types: Collection[GroupType] = ()
 
     def lets_pass(self, group: ListedGroup) -> bool:
-        """Whether it is wanted; one whose state is not known is in no state."""
+        """Whether it is wanted; a group of unknown state matches no state."""
         return (not self.states or group.state in self.states) and (not self.types or group.type in self.types)
 
 
 @dataclass(frozen=True, slots=True)
 class GroupsListed:
-    """The groups, names of other protocols that groups were left out for, and what could not be read."""
+    """The groups, the other protocols whose groups were left out, and what could not be read."""
 
     groups: tuple[ListedGroup, ...]
     other_protocols: tuple[str, ...] = ()
@@ -41,7 +41,7 @@ def parse_filter(states: str | None, types: str | None) -> GroupFilter:
     """Return the filter of ``--state Stable,Empty`` and ``--type classic``, in any case.
 
     Raises:
-        BadRequest: a word is no state or no type.
+        BadRequest: a word is not a state or a type.
     """
     return GroupFilter(
         () if states in (None, EVERYTHING) else tuple(_state(word) for word in (states or "").split(",")),
@@ -52,7 +52,7 @@ def parse_filter(states: str | None, types: str | None) -> GroupFilter:
 async def list_consumer_groups(
     cluster: Cluster, wanted: GroupFilter, topics: TopicSelection | None = None
 ) -> GroupsListed:
-    """List the groups of consumers, shares and streams by name. Others (Kafka Connect's) are left out and told.
+    """List the groups of consumers, shares and streams by name. Others (Kafka Connect's) are left out and reported.
 
     With ``topics`` only those that have committed or own partitions of them.
     """
@@ -77,7 +77,7 @@ def _state(word: str) -> GroupState:
     found = state_of(word.strip())
     if found is None:
         hint = f"there are {', '.join(state.value for state in GroupState)}"
-        raise BadRequest(f"not a state of groups: {word.strip()!r}", where=Parameter.STATE, hint=hint)
+        raise BadRequest(f"not a group state: {word.strip()!r}", where=Parameter.STATE, hint=hint)
     return found
 
 
@@ -86,4 +86,4 @@ def _type(word: str) -> GroupType:
         return GroupType(word.strip().lower())
     except ValueError:
         hint = f"there are {', '.join(GroupType)}"
-        raise BadRequest(f"not a type of groups: {word.strip()!r}", where=Parameter.TYPE, hint=hint) from None
+        raise BadRequest(f"not a group type: {word.strip()!r}", where=Parameter.TYPE, hint=hint) from None

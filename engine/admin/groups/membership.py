@@ -1,6 +1,6 @@
 """A member of a consumer group, as simple as one can be: joins, shares partitions by range, commits, leaves.
 
-For readers that share their work: a console, performance tests that several machines run together. It speaks the
+For readers that share their work: a console, or performance tests on several machines. It speaks the
 classic protocol with the eager ``range`` assignor, which every consumer offers by default, so others may be in the
 group too.
 """
@@ -56,12 +56,12 @@ _MOVED = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
 )
 _NOT_IN_TIME = (ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT)
-"""The next heartbeat or commit may do better: the offsets are the same, or later ones."""
+"""The next heartbeat or commit may succeed: the offsets are the same or later."""
 _JOIN_ANEW = (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID)
 
 
 class Membership:
-    """One member that reads some topics. ``join`` again whenever ``heartbeat`` or ``commit`` says that it must."""
+    """One member that reads some topics. ``join`` again whenever ``heartbeat`` or ``commit`` says so."""
 
     def __init__(
         self,
@@ -89,15 +89,15 @@ class Membership:
         """Join, or join again, and return the partitions that are this member's.
 
         Raises:
-            Refused: the group does not take it, for one because it has no protocol in common.
-            Unreachable: no coordinator takes it in time.
+            Refused: the group rejects it, for example because they have no protocol in common.
+            Unreachable: no coordinator accepts it in time.
         """
         patience_s = self._give_up_s + REBALANCE_TIMEOUT_MS / 1000
         try:
             async with asyncio.timeout(None if math.isinf(patience_s) else patience_s):
                 partitions = await self._keep_trying()
         except TimeoutError as error:
-            message = f"the group is not joined within {patience_s:g} s"
+            message = f"could not join the group within {patience_s:g} s"
             raise Unreachable(message, where=f"group {self.group}") from error
         self._observe(f"joined group {self.group} with {counted(len(partitions), 'partition')}")
         return partitions
@@ -209,7 +209,7 @@ class Membership:
             self._member_id = joined.member_id
             return None
         if code is not ErrorCode.NONE:
-            # Also a new member that is told to start over, or to look for another coordinator.
+            # This includes a new member that must start over or look for another coordinator.
             self._is_in(code)
             return None
         self._member_id, self._generation = joined.member_id, joined.generation_id

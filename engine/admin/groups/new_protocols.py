@@ -1,6 +1,6 @@
 """Groups that DescribeGroups does not know: those of the new consumer protocol (KIP-848), of shares and of streams.
 
-The first are described whole. Of the others a broker's list tells the type, and no more is known here.
+This describes the first completely. A broker's list tells only the type of the others.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ async def describe_new_groups(
 
 
 async def _of_other_types(wire: WireCluster, broker_id: int, names: Sequence[str]) -> dict[str, Unknown]:
-    """Return of which type groups are that neither protocol's API knows."""
+    """Return the types of groups that neither protocol's API knows."""
     if not names:
         return {}
     response = await wire.call_broker(broker_id, ListGroupsRequest())

@@ -1,6 +1,6 @@
 """Groups that keep themselves in ZooKeeper, as all did before 0.9: members, owners and offsets below ``/consumers``.
 
-A group there is nothing but its znodes: whoever may write them may change it, and no coordinator looks after it.
+Such a group is nothing but its znodes: anybody who may write them can change it, and no coordinator manages it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _STREAM = "-"
 
 @dataclass(frozen=True, slots=True)
 class OldGroup:
-    """One group as its znodes tell it. ``owners`` are streams of members: ``<consumer id>-<number>``."""
+    """One group as its znodes describe it. ``owners`` are streams of members: ``<consumer id>-<number>``."""
 
     group: str
     member_ids: tuple[str, ...]
@@ -50,7 +50,7 @@ class OldGroup:
 
     @property
     def members_or_owners(self) -> tuple[GroupMember, ...]:
-        """The members, or where only owners of partitions are left, those."""
+        """The members, or, if only owners of partitions are left, those."""
         owners = (self.owner(partition) for partition in sorted(self.owners))
         return self.members or tuple(owner for owner in owners if owner is not None)
 
@@ -73,7 +73,7 @@ async def old_group_names(zk: ZkClient) -> list[str]:
 
 
 async def read_old_states(zk: ZkClient, names: Sequence[str]) -> dict[str, GroupState]:
-    """Return whether members live, by group; a group that is not there is left out."""
+    """Return whether members live, by group; a group that does not exist is left out."""
     groups = await zk.exists_many(map(ConsumerPathZNode.group_path, names))
     ids = await zk.exists_many(map(ConsumerIdZNode.parent_path, names))
     return {
@@ -84,9 +84,9 @@ async def read_old_states(zk: ZkClient, names: Sequence[str]) -> dict[str, Group
 
 
 async def read_old_groups(zk: ZkClient, names: Sequence[str]) -> dict[str, OldGroup]:
-    """Return members, owners and offsets by group; a group that is not there is left out.
+    """Return members, owners and offsets by group; a group that does not exist is left out.
 
-    An offset that cannot be read is an Unknown in its place.
+    An offset that cannot be read is an Unknown.
     """
     present = list(await read_old_states(zk, [name for name in names if is_group_znode_name(name)]))
     members = await _children(zk, [ConsumerIdZNode.parent_path(name) for name in present])
@@ -110,13 +110,13 @@ async def read_old_groups(zk: ZkClient, names: Sequence[str]) -> dict[str, OldGr
 async def write_old_offsets(
     zk: ZkClient, group: str, offsets: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, Unknown | None]:
-    """Write offsets, making znodes that are missing; return each partition's failure, or None."""
+    """Write offsets, creating znodes that are missing; return each partition's failure, or None."""
     errors = await KafkaZkClient(zk).consumers.set_or_create_consumer_offsets(group, offsets)
     return {partition: None if error is None else Unknown(str(error)) for partition, error in errors.items()}
 
 
 async def delete_old_group(zk: ZkClient, group: str) -> None:
-    """Remove all of a group's znodes; what is new there meanwhile makes it end with MultiFailed.
+    """Remove all of a group's znodes; raises MultiFailed if new ones appear meanwhile.
 
     Raises:
         NoNode: there is no such group.
@@ -127,7 +127,7 @@ async def delete_old_group(zk: ZkClient, group: str) -> None:
 async def delete_old_offsets(
     zk: ZkClient, group: str, partitions: Sequence[TopicPartition]
 ) -> dict[TopicPartition, Unknown | None]:
-    """Remove single offsets; return each partition's failure, or None. One that is not there is no failure."""
+    """Remove single offsets; return each partition's failure, or None. A missing one is not a failure."""
     answers = await zk.write_many(Delete(ConsumerOffsetZNode.path(group, partition)) for partition in partitions)
     failed = (
         Unknown(str(answer)) if isinstance(answer, ZooKeeperError) and not isinstance(answer, NoNode) else None
@@ -166,7 +166,7 @@ def _pairs(groups: Sequence[str], found: Sequence[Sequence[str]]) -> Iterable[tu
 
 
 async def _children(zk: ZkClient, paths: Sequence[str]) -> list[list[str]]:
-    """Return children by path; a znode that is not there, or may not be read, has none."""
+    """Return children by path; a znode that does not exist, or may not be read, has none."""
     return [[] if isinstance(found, ZooKeeperError) else found for found in await zk.children_many(paths)]
 
 

@@ -1,4 +1,4 @@
-"""Which offset each partition gets by a reset: Kafka's rules, applied to what was read from the cluster. Pure."""
+"""Which offset a reset gives each partition: Kafka's rules, applied to what was read from the cluster. Pure."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Known = Mapping[TopicPartition, int | Unknown]
 
 
 class ResetResult(StrEnum):
-    """What became of one partition."""
+    """The outcome for one partition."""
 
     WOULD_BE_RESET = "would_be_reset"
     RESET = "reset"
     FAILED = "failed"
     UNDER_WAY = "under_way"
-    """It was asked for, and nobody answered: it may still happen."""
+    """It was requested, and nobody answered: it may still happen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class PartitionReset:
 
 @dataclass(frozen=True, slots=True)
 class GroupReset:
-    """One group's plan. With a ``refusal`` nothing of it is done; ``coordinator`` -1 is ZooKeeper, or unknown."""
+    """One group's plan. With a ``refusal`` none of it is done; ``coordinator`` -1 is ZooKeeper, or unknown."""
 
     group: str
     type: GroupType
@@ -54,12 +54,12 @@ class GroupReset:
     warnings: tuple[str, ...] = ()
     refusal: AdminError | None = None
     is_new: bool = False
-    """There is no such group yet; committing offsets makes it."""
+    """There is no such group yet; committing offsets creates it."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogFacts:
-    """What was read of the logs: only what the scenario needs. ``at_time`` -1: no record is as late."""
+    """What was read from the logs: only what the scenario needs. ``at_time`` -1: no record is that late."""
 
     starts: Known = field(default_factory=dict)
     ends: Known = field(default_factory=dict)
@@ -68,7 +68,7 @@ class LogFacts:
 
 @dataclass(frozen=True, slots=True)
 class NewOffsets:
-    """The new offset of each partition that has one, why the others have none, and what to say about the first."""
+    """The new offset of each partition that has one, why the others have none, and warnings about the first."""
 
     offsets: dict[TopicPartition, int]
     problems: dict[TopicPartition, Unknown]
@@ -76,7 +76,7 @@ class NewOffsets:
 
 
 def needs_range(spec: ResetSpec) -> bool:
-    """Whether the scenario may ask for an offset that is not there."""
+    """Whether the scenario may ask for an offset that does not exist."""
     return spec.to in (ResetTo.OFFSET, ResetTo.SHIFT_BY, ResetTo.FILE)
 
 
@@ -87,14 +87,14 @@ def new_offsets(
     committed: GroupOffsets,
     facts: LogFacts,
 ) -> NewOffsets:
-    """Return what a scenario makes of partitions."""
+    """Return the new offsets that a scenario gives partitions."""
     found: dict[TopicPartition, int] = {}
     problems: dict[TopicPartition, Unknown] = {}
     warnings: list[str] = []
     for partition in partitions:
         value = _wanted(spec, group, partition, committed.get(partition), facts)
         if isinstance(value, int) and spec.to is ResetTo.TIME and value < 0:
-            warnings.append(f"partition {partition} has no record as late; taking its end")
+            warnings.append(f"partition {partition} has no record that late; using its end")
             value = _fact(facts.ends, partition)
         if isinstance(value, int) and needs_range(spec):
             value = _in_range(partition, value, facts, warnings)
@@ -124,7 +124,7 @@ def _wanted(
         case ResetTo.FILE:
             return (spec.offsets or {})[group][partition]
         case ResetTo.SHIFT_BY if committed is None:
-            return Unknown("nothing is committed that could be shifted", ErrorCode.NONE)
+            return Unknown("no offset is committed that could be shifted", ErrorCode.NONE)
         case ResetTo.CURRENT if committed is None:
             return _fact(facts.ends, partition)
     if isinstance(committed, CommittedOffset):
@@ -139,10 +139,10 @@ def _in_range(partition: TopicPartition, wanted: int, facts: LogFacts, warnings:
     if isinstance(start, Unknown):
         return start
     if wanted > end:
-        warnings.append(f"new offset {wanted} is higher than the latest of partition {partition}; taking {end}")
+        warnings.append(f"new offset {wanted} is higher than the latest of partition {partition}; using {end}")
         return end
     if wanted < start:
-        warnings.append(f"new offset {wanted} is lower than the earliest of partition {partition}; taking {start}")
+        warnings.append(f"new offset {wanted} is lower than the earliest of partition {partition}; using {start}")
         return start
     return wanted
 

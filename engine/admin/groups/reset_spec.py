@@ -45,7 +45,7 @@ class ResetSpec:
 
 @dataclass(frozen=True, slots=True)
 class TopicScope:
-    """Topics with the partitions meant; None is all that the topic has."""
+    """Topics with their chosen partitions; None is all of the topic."""
 
     topics: tuple[tuple[str, tuple[int, ...] | None], ...]
 
@@ -54,7 +54,7 @@ def parse_datetime(text: str) -> int:
     """Return the milliseconds of ``2026-11-21T12:23:04.866``; without a zone it is UTC, as in Kafka's tool.
 
     Raises:
-        BadRequest: it is none.
+        BadRequest: it is not one.
     """
     hint = "write 2026-11-21T12:23:04.866, which is UTC, or with a zone: 2026-11-21T12:23:04.866+01:00"
     try:
@@ -71,7 +71,7 @@ def parse_iso_duration(text: str) -> timedelta:
     """Return the duration that ISO 8601 and Java write as ``P1DT2H30M``.
 
     Raises:
-        BadRequest: it is none.
+        BadRequest: it is not one.
     """
     match = _DURATION.fullmatch(text.strip())
     if match is None or not any(match.groups()[1:]) or text.strip()[-1] in "tT":
@@ -116,10 +116,10 @@ def parse_topic_scope(texts: Iterable[str]) -> TopicScope:
 def parse_offsets_file(text: str, where: str, *, only_group: str | None) -> dict[str, dict[TopicPartition, int]]:
     """Return the offsets of a file by group.
 
-    Lines are ``group,topic,partition,offset``, or without the group where ``only_group`` is the one they are for.
+    Lines are ``group,topic,partition,offset``, or lack the group if ``only_group`` names it.
 
     Raises:
-        BadRequest: it has no lines, one is malformed, or a partition is there twice; says which line.
+        BadRequest: it has no lines, one is malformed, or a partition occurs twice; says which line.
     """
     found: dict[str, dict[TopicPartition, int]] = {}
     width = None
@@ -130,7 +130,7 @@ def parse_offsets_file(text: str, where: str, *, only_group: str | None) -> dict
         group, partition, offset = _line(cells, width, only_group, f"{where}:{number}")
         offsets = found.setdefault(group, {})
         if partition in offsets:
-            raise BadRequest(f"partition {partition} of group {group!r} is there twice", where=f"{where}:{number}")
+            raise BadRequest(f"partition {partition} of group {group!r} occurs twice", where=f"{where}:{number}")
         offsets[partition] = offset
     if not found:
         raise BadRequest("the file has no offsets", where=where, hint="write a line topic,partition,offset for each")
@@ -148,7 +148,7 @@ def offsets_text(offsets: OffsetsByGroup, *, with_group: bool) -> str:
 
 def _csv_line(cells: Sequence[object]) -> str:
     line = io.StringIO()
-    # The writer quotes only what its own line end could be taken for, so it is given both characters.
+    # The writer quotes only characters of its own line end, so give it both.
     csv.writer(line, lineterminator="\r\n").writerow(cells)
     return line.getvalue().removesuffix("\r\n") + "\n"
 
@@ -157,7 +157,7 @@ def _width(cells: Sequence[str], only_group: str | None, where: str) -> int:
     if len(cells) == 4 or (len(cells) == 3 and only_group is not None):
         return len(cells)
     if len(cells) == 3:
-        hint = Phrase("write group,topic,partition,offset, or name the one group that it is for with ", Parameter.GROUP)
+        hint = Phrase("write group,topic,partition,offset, or name its only group with ", Parameter.GROUP)
         raise BadRequest("the group is missing", where=where, hint=hint)
     raise _malformed(cells, where)
 

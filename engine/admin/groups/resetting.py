@@ -1,6 +1,6 @@
 """Plans resets of group offsets from what the cluster says. ``committing`` then carries a plan out.
 
-A group is planned and refused as a whole; a refused group does not hold up the others.
+A group is planned and refused as a whole; a refused group does not block the others.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ _MEMBERS_NAMED = 5
 
 @dataclass(frozen=True, slots=True)
 class PlannedReset:
-    """The plans by group, refused ones among them, and what could not be read about groups that were meant."""
+    """The plans by group, including refused ones, and what could not be read about the groups."""
 
     groups: tuple[GroupReset, ...]
     failures: tuple[AdminError, ...] = ()
     others: tuple[str, ...] = ()
-    """Groups of other protocols, which "all" does not mean."""
+    """Groups of other protocols, which "all" does not include."""
 
     @property
     def able(self) -> list[GroupReset]:
@@ -60,7 +60,7 @@ class PlannedReset:
 
     @property
     def uncommitted_count(self) -> int:
-        """How many of their partitions have no offset so far: no file leads back to that."""
+        """How many of their partitions have no offset so far: no file can restore that."""
         return sum(one.current_offset is None for group in self.able for one in group.resets)
 
     @property
@@ -70,7 +70,7 @@ class PlannedReset:
 
 @dataclass(frozen=True, slots=True)
 class _Standing:
-    """What is known of one group before it is planned."""
+    """What is known about one group before it is planned."""
 
     group: str
     type: GroupType
@@ -87,10 +87,10 @@ async def plan_reset(
 ) -> PlannedReset:
     """Plan a reset. ``topics`` None means all that the group has committed, or what the file names.
 
-    A backup is a read: groups with members are in it too, and what has no offset is left out with a warning.
+    A backup only reads: it includes groups with members, and leaves out partitions without an offset, with a warning.
 
     Raises:
-        NotFound: a topic or partition that was named does not exist.
+        NotFound: a named topic or partition does not exist.
     """
     if spec.offsets is not None and scope.is_all:
         scope = GroupScope(tuple(spec.offsets))
@@ -109,12 +109,12 @@ async def plan_reset(
 
 
 def _readable(standings: Iterable[_Standing]) -> list[_Standing]:
-    """Return them without the refusals that only a change needs: of members, and of a name that two groups have."""
+    """Return them without the refusals that only matter for a change: members, and a name that two groups have."""
     return [replace(one, refusal=None) if one.is_known else one for one in standings]
 
 
 def offsets_before(plans: Iterable[GroupReset]) -> dict[str, dict[TopicPartition, int]]:
-    """Return the offsets that a reset replaces: what a rollback file says."""
+    """Return the offsets that a reset replaces: the content of a rollback file."""
     return {
         plan.group: {one.name: one.current_offset for one in plan.resets if one.current_offset is not None}
         for plan in plans
@@ -122,12 +122,12 @@ def offsets_before(plans: Iterable[GroupReset]) -> dict[str, dict[TopicPartition
 
 
 def offsets_after(plans: Iterable[GroupReset]) -> OffsetsByGroup:
-    """Return the offsets that a reset sets: what ``--export`` says."""
+    """Return the offsets that a reset sets: what ``--export`` prints."""
     return {plan.group: {one.name: one.new_offset for one in plan.resets} for plan in plans}
 
 
 def active_refusal(group: str, state: GroupState, members: Sequence[GroupMember]) -> Refused:
-    """Return the refusal of a change that wants a group without members; it names some of them."""
+    """Return the refusal of a change that needs a group without members; it names some of them."""
     named = [f"{member.member_id} ({member.client_id or '-'} at {member.host or '-'})" for member in members]
     more = f" and {len(named) - _MEMBERS_NAMED} more" if len(named) > _MEMBERS_NAMED else ""
     who = f", with {len(named)} member{'' if len(named) == 1 else 's'}: {', '.join(named[:_MEMBERS_NAMED])}{more}"
@@ -140,10 +140,10 @@ def active_refusal(group: str, state: GroupState, members: Sequence[GroupMember]
 
 
 def in_both(found: FoundGroups) -> dict[str, AdminError]:
-    """Return the refusal of each group that is at brokers and in ZooKeeper, for a change must know which it is for."""
+    """Return the refusal of each group that is both on brokers and in ZooKeeper: a change must know which is meant."""
     hint = Phrase("choose with ", Give(Parameter.VIA, "wire"), " or ", Give(Parameter.VIA, "zookeeper"))
     return {
-        name: BadRequest("the group exists at the brokers and in ZooKeeper", where=f"group {name}", hint=hint)
+        name: BadRequest("the group exists both on brokers and in ZooKeeper", where=f"group {name}", hint=hint)
         for name in set(found.brokers) & set(found.zookeeper)
     }
 
@@ -252,7 +252,7 @@ def _plan(
     if one.refusal is not None:
         return replace(blank, refusal=one.refusal)
     if spec.offsets is not None and one.group not in spec.offsets:
-        return replace(blank, refusal=NotFound("the file has no offsets of the group", where=f"group {one.group}"))
+        return replace(blank, refusal=NotFound("the file has no offsets for the group", where=f"group {one.group}"))
     new = new_offsets(spec, one.group, partitions, one.committed, facts)
     warnings = list(new.warnings)
     problems = dict(new.problems)
@@ -278,7 +278,7 @@ def _current(committed: CommittedOffset | Unknown | None) -> int | None:
 
 
 def _problem(group: str, problems: Mapping[TopicPartition, Unknown]) -> AdminError:
-    """Return one failure for all partitions that have no new offset; nothing of the group is done."""
+    """Return one failure for all partitions without a new offset; the group is left alone."""
     first = next(iter(problems.values()))
     where = partitions_text(group, (partition for partition, why in problems.items() if why == first))
     if first.code is ErrorCode.NONE:

@@ -44,11 +44,11 @@ class FoundGroups:
     brokers: tuple[str, ...]
     zookeeper: tuple[str, ...]
     described: Mapping[str, GroupDescription]
-    """Groups that were asked for by name, as their coordinators described them."""
+    """Groups that were named, as their coordinators described them."""
     coordinators: Mapping[str, int] = field(default_factory=dict)
     failures: tuple[AdminError, ...] = ()
     others: tuple[str, ...] = ()
-    """Groups that are of other protocols, such as Kafka Connect's, and left out of "all"."""
+    """Groups of other protocols, such as Kafka Connect's, which "all" leaves out."""
 
 
 def scope_of(groups: Sequence[str], *, is_all: bool) -> GroupScope:
@@ -65,20 +65,20 @@ def scope_of(groups: Sequence[str], *, is_all: bool) -> GroupScope:
 
 
 def asks_brokers(cluster: Cluster) -> bool:
-    """Whether groups at coordinators are meant too: yes, unless ZooKeeper is forced."""
+    """Whether the scope includes groups at coordinators: yes, unless ZooKeeper is forced."""
     if cluster.source is Source.SNAPSHOT:
         hint = Phrase("name a live cluster with ", Parameter.BOOTSTRAP_SERVERS, " or ", Parameter.ZOOKEEPER)
-        raise BadRequest("a snapshot knows no groups", hint=hint)
+        raise BadRequest("a snapshot has no groups", hint=hint)
     return cluster.target.may_ask_brokers
 
 
 def asks_zookeeper(cluster: Cluster) -> bool:
-    """Whether groups in ZooKeeper are meant too: yes where it is named, unless the wire is forced."""
+    """Whether the scope includes groups in ZooKeeper: yes if it is named, unless the wire is forced."""
     return cluster.target.may_ask_zookeeper
 
 
 async def list_everywhere(cluster: Cluster) -> tuple[list[ListedGroup], list[AdminError]]:
-    """List all groups of both kinds by name, and say what could not be read; states of old brokers are asked for.
+    """List all groups of both kinds by name, and say what could not be read; old brokers are asked for states.
 
     Raises:
         AdminError: nothing at all could be read.
@@ -107,9 +107,9 @@ async def list_everywhere(cluster: Cluster) -> tuple[list[ListedGroup], list[Adm
 
 
 async def find_groups(cluster: Cluster, scope: GroupScope, *, may_be_absent: bool = False) -> FoundGroups:
-    """Find the groups that a scope means. A name that is nowhere, or whose coordinator is, is among the failures.
+    """Find the groups of a scope. A name that does not exist, or has no coordinator, is among the failures.
 
-    With ``may_be_absent`` a name that is nowhere means a group yet to be made, by a commit to its coordinator.
+    With ``may_be_absent`` an unknown name means a new group, which a commit to its coordinator creates.
     """
     if scope.is_all:
         listed, failures = await list_everywhere(cluster)
@@ -131,7 +131,7 @@ def is_of_consumers(group: ListedGroup) -> bool:
 
 
 def as_error(unknown: Unknown, where: str) -> AdminError:
-    """Return the failure that tells a person of something unknown."""
+    """Return the failure that tells a person about something unknown."""
     if unknown.may_still_happen:
         look_first = Phrase("look before you send it again: ", Operation.LIST_GROUPS)
         return OutcomeUnknown(unknown.message, where=where, hint=look_first)
@@ -143,7 +143,7 @@ def as_error(unknown: Unknown, where: str) -> AdminError:
 
 
 def group_not_found(name: str) -> NotFound:
-    """Return the failure of a group that was named and is nowhere."""
+    """Return the failure of a named group that does not exist."""
     return NotFound(f"consumer group {name!r} does not exist", hint=LIST_HINT)
 
 
@@ -156,7 +156,7 @@ def unlisted(broker_id: int, why: Unknown) -> AdminError:
 
 
 def without_coordinator(partitions: Sequence[int]) -> AdminError:
-    """Return the failure of groups that nobody can list, for their part of the offsets topic has no leader."""
+    """Return the failure of groups that nobody can list because their part of the offsets topic has no leader."""
     count = len(partitions)
     return Refused(
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -208,7 +208,7 @@ async def _old_among(cluster: Cluster, names: Sequence[str]) -> tuple[str, ...]:
 async def _described_among(
     cluster: Cluster, names: Sequence[str], *, is_needed: bool
 ) -> Mapping[str, GroupDescription | Unknown]:
-    """Describe groups at coordinators; where brokers are not needed, that they cannot be reached is a value."""
+    """Describe groups at coordinators; unreachable brokers become a value if they are not needed."""
     if not asks_brokers(cluster):
         return {}
     try:
@@ -220,7 +220,7 @@ async def _described_among(
 
 
 async def _with_states(cluster: Cluster, listing: GroupListing) -> list[ListedGroup]:
-    """Brokers before 2.6 list no states: there each group is described."""
+    """Brokers before 2.6 list no states, so describe each of their groups."""
     missing = {group.group: group.coordinator for group in listing.groups if group.state is None}
     if not missing:
         return list(listing.groups)

@@ -1,4 +1,4 @@
-"""Consumer groups as values. What could not be read is an ``Unknown`` in the place of the value, never a guess."""
+"""Consumer groups as values. What could not be read is an ``Unknown``, never a guess."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class GroupState(StrEnum):
 
     @property
     def is_inactive(self) -> bool:
-        """Whether offsets may be changed behind the members' backs: there are none."""
+        """Whether offsets may be changed because the group has no members."""
         return self in (GroupState.EMPTY, GroupState.DEAD)
 
     @property
@@ -114,12 +114,12 @@ GroupOffsets = Mapping[TopicPartition, CommittedOffset | Unknown]
 
 
 def state_of(name: str) -> GroupState | None:
-    """Return the state that Kafka calls so, in any case; None for one unknown here."""
+    """Return the state of this name, in upper or lower case; None if it is unknown here."""
     return _STATES.get(name.lower())
 
 
 def type_of(name: str) -> GroupType:
-    """Return the type that Kafka calls so; brokers that tell none have classic groups only."""
+    """Return the type of this name; brokers that report none have classic groups only."""
     return _TYPES.get(name.lower(), GroupType.CLASSIC)
 
 

@@ -1,4 +1,4 @@
-"""The checks of a cluster's health. Pure: facts in, findings out; each finding is a line that names its thing."""
+"""The checks of a cluster's health. Pure: facts in, findings out; each finding is a line that names its subject."""
 
 from __future__ import annotations
 
@@ -77,10 +77,10 @@ class _TopicFindings:
 
 
 class TopicMemory:
-    """What was found of each topic, for whoever looks at one snapshot after the other that share what did not change.
+    """Remembers the findings about each topic, for callers that check a series of snapshots with shared parts.
 
-    A topic that is the same object, with the same brokers alive in the same racks and the same min ISR, is not looked
-    into again.
+    A topic that is the same object, with the same live brokers in the same racks and the same min ISR, is not checked
+    again.
     """
 
     def __init__(self) -> None:
@@ -122,7 +122,7 @@ def assess(
 
     Args:
         examples_max: this many cases of each reason are named; None: all.
-        memory: topics that it knows are not looked into again.
+        memory: topics that it knows are not checked again.
     """
     topics = (memory or TopicMemory()).of(facts)
     return report_of(
@@ -158,7 +158,7 @@ def _controller(facts: HealthFacts) -> Iterator[tuple[Check, list[str]]]:
         seen.add(snapshot.controller_id)
     if len(seen) > 1:
         told = sorted(facts.seen_controllers.items())
-        yield Check.SEVERAL_CONTROLLERS, [f"broker {broker} takes broker {who} for it" for broker, who in told]
+        yield Check.SEVERAL_CONTROLLERS, [f"broker {broker} says it is broker {who}" for broker, who in told]
 
 
 def _missing_brokers(topics: _TopicFindings) -> list[str]:
@@ -167,7 +167,7 @@ def _missing_brokers(topics: _TopicFindings) -> list[str]:
 
 
 def _silent_brokers(facts: HealthFacts) -> list[str]:
-    """Say how many partitions each leads: nobody reads or writes those until it answers or another leads."""
+    """Say how many partitions each leads: nobody can read or write those until it answers or another leads."""
     if not facts.silent_brokers:
         return []
     led = Counter(partition.leader for topic in facts.snapshot.topics for partition in topic.partitions)
@@ -214,7 +214,7 @@ def _troubles(partition: PartitionSnapshot, setting: _Setting, min_isr: int) -> 
         yield Check.MIN_ISR_ABOVE_FACTOR, f"{replicas} replicas, {min_isr} wanted in sync"
     if partition.is_under_replicated:
         cause, who = _cause(partition, setting.live)
-        # Without a leader there is nobody whom a follower that lives could catch up with.
+        # Without a leader there is nobody for a live follower to catch up with.
         if is_led or cause is not Check.UNDER_REPLICATED_LAGGING:
             yield cause, f"broker {', '.join(map(str, who))} not in sync"
 
@@ -231,7 +231,7 @@ def _count_brokers(told: _TopicFindings, partition: PartitionSnapshot, live: Set
 
 
 def _offline(partition: PartitionSnapshot, live: Set[int]) -> str:
-    """Tell who led and who has a replica, and which dead broker has all that was acknowledged."""
+    """Say who led, who has a replica, and which dead broker has everything that was acknowledged."""
     told = f"leader {_leader(partition)}, replicas {_ids(partition)}"
     if any(broker in live for broker in partition.isr):
         return told
@@ -240,7 +240,7 @@ def _offline(partition: PartitionSnapshot, live: Set[int]) -> str:
 
 
 def _shares_rack(partition: PartitionSnapshot, racks: Mapping[int, str]) -> bool:
-    """Whether replicas lie in fewer racks than they could; not known where a replica's broker is dead."""
+    """Whether replicas are in fewer racks than they could be; unknown if a replica's broker is dead."""
     replicas = partition.assignment.target_replicas
     used = {racks.get(broker) for broker in replicas}
     return None not in used and len(used) < len(replicas) and len(used) < len(set(racks.values()))
@@ -249,7 +249,7 @@ def _shares_rack(partition: PartitionSnapshot, racks: Mapping[int, str]) -> bool
 def _cause(partition: PartitionSnapshot, live: Set[int]) -> tuple[Check, list[int]]:
     """Return why a partition has fewer replicas in sync than wanted, and which are not.
 
-    Replicas that a reassignment adds are not missing yet; those that it takes away are not missed any more.
+    Replicas that a reassignment adds are not missing yet; those that it removes no longer count.
     """
     assignment = partition.assignment
     out = [replica for replica in partition.osr if replica not in assignment.adding_replicas]
@@ -268,7 +268,7 @@ def _log_dirs(facts: HealthFacts) -> list[str]:
 def _imbalance(topics: _TopicFindings) -> list[str]:
     """Return the brokers that lead too few of the partitions they are preferred for.
 
-    Only those that they could lead count: no election helps a broker that is dead or not in sync.
+    Only partitions that they could lead count: no election helps a broker that is dead or not in sync.
     """
     return [
         f"broker {broker} does not lead {count} of the {topics.preferred[broker]} partitions it is preferred for"
@@ -278,7 +278,7 @@ def _imbalance(topics: _TopicFindings) -> list[str]:
 
 
 def _running(facts: HealthFacts, topics: _TopicFindings) -> list[str]:
-    # Those that get no further stand first, for only some are shown.
+    # Those that make no progress come first, because only some are shown.
     told = [f"{name}{why}" for name, why in sorted(topics.moving.items(), key=lambda item: not item[1])]
     return told + [name for name in facts.listed_reassignments if name not in topics.moving]
 
@@ -290,9 +290,9 @@ def _held_up(partition: PartitionSnapshot, live: Set[int]) -> str:
 
 
 def _throttles(facts: HealthFacts, topics: _TopicFindings) -> list[str]:
-    """Return throttles that serve no reassignment: of topics that do not move; of brokers where nothing moves.
+    """Return throttles that serve no reassignment: on topics that do not move, and on brokers while nothing moves.
 
-    While something moves, a topic may keep the mark alone of a rate that brokers still have.
+    While something moves, a topic may keep just the mark of a rate that brokers still have.
     """
     is_anything_moving = bool(topics.moving or facts.listed_reassignments)
     found = [

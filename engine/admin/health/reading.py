@@ -1,4 +1,4 @@
-"""Collects what the health checks look at: the snapshot, what each broker says of itself, and how ZooKeeper fares."""
+"""Collects what the health checks look at: the snapshot, what each broker says about itself, and ZooKeeper's speed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 PROBE_S = 5.0
 """A broker that has not answered by then counts as silent."""
 _PROBE_SHARE = 0.4
-"""The share of the whole command's time: the rest has to be read as well."""
+"""The largest share of the command's time: the rest must be read as well."""
 _PINGS = 5
 _FETCH_OF_3_7 = 16
 """The version of Fetch that came with Kafka 3.7."""
@@ -37,7 +37,7 @@ _FETCH_OF_3_7 = 16
 
 @dataclass(frozen=True, slots=True)
 class BrokerProbe:
-    """What one broker said; ``trouble`` where it did not."""
+    """What one broker said; ``trouble`` if it said nothing."""
 
     controller_id: int | None = None
     offline_log_dirs: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ class BrokerProbe:
 
 
 async def read_health_facts(cluster: Cluster, clock: Clock | None = None) -> HealthFacts:
-    """Read a cluster's health facts. A snapshot has those only that a snapshot has.
+    """Read a cluster's health facts. A snapshot has only some of them.
 
     Raises:
         Unreachable: neither ZooKeeper nor any broker answers.
@@ -71,7 +71,7 @@ async def read_health_facts(cluster: Cluster, clock: Clock | None = None) -> Hea
 def _offline_log_dirs(snapshot: ClusterSnapshot, complain: Complain) -> dict[int, tuple[str, ...]]:
     """Return the failed log dirs that a snapshot names; what it does not know goes to ``complain``."""
     if snapshot.failed_log_dirs is None:
-        complain("this snapshot does not tell whether log dirs have failed; one that is taken with sizes does")
+        complain("this snapshot does not tell whether log dirs have failed; one taken with sizes does")
     found: dict[int, tuple[str, ...]] = {}
     for one in snapshot.failed_log_dirs or ():
         if one.log_dir is None:
@@ -108,9 +108,9 @@ async def probe_brokers(
     limit_s: float = PROBE_S,
     waits: Waits | None = None,
 ) -> dict[int, BrokerProbe]:
-    """Ask each live broker, all at the same time, over connections of their own: a frozen one holds nobody up.
+    """Ask all live brokers at the same time, over connections of their own, so that a frozen one delays nobody.
 
-    Those that are known to be ``silent`` are not waited for again.
+    This does not wait again for brokers known to be ``silent``.
     """
     async with asyncio.TaskGroup() as group:
         tasks = {
@@ -170,7 +170,7 @@ async def _ask(client: BrokerClient) -> BrokerProbe:
         metadata.controller_id if metadata.controller_id >= 0 else None,
         offline,
         caps_min_isr=offered.get(ApiKey.FETCH, (0, -1))[1] >= _FETCH_OF_3_7,
-        # Only a controller that is a broker tells the others who leads.
+        # Only a controller that is a broker tells the others who the controller is.
         is_kraft=ApiKey.LEADER_AND_ISR not in offered,
     )
 

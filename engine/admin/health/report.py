@@ -13,7 +13,7 @@ EXAMPLES_MAX = 10
 
 
 class Severity(StrEnum):
-    """How bad it is. What is critical: data or service is lost, or one more failure away from it."""
+    """How bad it is. Critical: data or service is lost, or one more failure away from it."""
 
     WARNING = "warning"
     CRITICAL = "critical"
@@ -78,13 +78,13 @@ _ADVICE: Mapping[Check, Words] = {
     Check.NO_CONTROLLER: Phrase(
         "meanwhile nothing is elected or moved: see who is alive with ", Operation.LIST_BROKERS
     ),
-    Check.SEVERAL_CONTROLLERS: "brokers disagree: look again in a moment; if it stays, restart the one that is wrong",
+    Check.SEVERAL_CONTROLLERS: "brokers disagree: check again soon; if they still do, restart the one that is wrong",
     Check.MISSING_BROKERS: "start them again, or move their replicas away",
-    Check.SILENT_BROKERS: "registered but not answering: look at the process and its server.log",
+    Check.SILENT_BROKERS: "registered but not answering: check the process and its server.log",
     Check.UNREADABLE_TOPICS: Phrase(
         "their znodes are damaged, controllers cannot use them either: ", Operation.READ_RAW_ZNODE
     ),
-    Check.UNKNOWN_SETTINGS: "no broker tells them, so min ISR and throttles are not judged: is ZooKeeper up?",
+    Check.UNKNOWN_SETTINGS: "no broker reports them, so min ISR and throttles are not checked: is ZooKeeper up?",
     Check.OFFLINE_PARTITIONS: Phrase("start a broker that has a replica; as a last resort ", Operation.ELECT_UNCLEAN),
     Check.UNDER_MIN_ISR: Phrase("producers with acks=all are refused: ", Operation.DESCRIBE_UNDER_MIN_ISR),
     Check.MIN_ISR_ABOVE_FACTOR: Phrase(
@@ -92,24 +92,24 @@ _ADVICE: Mapping[Check, Words] = {
         Operation.DESCRIBE_TOPIC_CONFIGS,
     ),
     Check.UNDER_REPLICATED_DEAD_BROKER: "start the dead broker again",
-    Check.UNDER_REPLICATED_LAGGING: "the broker lives but does not keep up: look at its disk, network and server.log",
+    Check.UNDER_REPLICATED_LAGGING: "the broker is alive but does not keep up: check its disk, network and server.log",
     Check.UNDER_REPLICATED_MOVING: Phrase("wait for the reassignment: ", Operation.LIST_REASSIGNMENTS),
-    Check.OFFLINE_LOG_DIRS: "the disk has failed or is full: look at the broker's server.log",
-    Check.RACK_VIOLATIONS: "a rack that fails takes more copies than it need: move replicas to other racks",
+    Check.OFFLINE_LOG_DIRS: "the disk has failed or is full: check the broker's server.log",
+    Check.RACK_VIOLATIONS: "a failing rack takes more copies with it than it should: move replicas to other racks",
     Check.PREFERRED_LEADER_IMBALANCE: Phrase(Operation.ELECT_PREFERRED_OF_ALL),
     Check.RUNNING_REASSIGNMENTS: Phrase(Operation.LIST_REASSIGNMENTS, "; ", Operation.AWAIT_REASSIGNMENT),
     Check.LEAKED_THROTTLES: Phrase(
-        Operation.VERIFY_REASSIGNMENT, " takes klamm's off; others: ", Operation.DELETE_CONFIGS
+        Operation.VERIFY_REASSIGNMENT, " removes klamm's; others: ", Operation.DELETE_CONFIGS
     ),
     Check.DELETION_STUCK: "a broker with a replica of it is dead, or delete.topic.enable is off",
-    Check.ZOOKEEPER_UNREACHABLE: "without it no leader is elected and no ISR changes: start it, or look at its log",
-    Check.ZOOKEEPER_SLOW: "look at its disk and at its garbage collection",
+    Check.ZOOKEEPER_UNREACHABLE: "without it no leader is elected and no ISR changes: start it, or check its log",
+    Check.ZOOKEEPER_SLOW: "check its disk and its garbage collection",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class HealthReason:
-    """One check that failed. ``count`` is that of all findings, ``examples`` name some of them."""
+    """One check that failed. ``count`` counts all findings, ``examples`` name some of them."""
 
     check: Check
     severity: Severity
@@ -136,8 +136,8 @@ class HealthFacts:
 
     Attributes:
         min_isr: by topic.
-        listed_reassignments: names that still stand in ``/admin/reassign_partitions``.
-        seen_controllers: by broker, whom it takes for the controller (None: nobody).
+        listed_reassignments: names that are still in ``/admin/reassign_partitions``.
+        seen_controllers: by broker, which broker it considers the controller (None: none).
         offline_log_dirs: by broker.
         silent_brokers: registered brokers that did not answer, and what they did instead.
         deletion_ages_ms: for how long topics have been marked for deletion.
@@ -145,7 +145,7 @@ class HealthFacts:
         zookeeper_trouble: why ZooKeeper was not asked, although the caller named it.
         caps_min_isr: all brokers are of Kafka 3.7 or newer, where min.insync.replicas wants no more in sync than a
             partition has replicas.
-        is_kraft: the controllers are no brokers, and each broker names some broker that lives (Kafka 3.3 and newer).
+        is_kraft: the controllers are not brokers, and each broker names some live broker (Kafka 3.3 and newer).
         unreadable_topics: what is wrong with znodes of topics that could not be read, so that nothing else is known.
     """
 

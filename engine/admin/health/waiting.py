@@ -15,7 +15,7 @@ PAUSE_S = 1.0
 
 
 OnWait = Callable[[HealthReport, float], None]
-"""Is told what is still wrong, and for how many seconds it has been waited for."""
+"""Called with what is still wrong, and how many seconds the wait has lasted."""
 
 
 async def read_health(
@@ -28,9 +28,9 @@ async def read_health(
     """Return a cluster's health.
 
     Args:
-        until_better_than: look again while it is as bad as that, for the cluster's time-out at most.
+        until_better_than: check again while it is this bad, at most for the cluster's time-out.
         examples_max: this many cases of each reason are named; None: all.
-        on_wait: called after each look in vain.
+        on_wait: called after each check that fails.
 
     Raises:
         Unreachable, TimeoutError: the cluster could not be read.

@@ -1,7 +1,7 @@
-"""Reads checkpoints of Structured Streaming, and finds them below a folder. Everything here blocks.
+"""Reads checkpoints of Structured Streaming, and finds them under a folder. Everything here blocks.
 
-A query may write while klamm reads: files come, old ones go, and the newest may be half-written. A version that
-is not known is an error.
+A query may write while klamm reads: files appear, old ones disappear, and the newest may be half-written. An unknown
+version is an error.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _GONE = (FileNotFoundError, NotADirectoryError)
 
 
 def find_checkpoints(root: Location) -> list[Location]:
-    """Return the checkpoints in a folder and below, in order of names; the folder may be one itself.
+    """Return the checkpoints in a folder and its subfolders, ordered by name; the folder may be one itself.
 
     Raises:
         NotFound: there is no such folder.
@@ -68,9 +68,9 @@ def read_checkpoint(place: Location) -> Query:
     try:
         return _read(place)
     except ForeignVersion as error:
-        raise BadRequest(str(error), where=place.shown, hint="a newer klamm may know it") from error
+        raise BadRequest(str(error), where=place.shown, hint="a newer klamm may support it") from error
     except (CorruptFileError, UnicodeDecodeError) as error:
-        hint = "the query's event log tells its positions, too: name that instead"
+        hint = "the query's event log has its positions, too: name that instead"
         raise BadRequest(f"damaged: {error}", where=place.shown, hint=hint) from error
     except PermissionError as error:
         raise BadRequest("may not be read", where=place.shown, hint=READ_ACCESS) from error
@@ -84,7 +84,7 @@ def _below(folder: Location, depth: int) -> Iterator[Location]:
         yield folder
         return
     for entry in entries:
-        # Partitions of a table (day=…) are many, and no place for checkpoints.
+        # A table has many partitions (day=…), and none holds checkpoints.
         if entry.is_folder and depth and not entry.name.startswith(".") and "=" not in entry.name:
             try:
                 yield from _below(folder / entry.name, depth - 1)
@@ -114,7 +114,7 @@ def _read(place: Location) -> Query:
     if last_commit in entries:
         _check_commit(place / "commits" / str(last_commit))
     batches = [_batch(batch, entries[batch], committed.get(batch)) for batch in sorted(entries)]
-    # Planned beyond what runs: only the first batch that is not finished is in flight.
+    # Spark may plan ahead: only the first unfinished batch is in flight.
     unfinished = [batch for batch in batches if batch.committed_ms is None]
     batches = [batch for batch in batches if batch.committed_ms is not None] + unfinished[:1]
     ids = tuple(entries[max(entries)].sources) if entries else ()
@@ -126,7 +126,7 @@ def _query_id(place: Location) -> str:
     try:
         return decode_metadata(_text(place / "metadata"), f"{place.shown}/metadata")
     except FileNotFoundError:
-        # Copied without it, or by Spark before 2.3; only its id is not known then.
+        # It was copied without it, or comes from Spark before 2.3; only its id is unknown then.
         return ""
 
 
@@ -152,7 +152,7 @@ def _offsets(file: Location, *, is_finished: bool) -> OffsetLogEntry | None:
     except CorruptFileError as error:
         if is_finished or isinstance(error, ForeignVersion):
             raise
-        # Half-written, as some file systems show it; the batch does not run yet.
+        # Half-written, as some file systems show it; the batch is not running yet.
         return None
 
 
@@ -164,7 +164,7 @@ def _check_commit(file: Location) -> None:
     except ForeignVersion:
         raise
     except CorruptFileError:
-        # Half-written: that it is there is what counts.
+        # Half-written: only its existence counts.
         return
 
 
@@ -173,7 +173,7 @@ def _initial(place: Location, source: str) -> Offsets | None:
     try:
         return decode_initial_offsets(_text(file), file.shown)
     except (*_GONE, CorruptFileError):
-        # Other kinds of sources keep files of their own there.
+        # Other kinds of sources keep their own files there.
         return None
 
 

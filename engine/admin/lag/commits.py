@@ -1,7 +1,7 @@
-"""Which readers only commit seldom: what they have committed lately and when, from the end of ``__consumer_offsets``.
+"""Which readers just commit rarely: what they have committed lately and when, from the end of ``__consumer_offsets``.
 
-Coordinators tell what is committed, and not when; the topic tells both. Whoever may not read it learns nothing here.
-The commits of transactions are among them before they count, and though they never might.
+Coordinators tell what is committed, but not when; the topic tells both. A user who may not read it learns nothing here.
+It includes commits of transactions that do not count yet, and may never count.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ _KEY = OffsetCommitKey()
 async def readers_within_pace(
     wire: WireCluster, committed: Mapping[Reader, int], now_ms: int, *, patience_s: float
 ) -> frozenset[Reader]:
-    """Return those of the readers, which seem to stand still where they have committed, whose next commit is not late.
+    """Return the readers whose next commit is not late, of those that seem to stand still where they have committed.
 
-    The result is an extra: if the commits cannot be read in time, it is empty. Of very many readers only some
-    are looked at.
+    The result is an extra: if the commits cannot be read in time, it is empty. If there are very many readers, it
+    checks only some.
     """
     some = dict(list(committed.items())[:_READERS_MAX])
     if not some:
@@ -85,7 +85,7 @@ async def _read_commits(wire: WireCluster, readers: Collection[Reader], now_ms: 
     spans = {
         home: (max(begin, end - each), end)
         for home in keys
-        # -1: nothing was written since.
+        # -1: nothing has been written since.
         if isinstance(begin := begins[home], int) and begin >= 0 and isinstance(end := ends[home], int)
     }
 
@@ -134,7 +134,7 @@ async def _read(
         except KafkaError as error:
             return Unknown(str(error), error.code)
         if position == before:
-            return Unknown("the broker gives no whole batch")
+            return Unknown("the broker returns no whole batch")
     return commits
 
 
@@ -146,5 +146,5 @@ def _take(record: Record, keys: Mapping[bytes, Reader], commits: Commits) -> Non
     if isinstance(value, OffsetCommitValue):
         commits.setdefault(reader, []).append(Commit(value.commit_timestamp, value.offset))
     else:
-        # Deleted: what was before says nothing of what comes.
+        # Deleted: earlier commits say nothing about later ones.
         commits.pop(reader, None)

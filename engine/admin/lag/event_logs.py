@@ -1,7 +1,7 @@
-"""Reads where queries are out of Spark's event logs and of the files of klamm's listener. Everything here blocks.
+"""Reads the positions of queries from Spark's event logs and the files of klamm's listener. Everything here blocks.
 
 A log has one application, with any number of queries; a query that was restarted is in several. Both kinds of files
-have the same lines. They contain finished batches only, not the one that runs now.
+have the same lines. They contain only finished batches, not the running one.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ BATCHES_MAX: Final = POINTS_MAX + 1
 
 @dataclass(slots=True)
 class _Story:
-    """What was read of one query so far."""
+    """What was read about one query so far."""
 
     kind: ReaderKind
     path: str
@@ -52,7 +52,7 @@ class _Story:
 
 
 def find_event_logs(root: Location) -> list[Location]:
-    """Return the logs that a path means: a file, a rolling log's folder, or a folder that has such in it.
+    """Return the logs that a path means: a file, a rolling log's folder, or a folder that contains such logs.
 
     Raises:
         NotFound: there is nothing.
@@ -88,7 +88,7 @@ def find_event_logs(root: Location) -> list[Location]:
 def read_event_logs(logs: Iterable[Location]) -> tuple[list[Query], list[AdminError]]:
     """Read logs; return the queries in them, and why a log could not be read.
 
-    Of a query that was started several times the latest run counts, with the batches of those before.
+    For a query that was started several times, the latest run counts, with the batches of earlier runs.
     """
     stories: dict[tuple[str, ReaderKind], _Story] = {}
     failures: list[AdminError] = []
@@ -146,7 +146,7 @@ def _files(log: Location) -> Iterator[tuple[str, list[bytes]]]:
         try:
             yield name, whole_lines((log / name).read(), name)
         except FileNotFoundError:
-            # Compacted away since it was listed.
+            # Compacted since it was listed.
             continue
 
 
@@ -177,7 +177,7 @@ def _take_progress(story: _Story, event: QueryProgress) -> None:
         if one.start is not None:
             story.initial.setdefault(source, one.start)
     batch = Batch(event.batch_id, event.started_ms, event.started_ms + event.duration_ms, ends, latest)
-    # A trigger without data tells again where the query is, and has the number of the batch to come.
+    # A trigger without data repeats the query's position, and has the number of the next batch.
     while story.batches and story.batches[-1].batch_id >= batch.batch_id:
         story.batches.pop()
     story.batches.append(batch)

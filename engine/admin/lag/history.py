@@ -1,11 +1,11 @@
-"""Samples in a file, so that a look by cron knows what the looks before it saw. JSON lines, one per look.
+"""Samples in a file, so that a run by cron knows what earlier runs saw. JSON lines, one per run.
 
     {"time": "2026-11-21T12:00:00.000Z", "cluster_id": "…", "groups": [{"group": "g", "type": "classic",
      "partitions": [["orders", 0, 120, 125], …]}]}
 
 A partition is topic, number, committed offset, end offset; null is not known. Lines of other clusters are left alone. A
-line that was cut off (a full disk, a power cut) or is damaged is skipped and told. Looks at the same time wait for one
-another. A day is kept, at most 64 MB; the file is shortened when it is twice that.
+line that was cut off (a full disk, a power cut) or is damaged is skipped and reported. Runs at the same time wait for
+one another. A day is kept, at most 64 MB; the file is shortened when it is twice that.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from engine.admin.lag.sampling import Sample
 from engine.common.model import TopicPartition
 
 POINTS_MAX = 10
-"""This many of the latest points are judged, as many as Burrow keeps by default."""
+"""How many of the latest points are judged: as many as Burrow keeps by default."""
 KEPT_MS = 24 * 3600 * 1000
 FILE_BYTES = 64 * 1024 * 1024
 
 _LOOKS_MAX = 3 * POINTS_MAX
-"""Not every look is at every group."""
+"""Not every sample has every group."""
 _TIME = re.compile(rb'\{"time":"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z)"')
 _DAMAGE = (ValueError, KeyError, TypeError, AttributeError)
 _GroupKey = tuple[str, GroupType | None]
@@ -43,13 +43,13 @@ Points = dict[_GroupKey, dict[TopicPartition, list[Point]]]
 
 @dataclass(slots=True)
 class History:
-    """What the file told: points by group and partition in the order of time, and what was wrong with the file."""
+    """The content of the file: points by group and partition in time order, and what was wrong with the file."""
 
     points: Points = field(default_factory=dict)
     complaints: list[str] = field(default_factory=list)
 
     def add(self, sample: Sample) -> None:
-        """Take what a look saw as the latest points."""
+        """Add a sample as the latest points."""
         for key, group in sample.groups.items():
             series = self.points.setdefault(key, {})
             for name, one in group.partitions.items():
@@ -58,7 +58,7 @@ class History:
                 del points[:-POINTS_MAX]
 
     def keep_only(self, groups: Collection[str], latest: Mapping[_GroupKey, Collection[TopicPartition]]) -> None:
-        """Forget all other groups, and of those of ``latest`` all other partitions."""
+        """Forget all other groups, and all other partitions of the groups in ``latest``."""
         for key in [key for key in self.points if key[0] not in groups]:
             del self.points[key]
         for key, partitions in latest.items():
@@ -67,11 +67,11 @@ class History:
 
 
 def read_history(path: Path, cluster_id: str | None, now_ms: int) -> History:
-    """Read what looks at this cluster saw in the last day; a file that is not there is an empty one.
+    """Read this cluster's samples of the last day; a missing file counts as empty.
 
     Raises:
         NotFound: its folder does not exist.
-        BadRequest: it is no history at all.
+        BadRequest: it is not a history at all.
     """
     history = History()
     if not path.parent.is_dir():
@@ -93,7 +93,7 @@ def read_history(path: Path, cluster_id: str | None, now_ms: int) -> History:
 def _latest_looks(
     path: Path, lines: list[bytes], cluster_id: str | None, now_ms: int, complaints: list[str]
 ) -> list[tuple[int, _Groups]]:
-    """Return the latest looks at this cluster, newest first; of a long file only the end is parsed."""
+    """Return this cluster's latest samples, newest first; parses only the end of a long file."""
     looks: list[tuple[int, _Groups]] = []
     has_good = False
     for number in range(len(lines), 0, -1):
@@ -114,7 +114,7 @@ def _latest_looks(
 
 
 def append_sample(path: Path, cluster_id: str | None, sample: Sample) -> None:
-    """Add a look to the file, whole or not at all as far as readers see it."""
+    """Add a sample to the file; readers see all of it or nothing."""
     line = json.dumps(_document(cluster_id, sample), ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
     with _locked(path) as file:
         _drop_old(file, sample.time_ms)
@@ -163,7 +163,7 @@ def _drop_old(file: BinaryIO, now_ms: int) -> None:
 
 
 def _time_of(line: bytes) -> int | None:
-    """Return a line's time without parsing all of it; None for one that is damaged there."""
+    """Return a line's time without parsing all of it; None if that part is damaged."""
     found = _TIME.match(line)
     return None if found is None else _time_ms(found[1].decode())
 
@@ -214,7 +214,7 @@ def _take(points: Points, time_ms: int, groups: _Groups) -> None:
         series = points.setdefault(key, {})
         for name, committed, end in partitions:
             mine = series.setdefault(name, [])
-            # A clock that was set back must not make time run backwards.
+            # A clock that was set back must not make time run backwards here.
             if not mine or time_ms > mine[-1].time_ms:
                 mine.append(Point(time_ms, committed, end))
                 del mine[: -(POINTS_MAX - 1)]

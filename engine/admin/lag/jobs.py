@@ -1,4 +1,4 @@
-"""Queries of Spark as a list, and how each is doing: by its lag where a cluster is at hand, else by its files alone."""
+"""Spark queries as a list, and how each is doing: by its lag if a cluster is at hand, else by its files alone."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Job:
 
 
 def jobs_of(queries: Sequence[Query], rows: Sequence[QueryLag] | None, *, now_ms: int | None = None) -> list[Job]:
-    """Return a job for each query; ``rows`` are its lags, None if no cluster was asked. Without a time it is now."""
+    """Return a job for each query; ``rows`` are the lags, None if no cluster was asked. Without a time it is now."""
     now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     by_query: dict[tuple[ReaderKind, str, str], list[QueryLag]] = {}
     for row in rows or ():
@@ -73,7 +73,7 @@ def _source(query: Query, source: str) -> JobSource:
 
 
 def _by_files(query: Query, now_ms: int) -> LagStatus:
-    """Files show that a batch runs; only a cluster can show whether a query is behind."""
+    """Files show that a batch is running; only a cluster can show whether a query is behind."""
     rhythm = rhythm_of_batches(query, now_ms)
     if rhythm.in_flight_ms is None:
         return LagStatus.UNKNOWN

@@ -1,11 +1,11 @@
-"""A folder of Parquet files in which the lag of groups and queries is kept, sample by sample.
+"""A folder of Parquet files that keep the lag of groups and queries, sample by sample.
 
     <root>/klamm.json                                          {"format": 1, "chunks": 2}
     <root>/day=2026-11-22/<time>-<sample>-<chunk>.parquet      one file for each sample and chunk
     <root>/day=2026-11-21/all-<chunk>-<number>.parquet         compacted; of several the greatest number counts
 
-A group is always in the same chunk. A file has the same name however often its sample is taken again after a kill, and
-is there as a whole or not at all: so no sample is there twice. ``COLUMNS`` is the schema. Needs pyarrow.
+A group is always in the same chunk. A file keeps its name however often its sample is repeated after a kill, and exists
+as a whole or not at all, so no sample occurs twice. ``COLUMNS`` is the schema. Needs pyarrow.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ COLUMNS: Final[Mapping[str, str]] = {
 """Names and types. ``time`` is when the sample was due, ``sampled_at`` when the logs' ends were read, both in UTC."""
 
 CLUSTER_KIND: Final = "cluster"
-"""The kind of a row about a cluster itself: it could not be asked, and no group of it is known."""
+"""The kind of a row about a cluster itself: it could not be asked, and none of its groups is known."""
 
 _SETTINGS = "klamm.json"
 _DAY_MS: Final = 86_400_000
@@ -67,9 +67,10 @@ class SampleFile:
 
 @dataclass(frozen=True, slots=True)
 class DayFiles:
-    """What is in a day's folder: samples in files of many, those in files of their own, and what counts no more.
+    """What is in a day's folder: samples in compacted files, those in files of their own, and files that no longer
+    count.
 
-    ``newest`` is the number of each chunk's file of many.
+    ``newest`` is the number of each chunk's compacted file.
     """
 
     folder: str
@@ -112,25 +113,25 @@ class Lake:
         self._is_local = isinstance(self._filesystem, fs.LocalFileSystem)
 
     def prepare(self, chunks: int) -> int:
-        """Make the folder unless it is there; return its number of chunks, which never changes.
+        """Create the folder unless it exists; return its number of chunks, which never changes.
 
         Raises:
-            BadRequest: it has something else in it, or another format.
+            BadRequest: it contains something else, or has another format.
         """
         known = self._settings()
         if known is not None:
             return known
         if self._entries(self._root):
-            hint = "give a folder that is empty or not there yet"
+            hint = "give a folder that is empty or does not exist yet"
             raise BadRequest("not a lag history: the folder has other files in it", where=self.shown, hint=hint)
         self._filesystem.create_dir(self._root, recursive=True)
         self._write(f"{self._root}/{_SETTINGS}", json.dumps({"format": FORMAT, "chunks": chunks}).encode() + b"\n")
         return chunks
 
     def check(self) -> None:
-        """Raise NotFound or BadRequest if no history is there."""
+        """Raise NotFound or BadRequest if there is no history."""
         if self._settings() is None:
-            hint = Phrase("one is kept by: ", Operation.KEEP_LAG_HISTORY)
+            hint = Phrase("start one with: ", Operation.KEEP_LAG_HISTORY)
             raise NotFound("there is no lag history", where=self.shown, hint=hint)
 
     def files(self, since_ms: int, until_ms: int) -> list[SampleFile]:
@@ -147,7 +148,7 @@ class Lake:
         return [name for name in self._entries(self._root) if name.startswith("day=")]
 
     def day(self, name: str) -> DayFiles:
-        """Return what is in a day's folder. A sample that is in a file of many counts there only."""
+        """Return what is in a day's folder. A sample in a compacted file counts only there."""
         folder = f"{self._root}/{name}"
         single, many = dict[tuple[int, int], SampleFile](), dict[int, dict[int, list[SampleFile]]]()
         for file in self._entries(folder):
@@ -170,7 +171,7 @@ class Lake:
         return DayFiles(folder, tuple(kept), tuple(fresh), newest, tuple(useless))
 
     def _kept(self, path: str, chunk: int) -> list[SampleFile] | None:
-        """Return the samples in a file of many; None if it was not written to its end, or is gone again."""
+        """Return the samples in a compacted file; None if it was not written to its end, or is gone again."""
         from pyarrow import ArrowInvalid, parquet
 
         if path not in self._known_many:
@@ -201,7 +202,7 @@ class Lake:
             self._filesystem.move(scratch, path)
 
     def delete(self, paths: Sequence[str]) -> None:
-        """Delete files; those that are gone already do not matter."""
+        """Delete files; ignore those that are gone already."""
         for path in paths:
             with suppress(FileNotFoundError):
                 self._filesystem.delete_file(path)
@@ -220,9 +221,9 @@ class Lake:
         self._write(f"{folder}/{time_ms:013d}-{sample:010d}-{chunk:03d}.parquet", sink.getvalue())
 
     def read(self, files: Sequence[SampleFile], columns: Sequence[str], only: Any = None) -> Any:
-        """Return a table of these files' columns; ``only`` is an expression of pyarrow that rows have to fulfil.
+        """Return a table of these files' columns; ``only`` is a pyarrow expression that rows must satisfy.
 
-        The files are in the order of time, and none of that time is left out.
+        The files are in time order, without gaps.
         """
         import pyarrow
         from pyarrow import dataset
@@ -238,7 +239,7 @@ class Lake:
         return found.to_table(columns=list(columns), filter=only)
 
     def points_before(self, time_ms: int, chunk: int, cluster: str, groups: Sequence[str]) -> LakePoints:
-        """Return what the last samples before a time saw of some groups in a chunk, in the order of time."""
+        """Return what the last samples before a time have about some groups in a chunk, in time order."""
         from pyarrow import compute
 
         earlier = [one for one in self.files(time_ms - _DAY_MS, time_ms - 1) if one.chunk == chunk]
@@ -258,7 +259,7 @@ class Lake:
         return points
 
     def readers_before(self, time_ms: int, chunk: int | None, cluster: str) -> list[dict[str, Any]]:
-        """Return who read from a cluster in the last sample before a time: what tells one reader from another.
+        """Return a cluster's readers in the last sample before a time, by what tells them apart.
 
         ``chunk`` None is any.
         """
@@ -306,7 +307,7 @@ class Lake:
             self._filesystem.move(scratch, path)
 
     def _scratch(self, path: str) -> str:
-        """Return where a file is written first: an object store shows it once it is whole, a disk at once."""
+        """Return where to write a file first: an object store shows it once it is whole, a disk at once."""
         return f"{path.rpartition('/')[0]}/.{path.rpartition('/')[2]}.arriving" if self._is_local else path
 
 

@@ -1,8 +1,8 @@
-"""Makes few files out of many in a lag history, while samples are added and others read it.
+"""Merges many files of a lag history into few, while samples are added and others read it.
 
-Only days that are over are touched. A chunk's samples are written as one new file first, which counts from when it
-is whole; then the files that it replaces are deleted. Whatever is left of a run that was killed, readers see each
-sample once, and the next run clears it away.
+It touches only days that are over. It first writes a chunk's samples as one new file, which counts once it is whole,
+then deletes the files that this replaces. Whatever a killed run leaves, readers see each sample once, and the next run
+removes the rest.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ class CompactedDay:
 
 
 def compact(lake: Lake, now_ms: int) -> list[CompactedDay]:
-    """Compact all days before today; return those in which there was something to do.
+    """Compact all days before today; return those with something to do.
 
     Raises:
-        NotFound, BadRequest, Unreachable: no history is there, or it cannot be written.
+        NotFound, BadRequest, Unreachable: there is no history, or it cannot be written.
     """
     lake.check()
     today = f"day={day_of(now_ms)}"

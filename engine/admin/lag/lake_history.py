@@ -17,12 +17,12 @@ _COLUMNS: Final = (
 )  # fmt: skip
 _KEY: Final = ("cluster", "kind", "group", "source", "path")
 _GAP_FACTOR: Final = 2
-"""A sample stands for the time until the next one, but for at most this many intervals: nobody looked later."""
+"""A sample stands for the time until the next one, but for at most this many intervals."""
 
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """What a reader has to keep to. ``lag`` and ``time_lag_ms`` are the most that is allowed.
+    """The limits for a reader: ``lag`` and ``time_lag_ms`` are the most that is allowed.
 
     Without either a reader is outside while its status is bad: STALL or worse.
     """
@@ -80,7 +80,7 @@ class ReaderHistory:
 
 @dataclass(frozen=True, slots=True)
 class LagHistory:
-    """All readers, the worst first, and how far apart the samples mostly are."""
+    """All readers, the worst first, and the usual time between samples."""
 
     readers: tuple[ReaderHistory, ...]
     sample_count: int
@@ -88,7 +88,7 @@ class LagHistory:
 
 
 def read_lake(lake: Lake, since_ms: int, until_ms: int, objective: Objective, groups: Sequence[str] = ()) -> LagHistory:
-    """Return what was so in a span of time; of all readers if no group is named.
+    """Return the history of a span of time; of all readers if no group is named.
 
     Raises:
         NotFound: there is no history.
@@ -147,7 +147,7 @@ def _reader(key: _Key, series: list[Moment], interval_ms: int | None, objective:
 
 
 def _spans_ms(series: Sequence[Moment], interval_ms: int | None) -> list[int]:
-    """Return for how long each sample stands."""
+    """Return how long each sample stands for."""
     if interval_ms is None:
         return [0] * len(series)
     spans = [min(after.time_ms - before.time_ms, _GAP_FACTOR * interval_ms) for before, after in pairwise(series)]

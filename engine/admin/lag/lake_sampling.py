@@ -58,7 +58,7 @@ class ChunkTask:
 
 @dataclass(frozen=True, slots=True)
 class ChunkDone:
-    """What came of it; ``failures`` are sentences."""
+    """The result of a task; ``failures`` are sentences."""
 
     row_count: int
     group_count: int
@@ -68,7 +68,7 @@ class ChunkDone:
 def plan_chunks(
     clusters: Sequence[Watched], out: str, time_ms: int, sample: int, chunks: int, *, with_times: bool
 ) -> tuple[list[ChunkTask], list[str]]:
-    """Find the groups of the clusters and share all out; return the tasks, and which cluster could not be asked."""
+    """Find the clusters' groups and divide them into tasks; return these, and which clusters could not be asked."""
     parts: list[list[Part]] = [[] for _ in range(chunks)]
     failures = []
     for watched in clusters:
@@ -88,7 +88,7 @@ def plan_chunks(
 
 
 def sample_chunk(task: ChunkTask) -> ChunkDone:
-    """Take the sample and write the file, also if there is nothing to tell: then no older one can stay."""
+    """Take the sample and write the file, even if it is empty, so that no older one stays."""
     with collector_paused():
         return _sample_chunk(task)
 
@@ -165,7 +165,7 @@ async def _times(cluster: Cluster, sample: Sample) -> Times:
 
 
 def _points(task: ChunkTask, lake: Lake, cluster: str, sample: Sample) -> LakePoints:
-    """Return the past of those groups that lag: of others it makes no difference."""
+    """Return the past of the groups that lag; it makes no difference for the others."""
     lagging = sorted({
         group.group
         for group in sample.groups.values()

@@ -1,4 +1,4 @@
-"""Measures the lag of a cluster's groups: as many looks as it takes to judge, then the times of unread records."""
+"""Measures the lag of a cluster's groups: takes samples until it can judge, then reads the times of unread records."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _PATIENCE_S = 2.0
 _Key = tuple[str, GroupType | None]
 
 OnLook = Callable[[int, int], None]
-"""Is told how many looks there were, and how many groups still want another."""
+"""Called with how many samples there were, and how many groups still need another."""
 
 
 @dataclass(frozen=True, slots=True)
 class LagOptions:
-    """How to measure. There are as many looks as the rules need, at most ``looks_max``; or exactly this many."""
+    """How to measure: as many samples as the rules need, at most ``looks_max``; or exactly this many."""
 
     interval_s: float = 5.0
     looks_max: int = 3
@@ -42,11 +42,11 @@ class LagOptions:
     with_times: bool = True
     history: Path | None = None
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
-    """Which end counts: that of everything, or the last stable offset, where readers of committed records stop."""
+    """Which end counts: the high watermark, or the last stable offset, where readers of committed records stop."""
 
 
 class LagMeter:
-    """Measures once or again and again; what was seen stays in mind from one answer to the next."""
+    """Measures once or repeatedly, and remembers what it saw from one answer to the next."""
 
     def __init__(
         self,
@@ -65,15 +65,15 @@ class LagMeter:
         self._history: History | None = None
         self._cluster_id: str | None = None
         self.latest: dict[_Key, GroupSample] = {}
-        """The groups as the last measuring saw them, with their members."""
+        """The groups as the last measurement saw them, with their members."""
 
     async def measure(
         self, on_look: OnLook | None = None, *, found: FoundGroups | None = None
     ) -> tuple[LagAnswer, list[str]]:
-        """Look as often as needed and return the answer, and complaints about the history.
+        """Sample as often as needed and return the answer, and complaints about the history.
 
         Args:
-            found: the groups to look at, where somebody has found them already.
+            found: the groups to measure, if they have been found already.
 
         Raises:
             AdminError: nothing at all could be read.
@@ -94,7 +94,7 @@ class LagMeter:
             history.add(sample)
             await self._keep(sample)
             failures += sample.failures
-            # A group that is gone by now has no lag any more.
+            # A group that is gone by now no longer has a lag.
             gone = {key for key in _keys(asked, latest) if key not in sample.groups}
             latest = {key: one for key, one in latest.items() if key not in gone}
             latest.update(sample.groups)
@@ -118,7 +118,7 @@ class LagMeter:
         return [*rows], failures
 
     def forget_all_but(self, groups: Collection[str]) -> None:
-        """Forget groups that are gone, and partitions without offsets by now: who measures for hours needs the room."""
+        """Forget groups that are gone, and partitions without offsets: measuring for hours needs the memory."""
         if self._history is not None:
             self._history.keep_only(groups, {key: sample.partitions for key, sample in self.latest.items()})
 
@@ -137,7 +137,7 @@ class LagMeter:
             await asyncio.to_thread(append_sample, self._options.history, self._cluster_id, sample)
 
     def _undecided(self, found: FoundGroups, latest: dict[_Key, GroupSample], history: History) -> FoundGroups:
-        """Return the groups that another look may tell more about."""
+        """Return the groups that another sample may tell more about."""
         wanted = {
             key for key, group in latest.items() if self._options.looks_are_fixed or _wants_more(key, group, history)
         }
@@ -178,7 +178,7 @@ class LagMeter:
         return await read_times(await self._cluster.wire(), sorted(places), patience_s=_PATIENCE_S)
 
     async def _within_pace(self, latest: dict[_Key, GroupSample], history: History) -> frozenset[Reader]:
-        """Return who seems to stand still, and only commits seldom."""
+        """Return the readers that seem to stand still, but just commit rarely."""
         still: dict[Reader, int] = {}
         for key, group in latest.items():
             if group.type is GroupType.ZOOKEEPER or not self._options.with_times:
@@ -193,7 +193,7 @@ class LagMeter:
 
 
 async def absent_topics(cluster: Cluster, topics: TopicSelection, answer: LagAnswer) -> list[AdminError]:
-    """Return the failure of topics that were named, and that neither a group nor the cluster knows."""
+    """Return the failure for named topics that neither a group nor the cluster knows."""
     unread = topics.unmatched({one.topic for group in answer.groups for one in group.partitions})
     names = [name for name in unread if name in topics.names]
     if not names:
@@ -209,7 +209,7 @@ def _verdict(key: _Key, name: TopicPartition, one: PartitionSample, history: His
 
 
 def _keys(asked: FoundGroups, latest: Iterable[_Key]) -> list[_Key]:
-    """Return those of the groups that were asked about."""
+    """Return the groups that were asked about."""
     at_brokers, old = set(asked.brokers), set(asked.zookeeper)
     return [(name, kind) for name, kind in latest if name in (old if kind is GroupType.ZOOKEEPER else at_brokers)]
 

@@ -1,6 +1,6 @@
-"""Commits where a query of Spark is to a Kafka group, so that tools see it which know groups alone.
+"""Commits a Spark query's position to a Kafka group, so that tools that know only groups can see it.
 
-Only finished batches count. Spark never reads the group: what is committed there moves no query.
+Only finished batches count. Spark never reads the group: commits to it move no query.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from engine.common.model import TopicPartition
 
 
 def groups_of(query: Query, group: str) -> dict[str, Mapping[TopicPartition, int]]:
-    """Return what to commit, by group: one group, or one per source where two sources read the same topic.
+    """Return what to commit, by group: one group, or one per source if two sources read the same topic.
 
     Raises:
         BadRequest: the query has not finished a batch.
@@ -50,5 +50,5 @@ async def plan_mirror(cluster: Cluster, query: Query, group: str) -> list[GroupR
 
 
 async def mirror(cluster: Cluster, plans: list[GroupReset]) -> tuple[list[PartitionReset], list[AdminError]]:
-    """Commit; return what became of each partition, and the failures. A group with members is refused."""
+    """Commit; return the outcome for each partition, and the failures. A group with members is refused."""
     return await reset_offsets(cluster, plans)

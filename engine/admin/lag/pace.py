@@ -1,8 +1,8 @@
 """How long a reader takes from having something to read to its next commit. Pure.
 
-A reader that commits once a minute does not move for most of the time, and is all right. So a reader that seems to
-stand still is measured by its own last commits: the longest time that records waited for one of them. klamm judges it
-only after twice that time; then it stands still.
+A reader that commits once a minute does not move most of the time, and is fine. So a reader that seems to stand still
+is measured by its own last commits: the longest time that records waited for one of them. Only after twice that time
+does klamm say that it stands still.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Final, NamedTuple
 from engine.admin.lag.rules import TELLING_SPAN_MS, LagStatus, Reason, Verdict
 
 COMMITS_MAX: Final = 10
-"""This many of the latest steps forward are judged: what happened an hour ago says little."""
+"""How many of the latest steps forward are judged: what happened an hour ago says little."""
 
 _STEPS_MIN: Final = 2
-"""One step forward is no pace."""
+"""One step forward does not make a pace."""
 
 _STILL = (Reason.STANDS_STILL, Reason.NOBODY_READS)
 
@@ -30,14 +30,14 @@ class Commit(NamedTuple):
 
 
 class Step(NamedTuple):
-    """Two commits one after the other, the second one further on."""
+    """Two consecutive commits, the second one further on."""
 
     before: Commit
     after: Commit
 
 
 def seems_still(verdict: Verdict) -> bool:
-    """Whether the verdict is that of a reader which only commits seldom, too."""
+    """Whether a reader that just commits rarely could get this verdict."""
     return verdict.reason in _STILL
 
 
@@ -47,10 +47,10 @@ def between_commits(verdict: Verdict) -> Verdict:
 
 
 def steps_of(commits: Sequence[Commit], committed: int) -> list[Step]:
-    """Return the latest steps forward of a reader that has ``committed`` now; none if they say nothing of its pace.
+    """Return the latest steps forward of a reader that has ``committed`` now; none if they say nothing about its pace.
 
-    They do not if the log tells another offset than the coordinator; if it has gone back since; or if it commits again
-    and again where it stands: then it is not between two commits.
+    They say nothing if the log's offset differs from the coordinator's, if the reader has gone back since, or if it
+    commits the same offset again and again: then it is not between two commits.
     """
     steps: list[Step] = []
     for before, after in pairwise(commits):
@@ -68,7 +68,7 @@ def is_within_pace(steps: Sequence[Step], came_ms: Mapping[int, int], now_ms: in
 
     Args:
         steps: what ``steps_of`` has found.
-        came_ms: when the records came that stand at offsets; a step from one that is gone from the log tells nothing.
+        came_ms: when the records at offsets arrived; a step from a record that is gone from the log says nothing.
     """
     waits_ms = [
         step.after.time_ms - max(step.before.time_ms, came_ms[step.before.offset])
@@ -82,10 +82,10 @@ def is_within_pace(steps: Sequence[Step], came_ms: Mapping[int, int], now_ms: in
 
 
 def is_batch_late(commits: Sequence[Commit], committed: int, came_ms: Mapping[int, int], now_ms: int) -> bool | None:
-    """Whether the next batch of a query, none of which runs, should have come; None if that cannot be said.
+    """Whether the next batch of an idle query should have started; None if that cannot be said.
 
-    By how long records have waited for its last commits; where too few of those are known, as Burrow does: nothing was
-    committed for longer than its commits that are known go back.
+    It judges by how long records waited for the last commits. If too few are known it does as Burrow does: the query
+    has committed nothing for longer than its known commits span.
     """
     if not commits or now_ms - commits[-1].time_ms <= TELLING_SPAN_MS:
         return False if commits else None

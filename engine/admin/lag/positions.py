@@ -1,7 +1,7 @@
 """Where Spark's queries are, however klamm found it. Values only; see ``checkpoints`` and ``event_logs``.
 
-Spark never commits to Kafka. A query's checkpoint, Spark's event log and klamm's listener tell where it is; all three
-become a ``Query``, and that is the same as a list of ``Position``s.
+Spark never commits to Kafka. A query's checkpoint, Spark's event log and klamm's listener tell its position; all three
+become a ``Query``, which amounts to a list of ``Position``s.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class ReaderKind(StrEnum):
 class Position(NamedTuple):
     """Where one source of a query is in one partition.
 
-    ``planned`` is where the latest batch ends, which may still run; ``committed`` where the latest finished one ended.
-    Both are the next offset to read. None is not known.
+    ``planned`` is where the latest batch ends, which may still be running; ``committed`` is where the latest finished
+    one ended. Both are the next offset to read. None is unknown.
     """
 
     kind: ReaderKind
@@ -62,10 +62,10 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query. ``batches`` are the latest ones in order; all are finished but perhaps the last one.
+    """A query. ``batches`` are the latest ones in order; all but perhaps the last one are finished.
 
-    ``source_ids`` are those of all its sources, ``initial`` has where some of them began. ``error`` is what its last
-    run failed with.
+    ``source_ids`` are those of all its sources, ``initial`` has where some of them began. ``error`` is why its last run
+    failed.
     """
 
     kind: ReaderKind
@@ -103,7 +103,7 @@ class Query:
         return sorted({source for batch in self.batches for source in batch.ends}, key=_by_number)
 
     def committed(self, source: str) -> Offsets:
-        """Return where a source is: what a restart would begin with."""
+        """Return a source's position: where a restart would begin."""
         finished = self.finished
         return finished[-1].ends.get(source, {}) if finished else self.initial.get(source, {})
 
@@ -122,7 +122,7 @@ class Query:
                 )  # fmt: skip
 
     def points(self, source: str, name: TopicPartition) -> list[Point]:
-        """Return what was so of a partition when each batch was planned; the end of the log where that was told."""
+        """Return a partition's state when each batch was planned, with the end of the log if it was recorded."""
         begins = self.batches and self.batches[0].batch_id == 0
         points, before = [], self.initial.get(source, {}).get(name) if begins else None
         for batch in self.batches:

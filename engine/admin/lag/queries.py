@@ -1,7 +1,7 @@
-"""Measures how far behind queries of Spark are: their own history beside what the cluster says. One look is enough.
+"""Measures how far behind Spark queries are, from their own history and what the cluster says. One sample is enough.
 
-The query says where the log ended when a batch was planned, or the brokers are asked by time; so a query is judged
-by what it has done lately, and not by what it does while somebody looks.
+The query says where the log ended when a batch was planned, or the brokers are asked by time; so a query is judged by
+what it has done lately, not by what it does while somebody watches.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _Key = tuple[int, TopicPartition]
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """One row: a source of a query, with what the cluster says of its partitions."""
+    """One row: a source of a query, with what the cluster says about its partitions."""
 
     query: Query
     source: str
@@ -81,7 +81,7 @@ async def measure_queries(
 
 
 def query_lags(query: Query, ends: Offsets, starts: Offsets, times: Times, now_ms: int) -> list[QueryLag]:
-    """Return a row for each Kafka source of a query, by what is known already. Pure."""
+    """Return a row for each Kafka source of a query, from what is known already. Pure."""
     rows = []
     for source, found in _by_source(query).items():
         positions = {_name(one): one for one in found}
@@ -107,7 +107,7 @@ async def _bounds(
     wanted = sorted(names)
     if not wanted:
         return {}, {}
-    # A broker that is down leaves its partitions unknown; that nobody answers is an error.
+    # A broker that is down leaves its partitions unknown; it is an error if nobody answers.
     await wire.metadata([])
     ends = await end_offsets(wire, wanted, isolation=isolation)
     starts = await start_offsets(wire, [name for name in wanted if isinstance(ends[name], int)])
@@ -145,7 +145,7 @@ def _is_lagging(sample: PartitionSample) -> bool:
 async def _with_past_ends(
     wire: WireCluster, sources: Sequence[_Source], series: dict[_Key, list[Point]]
 ) -> dict[_Key, list[Point]]:
-    """Look up where logs ended when batches were planned, for lagging partitions of which the query does not tell."""
+    """Look up where logs ended when batches were planned, for lagging partitions if the query does not say."""
     lagging = [
         key
         for key, points in series.items()
@@ -175,13 +175,13 @@ async def _look_up(wire: WireCluster, series: dict[_Key, list[Point]], turn: Seq
 
 
 def _ended(points: Sequence[Point], index: int, offset: int) -> Point:
-    """Return a point with the end that was found; -1 is: nothing has come since. Timestamps may be anything."""
+    """Return a point with the end that was found; -1 means that no record came since. Timestamps may be anything."""
     _, after, _ = points[index + 1]
     now = points[-1].end
     end = now if offset < 0 else offset
     if end is None or now is None:
         return points[index]
-    # The batch that was planned then read no further than to the end.
+    # The batch planned at that time read no further than the end.
     return points[index]._replace(end=max(points[index].committed or 0, after or 0, min(end, now)))
 
 
@@ -255,7 +255,7 @@ def _partition(one: _Source, lag: PartitionLag) -> QueryPartitionLag:
 
 
 def rhythm_of_batches(query: Query, now_ms: int) -> Rhythm:
-    """Return what the batches of a query tell, without its records."""
+    """Return what a query's batches show, without its records."""
     taken = [
         batch.committed_ms - batch.planned_ms
         for batch in query.finished
@@ -266,7 +266,7 @@ def rhythm_of_batches(query: Query, now_ms: int) -> Rhythm:
     running = query.in_flight
     if running is None:
         return Rhythm(None, batch_ms)
-    # Without a time it began just now, as far as is known.
+    # Without a time, assume that it began just now.
     return Rhythm(0 if running.planned_ms is None else max(0, now_ms - running.planned_ms), batch_ms)
 
 

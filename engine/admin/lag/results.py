@@ -1,4 +1,4 @@
-"""The answer: how far behind groups are, partition by partition. Pure. What is not known is None, never a number."""
+"""The answer: how far behind groups are, partition by partition. Pure. Unknown values are None, never a number."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from engine.common.model import TopicPartition
 class PartitionLag:
     """One partition of one group. ``lag`` counts offsets: markers and holes of compaction are among them.
 
-    ``time_lag_ms`` is for how long the first unread record has been waiting; ``span_ms`` lies between that record and
-    the newest one. Both go by the timestamps of records.
+    ``time_lag_ms`` is how long the first unread record has been waiting; ``span_ms`` is the time between that record
+    and the newest one. Both go by the timestamps of records.
     """
 
     topic: str
@@ -61,7 +61,7 @@ class PartitionLag:
 
 @dataclass(frozen=True, slots=True)
 class GroupLag:
-    """One group. Sums and maxima are over the partitions of which they are known; the count says how many are not.
+    """One group. Sums and maxima cover the partitions with known values; the count says how many are unknown.
 
     A query of Spark is a group of no type; see ``QueryLag``.
     """
@@ -100,7 +100,7 @@ class QueryPartitionLag(PartitionLag):
 
 @dataclass(frozen=True, slots=True)
 class QueryLag(GroupLag):
-    """One source of a query of Spark. ``in_flight`` is planned and not finished, in offsets; 0 if nothing is."""
+    """One source of a query of Spark. ``in_flight`` is how many offsets are planned and not finished."""
 
     partitions: tuple[QueryPartitionLag, ...]
     query_id: str = ""
@@ -136,7 +136,7 @@ def group_lag(
 
     Args:
         times: the records at committed offsets, and at the ends, as far as they were read.
-        within_pace: partitions whose reader commits seldom, and is not late.
+        within_pace: partitions whose reader commits rarely, and is not late.
         rhythms: of a query of Spark, by partition.
     """
     known_rhythms = rhythms or {}
@@ -179,7 +179,7 @@ def group_lag(
 
 
 def place_of_unread(name: TopicPartition, sample: PartitionSample) -> Place | None:
-    """Return where the first unread record is, or None if there is none or that is not known."""
+    """Return where the first unread record is, or None if there is none or that is unknown."""
     if sample.committed is None or sample.end is None or sample.committed >= sample.end:
         return None
     return Place(name, max(sample.committed, sample.start or 0))
@@ -230,7 +230,7 @@ def _partition_lag(
 
 
 def _lag(sample: PartitionSample) -> int | None:
-    """Beyond the end there is no lag to tell: where the reader will go on is not known."""
+    """Beyond the end there is no lag: it is unknown where the reader will continue."""
     if sample.committed is None or sample.end is None or sample.committed > sample.end:
         return None
     return sample.end - sample.committed
@@ -243,7 +243,7 @@ def _lost(sample: PartitionSample) -> int | None:
 
 
 def _waiting(times: Times, place: Place | None, lag: int | None, now_ms: int) -> tuple[int | None, int | None]:
-    """Return the first unread record's time, and for how long it waits; nothing unread waits for no time."""
+    """Return the first unread record's time and how long it has waited; 0 if nothing is unread."""
     if lag == 0:
         return None, 0
     if place is None or place not in times:
@@ -264,7 +264,7 @@ def _span(unread_ms: int | None, newest: UnreadRecord | Unknown | None) -> int |
 
 
 def _clear_in(partitions: Sequence[PartitionLag]) -> int | None:
-    """A group is through when its last partition is; None if that is not known of one."""
+    """Return when the last partition will be done; None if that is unknown for one of them."""
     lagging = [one.clear_in_ms for one in partitions if one.lag != 0 and one.reason is not Reason.NOTHING_COMMITTED]
     if any(time is None for time in lagging):
         return None

@@ -1,8 +1,8 @@
-"""Is a partition's reader all right? Judged from a few samples, by rules instead of thresholds. Pure.
+"""Is a partition's reader doing well? Judged from a few samples, by rules instead of thresholds. Pure.
 
 The rules are Burrow's (2025), carried over from commits, which it watches, to samples of what is committed. In order:
 
-1.  What is not known stays unknown: nothing committed, no leader, no such partition.
+1.  What is unknown stays unknown: nothing committed, no leader, no such partition.
 2.  Committed beyond the end: REWIND. The log was cut or recreated, and the reader will begin somewhere else.
 3.  Nothing to read: OK, whatever was before.
 4.  An offset lower than the one before it, and not reached again since: REWIND.
@@ -12,7 +12,7 @@ The rules are Burrow's (2025), carried over from commits, which it watches, to s
     owns the partition, STOP if nobody does.
 8.  The lag fell at least once: OK. Else WARN.
 
-Who seems to stand still by rule 7 may only commit seldom: that is looked up (``pace``), and then nothing can be said.
+A reader that seems to stand still by rule 7 may just commit rarely: ``pace`` looks that up, and then it is unknown.
 Queries of Spark keep their own history of batches, which has their rhythm (``Rhythm``). For them
 
 2.  is AHEAD, and records that were deleted before they were read are DATA_LOSS;
@@ -36,7 +36,7 @@ from typing import NamedTuple
 
 TELLING_COUNT = 3
 TELLING_SPAN_MS = 10_000
-"""Twice the interval at which consumers commit by default."""
+"""Twice the default commit interval of consumers."""
 STUCK_FACTOR = 5
 STUCK_MS = 60_000
 """A program's first batch takes longer than others, and so do some in between."""
@@ -117,7 +117,7 @@ _OF_UNREAD = frozenset(
 
 
 class Point(NamedTuple):
-    """What was seen of one partition of one group at a moment; None is not known."""
+    """One partition of one group at a moment; None is unknown."""
 
     time_ms: int
     committed: int | None
@@ -125,7 +125,7 @@ class Point(NamedTuple):
 
 
 class KnownPoint(NamedTuple):
-    """A point of which both offsets are known."""
+    """A point with both offsets known."""
 
     time_ms: int
     committed: int
@@ -137,10 +137,10 @@ class KnownPoint(NamedTuple):
 
 
 class Rhythm(NamedTuple):
-    """How a query of Spark goes about its batches.
+    """How a Spark query runs its batches.
 
-    ``in_flight_ms`` is for how long a batch has been running, None if none is; ``batch_ms`` how long they take, None if
-    no batch was finished yet; ``is_late`` whether the next one should have come, None if that is not known.
+    ``in_flight_ms`` is how long a batch has been running, None if none is; ``batch_ms`` is how long batches take, None
+    if none has finished yet; ``is_late`` is whether the next one should have started, None if unknown.
     """
 
     in_flight_ms: int | None = None
@@ -173,7 +173,7 @@ def judge(
 
     Args:
         points: samples in the order of time; the last one is now.
-        is_owned: whether somebody reads the partition now; None if that is not known.
+        is_owned: whether somebody reads the partition now; None if unknown.
         start: the first offset that is still in the log.
         why_unknown: why the last point has something unknown.
         rhythm: that of a query of Spark, whose points before the last one are of its batches; None for a group.
@@ -229,7 +229,7 @@ def went_back(points: Sequence[KnownPoint]) -> bool:
 def group_verdict(verdicts: Sequence[tuple[str, Verdict]]) -> tuple[Verdict | None, str | None]:
     """Return the worst verdict of a group and where it was given; None for a group without partitions.
 
-    A partition for which nothing is committed says nothing of the group, unless that is so for all.
+    A partition without a commit says nothing about the group, unless no partition has one.
     """
     telling = [one for one in verdicts if one[1].reason is not Reason.NOTHING_COMMITTED] or list(verdicts)
     if not telling:
@@ -270,7 +270,7 @@ def _judge_query(points: Sequence[KnownPoint], rhythm: Rhythm, *, is_lost: bool)
     if rhythm.in_flight_ms is None and rhythm.is_late:
         return Verdict(LagStatus.STOP, Reason.BATCH_IS_LATE)
     is_running = rhythm.in_flight_ms is not None
-    # The last point is of now, and was not made by a batch.
+    # The last point is the present, not made by a batch.
     if len(points) <= TELLING_COUNT:
         if is_running:
             return Verdict(LagStatus.RUNNING, Reason.BATCH_RUNS)
@@ -284,7 +284,7 @@ def _judge_query(points: Sequence[KnownPoint], rhythm: Rhythm, *, is_lost: bool)
 
 
 def _keeps_up(points: Sequence[KnownPoint]) -> bool:
-    """Whether all that was there two samples ago has been read."""
+    """Whether everything that existed two samples ago has been read."""
     return points[-1].committed >= points[-min(3, len(points))].end
 
 

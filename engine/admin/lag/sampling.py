@@ -1,6 +1,6 @@
-"""One look at groups: what they have committed, where their partitions begin and end, and who reads them.
+"""One sample of groups: what they have committed, where their partitions begin and end, and who reads them.
 
-Committed offsets are asked for before the ends, so that a reader that keeps up is never seen beyond the end.
+Ask for committed offsets before the ends, so that a reader that keeps up is never seen beyond the end.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NO_LEADER_CODES = (ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.LEADER_NOT_AVAILAB
 
 @dataclass(frozen=True, slots=True)
 class PartitionSample:
-    """One partition of one group at a moment. What is not known is None; ``error`` is for a person."""
+    """One partition of one group at a moment. Unknown values are None; ``error`` is for a person."""
 
     committed: int | None
     end: int | None
@@ -49,7 +49,7 @@ class PartitionSample:
 
 @dataclass(frozen=True, slots=True)
 class GroupSample:
-    """One group at a moment; ``state`` and ``members`` None are not known. A query of Spark has no type."""
+    """One group at a moment; ``state`` and ``members`` None are unknown. A Spark query has no type."""
 
     group: str
     type: GroupType | None
@@ -63,7 +63,7 @@ class GroupSample:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """All groups asked about, as they were between asking and answering; the time is that of the ends."""
+    """All groups asked about, between question and answer; the time is that of the ends."""
 
     time_ms: int
     groups: Mapping[tuple[str, GroupType | None], GroupSample]
@@ -88,7 +88,7 @@ class _Half:
 
 
 async def take_sample(cluster: Cluster, found: FoundGroups, is_wanted: IsWanted, isolation: IsolationLevel) -> Sample:
-    """Look once at the groups; groups that were deleted since they were found are left out."""
+    """Sample the groups once; groups deleted since they were found are left out."""
     halves, failures = await _at_brokers(cluster, found)
     halves += await _in_zookeeper(cluster, found)
     names = sorted({name for half in halves for name in half.partitions(is_wanted)})
@@ -181,7 +181,7 @@ def _partition(
 
 
 def _is_owned(half: _Half, owner: GroupMember | None) -> bool | None:
-    """Whether somebody reads it: not known while a group rebalances, or where a member's assignment is unreadable."""
+    """Whether somebody reads it: unknown while a group rebalances, or if a member's assignment is unreadable."""
     if owner is not None:
         return True
     if half.state is None or half.state.is_rebalancing:
@@ -192,7 +192,7 @@ def _is_owned(half: _Half, owner: GroupMember | None) -> bool | None:
 def why_unknown(
     committed: CommittedOffset | Unknown | None, end: int | Unknown | None
 ) -> tuple[Reason | None, str | None]:
-    """Return what stands in the way of a verdict, the end before the offset: a partition may be gone."""
+    """Return what prevents a verdict; the end comes before the offset, because a partition may be gone."""
     if isinstance(end, Unknown):
         if end.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             return Reason.NO_SUCH_PARTITION, "the topic or partition does not exist"

@@ -1,7 +1,7 @@
-"""Where checkpoints and event logs lie: this machine's disks, and object stores through pyarrow.
+"""Where checkpoints and event logs are: this machine's disks, and object stores through pyarrow.
 
-What neither knows (HDFS, ViewFS, …) Spark's file systems do: ``engine.pipeline`` has a store for them, which a caller
-may hand in. Everything here blocks.
+Spark's file systems cover the rest (HDFS, ViewFS, …): ``engine.pipeline`` has a store for them, which a caller may pass
+in. Everything here blocks.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Store(Protocol):
     """A file system. Paths are its own, with slashes."""
 
     def list(self, path: str) -> list[Entry]:
-        """Return what is in a folder; FileNotFoundError or NotADirectoryError where it is none."""
+        """Return what is in a folder; raises FileNotFoundError or NotADirectoryError if it is not one."""
         ...
 
     def read(self, path: str) -> bytes:
@@ -70,7 +70,7 @@ class Location:
 
 
 OtherStore = Callable[[str], tuple[Store, str]]
-"""Gives the store of a URI, and the path in it."""
+"""Returns the store of a URI, and the path in it."""
 
 
 class LocalStore:
@@ -136,7 +136,7 @@ def locate(text: str, others: OtherStore | None = None) -> Location:
     """Return the place that a path or URI means; nothing is read yet.
 
     Raises:
-        BadRequest: no file system is known for it.
+        BadRequest: no file system handles it.
     """
     match = _SCHEME.fullmatch(text)
     scheme = match[1].lower() if match else "file"
@@ -155,7 +155,7 @@ def expand(text: str, others: OtherStore | None = None) -> list[Location]:
     """Return the places that a path, URI or pattern (``*``, ``?``, ``[…]``) means.
 
     Raises:
-        BadRequest: no file system is known for it, or it matches nothing.
+        BadRequest: no file system handles it, or it matches nothing.
     """
     wild = _WILD.search(text)
     if wild is None:
@@ -185,7 +185,7 @@ def _matching(root: Location, parts: Sequence[str]) -> Iterator[Location]:
 
 
 def arrow_place(text: str) -> tuple[Any, str]:
-    """Return pyarrow's file system of a path or URI, and the path in it.
+    """Return pyarrow's file system for a path or URI, and the path in it.
 
     Raises:
         BadRequest: pyarrow has none for it, or is not installed.

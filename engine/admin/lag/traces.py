@@ -1,6 +1,6 @@
 """Reads all traces of Spark's queries that a user names: checkpoints and event logs. Everything here blocks.
 
-Whatever cannot be read is reported, and delays nothing else.
+What cannot be read is reported, and does not delay the rest.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from engine.admin.lag.stores import Location, OtherStore, expand
 
 @dataclass(frozen=True, slots=True)
 class QueryTraces:
-    """Where to look: paths, patterns and URIs. ``others`` gives file systems that are known to Spark alone."""
+    """Where to look: paths, patterns and URIs. ``others`` provides file systems that only Spark knows."""
 
     checkpoints: tuple[str, ...] = ()
     event_logs: tuple[str, ...] = ()
@@ -27,9 +27,9 @@ class QueryTraces:
         return not (self.checkpoints or self.event_logs)
 
     def read(self) -> tuple[list[Query], list[AdminError]]:
-        """Return the queries that are found, and what could not be read.
+        """Return the queries found, and what could not be read.
 
-        A checkpoint does not tell its query's name. An event log that is read beside it does.
+        A checkpoint does not have its query's name. An event log read with it does.
         """
         failures: list[AdminError] = []
         queries = [*self._from_checkpoints(failures), *self._from_event_logs(failures)]

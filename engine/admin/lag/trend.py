@@ -1,4 +1,4 @@
-"""How fast records come and are read, and when a reader will have caught up. Pure."""
+"""How fast records arrive and are read, and when a reader will have caught up. Pure."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from engine.admin.lag.rules import KnownPoint, went_back
 
 
 class Trend(NamedTuple):
-    """Records a second, coming and read, over the samples; None if that is not known."""
+    """Records a second that arrive and are read, over the samples; None if unknown."""
 
     in_per_sec: float | None
     out_per_sec: float | None
 
     def clear_in_ms(self, lag: int | None) -> int | None:
-        """Return in how many milliseconds the lag will be gone if all goes on so; None: not known, or never."""
+        """Return in how many milliseconds the lag will be gone at this rate; None: unknown, or never."""
         if lag is None or lag < 0:
             return None
         if lag == 0:

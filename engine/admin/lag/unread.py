@@ -1,7 +1,7 @@
-"""When the records were made that readers have before them: small Fetches, one for all places in a batch.
+"""The times of unread records: small Fetches, one for all places in a batch.
 
-The record at an offset is the first one at or after it: compaction leaves holes, and markers of transactions are no
-records. A record of before Kafka 0.10 has no time.
+The record at an offset is the first one at or after it: compaction leaves holes, and markers of transactions are not
+records. A record from before Kafka 0.10 has no time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MANY = 20
 _PARTITION_BYTES_OF_MANY = 512 * 1024
 _ANSWER_BYTES = 4 * 1024 * 1024
 _STEPS_MAX = 200
-"""After this many answers without a record, this place is given up: there can be long stretches of markers."""
+"""After this many answers without a record, give up this place: there can be long stretches of markers."""
 
 
 class Place(NamedTuple):
@@ -39,7 +39,7 @@ class Place(NamedTuple):
 
 
 class UnreadRecord(NamedTuple):
-    """The first record at or after a place; its time None if its format has none."""
+    """The first record at or after a place; its time is None if its format has none."""
 
     offset: int
     timestamp_ms: int | None
@@ -61,7 +61,7 @@ class _Search:
         self.steps = 0
         self.least_bytes = 1
         self.is_alone = False
-        """The batch there is larger than what was asked for beside other partitions."""
+        """The batch there is larger than a request for several partitions allowed."""
 
     @property
     def wanted_bytes(self) -> int:
@@ -79,7 +79,7 @@ class _Search:
             self.steps = 0
 
     def go_on(self) -> None:
-        """Look next where the first place is, or further on where there was no record yet."""
+        """Look next at the first place, or further on if there was no record yet."""
         if self.places:
             self.position = max(self.position, self.places[0])
 
@@ -106,13 +106,14 @@ async def read_times(wire: WireCluster, places: Iterable[Place], *, patience_s: 
 
 
 def _together(searches: list[_Search]) -> list[_Search]:
-    """Return searches that one request can carry; a large batch goes by itself."""
+    """Return searches that one request can carry; a large batch needs its own."""
     alone = next((search for search in searches if search.is_alone), None)
     return searches[:_PARTITIONS_PER_REQUEST] if alone is None else [alone]
 
 
 async def _step(wire: WireCluster, broker_id: int, searches: list[_Search], found: Times) -> None:
-    # Alone, a partition's first batch comes whole however little is asked for; but not before Kafka 0.10.1 (KIP-74).
+    # A partition's first batch comes whole if it is asked for alone, however few bytes; but not before Kafka 0.10.1
+    # (KIP-74).
     is_single = len(searches) == 1 and len(searches[0].places) < _MANY
     wanted = {
         search.name: FetchFrom(search.position, search.least_bytes if is_single else search.wanted_bytes)
@@ -125,7 +126,7 @@ async def _step(wire: WireCluster, broker_id: int, searches: list[_Search], foun
 
 
 def _look(search: _Search, data: PartitionData | Unknown, found: Times, *, is_first: bool) -> None:
-    """Take an answer about one partition: records, that there are none, an error, or to go on behind it."""
+    """Take an answer about one partition: records, none, an error, or a position to continue from."""
     if isinstance(data, Unknown):
         search.settle(found, data)
         return
@@ -142,7 +143,7 @@ def _look(search: _Search, data: PartitionData | Unknown, found: Times, *, is_fi
     elif search.position == before and search.places:
         # No batch came whole.
         if is_first and search.least_bytes == _ANSWER_BYTES:
-            search.settle(found, Unknown("the broker gives no whole batch"))
+            search.settle(found, Unknown("the broker returns no whole batch"))
         search.least_bytes = _ANSWER_BYTES if is_first else search.least_bytes
         search.is_alone = True
     else:
@@ -152,7 +153,7 @@ def _look(search: _Search, data: PartitionData | Unknown, found: Times, *, is_fi
 
 
 def _pass_batches(search: _Search, data: PartitionData, found: Times) -> None:
-    """Answer the places in the batches that came, and move the position behind them."""
+    """Answer the places in the batches that came, and move the position past them."""
     if data.records is None:
         return
     for place, header in iter_batches(data.records):

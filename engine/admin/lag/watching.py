@@ -1,4 +1,4 @@
-"""Measures lag again and again, for as long as somebody wants to see it."""
+"""Measures lag repeatedly, for as long as somebody wants to see it."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from engine.admin.lag.measuring import LagMeter
 from engine.admin.lag.results import LagAnswer
 
 Told = tuple[LagAnswer, list[str]] | Unreachable
-"""An answer with complaints about the history, or why there is none this time."""
+"""An answer with complaints about the history, or why there is no answer this time."""
 
 
 async def watch_lag(meter: LagMeter, interval_s: float) -> AsyncGenerator[Told, None]:
-    """Yield an answer every interval, without end, or why there is none this time.
+    """Yield an answer, or why there is none, every interval without end.
 
     Raises:
-        AdminError: nothing could be read, and nothing was ever read. A cluster that was there may come back.
+        AdminError: nothing could ever be read. A cluster that answered once may come back.
     """
     loop = asyncio.get_running_loop()
     has_answer = False

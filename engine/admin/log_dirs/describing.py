@@ -1,7 +1,7 @@
-"""Log dirs of brokers, with every replica in them: where, how large, how far behind (DescribeLogDirs).
+"""Log dirs of brokers, with every replica: where it is, how large, how far behind (DescribeLogDirs).
 
-It asks all brokers at the same time, so one that hangs delays nobody, and reports that one. Moving replicas
-between log dirs stands in ``reassignment.log_dirs``.
+It asks all brokers at the same time, so that a hanging one delays nobody, and reports that one.
+``reassignment.log_dirs`` moves replicas between log dirs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from engine.protocol.apis.describe_log_dirs import (
 )
 
 NOT_ALIVE = "not alive"
-"""The error of a broker that partitions are assigned to and that is not in the cluster."""
+"""The error of a broker that has partitions but is not in the cluster."""
 
 _UNKNOWN_LAG = -1
 
@@ -33,7 +33,7 @@ _UNKNOWN_LAG = -1
 class DirReplica:
     """One replica in a log dir. ``offset_lag`` is None if the broker does not know it.
 
-    The lag counts records: of a replica behind the high watermark, of a future one behind the current replica.
+    The lag counts records: a replica's behind the high watermark, a future one's behind the current replica.
     """
 
     topic: str
@@ -72,7 +72,7 @@ async def read_log_dirs(
     A broker that does not answer within ``limit_s`` (None: as long as any broker may take) is reported as silent.
 
     Raises:
-        NotFound: a broker that was named is not alive.
+        NotFound: a named broker is not alive.
         Unreachable: no broker answers at all.
     """
     wire = await cluster.wire()
@@ -93,7 +93,7 @@ async def read_log_dirs(
 async def read_all_log_dirs(cluster: Cluster, topics: Sequence[TopicSnapshot] | None = None) -> list[LogDir]:
     """Return the log dirs of all brokers with the replicas of these topics in them (None: of all topics).
 
-    If partitions are assigned to a dead broker, the broker is listed, with that as its error.
+    A dead broker that has partitions is listed, with that as its error.
 
     Raises:
         Unreachable: no broker answers at all.
@@ -163,7 +163,7 @@ def _topics(partitions: Iterable[TopicPartition]) -> list[DescribableLogDirTopic
 
 
 def with_sizes(snapshot: ClusterSnapshot, dirs: Sequence[LogDir]) -> ClusterSnapshot:
-    """Return a snapshot with its log dirs and the logs of its replicas, as brokers told them."""
+    """Return a snapshot with its log dirs and the logs of its replicas, as brokers reported them."""
     logs: dict[TopicPartition, list[ReplicaLog]] = {}
     for one in dirs:
         for r in one.replicas:

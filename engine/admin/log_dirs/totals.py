@@ -1,4 +1,4 @@
-"""What lies on log dirs, on brokers and in topics, added up. Pure."""
+"""Totals of log dirs, brokers and topics. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from engine.admin.log_dirs.describing import DirReplica, LogDir
 
 @dataclass(frozen=True, slots=True)
 class DirTotals:
-    """What lies on a log dir, on a broker or in a topic. What does not apply is None."""
+    """The totals of a log dir, a broker or a topic. What does not apply is None."""
 
     broker: int | None
     log_dir: str | None
@@ -38,7 +38,7 @@ def totals_by_dir(dirs: Sequence[LogDir]) -> list[DirTotals]:
 
 
 def totals_by_broker(dirs: Sequence[LogDir]) -> list[DirTotals]:
-    """Return one line per broker. Log dirs of one volume count it as often as they are."""
+    """Return one line per broker. A volume counts once for each log dir on it."""
     grouped: dict[int, list[LogDir]] = {}
     for one in dirs:
         grouped.setdefault(one.broker, []).append(one)

@@ -18,7 +18,7 @@ from engine.protocol.apis.list_offsets import (
 
 @dataclass(frozen=True, slots=True)
 class FoundOffset:
-    """A broker's answer for one partition; -1 is none, of the timestamp also "not looked up by time"."""
+    """A broker's answer for one partition; -1 is none; a timestamp of -1 may also mean "not looked up by time"."""
 
     offset: int
     timestamp: int
@@ -35,8 +35,8 @@ async def ask_offsets(
 ) -> dict[TopicPartition, FoundOffset | ErrorCode]:
     """Ask one broker for the offsets of times (milliseconds, or Kafka's negative numbers); return offsets or errors.
 
-    Only a partition's leader tells them to a consumer, and up to the high watermark. With DEBUGGING_REPLICA_ID every
-    broker tells those of its own replica, up to the log's end.
+    Only a partition's leader returns them to a consumer, up to the high watermark. With DEBUGGING_REPLICA_ID every
+    broker returns those of its own replica, up to the log's end.
     """
     topics: dict[str, list[ListOffsetsPartition]] = {}
     for (topic, partition), timestamp in wanted.items():
@@ -51,7 +51,7 @@ async def ask_offsets(
     for answered in response.topics:
         for answer in answered.partitions:
             code = error_code(answer.error_code)
-            # Version 0 tells segment offsets instead, newest first.
+            # Version 0 returns segment offsets instead, newest first.
             offset = answer.old_style_offsets[0] if answer.old_style_offsets else answer.offset
             told = FoundOffset(offset, answer.timestamp, answer.leader_epoch)
             found[TopicPartition(answered.name, answer.partition_index)] = told if code is ErrorCode.NONE else code

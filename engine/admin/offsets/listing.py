@@ -1,7 +1,6 @@
-"""Where partitions begin and end, and what offset stands at a time: asked of all leaders at once (ListOffsets).
+"""Where partitions begin and end, and the offset at a time: asks all leaders at once (ListOffsets).
 
-A partition that cannot be looked up is an ``Unknown`` and holds up no other. Leadership that is just moving is asked
-for again.
+A partition that cannot be looked up is an ``Unknown`` and delays no other. While a leader is moving, this asks again.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ async def end_offsets(
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
     patience_s: float = PATIENCE_S,
 ) -> Offsets:
-    """Return the offset after the last record that a reader may see; an Unknown if no leader tells it."""
+    """Return the offset after the last record that a reader may see; an Unknown if no leader returns it."""
     return await offsets_at(
         wire, dict.fromkeys(partitions, LATEST_TIMESTAMP), isolation=isolation, patience_s=patience_s
     )
@@ -65,7 +64,7 @@ async def end_offsets(
 async def start_offsets(
     wire: WireCluster, partitions: Iterable[TopicPartition], *, patience_s: float = PATIENCE_S
 ) -> Offsets:
-    """Return the first offset that is still there."""
+    """Return the first offset that still exists."""
     return await offsets_at(wire, dict.fromkeys(partitions, EARLIEST_TIMESTAMP), patience_s=patience_s)
 
 
@@ -78,14 +77,14 @@ async def offsets_at(
 ) -> Offsets:
     """Return the first offset at or after a time (milliseconds, or EARLIEST_TIMESTAMP, LATEST_TIMESTAMP) per partition.
 
-    -1 means that no record is as late. A partition that does not exist or has no leader is an Unknown; one whose leader
-    is just moving is asked for again for ``patience_s``, but one without any leader only once.
+    -1 means that no record is that late. A partition that does not exist or has no leader is an Unknown. If its leader
+    is moving, this asks again for ``patience_s``; without any leader, only once.
     """
     found = await _found_at(wire, wanted, isolation=isolation, patience_s=patience_s)
     return {name: one if isinstance(one, Unknown) else one[1].offset for name, one in found.items()}
 
 
-# -- all that leaders tell
+# -- all that leaders report
 
 
 async def look_up(
@@ -131,7 +130,7 @@ async def _found_at(
     version_min: int = 0,
     patience_s: float = PATIENCE_S,
 ) -> dict[TopicPartition, tuple[int, FoundOffset] | Unknown]:
-    """Return who answered what. UNSUPPORTED_VERSION if a leader knows no version of the API that is so new."""
+    """Return who answered what. UNSUPPORTED_VERSION if a leader does not know such a new version of the API."""
 
     async def ask(
         leader_id: int, partitions: list[TopicPartition]

@@ -1,8 +1,8 @@
 """Which partitions a caller means: names or patterns of topics, with numbers or ranges of partitions.
 
-The rules of ``--topic-partitions`` are those of kafka-get-offsets: ``t1:1,t2:0-3,t3,t4:5-,t5:-3``, where the end of a
-range is not in it and a missing topic means every topic. A text that could be a topic's name is one, dots and all; only
-others are patterns.
+The rules of ``--topic-partitions`` are those of kafka-get-offsets: ``t1:1,t2:0-3,t3,t4:5-,t5:-3``, where a range
+excludes its end and a missing topic means every topic. A text that could be a topic's name is a name, dots included;
+only others are patterns.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _RULE = re.compile(r"(?P<topic>[^:,]*)(?::(?P<range>(?P<one>\d+)|(?P<low>\d*)-(?
 
 @dataclass(frozen=True, slots=True)
 class TopicRule:
-    """Topics that are meant: one by its name, or (``pattern``) all whose whole name matches."""
+    """The topics meant: one by its name, or (``pattern``) all whose whole name matches."""
 
     text: str
     pattern: re.Pattern[str] | None
@@ -35,7 +35,7 @@ _EVERY_TOPIC = TopicRule(".*", re.compile(".*"))
 
 @dataclass(frozen=True, slots=True)
 class PartitionRule:
-    """One rule: of these topics the partitions from ``low`` to before ``high`` (None: no end)."""
+    """One rule: these topics' partitions from ``low`` up to but excluding ``high`` (None: no end)."""
 
     topics: TopicRule
     low: int = 0
@@ -48,20 +48,20 @@ class PartitionRule:
 
 @dataclass(frozen=True, slots=True)
 class PartitionSelection:
-    """Partitions that any rule means; without rules all."""
+    """The partitions that any rule matches; without rules all."""
 
     rules: tuple[PartitionRule, ...] = ()
     exclude_internal: bool = False
 
     @property
     def topics(self) -> list[str] | None:
-        """The topics that must be read; None for all, if that is not known before."""
+        """The topics that must be read; None means all, because they are not known in advance."""
         if not self.rules or any(rule.topics.pattern is not None for rule in self.rules):
             return None
         return sorted({rule.topics.text for rule in self.rules})
 
     def choose(self, partitions: Mapping[str, Iterable[int]]) -> list[TopicPartition]:
-        """Return the chosen ones of the partitions that there are, by topic, sorted."""
+        """Return the chosen ones of the existing partitions, by topic, sorted."""
         names = (TopicPartition(topic, index) for topic, indexes in partitions.items() for index in indexes)
         return sorted(
             name
@@ -71,7 +71,7 @@ class PartitionSelection:
         )
 
     def unmatched(self, chosen: Iterable[TopicPartition]) -> list[str]:
-        """Return the rules that mean none of the chosen partitions, as they were written."""
+        """Return the rules that match none of the chosen partitions, as they were written."""
         there = list(chosen)
         idle = [rule for rule in self.rules if not any(rule.means(name) for name in there)]
         return [rule.topics.text + _range_text(rule) for rule in idle]

@@ -1,6 +1,6 @@
-"""Points of a log as kafka-get-offsets names them: latest, earliest, a timestamp; for people also a date.
+"""Points of a log as kafka-get-offsets names them: latest, earliest, a timestamp; klamm also accepts a date.
 
-Kafka's numbers for the named ones are those that ListOffsets carries, each since some version of it.
+Kafka's numbers for the named points are those of ListOffsets, each since some version of it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def parse_offset_time(text: str) -> OffsetTime:
     """Return the point that a text names.
 
     Raises:
-        BadRequest: it is none.
+        BadRequest: it is not one.
     """
     word = text.strip()
     if word in _NAMES:

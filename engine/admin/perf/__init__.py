@@ -1,1 +1,1 @@
-"""Load for a cluster: records produced and consumed as fast as wanted, and what that took. No client for programs."""
+"""Load for a cluster: records produced and consumed as fast as wanted, and the cost. Not a client for programs."""

@@ -34,7 +34,7 @@ def cpu_seconds(pids: Iterable[int]) -> float | None:
 def _cpu_clock(pid: int) -> int:
     """Return Linux's clock of a process's CPU, as clock_getcpuclockid(3) does.
 
-    It counts nanoseconds. ``/proc/PID/stat`` counts hundredths of a second, which is too coarse for a short case.
+    It counts nanoseconds; ``/proc/PID/stat`` counts hundredths of a second, too coarse for a short case.
     """
     return ~pid << 3 | 2
 
@@ -73,7 +73,7 @@ def _inode(sockets: dict[tuple[str, int], str], host: str, port: int) -> str | N
 
 
 def _owners() -> dict[str, int]:
-    """Return the processes of sockets, by inode, as far as we may look."""
+    """Return the processes of sockets, by inode, as far as permissions allow."""
     found: dict[str, int] = {}
     for folder in _PROC.iterdir():
         if not folder.name.isdigit():

@@ -1,7 +1,7 @@
-"""Reads a topic as fast as it comes and counts: records by the headers of their batches, or one by one if asked for.
+"""Reads a topic as fast as possible and counts records, by the headers of their batches or one by one.
 
-Leaders are followed as they move. By default it joins no group and commits nothing; as a member of one it reads what it
-is given, begins at what is committed, and commits what it has read.
+It follows leaders as they move. By default it joins no group and commits nothing. As a member of a group it reads its
+share, begins at the committed offsets, and commits what it has read.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _Batches = tuple[Buffer, Sequence[tuple[int, BatchHeader]]]
 
 @dataclass(frozen=True, slots=True)
 class ReadLoad:
-    """What to read. ``idle_s``: so long without a record, and the test is over."""
+    """What to read. ``idle_s``: the test ends after this long without a record."""
 
     topic: str
     record_count: int
@@ -54,17 +54,17 @@ class ReadLoad:
     is_from_latest: bool = False
     fetch_bytes: int = 1_048_576
     is_decoding: bool = False
-    """Decompress every batch and look at every record; bytes are those of keys and values then."""
+    """Decompress every batch and look at every record; bytes then count keys and values."""
     idle_s: float = 10.0
     window_s: float = 5.0
     group: str | None = None
     give_up_s: float = 30.0
     duration_s: float | None = None
-    """After so long it is enough, however many records came."""
+    """The test ends after this long, however many records came."""
 
 
 class _Position:
-    """How far one partition is read. ``next_offset`` None: has to be asked for."""
+    """How far one partition is read. ``next_offset`` None: still unknown."""
 
     __slots__ = ("leader_id", "name", "next_offset")
 
@@ -75,7 +75,7 @@ class _Position:
 
 
 class PerfConsumer:
-    """One test: ``run``, then ``totals``, also after a run that failed or was cancelled."""
+    """One test: ``run``, then ``totals``, even after a run that failed or was cancelled."""
 
     def __init__(self, wire: WireCluster, load: ReadLoad, *, observe: Observer = tell_nobody) -> None:
         self._wire = wire
@@ -173,14 +173,14 @@ class PerfConsumer:
         )
 
     async def _keep_reading(self) -> None:
-        """See that every partition has a reader; look for leaders that are missing."""
+        """Make sure that every partition has a reader; look for missing leaders."""
         wanted = self._wanted()
         if any(position.leader_id == NO_LEADER or position.next_offset is None for position in wanted):
             await self._locate(is_first=False)
         self._readers.start({position.leader_id for position in wanted} - {NO_LEADER})
 
     async def _join(self, since: float) -> None:
-        """Join the group if there is one, and find where to begin; the time since then was preparation."""
+        """Join the group if there is one, and find where to begin; the time since ``since`` is preparation."""
         if self._membership is not None:
             await self._readers.stop()
             self._mine = frozenset(name.partition for name in await self._membership.join())
@@ -199,13 +199,13 @@ class PerfConsumer:
             position.next_offset = offset.offset if isinstance(offset, CommittedOffset) else None
 
     async def _beat(self) -> None:
-        """Tell the group that this member lives and how far it is; join again where it has to."""
+        """Tell the group that this member is alive and how far it has read; join again if necessary."""
         now = asyncio.get_running_loop().time()
         if self._membership is None or now - self._beat_s < _BEAT_S:
             return
         self._beat_s = now
         if not (await self._membership.heartbeat() and await self._commit()):
-            # What was read is committed before it may be somebody else's.
+            # Commit what was read before another member may get it.
             await self._readers.stop()
             await self._commit()
             await self._join(now)
@@ -222,7 +222,7 @@ class PerfConsumer:
                 await self._commit()
                 await self._membership.leave()
         except (TimeoutError, Unreachable, Refused) as error:
-            self._observe(f"not left in order: {error}")
+            self._observe(f"could not leave the group properly: {error}")
 
     def _wanted(self) -> list[_Position]:
         """Return the partitions to read: all, or those that the group gave."""
@@ -240,10 +240,10 @@ class PerfConsumer:
                 try:
                     if self._load.is_decoding and (mine := self._led_by(leader_id)) and not self._is_enough:
                         fetching = self._fetch(leader_id, mine)
-                        # Counting holds the event loop: without this turn the request would leave when it is over.
+                        # Counting blocks the event loop: without this turn the request would only leave after it.
                         await asyncio.sleep(0)
                 finally:
-                    # Also when the reader is stopped here: the positions are past these records already.
+                    # Do this even if the reader is stopped here: the positions are past these records already.
                     for records, batches in taken:
                         self._count(records, batches)
                 if self._is_enough:
@@ -283,10 +283,10 @@ class PerfConsumer:
         return answer.records, batches
 
     def _pass_failure(self, position: _Position, failure: Unknown) -> None:
-        """Look for the leader or for the offset again, whichever is not right any more."""
+        """Look for the leader or the offset again, whichever is no longer right."""
         name = position.name
         if failure.code is ErrorCode.OFFSET_OUT_OF_RANGE:
-            self._observe(f"partition {name.partition}: offset {position.next_offset} is not there any more")
+            self._observe(f"partition {name.partition}: offset {position.next_offset} no longer exists")
             position.next_offset = None
         else:
             refuse_lasting(failure, f"topic {name.topic} partition {name.partition}")
@@ -306,7 +306,7 @@ class PerfConsumer:
                 self._data_s = asyncio.get_running_loop().time()
 
     async def _locate(self, *, is_first: bool) -> None:
-        """Find leaders, and where to begin; what is not known yet is looked for again."""
+        """Find leaders, and where to begin; look again for what is still unknown."""
         try:
             leaders = (await topic_leaders(self._wire, [self._load.topic]))[self._load.topic]
         except Unreachable:

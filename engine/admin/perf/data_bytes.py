@@ -1,6 +1,6 @@
 """How many bytes of keys and values a batch has, as kafka-consumer-perf-test counts them. Pure.
 
-Walks through the records without making any: a consumer that only counts needs no more.
+Walks through the records without building any: a consumer that only counts needs no more.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _walk(data: bytes, count: int) -> int:
         size, position = read_varint(data, position)
         end = position + size
         position += 1
-        # Of time and offset only where they end matters.
+        # Only the ends of time and offset matter.
         while data[position] > 127:
             position += 1
         position += 1

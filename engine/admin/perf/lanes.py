@@ -15,7 +15,7 @@ _SEQUENCE_MODULUS = 2**31
 
 @dataclass(slots=True)
 class Flight:
-    """A batch on its way. Times are the event loop's, in seconds: when its first and last record were made."""
+    """A batch in flight. Times are the event loop's, in seconds: when its first and last record were made."""
 
     lane: Lane
     template: BatchTemplate
@@ -26,7 +26,7 @@ class Flight:
 
 
 class Lane:
-    """One partition. What failed is sent again in order, and only when nothing of the lane is on its way any more."""
+    """One partition. Failed batches are sent again in order, once nothing of the lane is in flight."""
 
     __slots__ = ("_next_sequence", "_not_before_s", "again", "failed", "in_flight", "leader_id", "partition", "topic")
 
@@ -57,14 +57,14 @@ class Lane:
             return False
         if self.in_flight or now_s < self._not_before_s:
             return True
-        # By the time they were made, for sequence numbers wrap; older ones wait in ``again`` still.
+        # Sort by the time they were made, because sequence numbers wrap; older ones still wait in ``again``.
         self.again = deque(sorted([*self.failed, *self.again], key=lambda flight: flight.first_s))
         self.failed = []
         return False
 
 
 class Link:
-    """One broker, and the lanes it leads. ``waits_since``: since when the oldest request waits for its answer."""
+    """One broker, and the lanes it leads. ``waits_since``: when the oldest unanswered request was sent."""
 
     __slots__ = ("_cursor", "client", "in_flight", "lanes", "produce_version", "waits_since")
 

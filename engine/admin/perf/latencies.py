@@ -23,7 +23,7 @@ class LatencySummary:
 
 
 class LatencyTally:
-    """Latencies as they come in: one of many records at a time, or many spread evenly between two."""
+    """Collects latencies: one for many records at a time, or many spread evenly between two."""
 
     __slots__ = ("_steps", "_total_ms", "count", "max_ms")
 
@@ -42,11 +42,11 @@ class LatencyTally:
         self.max_ms = max(self.max_ms, latency_ms)
 
     def add_spread(self, least_ms: float, most_ms: float, count: int) -> None:
-        """Count records that came evenly spread over time and ended at once: one batch's, from last to first."""
+        """Count one batch's records, from last to first: made evenly over time, acknowledged at once."""
         groups = min(count, int((most_ms - least_ms) * _STEPS_PER_MS) + 1)
         width_ms = (most_ms - least_ms) / groups
         for index in range(groups):
-            # Groups differ by one record at most, and together are all.
+            # Groups differ by one record at most, and together cover all.
             size = count * (index + 1) // groups - count * index // groups
             self.add(least_ms + width_ms * (index + 0.5), size)
         self.max_ms = max(self.max_ms, most_ms)
@@ -56,7 +56,7 @@ class LatencyTally:
         return self._total_ms / self.count if self.count else None
 
     def percentile(self, share: float) -> float | None:
-        """Return the latency that ``share`` of the records stay below or at, to a tenth of a millisecond."""
+        """Return the latency that ``share`` of the records do not exceed, to a tenth of a millisecond."""
         wanted, passed = min(int(share * self.count), self.count - 1), 0
         for step, count in sorted(self._steps.items()):
             passed += count

@@ -34,7 +34,7 @@ def rising_numbers() -> Iterator[bytes]:
 
 
 def read_payloads(path: Path, delimiter: str) -> list[bytes]:
-    """Read the payloads of a file; an end of line after the last one makes no empty payload more.
+    """Read the payloads of a file; an end of line after the last one does not add an empty payload.
 
     Raises:
         NotFound: there is no such file.
@@ -42,7 +42,7 @@ def read_payloads(path: Path, delimiter: str) -> list[bytes]:
     """
     separator = delimiter.replace("\\n", "\n").replace("\\t", "\t").encode()
     if not separator:
-        hint = Phrase("leave ", Parameter.PAYLOAD_DELIMITER, " out for a line each")
+        hint = Phrase("leave ", Parameter.PAYLOAD_DELIMITER, " out for one payload per line")
         raise BadRequest("the delimiter of payloads is empty", hint=hint)
     try:
         data = path.read_bytes()

@@ -1,8 +1,8 @@
-"""Loads a cluster with records: as many as wanted, at a rate or as fast as they are taken; measures what that took.
+"""Loads a cluster with records: as many as wanted, at a rate or as fast as it accepts them; measures the cost.
 
 A record's latency runs to the acknowledgement of its batch. With a throughput it begins when the record was due, so
 that a broker that stalls is charged for every record that had to wait; without one it begins when its batch was made,
-for nobody waits then. Acks 0 are not answered: there the latency runs to the answer of the request behind it.
+because nothing waits then. With acks=0 there is no answer, so the latency runs to the answer of the next request.
 
 One event loop, no task per request: answers and the clock wake ``run``, which sends whatever may go.
 """
@@ -51,7 +51,7 @@ OnProgress = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What to send: to these topics, or only these partitions of theirs; at most this many records a second."""
+    """What to send: to these topics, or only these of their partitions; at most this many records a second."""
 
     topics: tuple[str, ...]
     record_count: int
@@ -60,7 +60,7 @@ class Load:
     give_up_s: float = 30.0
     window_s: float = _WINDOW_S
     duration_s: float | None = None
-    """After so long no more is sent, and the test ends with the last acknowledgement."""
+    """After this long it sends nothing more, and the test ends with the last acknowledgement."""
 
 
 class PerfProducer:
@@ -120,7 +120,7 @@ class PerfProducer:
         """Send everything and wait for the acknowledgements.
 
         Raises:
-            Refused: the cluster does not want a batch.
+            Refused: the cluster rejects a batch.
             Unreachable: nothing gets through for too long.
         """
         loop = asyncio.get_running_loop()
@@ -163,7 +163,7 @@ class PerfProducer:
         )
 
     def _dispatch(self, now: float) -> None:
-        """Send what is due to every broker that takes more, in turns."""
+        """Send what is due to every broker that accepts more, in turns."""
         links = list(self._links.values())
         idle = 0
         while links and idle < len(links):
@@ -216,7 +216,7 @@ class PerfProducer:
         return Flight(lane, template, count, sequence, first_s, last_s)
 
     def _left(self, now: float) -> int:
-        """Return how many records may be put into batches now; none while they wait for others to share one."""
+        """Return how many records may go into batches now; none while they wait for others to share a batch."""
         due = self._due(now)
         left = due - self._made
         waits_for_more = left < self._templates.typical_record_count and due < self._record_count
@@ -315,7 +315,7 @@ class PerfProducer:
         self._try_again(flights)
 
     def _try_again(self, flights: Iterable[Flight]) -> None:
-        """Keep batches for another try, after a pause and in their order; the leaders are looked for again."""
+        """Keep batches in order for another try after a pause; look for the leaders again."""
         now = asyncio.get_running_loop().time()
         for flight in flights:
             self._to_repeat += 1
@@ -323,7 +323,7 @@ class PerfProducer:
         self._locate_at = now + RETRY_PAUSE_S
 
     def _look_after(self, now: float) -> None:
-        """Give up a broker that does not answer, and in the end the whole test."""
+        """Give up on a broker that does not answer, and finally on the whole test."""
         for link in self._links.values():
             if link.waits_since is not None and (now - link.waits_since) * _MS > self._settings.request_timeout_ms:
                 link.client.broken(f"no answer within {self._settings.request_timeout_ms} ms")
@@ -342,9 +342,9 @@ class PerfProducer:
             if self._made > 0:
                 message = f"no broker has confirmed records within {limit_s:g} s; those that were sent may be stored"
                 return OutcomeUnknown(
-                    message, where=where, hint=Phrase("look: ", Operation.LIST_OFFSETS, "; or ", hint)
+                    message, where=where, hint=Phrase("check: ", Operation.LIST_OFFSETS, "; or ", hint)
                 )
-            return Unreachable(f"no broker took records within {limit_s:g} s", where=where, hint=hint)
+            return Unreachable(f"no broker accepted records within {limit_s:g} s", where=where, hint=hint)
         return Refused(self._last_error, f"not accepted within {limit_s:g} s", where=where)
 
     def _report(self, now: float, on_window: OnWindow, on_progress: OnProgress) -> None:
@@ -358,12 +358,12 @@ class PerfProducer:
         rate, due = self._load.throughput, self._due(now)
         if rate is None or due >= self._record_count:
             return _LOOK_EVERY_S
-        # What is due and not sent waits for an answer, or for other records.
+        # Records that are due but unsent wait for an answer, or for other records.
         wanted = self._lingered_s(now) if due > self._made else self._total.start_s + self._made / rate
         return min(max(wanted - now, _PACE_S), _LOOK_EVERY_S) if wanted > now else _LOOK_EVERY_S
 
     async def _find_again(self) -> None:
-        """Look for the leaders; what fails here is tried again until the time to give up."""
+        """Look for the leaders; retry failures until it is time to give up."""
         self._locate_at = None
         try:
             await self._locate()
@@ -383,7 +383,7 @@ class PerfProducer:
         await self._link()
 
     async def _link(self) -> None:
-        """Connect to every leader, and let each link know its partitions; whoever is missing is looked for again."""
+        """Connect to every leader, and tell each link its partitions; look again for missing leaders."""
         leader_ids = {lane.leader_id for lane in self._lanes.values()}
         for leader_id in leader_ids - {NO_LEADER}:
             try:
@@ -394,7 +394,7 @@ class PerfProducer:
                 continue
             if version < _FORMAT_2_VERSION:
                 hint = "run the performance test of that version of Kafka"
-                raise Refused(ErrorCode.UNSUPPORTED_VERSION, "brokers before Kafka 0.11 are not loaded", hint=hint)
+                raise Refused(ErrorCode.UNSUPPORTED_VERSION, "brokers before Kafka 0.11 are not supported", hint=hint)
             link = self._links.setdefault(leader_id, Link(client))
             link.client, link.produce_version = client, version
         for leader_id, link in self._links.items():

@@ -1,4 +1,4 @@
-"""What a producer's settings mean to the performance test: options, and properties of Kafka's clients. Pure.
+"""What a producer's settings mean for the performance test: options, and properties of Kafka's clients. Pure.
 
 Named as Kafka names them. One that needs the Java client is refused; one that changes nothing here is reported.
 """
@@ -29,11 +29,11 @@ class ProducerSettings:
     linger_ms: int = 0
     is_idempotent: bool = True
     in_flight_max: int = 5
-    """Requests on their way to one broker."""
+    """Requests in flight to one broker."""
     request_bytes_max: int = 1_048_576
     request_timeout_ms: int = 30_000
     delivery_timeout_ms: int | None = None
-    """For so long nothing may get through; None leaves it to the caller."""
+    """How long nothing may get through; None leaves it to the caller."""
     client_id: str | None = None
     ignored: tuple[str, ...] = ()
     """Settings that were given and have no effect here."""
@@ -89,7 +89,7 @@ def settings_from(properties: Mapping[str, str]) -> ProducerSettings:
 
 
 def _checked(settings: ProducerSettings, given: Iterable[str]) -> ProducerSettings:
-    """Turn idempotence off where other settings rule it out, as Kafka does; refuse if it was asked for."""
+    """Turn idempotence off if other settings rule it out, as Kafka does; refuse if it was requested."""
     fits = settings.acks == ACKS_ALL and settings.in_flight_max <= _IDEMPOTENT_IN_FLIGHT_MAX
     if not settings.is_idempotent or fits:
         return settings

@@ -77,12 +77,12 @@ class SendMeter:
         self._start_time = start_time
 
     def add(self, least_ms: float, most_ms: float, count: int, size_bytes: int) -> None:
-        """Count a batch whose last and first record waited so long."""
+        """Count a batch whose last and first record waited this long."""
         self.latencies.add_spread(least_ms, most_ms, count)
         self.sent_bytes += size_bytes
 
     def figures(self, kind: Span, now_s: float) -> SendFigures:
-        """Return what was counted until now."""
+        """Return what has been counted so far."""
         elapsed_s = max(now_s - self.start_s, 1e-6)
         summary = self.latencies.summary()
         return SendFigures(

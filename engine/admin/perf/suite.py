@@ -1,4 +1,4 @@
-"""The experiments that show what a cluster can carry, as values: what each runs, and what came of it. Pure.
+"""The experiments that show what a cluster can carry, as values: what each runs, and its results. Pure.
 
 They are those of the articles that made Kafka's figures known: producers, record sizes, partitions, replicas,
 consumers, and a producer and a consumer at once. ``suite_run`` carries them out.
@@ -20,7 +20,7 @@ _RECORD_BYTES = 100
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One measurement. ``producers`` send first and ``consumers`` read then, or with ``is_pair`` all at once."""
+    """One measurement. ``producers`` send first, then ``consumers`` read; with ``is_pair`` all at once."""
 
     experiment: str
     label: str
@@ -64,15 +64,15 @@ class CaseResult:
 
     @property
     def rate(self) -> float | None:
-        """What the case is about: records read a second where it reads alone, else records sent."""
+        """What the case measures: records read a second if it only reads, else records sent."""
         return self.read_per_sec if self.case.consumers and not self.case.is_pair else self.sent_per_sec
 
 
 def experiments(broker_count: int, *, is_quick: bool = False, names: Sequence[str] = ()) -> list[Experiment]:
-    """Return the experiments for a cluster of this many brokers, or those that are named.
+    """Return the experiments for a cluster of this many brokers, or those named.
 
     Raises:
-        BadRequest: there is none of a name.
+        BadRequest: there is none of that name.
     """
     sizes = (100, 1000) if is_quick else (10, 100, 1000, 10_000)
     counts = (1, 9) if is_quick else (1, 3, 6, 9)
@@ -106,7 +106,7 @@ def rates_of(found: object) -> dict[tuple[str, str], float]:
     """Return the rates of an earlier run by experiment and label.
 
     Raises:
-        ValueError: it is no document of a run.
+        ValueError: it is not the document of a run.
     """
     if not isinstance(found, Mapping) or found.get("format") != FORMAT or not isinstance(found.get("cases"), list):
         raise ValueError("not the document of a run")
@@ -126,7 +126,7 @@ def rates_of(found: object) -> dict[tuple[str, str], float]:
 def by_experiment(
     chosen: Iterable[Experiment], results: Sequence[CaseResult]
 ) -> list[tuple[Experiment, list[CaseResult]]]:
-    """Return each experiment that was begun with its results."""
+    """Return each experiment that has begun, with its results."""
     grouped = [(one, [result for result in results if result.case.experiment == one.name]) for one in chosen]
     return [(one, some) for one, some in grouped if some]
 

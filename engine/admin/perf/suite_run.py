@@ -1,7 +1,7 @@
-"""Carries the experiments of ``suite`` out: a topic for each case, loaded by processes of the caller's, and taken away.
+"""Carries out the experiments of ``suite``: a topic for each case, loaded by the caller's processes, then deleted.
 
-It ends early, with what was measured so far, when a disk of a broker gets full or the time is over. The topics go on
-every way out.
+It ends early, with what was measured so far, when a broker's disk gets full or the time is up. It always deletes the
+topics.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class WorkerFigures:
 
 
 class Workers(Protocol):
-    """Whoever runs producers and consumers; each in a process of its own, so that they do not hold each other up."""
+    """Runs producers and consumers, each in a process of its own, so that they do not slow each other down."""
 
     async def produce(
         self, topic: str, record_bytes: int, duration_s: float, record_count_max: int, start_at_s: float
@@ -66,11 +66,11 @@ class SuiteOptions:
 
 
 class DiskFull(Exception):
-    """A broker's disk has less free than it must; the text says which."""
+    """A broker's disk has too little free space; the text says which."""
 
 
 class Suite:
-    """One run: ``run``, then ``results`` and ``stopped``, also after it was interrupted."""
+    """One run: ``run``, then ``results`` and ``stopped``, even after it was interrupted."""
 
     def __init__(self, cluster: Cluster, workers: Workers, options: SuiteOptions) -> None:
         self._cluster = cluster
@@ -84,10 +84,10 @@ class Suite:
         self.stopped: str | None = None
         """Why it ended early."""
         self.left_topics: list[str] = []
-        """Topics that could not be taken away."""
+        """Topics that could not be deleted."""
 
     async def run(self, experiments: Sequence[Experiment], on_case: Callable[[Case, int, int], None]) -> None:
-        """Carry the experiments out; ``on_case`` gets each case as it begins, its number, and how many there are.
+        """Carry out the experiments; ``on_case`` gets each case as it begins, its number, and how many there are.
 
         Raises:
             AdminError: the cluster could not be asked at all.
@@ -101,7 +101,7 @@ class Suite:
                 per_case_s = (time.monotonic() - started) / max(number - 1, 1) if number > 1 else self._options.seconds
                 deadline_s = self._options.deadline_s
                 if deadline_s is not None and time.monotonic() - started + per_case_s > deadline_s:
-                    self.stopped = f"the time is over after {number - 1} of {len(cases)} cases"
+                    self.stopped = f"the time is up after {number - 1} of {len(cases)} cases"
                     return
                 on_case(case, number, len(cases))
                 await self._guard_disks()
@@ -157,14 +157,14 @@ class Suite:
             ]
         after = None if self._pids is None else cpu_seconds(self._pids)
         result = _summed(case, [one.result() for one in sending], [one.result() for one in reading])
-        # A pair's records are counted once: whoever reads them has them sent.
+        # Count a pair's records once: the reader reads what the producer sends.
         records = result.sent_records or result.read_records
         if before is None or after is None or not records:
             return result
         return replace(result, broker_cpu_s_per_million=(after - before) / records * 1e6)
 
     async def _watched(self, work: Coroutine[Any, Any, CaseResult]) -> CaseResult:
-        """Do the work and look at the disks meanwhile; raises DiskFull and ends the work when one gets full."""
+        """Do the work and watch the disks meanwhile; raises DiskFull and ends the work when one gets full."""
         doing = asyncio.create_task(work, name="perf suite: case")
         try:
             while not (await asyncio.wait({doing}, timeout=_LOOK_AT_DISKS_EVERY_S))[0]:
@@ -180,7 +180,7 @@ class Suite:
         raise AssertionError("unreachable")
 
     async def _guard_disks(self) -> None:
-        """Raise DiskFull if a disk has too little left. A disk of unknown size is not guarded."""
+        """Raise DiskFull if a disk has too little space left. A disk of unknown size is not watched."""
         try:
             dirs = await read_log_dirs(self._cluster, None, ())
         except AdminError:
@@ -202,7 +202,7 @@ class Suite:
         self._made = [one for one in self._made if one not in topics]
 
     async def _clean_up(self) -> None:
-        """Take away what is left of the topics, also if everything is being cancelled."""
+        """Delete the remaining topics, even if everything is being cancelled."""
         if self._made:
             await asyncio.shield(asyncio.create_task(self._delete_what_is_there(), name="perf suite: clean up"))
         self.left_topics = list(self._made)
@@ -223,7 +223,7 @@ class WorkerFailed(Exception):
 
 
 async def old_topics(cluster: Cluster) -> list[str]:
-    """Return topics that a run has left behind which was killed."""
+    """Return topics that a killed run has left behind."""
     return [one.topic for one in await (await topic_reader(cluster)).names() if one.topic.startswith(TOPIC_PREFIX)]
 
 

@@ -1,7 +1,7 @@
 """Batches made in advance, to be sent again and again with new times and sequence numbers. Pure.
 
-Encoding a record in Python costs more than a broker needs to store it. So some batches are encoded once, and each time
-only the header is written again and the checksum computed. All records of a batch have the same timestamp.
+Encoding a record in Python costs more than a broker needs to store it. So some batches are encoded once; each send only
+rewrites the header and computes the checksum. All records of a batch have the same timestamp.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class BatchTemplate:
         return len(self._section_ends)
 
     def payload_bytes(self, count: int) -> int:
-        """Return how many bytes the values of the first this many records have."""
+        """Return how many bytes the values of the first ``count`` records have."""
         return self._payload_ends[count - 1]
 
     def stamped(
@@ -80,7 +80,7 @@ class BatchTemplate:
 
 
 class Templates(Protocol):
-    """Where a producer gets its batches from. ``typical_record_count`` is about what a full batch has."""
+    """Where a producer gets its batches from. ``typical_record_count`` is the approximate size of a full batch."""
 
     typical_record_count: int
 
@@ -101,7 +101,7 @@ class TemplatePool:
 
 
 class FreshTemplates:
-    """Encodes every batch when it is wanted: for payloads that must not be sent twice. Slower."""
+    """Encodes every batch on demand: for payloads that must not be sent twice. Slower."""
 
     def __init__(self, values: Iterator[bytes], batch_bytes: int, codec: Codec, level: int | None = None) -> None:
         self._values = _Ahead(values)
@@ -111,7 +111,7 @@ class FreshTemplates:
         self._level = level
 
     def next_template(self, record_count_max: int) -> BatchTemplate:
-        """Return a template of values that no other has, no more of them than are wanted."""
+        """Return a template of values that no other has, with at most the wanted number."""
         return BatchTemplate(_take(self._values, self._batch_bytes, record_count_max), self._codec, self._level)
 
 
@@ -137,7 +137,7 @@ def _make_pool(values: Iterator[bytes], batch_bytes: int, codec: Codec, level: i
 
 
 def _take(values: _Ahead, batch_bytes: int, record_count_max: int = 2**31 - 1) -> list[bytes]:
-    """Return as many values as a batch of that size takes; one at least."""
+    """Return as many values as fit a batch of that size, at least one."""
     taken = [values.take()]
     used = layout.BATCH_OVERHEAD + _size(taken[0], 0)
     while len(taken) < record_count_max and used + (more := _size(values.next_value, len(taken))) <= batch_bytes:

@@ -1,1 +1,1 @@
-"""Reassignments: generate, execute, verify, cancel, with throttles that come off again."""
+"""Reassignments: generate, execute, verify, cancel, with throttles that are removed again."""

@@ -1,4 +1,4 @@
-"""The two seams to a cluster's reassignments, reading and changing, and the one place that chooses the side of each.
+"""The interfaces to read and to change a cluster's reassignments, and the only place that chooses the side for each.
 
 Only the side that is used is loaded.
 """
@@ -25,13 +25,13 @@ class ReassignmentReader(Protocol):
 
     @property
     def may_be_late(self) -> bool:
-        """Whether who is asked may not have heard yet of a change that was made a moment ago."""
+        """Whether the answer may miss a change that was made a moment ago."""
 
     async def running(self) -> RunningReassignments:
         """Return all reassignments that are under way."""
 
     async def configured_brokers(self) -> set[int]:
-        """Return the brokers that have settings of their own, dead ones too, where they can be listed."""
+        """Return the brokers that have settings of their own, dead ones too, if they can be listed."""
 
 
 class ReassignmentChanger(Protocol):
@@ -43,13 +43,13 @@ class ReassignmentChanger(Protocol):
 
     @property
     def is_znode(self) -> bool:
-        """Whether it goes through the znode: the controller checks nothing there, and one batch goes after another."""
+        """Whether it goes through the znode: the controller checks nothing there, and batches run one after another."""
 
     async def orders_wait(self) -> bool:
-        """Whether a change of order only may wait for replicas that are not in sync, as any move does."""
+        """Whether a mere change of order may wait for replicas that are not in sync, as any move does."""
 
     async def check(self, targets: Targets) -> None:
-        """Raise where the cluster cannot start or cancel reassignments this way; changes nothing.
+        """Raise if the cluster cannot start or cancel reassignments this way; changes nothing.
 
         Raises:
             BadRequest: ZooKeeper alone cannot cancel, or cannot take this many.
@@ -70,15 +70,16 @@ async def reassignment_reader(cluster: Cluster) -> ReassignmentReader:
 
 
 async def reassignment_changer(cluster: Cluster) -> ReassignmentChanger:
-    """Return the changer that reassignments of this cluster go by."""
+    """Return the changer of reassignments for this cluster."""
     return await _by(cluster, cluster.changes_by)
 
 
 async def delete_broker_settings(cluster: Cluster, broker: int, keys: Sequence[str], *, is_alive: bool) -> None:
-    """Delete settings of a broker; those of a dead one, which only it takes by the wire, in ZooKeeper if that is known.
+    """Delete settings of a broker. Over the wire only it can; those of a dead one go through ZooKeeper, if that is
+    known.
 
     Raises:
-        AdminError: nobody takes it.
+        AdminError: nobody accepts it.
     """
     entity = Entity(EntityType.BROKER, str(broker))
     if is_alive or cluster.target.zookeeper is None:
@@ -101,5 +102,5 @@ async def _by(cluster: Cluster, side: Side) -> WireReassignments | ZnodeReassign
         return ZnodeReassignments(await cluster.zookeeper())
     from engine.admin.reassignment.by_wire import WireReassignments
 
-    # The controller is given less than the operation, so that its answer comes before the operation gives up.
+    # Give the controller less time than the operation, so that its answer comes before the operation gives up.
     return WireReassignments(await cluster.wire(), timeout_ms=int(cluster.timeout_s * 800))

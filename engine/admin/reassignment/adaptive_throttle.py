@@ -1,4 +1,4 @@
-"""A throttle that follows what the cluster can bear: halved in trouble, raised step by step in calm. Pure."""
+"""A throttle that adapts to what the cluster can bear: halved in trouble, raised step by step in calm. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FLOOR_SHARE = 4
 
 @dataclass(frozen=True, slots=True)
 class ThrottleRange:
-    """Bytes a second at the start, and between which limits the rate may change.
+    """Bytes a second at the start, and the limits of the rate.
 
     ``p99_limit_s``: a broker whose answers have a larger p99 is in trouble; None does not measure any.
     """
@@ -36,7 +36,7 @@ class ThrottleRange:
         """Return the range; without limits it goes down to a quarter of the start, and never above it.
 
         Raises:
-            BadRequest: a rate is senseless, or they are not in order.
+            BadRequest: a rate is invalid, or the rates are not in order.
         """
         least = max(start // _FLOOR_SHARE, RATE_MIN) if floor is None else floor
         found = cls(start, least, ceiling or start, p99_limit_s)
@@ -70,7 +70,7 @@ class AdaptiveThrottle:
         self._calm_looks = 0
 
     def next_rate(self, *, is_in_trouble: bool) -> int:
-        """Take one look into account and return the rate that holds from now on."""
+        """Take one look into account and return the rate from now on."""
         if is_in_trouble:
             self._calm_looks = 0
             self.rate = self._limits.halved(self.rate)

@@ -1,4 +1,4 @@
-"""Reassignments as a snapshot file has them. Nothing can be changed there: a dry run is all that asks."""
+"""Reassignments as a snapshot file has them. Nothing can be changed there, so only dry runs ask it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class SnapshotReassignments:
         return False
 
     async def check(self, targets: Targets) -> None:
-        """Whether a live cluster could do it cannot be told."""
+        """A snapshot cannot tell whether a live cluster could do it."""
 
     async def alter(self, targets: Targets) -> list[Refusal]:
         raise BadRequest("a snapshot cannot be changed")

@@ -1,4 +1,4 @@
-"""Reassignments by the wire: AlterPartitionReassignments at the controller (Kafka 2.4 and newer)."""
+"""Reassignments over the wire: AlterPartitionReassignments at the controller (Kafka 2.4 and newer)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from engine.protocol.apis.alter_partition_reassignments import (
 class WireReassignments:
     """Asks the controller."""
 
-    # The controller knows what is under way, any broker what exists; one may know of a topic before the other.
+    # The controller knows what is under way, any broker knows what exists; one may know a topic before the other.
     may_be_late = True
     is_live = True
     is_znode = False
@@ -33,12 +33,12 @@ class WireReassignments:
         self._timeout_ms = timeout_ms
 
     async def running(self) -> RunningReassignments:
-        """Return what is under way. A controller that is silent is waited for only by who has begun a change."""
+        """Return what is under way. Only a caller that has begun a change waits for a silent controller."""
         silence_s = math.inf if self._wire.change_count else answer_limit_s(self._wire)
         return RunningReassignments(await read_reassignments(self._wire, silence_s=silence_s), {})
 
     async def configured_brokers(self) -> set[int]:
-        """Only brokers that live can be asked, and only for their own settings: nobody lists the others."""
+        """Only live brokers can be asked, and only for their own settings: nobody lists the others."""
         return set()
 
     async def orders_wait(self) -> bool:

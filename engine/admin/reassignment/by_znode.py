@@ -1,8 +1,8 @@
-"""Reassignments through ``/admin/reassign_partitions``, for clusters of which only ZooKeeper is known.
+"""Reassignments through ``/admin/reassign_partitions``, for clusters with only ZooKeeper known.
 
-It is what tools used before Kafka 2.4 (KIP-455) and what every controller up to 3.9 still carries out. The controller
-does not check what stands there (3.9 takes a dead broker and waits for ever), so whoever writes it has to. It can only
-start reassignments, one batch at a time: a controller never looks at a change of the znode.
+Tools used it before Kafka 2.4 (KIP-455), and every controller up to 3.9 still carries it out. The controller does not
+check its content (3.9 accepts a dead broker and waits for ever), so the writer must. It can only start reassignments,
+one batch at a time: a controller ignores changes of the znode.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from engine.zk.znodes.broker_znodes import BrokerRegistration
 from engine.zk.znodes.config_znodes import ConfigType
 
 ZNODE_BYTES_MAX = 1_000_000
-"""ZooKeeper takes 1 MiB with its own overhead (jute.maxbuffer)."""
+"""ZooKeeper accepts 1 MiB including its own overhead (jute.maxbuffer)."""
 
 _REGISTERED_SINCE_2_7 = 5
 """The version of a broker's registration."""
 
 
 class ReassignmentInProgress(AdminError):
-    """The cluster carries out another reassignment."""
+    """The cluster is carrying out another reassignment."""
 
     kind = FailureKind.REFUSED
 
@@ -42,7 +42,7 @@ class ZnodeReassignments:
         self._kafka = KafkaZkClient(zk)
 
     async def running(self) -> RunningReassignments:
-        """Return what topics' znodes say is under way, and what still stands in the tools' znode."""
+        """Return what topics' znodes say is under way, and what is still in the tools' znode."""
         topics = await self._kafka.topics.get_topic_assignments(await self._kafka.topics.get_all_topics())
         running = {
             TopicPartition(topic, partition): assignment
@@ -57,7 +57,7 @@ class ZnodeReassignments:
         return {int(name) for name in names if name.isdigit()}
 
     async def orders_wait(self) -> bool:
-        """Controllers before Kafka 2.4 wait; what brokers register tells 2.7 and later."""
+        """Controllers before Kafka 2.4 wait; the brokers' registrations identify 2.7 and later."""
         found = (await self._kafka.brokers.read_broker_registrations()).values()
         return not all(
             isinstance(one, BrokerRegistration) and one.json_version >= _REGISTERED_SINCE_2_7 for one in found
@@ -67,7 +67,7 @@ class ZnodeReassignments:
         check_znode(targets)
 
     async def alter(self, targets: Targets) -> list[Refusal]:
-        """The controller tells nobody what it does not carry out: no refusal is ever known."""
+        """The controller never reports what it does not carry out, so there are no refusals."""
         await start_by_znode(self._kafka, targets)
         return []
 
@@ -86,7 +86,7 @@ async def start_by_znode(kafka: KafkaZkClient, targets: Targets) -> None:
     """Ask for reassignments.
 
     Raises:
-        ReassignmentInProgress: the znode is there already.
+        ReassignmentInProgress: the znode exists already.
         Unreachable: there is no controller.
     """
     if await kafka.controller.get_controller_id() is None:
@@ -95,5 +95,5 @@ async def start_by_znode(kafka: KafkaZkClient, targets: Targets) -> None:
     try:
         await kafka.admin.create_reassignments({name: r for name, r in targets.items() if r is not None})
     except NodeExists as error:
-        hint = Phrase("wait until it is done; see it with: ", Operation.LIST_REASSIGNMENTS)
+        hint = Phrase("wait until it is done; check with: ", Operation.LIST_REASSIGNMENTS)
         raise ReassignmentInProgress("another reassignment is being carried out", hint=hint) from error

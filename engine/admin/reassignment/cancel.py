@@ -1,7 +1,7 @@
-"""Cancelling: partitions go back to the replicas they had. By the wire only (KIP-455).
+"""Cancelling: partitions go back to the replicas they had. Over the wire only (KIP-455).
 
-Kafka takes the new replicas away whatever becomes of the old ones (KAFKA-14424): whether those are alive and in sync is
-looked at here, beforehand.
+Kafka removes the new replicas whatever state the old ones are in (KAFKA-14424), so this checks first that those are
+alive and in sync.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ POLL_PAUSE_S = 0.1
 
 
 class CancelResult(StrEnum):
-    """What became of one partition."""
+    """The outcome for one partition."""
 
     CANCELLED = "cancelled"
     NOT_ACTIVE = "not_active"
@@ -52,10 +52,10 @@ class CancelledPartition:
 
 @dataclass(frozen=True, slots=True)
 class PreparedCancellation:
-    """What a cancellation is about, checked against the cluster as it is.
+    """What to cancel, checked against the current cluster.
 
     Attributes:
-        plan: the file's partitions; empty if all that is under way is meant.
+        plan: the file's partitions; empty means everything that is under way.
         names: the partitions to report, moving or not.
         running: those of them that are under way.
     """
@@ -66,7 +66,7 @@ class PreparedCancellation:
 
     @property
     def preview(self) -> list[CancelledPartition]:
-        """What a dry run tells."""
+        """What a dry run reports."""
         return [
             CancelledPartition(*name, CancelResult.WOULD_BE_CANCELLED, self.running[name].assignment.origin_replicas)
             if name in self.running
@@ -77,7 +77,7 @@ class PreparedCancellation:
 
 @dataclass(frozen=True, slots=True)
 class CancelledReassignments:
-    """What a cancellation has done; ``kept_dirs`` are the replicas that stay in the log dir they were to leave."""
+    """What a cancellation has done; ``kept_dirs`` are the replicas that stay in the log dir that they were leaving."""
 
     results: list[CancelledPartition]
     kept_dirs: list[Replica]
@@ -90,8 +90,8 @@ async def prepare_cancellation(
     """Find out what is under way, of a plan or (None) at all, and check that it can be cancelled. Changes nothing.
 
     Raises:
-        BadRequest: it would leave a partition without anybody who can lead it, and ``is_forced`` is not set; or only
-            ZooKeeper may be used.
+        BadRequest: it would leave a partition without a replica that can lead, and ``is_forced`` is not set; or only
+        ZooKeeper may be used.
         Refused: the cluster is older than the wire's reassignments.
     """
     running = await _running_of(cluster, None if plan is None else {move.name for move in plan})
@@ -104,7 +104,7 @@ async def prepare_cancellation(
 async def cancel_reassignments(
     cluster: Cluster, prepared: PreparedCancellation, *, goes_on: str, keeps_throttles: bool = False
 ) -> CancelledReassignments:
-    """Cancel what was prepared, stop the moves between log dirs, then take klamm's throttles off.
+    """Cancel what was prepared, stop the moves between log dirs, then remove klamm's throttles.
 
     Args:
         goes_on: what ``cluster.accepted`` gets when cancelling begins.
@@ -128,7 +128,7 @@ async def cancel_reassignments(
 async def _running_of(
     cluster: Cluster, names: Collection[TopicPartition] | None
 ) -> dict[TopicPartition, PartitionSnapshot]:
-    """Return the partitions that are being reassigned, of those that are named or (None) of all."""
+    """Return the partitions that are being reassigned, of the named ones or (None) of all."""
     running = await (await reassignment_reader(cluster)).running()
     wanted = [name for name in sorted(running.names) if names is None or name in names]
     found = await read_partitions(cluster, {name.topic for name in wanted})
@@ -136,7 +136,7 @@ async def _running_of(
 
 
 async def _check(cluster: Cluster, running: Mapping[TopicPartition, PartitionSnapshot], *, is_forced: bool) -> None:
-    """Check that cancelling leaves every partition somebody who can lead it."""
+    """Check that cancelling leaves every partition a replica that can lead it."""
     await (await reassignment_changer(cluster)).check(dict.fromkeys(running))
     live = await (await topic_reader(cluster)).live_brokers()
     stranded = [name for name, partition in running.items() if not _survivors(partition, live)]
@@ -184,7 +184,7 @@ async def _wait(cluster: Cluster, cancelled: Mapping[TopicPartition, PartitionSn
 
 
 def _is_back(was: PartitionSnapshot, now: PartitionSnapshot) -> bool:
-    """Whether a partition has its old replicas only; a broker may tell the new ones for a moment longer."""
+    """Whether a partition has only its old replicas; a broker may report the new ones for a moment longer."""
     return not now.assignment.is_being_reassigned and set(now.replicas) <= set(was.assignment.origin_replicas)
 
 

@@ -1,4 +1,4 @@
-"""Brokers that lead nothing while somebody works on them, and the way back.
+"""Takes leadership away from brokers while somebody works on them, and gives it back.
 
 A demoted broker goes to the end of every replica list, so that no later election makes it leader again. No replica is
 copied: only the order changes. The other replicas share its leaderships evenly.
@@ -25,12 +25,12 @@ from engine.common.snapshot import PartitionSnapshot
 
 @dataclass(frozen=True, slots=True)
 class Demotion:
-    """What it takes that brokers lead nothing.
+    """What it takes to make brokers lead nothing.
 
     Attributes:
         moves: partitions whose order of replicas changes.
         elections: those that the brokers lead; their preferred leaders are elected once the order has changed.
-        stuck: those that the brokers have to go on leading, with the reason.
+        stuck: those that the brokers must go on leading, with the reason.
         dead: those of the brokers that are not alive.
     """
 
@@ -65,7 +65,7 @@ def plan_demotion(
     live: frozenset[int],
     held_up_by: frozenset[int] = frozenset(),
 ) -> Demotion:
-    """Return what it takes. The replica in sync that leads the fewest partitions so far takes over. Pure.
+    """Return what it takes. The in-sync replica whose broker leads the fewest partitions so far takes over. Pure.
 
     Args:
         held_up_by: dead brokers that the controller waits for before it changes the order of their partitions.
@@ -107,5 +107,5 @@ async def check_restores(cluster: Cluster, plan: Sequence[PartitionMove], where:
             raise BadRequest(
                 f"{move.name} has other replicas now: {', '.join(map(str, found[move.name].replicas))}",
                 where=where,
-                hint="take it out of the file, or move it as any reassignment file is carried out",
+                hint="remove it from the file, or execute the file as an ordinary reassignment",
             )

@@ -1,6 +1,6 @@
-"""A reassignment carried out: checked as a whole, the way back saved, throttled, started, followed, unthrottled again.
+"""Carries out a reassignment: checks it as a whole, saves the rollback, throttles, starts, follows, unthrottles.
 
-A caller asks between ``prepare_reassignment``, which changes nothing, and ``execute_reassignment``.
+A caller asks the user after ``prepare_reassignment``, which changes nothing, and before ``execute_reassignment``.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ class PlannedDir:
 class PlannedMove:
     """One partition as an execute would change it; ``replicas`` are those it has before.
 
-    ``bytes_to_copy`` is what its new replicas and those that change their log dir have to copy in all, None where
-    nobody has told or been asked for sizes.
+    ``bytes_to_copy`` is what its new replicas and those that change their log dir have to copy in all, None if sizes
+    are unknown or were not asked for.
     """
 
     topic: str
@@ -93,17 +93,17 @@ class PlannedMove:
 
 @dataclass(frozen=True, slots=True)
 class PreparedReassignment:
-    """A plan that was checked against the cluster as it is.
+    """A plan that was checked against the current cluster.
 
     Attributes:
         plan: all its partitions.
-        changing: those whose replicas are to change, and are not on their way there already.
+        changing: those whose replicas will change, and are not on their way there already.
         origins: where all of them are now; a reassignment under way leaves its additions out.
         flows: who will copy from whom, running reassignments included.
         throttle: what to write for it; None if nothing.
         moving_already: what was under way before.
-        rates: the throttle's settings of brokers, by which they are known as its own.
-        places: in which log dirs replicas lie, of partitions for which the plan names any.
+        rates: the throttle's settings of brokers, which identify them as its own.
+        places: the log dirs of replicas, of partitions for which the plan names any.
         cluster_id: of the cluster that it was checked against.
     """
 
@@ -120,7 +120,7 @@ class PreparedReassignment:
 
     @property
     def rollback(self) -> dict[str, Any]:
-        """A reassignment file that leads back, also into the log dirs that replicas lie in."""
+        """A reassignment file that leads back, including the present log dirs."""
         dirs = {
             move.name: [self._dir_of(move.name, broker) or ANY_LOG_DIR for broker in self.origins[move.name]]
             for move in self.plan
@@ -130,13 +130,13 @@ class PreparedReassignment:
 
     @property
     def planned(self) -> list[PlannedMove]:
-        """What changes, by name; sizes are not known yet."""
+        """What changes, by name, still without sizes."""
         changing = {move.name for move in self.changing}
         moves = [_planned(move, self.origins[move.name], self._dirs_of(move)) for move in self.plan]
         return [move for move in moves if move.name in changing or move.log_dirs]
 
     def planned_with(self, sizes: Mapping[TopicPartition, int]) -> list[PlannedMove]:
-        """Return what changes with the bytes that have to be copied; ``sizes`` are those of partitions, where known."""
+        """Return what changes with the bytes to copy; ``sizes`` are those of partitions, as far as known."""
         return [
             replace(move, bytes_to_copy=None if (size := sizes.get(move.name)) is None else size * move.copies)
             for move in self.planned
@@ -153,7 +153,7 @@ class PreparedReassignment:
 
     @property
     def moves_replicas(self) -> bool:
-        """Whether there is anything that a rollback would lead back from."""
+        """Whether there is anything to roll back."""
         return bool(self.changing) or any(move.wanted_dirs for move in self.plan)
 
     @property
@@ -163,7 +163,7 @@ class PreparedReassignment:
 
 @dataclass(frozen=True, slots=True)
 class ExecutedReassignment:
-    """What became of an execution: the partitions refused, how far all are, and which throttles came off again."""
+    """The outcome of an execution: the partitions refused, how far all are, and which throttles were removed."""
 
     refusals: Sequence[Refusal]
     statuses: Sequence[PartitionStatus]
@@ -171,13 +171,13 @@ class ExecutedReassignment:
 
 
 class ExecutionWatcher(ProgressWatcher, Protocol):
-    """Is told how an execution goes: what is saved, what has started, and how far it is if it is followed."""
+    """Gets the course of an execution: what is saved, what has started, and the progress if it is followed."""
 
     def saved(self, rollback_file: Path) -> None:
-        """The way back is in this file. Nothing has changed so far."""
+        """The rollback is in this file. Nothing has changed so far."""
 
     def started(self, refusals: Sequence[Refusal]) -> None:
-        """All has begun but the partitions that were refused."""
+        """Everything has begun except the partitions that were refused."""
 
 
 class WaitsForDeadBroker(AdminError):
@@ -194,14 +194,14 @@ async def prepare_reassignment(
     is_additional: bool = False,
     may_change_factor: bool = True,
 ) -> PreparedReassignment:
-    """Check a plan against the cluster. Changes nothing; of a snapshot all is checked but what brokers alone can tell.
+    """Check a plan against the cluster. Changes nothing; with a snapshot it skips what only brokers can tell.
 
     Args:
-        may_change_factor: partitions may get more or fewer replicas than they have (KIP-860 has the same question).
+        may_change_factor: partitions may get more or fewer replicas than they have (KIP-860 has the same check).
 
     Raises:
         BadRequest, NotFound: a partition, broker or log dir is unknown, or a new replica's broker is dead.
-        WaitsForDeadBroker: through the znode it would never end.
+        WaitsForDeadBroker: it would never end through the znode.
         Refused: reassignments are under way and ``is_additional`` is not set, or the cluster is too old.
     """
     throttle.check()
@@ -210,7 +210,7 @@ async def prepare_reassignment(
     require_partitions([move.name for move in plan], found)
     deleted = sorted(topic.name for topic in topics.values() if topic.is_marked_for_deletion)
     if deleted:
-        raise BadRequest(f"topic {deleted[0]} is being deleted", hint="take it out of the file")
+        raise BadRequest(f"topic {deleted[0]} is being deleted", hint="remove it from the file")
     live = await (await topic_reader(cluster)).live_brokers()
     changer = await reassignment_changer(cluster)
     warnings = _check_brokers(plan, found, live)
@@ -250,17 +250,17 @@ async def execute_reassignment(
     waits: bool = False,
     limit_s: float | None = None,
 ) -> ExecutedReassignment:
-    """Save the way back, throttle and start what was prepared, and take the throttle off once nothing moves.
+    """Save the rollback, throttle and start what was prepared, and remove the throttle once nothing moves.
 
-    Whoever breaks it off, or does not wait, leaves it going on under its throttle: ``verify_reassignment`` takes that
-    off later. Starting may take as long as the cluster's time-out.
+    If the caller interrupts it, or does not wait, it goes on under its throttle, which ``verify_reassignment`` removes
+    later. Starting may take as long as the cluster's time-out.
 
-    Args: rollback_file: where the rollback is written; it must not be there yet. goes_on: what ``cluster.accepted`` is
-    told right before the first change. waits: follow it until nothing moves, or until ``limit_s`` is over (None: for as
-    long as it takes).
+    Args: rollback_file: where the rollback is written; it must not exist yet. goes_on: what ``cluster.accepted`` gets
+    right before the first change. waits: follow it until nothing moves, or until ``limit_s`` is over (None: for as long
+    as it takes).
 
     Raises:
-        OSError: the way back could not be written; nothing was changed.
+        OSError: the rollback could not be written; nothing was changed.
         AdminError: nothing was started.
         TimeoutError: somebody gives no answer.
     """
@@ -282,13 +282,13 @@ async def execute_reassignment(
 
 
 async def _start(cluster: Cluster, prepared: PreparedReassignment) -> list[Refusal]:
-    """Throttle and start; return what the cluster refused. A throttle that was set for nothing is taken off again.
+    """Throttle and start; return what the cluster refused. Remove a throttle that was set for nothing.
 
-    Where an answer is lost, what runs tells whether it was started. If that cannot be seen either the throttle stays:
-    what was asked for may yet begin.
+    If an answer is lost, the running reassignments show whether it was started. If they cannot be read either, the
+    throttle stays, because the reassignment may yet begin.
 
     Raises:
-        AnswerLost: whether anything was started is not known.
+        AnswerLost: it is unknown whether anything was started.
         AdminError: nothing was started.
     """
     plan = prepared.plan
@@ -298,7 +298,7 @@ async def _start(cluster: Cluster, prepared: PreparedReassignment) -> list[Refus
             await set_throttle(cluster, prepared.throttle)
         wanted_dirs = {(move.name, broker): path for move in plan for broker, path in move.wanted_dirs.items()}
         if wanted_dirs:
-            # A broker that does not have the replica yet remembers where it shall come to lie.
+            # A broker that does not have the replica yet remembers where to put it.
             is_asked = True
             refuse_moves(await move_log_dirs(await cluster.wire(), wanted_dirs))
         targets = {move.name: move.replicas for move in prepared.changing}
@@ -324,10 +324,10 @@ def says_that_nothing_began(error: AdminError) -> bool:
 
 
 async def _after_a_lost_answer(cluster: Cluster, prepared: PreparedReassignment, error: AdminError) -> list[Refusal]:
-    """Return no refusals where what was asked for has begun.
+    """Return no refusals if the request has begun.
 
     Raises:
-        AnswerLost: that cannot be seen.
+        AnswerLost: that cannot be found out.
     """
     cluster.observe(f"the answer was lost, so klamm checks whether it has begun: {error}")
     try:
@@ -341,7 +341,7 @@ async def _after_a_lost_answer(cluster: Cluster, prepared: PreparedReassignment,
         return []
     kept = "; its throttle stays" if prepared.throttle is not None else ""
     message = f"the answer was lost, so it may have begun or begin later{kept}: {error}"
-    hint = Phrase("check whether it moves, and remove the throttle in the end: ", Operation.VERIFY_REASSIGNMENT)
+    hint = Phrase("check whether it moves, and finally remove the throttle: ", Operation.VERIFY_REASSIGNMENT)
     raise AnswerLost(message, where=error.where, hint=hint) from error
 
 
@@ -352,7 +352,7 @@ def _planned(move: PartitionMove, before: tuple[int, ...], dirs: tuple[PlannedDi
 
 
 async def _undo_throttle(cluster: Cluster, prepared: PreparedReassignment) -> None:
-    """Take a throttle off that was set for nothing; where that fails, say so: the error to raise is an earlier one."""
+    """Remove a throttle that was set for nothing. A failure is only reported: the error to raise is an earlier one."""
     if prepared.throttle is None:
         return
     try:
@@ -375,7 +375,7 @@ async def _renew_throttle(cluster: Cluster, throttle: ThrottleSettings) -> None:
 async def _check_dirs(
     cluster: Cluster, plan: Sequence[PartitionMove], origins: Mapping[TopicPartition, tuple[int, ...]]
 ) -> Mapping[Replica, ReplicaPlace]:
-    """Check the log dirs that a plan names; return where the replicas of these partitions lie now."""
+    """Check the log dirs that a plan names; return where the replicas of these partitions are now."""
     wanted = [move for move in plan if move.wanted_dirs]
     if not wanted:
         return {}
@@ -393,7 +393,7 @@ def _check_brokers(
     found: Mapping[TopicPartition, PartitionSnapshot],
     live: Set[int],
 ) -> list[str]:
-    """Return warnings of dead brokers that keep a replica; a dead one must not get any.
+    """Return warnings about dead brokers that keep a replica; a dead broker must not get one.
 
     Raises:
         NotFound: a new replica's broker is not alive.
@@ -418,7 +418,8 @@ def _check_ends(
     *,
     orders_wait: bool,
 ) -> None:
-    """Check that no move would wait for a dead broker: through the znode it could not be cancelled, nor others begin.
+    """Check that no move would wait for a dead broker: through the znode it could not be cancelled and would block
+    others.
 
     Args:
         orders_wait: a change of order waits for all replicas, too.
@@ -430,8 +431,8 @@ def _check_ends(
         dead = [broker for broker in move.replicas if broker not in live]
         is_order = set(move.replicas) == set(found[move.name].assignment.target_replicas)
         if dead and (orders_wait or not is_order):
-            hint = Phrase("start it, take the partition out of the file, or ", USE_BROKERS)
-            message = f"broker {dead[0]} is dead, and the controller would wait for it, with all other moves behind"
+            hint = Phrase("start it, remove the partition from the file, or ", USE_BROKERS)
+            message = f"broker {dead[0]} is dead, and the controller would wait for it before all other moves"
             raise WaitsForDeadBroker(message, where=f"partition {move.name}", hint=hint)
 
 
@@ -446,7 +447,7 @@ def _check_factors(changing: Sequence[PartitionMove], factors: Mapping[TopicPart
 
 
 def _below_min_isr(fewer: Sequence[PartitionMove], min_isr: Mapping[str, int]) -> list[str]:
-    """Return warnings of partitions that will have fewer replicas than producers with acks=all want in sync."""
+    """Return warnings about partitions that will have fewer replicas than producers with acks=all need in sync."""
     short = [move for move in fewer if len(move.replicas) < min_isr.get(move.name.topic, 1)]
     told = [
         f"{move.name} will have fewer replicas ({len(move.replicas)}) than min.insync.replicas"
@@ -465,5 +466,5 @@ def _check_running(running: RunningReassignments, *, is_additional: bool, is_zno
     message = f"{len(names)} partition{'' if len(names) == 1 else 's'} being reassigned already"
     hint: Words = Phrase("wait for it (", Operation.LIST_REASSIGNMENTS, "), or add ", Parameter.ADDITIONAL)
     if is_znode:
-        hint = "wait for it: through ZooKeeper one reassignment goes after the other"
+        hint = "wait for it: through ZooKeeper reassignments run one after the other"
     raise Refused(ErrorCode.REASSIGNMENT_IN_PROGRESS, message, where=shown, hint=hint)

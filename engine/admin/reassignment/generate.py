@@ -1,6 +1,6 @@
 """The plan of ``kafka-reassign-partitions --generate``: each topic is assigned from scratch to a list of brokers.
 
-It spreads evenly and looks at nothing that is there: nearly everything moves. ``klamm plan`` moves as little as it can.
+It spreads evenly and ignores the present assignment: nearly everything moves. ``klamm plan`` moves as little as it can.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from engine.common.topic_names import INTERNAL_TOPICS
 
 @dataclass(frozen=True, slots=True)
 class GeneratedPlan:
-    """The replicas of the topics' partitions as they are, and as they would be, in the cluster of this id."""
+    """The topics' replicas as they are and as they would be, in the cluster with this id."""
 
     current: Mapping[TopicPartition, tuple[int, ...]]
     proposed: Mapping[TopicPartition, tuple[int, ...]]
@@ -57,10 +57,10 @@ async def generate_reassignment(
 
 
 async def topics_named(cluster: Cluster, selection: TopicSelection) -> list[str]:
-    """Return the topics that a selection chooses. A pattern chooses no internal topic.
+    """Return the topics that a selection chooses. A pattern never chooses an internal topic.
 
     Raises:
-        NotFound: a name or pattern fits no topic.
+        NotFound: a name or pattern matches no topic.
     """
     if not selection.wants_list:
         return list(dict.fromkeys(selection.names))

@@ -1,6 +1,6 @@
-"""The gate before each wave: whether the cluster is as well as it was when the plan began.
+"""The gate before each wave: whether the cluster is as healthy as when the plan began.
 
-What was wrong at the start does not close the gate, for a plan may be there to mend it.
+What was wrong at the start does not close the gate: the plan may be meant to fix it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _NAMED_MAX = 3
 
 @dataclass(frozen=True, slots=True)
 class ClusterHealth:
-    """Who lives, which replicas are out of sync (those that a reassignment adds do not count), who has no leader."""
+    """Which brokers are alive, which replicas are out of sync (not counting those being added), what has no leader."""
 
     live: frozenset[int]
     out_of_sync: Mapping[TopicPartition, frozenset[int]]
@@ -47,17 +47,17 @@ async def read_health(cluster: Cluster) -> ClusterHealth:
 
 
 def obstacles(start: ClusterHealth, now: ClusterHealth, wave: Wave) -> list[str]:
-    """Return in a sentence each why a wave must not begin."""
+    """Return why a wave must not begin, one sentence for each reason."""
     found = []
     dead = sorted({broker for move in wave for broker in move.adding} - now.live)
     if dead:
-        found.append(f"dead target: broker{_s(dead)} {_listed(dead)} shall receive replicas and cannot be reached")
+        found.append(f"dead target: broker{_s(dead)} {_listed(dead)} should receive replicas and cannot be reached")
     leaderless = sorted(now.leaderless & {move.name for move in wave})
     if leaderless:
         found.append(f"no leader to copy from: {_named(leaderless)}")
     shrunk = shrunk_since(start, now)
     if shrunk:
-        found.append(f"the ISR has shrunk of {_named(shrunk)}")
+        found.append(f"the ISR has shrunk for {_named(shrunk)}")
     return found
 
 

@@ -1,6 +1,6 @@
-"""The journal of a plan's execution: a JSON line for each thing that has happened, on the disk before the next begins.
+"""The journal of a plan's execution: one JSON line per event, on disk before the next event begins.
 
-It tells people what was done and when. Nobody needs it to go on: the plan file and the cluster are enough for that.
+It tells people what was done and when. Resuming does not need it: the plan file and the cluster are enough.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from engine.admin.cluster.rollback_file import sync_folder
 
 FORMAT = 1
 
-_HINT = "move it away and resume: the plan file and the cluster are enough to go on, a new journal is begun"
+_HINT = "move it away and resume: the plan file and the cluster are enough, and a new journal starts"
 
 
 @dataclass(frozen=True, slots=True)
 class JournalRecord:
-    """What a journal tells. ``is_torn``: the last line was cut short by a kill, and is left out."""
+    """The content of a journal. ``is_torn``: the last line was cut short by a kill, and is left out."""
 
     events: tuple[Mapping[str, Any], ...]
     is_torn: bool = False
@@ -34,7 +34,7 @@ class JournalRecord:
 
     @property
     def is_under_way(self) -> bool:
-        """Whether a wave was begun, and no run has got to a good end since."""
+        """Whether a wave has started, and no run has ended well since."""
         found = False
         for event in self.events:
             found = event["event"] == "wave" or (found and event["event"] != "done")
@@ -61,7 +61,7 @@ class Journal:
 
 
 def open_journal(path: Path, plan_digest: str) -> Journal:
-    """Open the journal of a plan to append to it; begin one where there is none. A torn last line goes.
+    """Open the journal of a plan to append to it, or create it. Remove a torn last line.
 
     Raises:
         BadRequest: it is damaged, of another format, or of another plan.
@@ -88,7 +88,7 @@ def open_journal(path: Path, plan_digest: str) -> Journal:
 
 
 def read_journal(path: Path) -> JournalRecord:
-    """Return what a journal tells.
+    """Return the content of a journal.
 
     Raises:
         BadRequest: it is damaged, or of another format.

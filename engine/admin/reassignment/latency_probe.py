@@ -1,8 +1,8 @@
 """How fast brokers answer while a wave moves: small questions, one after the other, and the p99 of the answers.
 
-The question is ListOffsets for the end of a partition. It takes the way through a broker that producers' and consumers'
-requests take, its network threads, its queue and its handlers, and it changes nothing. Every broker answers it, ours
-and Apache's, and DESCRIBE on the topic is all that it needs. The time is the client's: the network counts.
+The question is ListOffsets for the end of a partition. It goes through the same network threads, queue and handlers as
+producers' and consumers' requests, and it changes nothing. Every broker answers it, ours and Apache's, and it needs
+only DESCRIBE on the topic. The client measures the time, so the network counts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from engine.common.errors import KlammError
 from engine.common.model import TopicPartition
 
 SAMPLES_MIN = 100
-"""With fewer answers of a broker its p99 is not known."""
+"""With fewer answers from a broker, its p99 is unknown."""
 
 _SAMPLES_MAX = 300
 _PACE_S = 0.05
@@ -27,7 +27,7 @@ _RATE_MAX = 200.0
 """This many questions a second go to all brokers together."""
 
 _PATIENCE_S = 2.0
-"""A broker that takes longer is asked again the next time."""
+"""A broker that takes longer is asked again next time."""
 
 _LATEST = -1
 
@@ -46,7 +46,7 @@ class Latencies:
 
     @property
     def p99_s(self) -> float | None:
-        """The p99 (nearest rank), None where too few answers are known."""
+        """The p99 (nearest rank), None if there are too few answers."""
         count = len(self.seen)
         return None if count < SAMPLES_MIN else sorted(self.seen)[-(-count * 99 // 100) - 1]
 
@@ -59,7 +59,7 @@ class LatencyProbe:
         self._latencies: dict[int, Latencies] = {}
 
     async def measure(self, brokers: Iterable[int], partition: TopicPartition, seconds: float) -> None:
-        """Ask these brokers again and again for so long. A broker that cannot be reached is left out."""
+        """Ask these brokers again and again for this long. A broker that cannot be reached is left out."""
         asked = sorted(set(brokers))
         pace_s = max(_PACE_S, len(asked) / _RATE_MAX)
         ends_at = time.monotonic() + seconds
@@ -87,11 +87,11 @@ class LatencyProbe:
                     async with asyncio.timeout(_PATIENCE_S):
                         await ask_offsets(wire, broker, {partition: _LATEST})
                 except TimeoutError:
-                    # Answers come in the order of the questions: this connection would tell the late one first.
+                    # Answers come in the order of the questions: this connection would return the late one first.
                     await (await wire.client_of(broker)).close()
                 took_s = time.monotonic() - began
                 self._latencies.setdefault(broker, Latencies()).add(took_s, pace_s)
                 await asyncio.sleep(max(0.0, min(pace_s - took_s, ends_at - time.monotonic())))
         except KlammError:
-            # Whether a broker is dead is the gate's affair.
+            # The gate checks whether a broker is dead.
             return

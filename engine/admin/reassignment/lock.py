@@ -1,13 +1,13 @@
 """The lock that lets one operator at a time carry out plans in a cluster. It lives in the cluster, never in a file.
 
-Two places hold it, and whoever takes it takes both that it can reach, so that an operator who knows ZooKeeper and one
+Two places hold it. A holder takes both, as far as it can reach them, so that an operator who knows ZooKeeper and one
 who knows only brokers exclude each other:
 
-* an ephemeral znode, where ZooKeeper is named;
+* an ephemeral znode, if ZooKeeper is named;
 * the membership of the consumer group ``klamm-plan-lock``: the group's first member is its leader for as long as it
   lives, and the coordinator ends the membership of a silent member. It needs nothing but the wire.
 
-Both end by themselves, a session time-out after their holder was killed.
+Both end by themselves one session time-out after their holder was killed.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ SESSION_TIMEOUT_S = 10.0
 
 _RETRY_PAUSE_S = 0.25
 _PATIENCE_SHARE = 1.5
-"""A holder that is dead is gone after this share of the session time-out; one that is there by then is alive."""
+"""A dead holder is gone after this share of the session time-out; one that still exists then is alive."""
 
 
 class LockPlace(Protocol):
     """One place in the cluster that holds the lock."""
 
     async def take(self) -> None:
-        """Take it; where it is mine already, do nothing.
+        """Take it; do nothing if it is mine already.
 
         Raises:
             LockHeld: somebody else has it.
@@ -48,7 +48,7 @@ class LockPlace(Protocol):
         """Return who holds it; None is nobody."""
 
     async def give_back(self) -> None:
-        """Let it go, if it is mine, and close what was opened for it."""
+        """Release it, if it is mine, and close what was opened for it."""
 
 
 class OperatorLock:
@@ -58,11 +58,11 @@ class OperatorLock:
         self._places = places
 
     async def ensure(self) -> None:
-        """Return where the lock is held; take again what was lost and nobody else has.
+        """Return once the lock is held; take again what was lost and nobody else has.
 
         Raises:
             LockHeld: another operator has it.
-            Unreachable: it cannot be told.
+            Unreachable: that cannot be found out.
         """
         for place in self._places:
             if not await place.is_mine():
@@ -77,10 +77,10 @@ async def operator_lock(
     session_timeout_s: float = SESSION_TIMEOUT_S,
     on_wait: Callable[[Holder], None] = lambda _: None,
 ) -> AsyncIterator[OperatorLock]:
-    """Hold the lock. A holder that may be dead is waited for as long as its session may last.
+    """Hold the lock. Wait for a holder that may be dead as long as its session may last.
 
     Raises:
-        LockHeld: another operator has it, and lives.
+        LockHeld: another live operator has it.
         Unreachable: no place of the cluster can hold it.
     """
     places: list[LockPlace] = []
@@ -106,7 +106,7 @@ async def operator_lock(
 
 
 async def read_holder(cluster: Cluster) -> Holder | None:
-    """Return who holds the cluster's lock; None is nobody. What cannot be asked counts as free.
+    """Return who holds the cluster's lock; None is nobody. A place that cannot be asked counts as free.
 
     Raises:
         Unreachable: no place can be asked.
@@ -130,7 +130,7 @@ async def read_holder(cluster: Cluster) -> Holder | None:
 
 
 async def lock_places(cluster: Cluster, holder: Holder, session_timeout_s: float) -> list[tuple[LockPlace, bool]]:
-    """Return the places that can hold the lock, each with whether the lock holds without it."""
+    """Return the places that can hold the lock, and for each whether the lock is valid without it."""
     from engine.admin.reassignment.lock_by_group import GroupLock
 
     places: list[tuple[LockPlace, bool]] = []

@@ -1,8 +1,8 @@
-"""The lock of plans by the wire alone: the leader of the group ``klamm-plan-lock`` holds it.
+"""The plan lock over the wire: the leader of the group ``klamm-plan-lock`` holds it.
 
 The group speaks the classic protocol, which every broker from 0.9 to 4.x has. Its coordinator makes the first member
-the leader and keeps it while that member lives, writes the membership down, and ends it when no heartbeat has come for
-the session time-out. So the lock survives the death of the coordinator, and not that of its holder.
+the leader while that member is alive, records the membership, and ends it when no heartbeat has come for the session
+time-out. So the lock survives the death of the coordinator, but not that of its holder.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _MOVED = (
 
 
 class GroupLock:
-    """Holds the lock, and sends heartbeats over connections of its own, which nothing else can hold up."""
+    """Holds the lock, and sends heartbeats over connections of its own, which nothing else can delay."""
 
     def __init__(self, cluster: Cluster, holder: Holder, session_timeout_s: float) -> None:
         self._parent = cluster
@@ -60,7 +60,7 @@ class GroupLock:
     async def take(self) -> None:
         others = [member for member in await self._members() if member.member_id != self._member_id]
         if others and not self._is_leader:
-            # Looking does not disturb whoever holds it; joining would.
+            # Looking does not disturb the holder; joining would.
             raise LockHeld(_holder_of(others))
         await self._join()
         if self._beating is None:
@@ -86,7 +86,7 @@ class GroupLock:
             await self._own.close()
 
     async def _join(self) -> None:
-        """Join until the coordinator takes it; the leader holds the lock."""
+        """Join until the coordinator accepts it; the leader holds the lock."""
         async with self._joining:
             await self._keep_joining()
 
@@ -102,7 +102,7 @@ class GroupLock:
                 self._coordinator = None
                 await asyncio.sleep(_PAUSE_S)
             elif code is ErrorCode.INVALID_SESSION_TIMEOUT:
-                hint = "brokers allow from group.min.session.timeout.ms on, 6 s by default"
+                hint = "brokers require at least group.min.session.timeout.ms, 6 s by default"
                 raise Refused(
                     code, "the brokers refuse this session time-out for the lock", where=f"group {GROUP}", hint=hint
                 )
@@ -126,7 +126,7 @@ class GroupLock:
         return answer
 
     async def _settle(self, joined: JoinGroupResponse) -> bool:
-        """Become the holder; return False if the generation is over already.
+        """Become the holder; return False if the generation has already ended.
 
         Raises:
             LockHeld: somebody else leads.
@@ -160,7 +160,7 @@ class GroupLock:
                 async with asyncio.timeout(self._session_timeout_s / 2):
                     code = await self._heartbeat()
                     if code is ErrorCode.REBALANCE_IN_PROGRESS:
-                        # Somebody else has joined, finds that it does not lead, and leaves.
+                        # Another member has joined, will see that it does not lead, and will leave.
                         await self._join()
                     elif code is ErrorCode.NONE:
                         self._heard_at = asked_at
@@ -189,12 +189,12 @@ class GroupLock:
             await wire.call_broker(
                 home, LeaveGroupRequest(group_id=GROUP, members=[MemberIdentity(member_id=member_id)])
             )
-        # An empty group need not be listed; where somebody has joined meanwhile, it is refused.
+        # An empty group need not be listed; this is refused if somebody has joined meanwhile.
         with suppress(AdminError):
             await wire.call_broker(home, DeleteGroupsRequest(groups_names=[GROUP]))
 
     async def _members(self) -> list[DescribedGroupMember]:
-        """Return who is in the group. While somebody joins, who they are is not told for a moment: it is waited for."""
+        """Return who is in the group. Wait while somebody joins: for a moment the members are not reported."""
         deadline = time.monotonic() + _TELLING_PATIENCE_S
         while True:
             members = (await self._describe()).members
@@ -231,7 +231,7 @@ class GroupLock:
 
 
 def _holder_of(members: list[DescribedGroupMember]) -> Holder:
-    """Return who holds the lock: who was given something, for only the leader gives, and gives itself alone."""
+    """Return who holds the lock: the member with an assignment, because the leader assigns only to itself."""
     for told in (*(one.member_assignment for one in members), *(one.member_metadata for one in members)):
         if told:
             return Holder.decode(bytes(told))

@@ -1,4 +1,4 @@
-"""The lock of plans as an ephemeral znode, ``/klamm/plan-lock``, in a session of its own."""
+"""The plan lock as an ephemeral znode, ``/klamm/plan-lock``, in a session of its own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PARENT = "/klamm"
 
 
 class ZnodeLock:
-    """Holds the lock for as long as its session lives."""
+    """Holds the lock while its session lives."""
 
     def __init__(self, cluster: Cluster, holder: Holder, session_timeout_s: float) -> None:
         self._cluster = cluster

@@ -1,4 +1,4 @@
-"""Who holds the lock of plans, and the error that says so. How it is held is in ``lock``."""
+"""Who holds the plan lock, and the error that says so. ``lock`` implements the lock."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Holder:
 
     @classmethod
     def decode(cls, data: bytes) -> Holder:
-        """Return the holder that was written; what nobody understands is somebody unknown."""
+        """Return the holder that was written; unreadable data means an unknown holder."""
         with suppress(ValueError, TypeError):
             found = json.loads(data)
             return cls(*(str(found[key]) for key in ("who", "since", "what")))
@@ -53,5 +53,5 @@ class LockHeld(AdminError):
 
     def __init__(self, holder: Holder) -> None:
         hint = "wait for it to end; a lock whose holder was killed ends by itself when its session does"
-        super().__init__(f"another operator carries out a plan: {holder}", where=holder.what, hint=hint)
+        super().__init__(f"another operator is carrying out a plan: {holder}", where=holder.what, hint=hint)
         self.holder = holder

@@ -1,4 +1,4 @@
-"""Log dirs of replicas: how large the replicas are and where, and moving them between the dirs of their broker."""
+"""Log dirs of replicas: where the replicas are and how large, and moving them between the dirs of their broker."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Replica = tuple[TopicPartition, int]
 
 @dataclass(frozen=True, slots=True)
 class ReplicaPlace:
-    """Where a replica is and how large. ``future_dir`` is the dir it is on its way to, with what is there already."""
+    """Where a replica is and how large. ``future_dir`` is the dir it is moving to, with what is there already."""
 
     log_dir: str | None = None
     size_bytes: int = 0
@@ -41,7 +41,7 @@ class ReplicaPlace:
 
 @dataclass(frozen=True, slots=True)
 class LogDirs:
-    """What brokers told of their log dirs; ``dirs`` by broker, only of those that told them.
+    """What brokers reported about their log dirs; ``dirs`` by broker, only of those that answered.
 
     ``silent`` are those that could not be reached, or did not answer in time.
     """
@@ -52,14 +52,14 @@ class LogDirs:
     silent: frozenset[int] = frozenset()
 
     def failed_for(self, name: TopicPartition) -> dict[int, tuple[str, ...]]:
-        """Return the failed log dirs of brokers that have no replica of a partition in one that works."""
+        """Return the failed log dirs of brokers that have no replica of a partition in a working one."""
         return {broker: paths for broker, paths in self.offline.items() if paths and (name, broker) not in self.places}
 
 
 async def read_log_dirs(
     cluster: Cluster, brokers: Iterable[int], partitions: Iterable[TopicPartition] | None
 ) -> LogDirs:
-    """Ask brokers for their log dirs and these partitions in them (None: all). Who does not answer is left out."""
+    """Ask brokers for their log dirs and these partitions in them (None: all). Silent brokers are left out."""
     wire = await cluster.wire()
     dirs: dict[int, frozenset[str]] = {}
     offline: dict[int, tuple[str, ...]] = {}
@@ -71,7 +71,7 @@ async def read_log_dirs(
             async with answer_limit(wire, broker):
                 response: DescribeLogDirsResponse = await wire.call_broker(broker, request)
         except AdminError as error:
-            cluster.observe(f"broker {broker} did not tell its log dirs: {error}")
+            cluster.observe(f"broker {broker} did not report its log dirs: {error}")
             if isinstance(error, Unreachable):
                 silent.add(broker)
             continue
@@ -98,7 +98,7 @@ async def check_can_move(wire: WireCluster, plan: Sequence[PartitionMove]) -> No
 
 
 async def move_log_dirs(wire: WireCluster, wanted: Mapping[Replica, str]) -> dict[Replica, ErrorCode]:
-    """Ask brokers to move replicas into these dirs; return the error of each, NONE where the move has begun.
+    """Ask brokers to move replicas into these dirs; return the error of each, NONE if the move has begun.
 
     A broker that does not have the replica yet remembers the dir for it, and answers REPLICA_NOT_AVAILABLE.
     """
@@ -124,14 +124,14 @@ async def move_log_dirs(wire: WireCluster, wanted: Mapping[Replica, str]) -> dic
 
 
 def refuse_moves(outcomes: Mapping[Replica, ErrorCode]) -> None:
-    """Raise Refused for the first move that a broker does not want."""
+    """Raise Refused for the first move that a broker rejects."""
     for (name, broker), code in outcomes.items():
         if code not in (ErrorCode.NONE, ErrorCode.REPLICA_NOT_AVAILABLE):
             raise Refused(code, "the log dir could not be changed", where=f"{name} on broker {broker}")
 
 
 async def stop_log_dir_moves(cluster: Cluster, plan: Sequence[PartitionMove]) -> list[Replica]:
-    """Let replicas that are on their way into a dir of the plan stay where they are; return which."""
+    """Stop replicas from moving into a dir of the plan; return which."""
     wanted = [move for move in plan if move.wanted_dirs]
     if not wanted:
         return []
@@ -150,7 +150,7 @@ async def stop_log_dir_moves(cluster: Cluster, plan: Sequence[PartitionMove]) ->
 
 
 def with_log_dirs(status: PartitionStatus, move: PartitionMove, found: LogDirs) -> PartitionStatus:
-    """Return a partition's status with regard to the log dirs that its replicas shall be in."""
+    """Return a partition's status with regard to the log dirs that its replicas should be in."""
     if status.state is not ReassignmentState.COMPLETE:
         return status
     for broker, wanted in move.wanted_dirs.items():

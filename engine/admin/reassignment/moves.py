@@ -1,4 +1,4 @@
-"""A reassignment as it concerns single partitions: who sends to whom, and how far it is. Pure.
+"""A reassignment of single partitions: who sends to whom, and how far it is. Pure.
 
 Source of the rules: ReassignPartitionsCommand of Kafka 3.9 (KIP-455), with its own state for a partition that is gone.
 """
@@ -22,15 +22,15 @@ class ReassignmentState(StrEnum):
     FAILED = "failed"
     NOT_FOUND = "not_found"
     NOT_BEGUN = "not_begun"
-    """It is where it was before a plan of which nothing was carried out."""
+    """It is where it was before the plan, none of which was carried out."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionStatus:
     """One partition of a plan; ``reason`` says what is wrong.
 
-    ``replicas`` are those it has now, the ones that come and go included. Of the ``total_bytes`` that its move copies,
-    ``remaining_bytes`` are left; both are None if the sizes are unknown.
+    ``replicas`` are those it has now, including those being added and removed. Of the ``total_bytes`` that its move
+    copies, ``remaining_bytes`` are left; both are None if the sizes are unknown.
     """
 
     topic: str
@@ -65,9 +65,9 @@ def flows_of(
     plan: Iterable[PartitionMove],
     current: Mapping[TopicPartition, ReplicaAssignment],
 ) -> Flows:
-    """Return who copies from whom once ``plan`` runs beside the reassignments that are ``running`` already.
+    """Return who copies from whom once ``plan`` runs besides the reassignments that are ``running`` already.
 
-    Replicas that a running reassignment adds are no sources yet.
+    Replicas that a running reassignment adds are not sources yet.
     """
     flows = {
         name: ReplicaFlow(frozenset(found.origin_replicas), frozenset(found.adding_replicas))
@@ -87,9 +87,9 @@ def brokers_of(flows: Flows) -> frozenset[int]:
 
 
 def status_of(move: PartitionMove, found: PartitionSnapshot | None, *, is_listed: bool = False) -> PartitionStatus:
-    """Return how far a partition is. ``is_listed``: an older controller has it on its list of things to do.
+    """Return how far a partition is. ``is_listed``: an older controller still has it on its list.
 
-    The order of the replicas counts, for the first one is the preferred leader.
+    The order of the replicas counts, because the first one is the preferred leader.
     """
     topic, partition = move.name
     if found is None:
@@ -109,8 +109,8 @@ def status_of(move: PartitionMove, found: PartitionSnapshot | None, *, is_listed
         )
     if assignment.replicas == move.replicas:
         return PartitionStatus(topic, partition, ReassignmentState.COMPLETE, assignment.replicas, move.replicas)
-    # A plan that nobody has begun looks like one that was begun and cancelled: the cluster keeps no trace of either.
-    reason = "not there, and no move is active: not begun, cancelled or undone"
+    # A plan that never started looks like one that started and was cancelled: the cluster keeps no trace of either.
+    reason = "not there, and no move is active: not started, cancelled or undone"
     return PartitionStatus(
         topic, partition, ReassignmentState.FAILED, assignment.replicas, move.replicas, reason=reason
     )

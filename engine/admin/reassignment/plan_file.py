@@ -24,7 +24,7 @@ _TOPICS_EXAMPLE = 'write {"version":1,"topics":[{"topic":"orders"}]}'
 
 @dataclass(frozen=True, slots=True)
 class PartitionMove:
-    """Where one partition's replicas shall be. ``log_dirs`` is empty, or names a directory or "any" per replica."""
+    """Where one partition's replicas should be. ``log_dirs`` is empty, or names a directory or "any" per replica."""
 
     name: TopicPartition
     replicas: tuple[int, ...]
@@ -32,7 +32,7 @@ class PartitionMove:
 
     @property
     def wanted_dirs(self) -> dict[int, str]:
-        """The log dir of each broker for which one is named."""
+        """The log dir of each broker that has one named."""
         return {b: d for b, d in zip(self.replicas, self.log_dirs, strict=False) if d != ANY_LOG_DIR}
 
 
@@ -89,7 +89,7 @@ def parse_broker_list(text: str) -> tuple[int, ...]:
     """Return the broker ids of ``0,1,2``.
 
     Raises:
-        BadRequest: a part is no broker id, or one stands there twice.
+        BadRequest: a part is not a broker id, or one occurs twice.
     """
     try:
         brokers = [int(part) for part in text.split(",")]
@@ -113,8 +113,8 @@ def plan_document(
     """Return assignments in the form of a reassignment file.
 
     Args:
-        log_dirs: the dir of each replica, of partitions where that matters.
-        cluster_id: is written into the file, where Kafka's tool passes over it.
+        log_dirs: the dir of each replica, for partitions where that matters.
+        cluster_id: written into the file; Kafka's tool ignores it.
     """
     known_dirs = log_dirs or {}
     with collector_paused():
@@ -137,7 +137,7 @@ def plan_text(document: Mapping[str, Any]) -> str:
 
 
 def repeated(values: Iterable[Any]) -> list[Any]:
-    """Return the values that stand there more than once, each once, sorted."""
+    """Return the values that occur more than once, each once, sorted."""
     seen: set[Any] = set()
     twice: set[Any] = set()
     for value in values:

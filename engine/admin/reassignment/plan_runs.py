@@ -1,6 +1,6 @@
 """Carrying out a plan as a person asks for it: which plan, in which direction, within which limits.
 
-A face reads the plan file and the person's wishes, makes a ``PlanRun`` of them, asks, and calls ``carry_out``.
+An interface reads the plan file and the person's wishes, makes a ``PlanRun`` of them, asks, and calls ``carry_out``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from engine.common.quantities import counted
 
 
 class Verb(StrEnum):
-    """What is done with a plan; the value is the command's name."""
+    """What to do with a plan; the value is the command's name."""
 
     APPLY = "apply"
     RESUME = "resume"
@@ -67,9 +67,9 @@ def is_led_back(
     holder: Holder | None,
     record: JournalRecord | None,
 ) -> bool:
-    """Whether a plan is being rolled back: who holds the lock says so, else what moves, else the journal.
+    """Whether a plan is being rolled back: the lock holder says so, else what moves, else the journal.
 
-    ``forward`` and ``back`` are where its partitions are on the way to its target and on the way back.
+    ``forward`` and ``back`` are its partitions' standings towards the target and towards the rollback.
     """
     if holder is not None and holder.what in {f"{verb} {plan.name}" for verb in Verb}:
         return holder.what.startswith(Verb.ROLLBACK)
@@ -90,7 +90,7 @@ def beside(plan: Path, suffix: str) -> Path:
 class PlanRun:
     """How a plan is carried out.
 
-    Attributes: digest: by which the journal knows its plan. moves: those of the plan, whatever the direction. journal:
+    Attributes: digest: identifies the plan in its journal. moves: those of the plan, whatever the direction. journal:
     None is the file beside the plan. rollback_file: where the rollback is written; None is the file beside the plan.
     """
 
@@ -112,7 +112,7 @@ class PlanRun:
 
     @property
     def goes_on_with(self) -> Verb:
-        """The verb that goes on after the run was broken off."""
+        """The verb that continues after the run was interrupted."""
         return Verb.ROLLBACK if self.verb is Verb.ROLLBACK else Verb.RESUME
 
     @property
@@ -121,7 +121,7 @@ class PlanRun:
         return turned_round(self.moves) if self.verb is Verb.ROLLBACK else self.moves
 
     async def waves(self, cluster: Cluster) -> tuple[Wave, ...]:
-        """Spread the moves over waves, with the sizes that brokers tell."""
+        """Spread the moves over waves, with the sizes that brokers report."""
         return await plan_waves(cluster, self.directed_moves, self.caps)
 
     async def standings(self, cluster: Cluster) -> dict[TopicPartition, Standing]:
@@ -129,14 +129,14 @@ class PlanRun:
         return await read_standings(cluster, self.directed_moves)
 
     async def is_carried_out(self, cluster: Cluster) -> bool:
-        """Whether every partition stands already where this run leads, and nothing of them moves."""
+        """Whether every partition is already where this run leads, and none is moving."""
         standings = await self.standings(cluster)
         return bool(standings) and all(one is Standing.DONE for one in standings.values())
 
     def told(
         self, cluster: Cluster, waves: Sequence[Wave], standings: Mapping[TopicPartition, Standing] | None = None
     ) -> str:
-        """Return what is going to be done: ``apply plan.json in prod: 3 partitions (2 replicas to copy) in 1 wave``.
+        """Return what the run will do: ``apply plan.json in prod: 3 partitions (2 replicas to copy) in 1 wave``.
 
         With ``standings`` only what is left counts.
         """

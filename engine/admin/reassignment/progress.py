@@ -1,7 +1,7 @@
 """How fast partitions move: bytes done, rate and time left, per partition and in all. Pure.
 
-Totals are what brokers say that the moves copy in all, so that who looks from the middle on, also from another machine,
-sees the true share. Where that is not told, they are the most that was seen to remain.
+Totals are what brokers say the moves copy in all, so that an observer who joins midway, even from another machine, sees
+the true share. Without that, they are the most that was seen to remain.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ WINDOW_S = 15.0
 class MoveProgress:
     """One partition, or (name None) all of them. ``eta_s`` is None while nothing moves or sizes are unknown.
 
-    ``reason`` says what keeps a partition from getting any further.
+    ``reason`` says what prevents a partition from progressing.
     """
 
     name: TopicPartition | None
@@ -45,17 +45,17 @@ class ReassignmentProgress:
 
 
 class ProgressWatcher(Protocol):
-    """Is shown how far a reassignment is that somebody follows."""
+    """Gets the progress of a reassignment that somebody follows."""
 
     def show(self, progress: ReassignmentProgress) -> None:
-        """It is so far now."""
+        """This is the progress now."""
 
     def end(self) -> None:
-        """Nobody looks any more: it is done, the time is over, or the looking was broken off."""
+        """Nobody watches any more: it is done, the time is up, or the watching was interrupted."""
 
 
 class ProgressMeter:
-    """Makes progress out of one look after the other."""
+    """Computes progress from one look after another."""
 
     def __init__(self) -> None:
         self._totals: dict[TopicPartition, int] = {}

@@ -1,6 +1,6 @@
 """Whether what a reassignment copies fits into the log dirs that it goes to. Pure.
 
-Only known figures count. What is written or deleted while it runs is not in them.
+Only known figures count. They exclude what is written or deleted while it runs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from engine.common.snapshot import LogDirSnapshot
 
 @dataclass(frozen=True, slots=True)
 class RoomShortage:
-    """More bytes are to be copied than are free: into one log dir, or (None) into all those of a broker together."""
+    """More bytes will be copied than are free: into one log dir, or (None) into all those of a broker together."""
 
     broker: int
     log_dir: str | None
@@ -30,7 +30,7 @@ def room_shortages(
 ) -> list[RoomShortage]:
     """Return where there is too little room, by broker, a broker as a whole before its log dirs.
 
-    Partitions whose sizes are not known count as empty. A broker of which any volume is not known is left out.
+    Partitions of unknown size count as empty. A broker with an unknown volume is left out.
     """
     by_broker: Counter[int] = Counter()
     by_dir: Counter[tuple[int, str]] = Counter()
@@ -64,7 +64,7 @@ def of_wave(move: WaveMove) -> PlannedMove:
 
 
 def _free(volumes: Sequence[LogDirSnapshot], broker: int) -> int | None:
-    """Return the free bytes of a broker; log dirs that tell the same figures lie on one volume, which counts once."""
+    """Return the free bytes of a broker; log dirs that report the same figures are on one volume, which counts once."""
     told = {(one.total_bytes, one.usable_bytes) for one in volumes if one.broker == broker}
     known = [usable for _, usable in told if usable is not None]
     return sum(known) if known and len(known) == len(told) else None

@@ -1,4 +1,4 @@
-"""What is under way in a cluster, and the topics that a reassignment is about. ``access`` chooses who is asked."""
+"""What is under way in a cluster, and the topics of a reassignment. ``access`` chooses whom to ask."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
 
 
 async def read_topics(cluster: Cluster, names: Iterable[str]) -> dict[str, TopicSnapshot]:
-    """Return those of the topics that exist, by name; without their settings if no broker returns these soon."""
+    """Return the topics that exist, by name; without their settings if no broker returns these soon."""
     reader = await topic_reader(cluster, on_unknown_settings=cluster.observe)
     return {topic.name: topic for topic in await reader.topics(sorted(set(names)))}
 
 
 async def read_partitions(cluster: Cluster, topics: Iterable[str]) -> dict[TopicPartition, PartitionSnapshot]:
-    """Return the partitions of those of the topics that exist."""
+    """Return the partitions of the topics that exist."""
     return partitions_of((await read_topics(cluster, topics)).values())
 
 
@@ -39,7 +39,7 @@ async def list_running(cluster: Cluster) -> list[RunningReassignment]:
 
 
 async def running_moves(cluster: Cluster) -> list[PartitionMove]:
-    """Return what is under way in the cluster as if a file had it, by name."""
+    """Return what is under way in the cluster by name, in the form of a file's moves."""
     return [
         PartitionMove(TopicPartition(row.topic, row.partition), target)
         for row in await list_running(cluster)
@@ -48,7 +48,7 @@ async def running_moves(cluster: Cluster) -> list[PartitionMove]:
 
 
 async def check_planned_for(cluster: Cluster, cluster_id: str | None, where: str) -> None:
-    """Raise BadRequest if a file was written for another cluster; one that names none fits all."""
+    """Raise BadRequest if a file was written for another cluster; one that names no cluster fits all."""
     if cluster_id is None:
         return
     own = (await read_members(cluster)).cluster_id
@@ -58,10 +58,10 @@ async def check_planned_for(cluster: Cluster, cluster_id: str | None, where: str
 
 
 def require_partitions(names: Sequence[TopicPartition], found: Mapping[TopicPartition, object]) -> None:
-    """Raise BadRequest if a partition that was named does not exist."""
+    """Raise BadRequest if a named partition does not exist."""
     missing = [name for name in names if name not in found]
     if missing:
         listed = ", ".join(map(str, missing[:5])) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
         plural = "" if len(missing) == 1 else "s"
-        hint = Phrase("see what there is with: ", Operation.DESCRIBE_TOPICS)
+        hint = Phrase("list what exists with: ", Operation.DESCRIBE_TOPICS)
         raise BadRequest(f"unable to find partition{plural}: {listed}", hint=hint)

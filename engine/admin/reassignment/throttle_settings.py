@@ -1,9 +1,9 @@
-"""Replication throttles as settings, with a mark by which anybody can tell klamm's from a person's. Pure.
+"""Replication throttles as settings, with a mark that tells klamm's from a person's. Pure.
 
 A throttle is a rate on brokers and lists of replicas on topics (KIP-73). klamm's part of a list begins with an entry
-that no broker can match: ``<rate>:2147483647`` (for moves between log dirs: ``<rate>:2147483646``). What stands before
-it was there before and stays; what follows is klamm's. The mark carries the rate, so that a rate that somebody changed
-afterwards is not mistaken for ours. Every Kafka since 0.10.1 accepts and ignores such an entry.
+that no broker can match: ``<rate>:2147483647`` (for moves between log dirs: ``<rate>:2147483646``). Entries before it
+were there already and stay; entries after it are klamm's. The mark carries the rate, so that a rate that somebody
+changed later is not mistaken for ours. Every Kafka since 0.10.1 accepts and ignores such an entry.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Throttle:
         return self.replication_rate is not None or self.log_dirs_rate is not None
 
     def check(self) -> None:
-        """Raise BadRequest if a rate is senseless."""
+        """Raise BadRequest if a rate is invalid."""
         for throttle, rate in (
             (Parameter.THROTTLE, self.replication_rate),
             (Parameter.LOG_DIRS_THROTTLE, self.log_dirs_rate),
@@ -72,7 +72,7 @@ class Throttle:
 
 @dataclass(frozen=True, slots=True)
 class ThrottleSettings:
-    """What a throttle will write, found out and checked before anything is written."""
+    """What a throttle will write, determined and checked before anything is written."""
 
     topics: Mapping[str, Mapping[str, str]]
     brokers: Mapping[int, Mapping[str, str]]
@@ -81,7 +81,7 @@ class ThrottleSettings:
 
 @dataclass(frozen=True, slots=True)
 class ThrottledList:
-    """A topic's list taken apart: the entries of others, klamm's marks (one for each rate it has used), its entries."""
+    """A topic's list, parsed: the entries of others, klamm's marks (one for each rate it has used), its entries."""
 
     others: tuple[str, ...] = ()
     marks: tuple[str, ...] = ()
@@ -92,7 +92,7 @@ class ThrottledList:
 
 
 def read_list(value: str | None) -> ThrottledList:
-    """Take the value of ``REPLICA_LISTS`` apart."""
+    """Parse the value of ``REPLICA_LISTS``."""
     entries = [entry.strip() for entry in (value or "").split(",") if entry.strip()]
     first = next((index for index, entry in enumerate(entries) if _rate_key_of(entry)), len(entries))
     marks = tuple(entry for entry in entries[first:] if _rate_key_of(entry))
@@ -101,7 +101,7 @@ def read_list(value: str | None) -> ThrottledList:
 
 
 def replica_lists(flows: Flows) -> dict[str, dict[str, tuple[str, ...]]]:
-    """Return for each topic with something to copy the entries of both lists, sorted as texts as Kafka does."""
+    """For each topic with something to copy, return the entries of both lists, sorted as texts as Kafka does."""
     found: dict[str, dict[str, set[str]]] = {}
     for (topic, partition), flow in flows.items():
         if flow.destinations:
@@ -114,7 +114,7 @@ def replica_lists(flows: Flows) -> dict[str, dict[str, tuple[str, ...]]]:
 def throttled_settings(
     topic: str, present: Mapping[str, str], lists: Mapping[str, tuple[str, ...]], throttle: Throttle
 ) -> dict[str, str]:
-    """Return the settings that put a topic's replicas under a throttle, with what others set kept.
+    """Return the settings that throttle a topic's replicas, and keep what others have set.
 
     Raises:
         BadRequest: somebody throttles all replicas of the topic already.
@@ -124,7 +124,7 @@ def throttled_settings(
         before = read_list(present.get(key))
         if _ALL in before.others:
             look = Do(Operation.DESCRIBE_TOPIC_CONFIGS, topic)
-            hint = Phrase("look at it: ", look, "; then delete it, or leave the throttle out")
+            hint = Phrase("check it: ", look, "; then delete it, or leave the throttle out")
             raise BadRequest(f"{key} is set to * by somebody", where=f"topic {topic}", hint=hint)
         marks = tuple(sorted({*before.marks, *throttle.marks}))
         ours = tuple(sorted({*before.ours, *lists.get(key, ())}))
@@ -133,9 +133,9 @@ def throttled_settings(
 
 
 def merged_lists(present: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str]:
-    """Return the lists of a topic that lack something of ``wanted``, with it.
+    """Return the lists of a topic that lack something of ``wanted``, completed.
 
-    Somebody else may have written to them since ``wanted`` was made up: what stands there stays.
+    Somebody else may have written to them since ``wanted`` was made: existing entries stay.
     """
     merged = {}
     for key, value in wanted.items():
@@ -149,9 +149,9 @@ def merged_lists(present: Mapping[str, str], wanted: Mapping[str, str]) -> dict[
 def unthrottled_settings(
     present: Mapping[str, str], rates_left: Mapping[str, Set[str]] | None = None
 ) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return what takes klamm's throttle off a topic: the settings to write, and those to delete.
+    """Return what removes klamm's throttle from a topic: the settings to write, and those to delete.
 
-    Marks of ``rates_left`` (values by rate setting) stay, though no replica of the topic does.
+    Marks of ``rates_left`` (values by rate setting) stay, but no replica of the topic does.
     """
     additions: dict[str, str] = {}
     deletions: list[str] = []
@@ -175,13 +175,13 @@ def is_marked(configs: Mapping[str, str]) -> bool:
 
 
 def is_mark_alone(value: str) -> bool:
-    """Whether a list throttles no replica and only tells whose a rate is."""
+    """Whether a list throttles no replica, but only marks a rate as klamm's."""
     found = read_list(value)
     return bool(found.marks) and not found.others and not found.ours
 
 
 def marked_rates(topics: Iterable[Mapping[str, str]]) -> dict[str, frozenset[str]]:
-    """Return for each rate setting of brokers the values that klamm gave it, as the marks in topics' settings tell."""
+    """For each rate setting of brokers, return the values that klamm gave it, according to the marks on topics."""
     rates: dict[str, set[str]] = {key: set() for key in RATES}
     for configs in topics:
         for mark in (mark for key in REPLICA_LISTS for mark in read_list(configs.get(key)).marks):
@@ -196,6 +196,6 @@ def _is_of(mark: str, rates: Mapping[str, Set[str]]) -> bool:
 
 
 def _rate_key_of(entry: str) -> tuple[str, ...]:
-    """Return the rate settings that a mark speaks of; none if the entry is an ordinary one."""
+    """Return the rate settings that a mark refers to; none if it is an ordinary entry."""
     rate, _, broker = entry.partition(":")
     return _MARKS.get(broker, ()) if rate.isdigit() else ()

@@ -1,7 +1,7 @@
-"""Throttles of reassignments put on a live cluster, and taken off again by whoever comes along.
+"""Sets throttles of reassignments on a live cluster, and removes them again, from any process.
 
-The order is what makes them removable whatever happens in between: topics are marked before brokers get a rate, and
-brokers lose it before the marks go.
+The order keeps them removable whatever happens in between: topics are marked before brokers get a rate, and brokers
+lose the rate before the marks are removed.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _PAUSE_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class ClearedThrottles:
-    """What lost klamm's throttle, and in a sentence each what could not or must not be touched."""
+    """What lost klamm's throttle, and one sentence for each thing that could not or must not be touched."""
 
     topics: tuple[str, ...] = ()
     brokers: tuple[int, ...] = ()
@@ -58,10 +58,10 @@ class ClearedThrottles:
 async def plan_throttle(
     cluster: Cluster, throttle: Throttle, flows: Flows, plan: Sequence[PartitionMove], live: Set[int]
 ) -> ThrottleSettings:
-    """Return the settings that put all moves under a throttle.
+    """Return the settings that throttle all moves.
 
     Raises:
-        BadRequest: a topic is throttled by somebody else in a way that cannot be added to.
+        BadRequest: somebody else throttles a topic in a way that cannot be extended.
     """
     lists = replica_lists(flows) if throttle.replication_rate is not None else {}
     if throttle.log_dirs_rate is not None:
@@ -92,7 +92,7 @@ async def set_throttle(cluster: Cluster, settings: ThrottleSettings) -> None:
     if late is not None:
         cluster.complain(
             f"broker {late} does not report the throttle that klamm has set: until it reads its settings, it copies at "
-            "full speed, and the rate cannot be taken off by the wire"
+            "full speed, and the rate cannot be removed over the wire"
         )
     cluster.observe(
         f"throttled {counted(len(settings.topics), 'topic')} and {counted(len(settings.brokers), 'broker')}"
@@ -100,9 +100,9 @@ async def set_throttle(cluster: Cluster, settings: ThrottleSettings) -> None:
 
 
 async def renew_throttle(cluster: Cluster, settings: ThrottleSettings) -> None:
-    """Write again what somebody has taken off a throttle that was set before its moves were started.
+    """Restore what somebody has removed from a throttle that was set before its moves started.
 
-    Whoever clears up meanwhile takes it for left behind, as nothing moves under it yet. A rate that somebody has
+    Another process that cleans up takes it for a leftover, because nothing moves under it yet. A rate that somebody has
     replaced stays.
     """
     await _mark_topics(cluster, settings)
@@ -131,19 +131,19 @@ async def clear_throttles(
     own_rates: Mapping[str, str] | None = None,
     given: Set[int] = frozenset(),
 ) -> ClearedThrottles:
-    """Take klamm's throttles off everything that does not move any more; what others set stays.
+    """Remove klamm's throttles from everything that no longer moves; what others set stays.
 
     ``moving`` are the partitions that are still under way. While any throttled topic has one of them, brokers keep
-    their rates. ``topics_of_plan`` are looked at first: where none of them is marked, no other topic is read. None
-    looks at all topics, and so do ``own_rates``: those that the caller has set itself, which need no mark. Where nobody
-    tells the settings of topics nothing is taken off, and that is said. A broker that does not answer keeps its rates,
-    and the topics keep their marks for whoever comes later; all other brokers lose theirs. So it is with those that the
-    caller has ``given`` a rate, and that are dead where nobody else tells of their settings.
+    their rates. It checks ``topics_of_plan`` first: if none of them is marked, it reads no other topic. None checks all
+    topics, and so do ``own_rates``: rates that the caller has set itself, which need no mark. If nobody returns the
+    settings of topics, it removes nothing and says so. A broker that does not answer keeps its rates, and the topics
+    keep their marks for a later run; all other brokers lose theirs. The same holds for brokers that the caller has
+    ``given`` a rate and that are dead, if nobody else knows their settings.
     """
     try:
         marked = await _marked_topics(cluster, None if own_rates else topics_of_plan)
     except Unreachable as error:
-        return ClearedThrottles(left=(f"whether a throttle is left cannot be told now: {error.message}",))
+        return ClearedThrottles(left=(f"cannot tell now whether a throttle is left: {error.message}",))
     still = {name.topic for name in moving} | await _moving_between_dirs(cluster, marked)
     done = [topic for topic in marked if topic.name not in still]
     others = [topic for topic in marked if topic.name in still]
@@ -156,16 +156,16 @@ async def clear_throttles(
         ours[key].add(rate)
     brokers = await _clear_brokers(cluster, ours, given)
     if brokers.is_partial:
-        # The marks have to stay: they tell whoever comes later which rates are klamm's.
+        # The marks must stay: they tell a later run which rates are klamm's.
         return ClearedThrottles((), brokers.cleared, brokers.left)
     topics = await _clear_topics(cluster, done, {})
     return ClearedThrottles(topics.topics, brokers.cleared, brokers.left + topics.left)
 
 
 async def _moving_between_dirs(cluster: Cluster, marked: Sequence[TopicSnapshot]) -> set[str]:
-    """Return the topics marked for moves between log dirs that have one under way; no list of reassignments has it.
+    """Return the marked topics with a move between log dirs under way; lists of reassignments do not show these.
 
-    Where no broker can be reached nothing moves that anybody knows of.
+    If no broker can be reached, no such move is known.
     """
     held = {
         TopicPartition(topic.name, partition.partition): partition.assignment.replicas
@@ -185,9 +185,9 @@ async def _moving_between_dirs(cluster: Cluster, marked: Sequence[TopicSnapshot]
 async def _rates_left(
     cluster: Cluster, done: Sequence[TopicSnapshot], others: Sequence[TopicSnapshot]
 ) -> dict[str, Set[str]]:
-    """Return the rates, by setting, that brokers have and only marks of the ``done`` topics tell to be klamm's.
+    """Return the brokers' rates, by setting, that only marks of the ``done`` topics identify as klamm's.
 
-    Two operators who set theirs at the same time each replace some of the other's. Who ends last takes all off.
+    Two operators who set rates at the same time each replace some of the other's. The last to end removes all.
     """
     theirs = marked_rates(known_configs(topic) for topic in others)
     only = {key: rates - theirs[key] for key, rates in marked_rates(known_configs(topic) for topic in done).items()}
@@ -214,7 +214,7 @@ async def _clear_topics(
         except NotFound:
             continue
         except FAILURES as error:
-            left.append(f"topic {topic.name}: its throttle cannot be taken off now: {error}")
+            left.append(f"topic {topic.name}: its throttle cannot be removed now: {error}")
             continue
         if is_marked(additions):
             left.append(f"topic {topic.name} keeps the mark of a rate that brokers have while other topics move")
@@ -253,12 +253,13 @@ async def _marked_topics(cluster: Cluster, topics_of_plan: Sequence[str] | None)
 
 
 async def _late_broker(cluster: Cluster, wanted: Mapping[int, Mapping[str, str | None]]) -> int | None:
-    """Wait until brokers report the rates that they were given or (None) have lost; return one that does not.
+    """Wait until brokers report the rates that they were given, or (None) that these are gone; return one that does
+    not.
 
-    A broker hears of its own settings by a notification in ZooKeeper, mostly within a tenth of a second. Until then it
-    copies at the old speed. Who took off a new throttle meanwhile would leave the rate behind, for the broker tells of
-    none; and a rate that is told after it was taken off looks like somebody else's, for its mark is gone. ZooKeeper has
-    the rate at once, so brokers themselves are asked; only if none is named does it have to do.
+    A broker learns its own settings from a notification in ZooKeeper, usually within a tenth of a second. Until then it
+    copies at the old speed. Removing a new throttle too early would leave the rate behind, because the broker does not
+    report it yet; and a rate reported after its removal looks like somebody else's, because its mark is gone. ZooKeeper
+    has the rate at once, so this asks the brokers themselves, and ZooKeeper only if no broker is named.
     """
     deadline = time.monotonic() + HEARD_S_MAX
     for broker, rates in wanted.items():
@@ -279,20 +280,20 @@ async def _tells(cluster: Cluster, broker: int, rates: Mapping[str, str | None],
 
 
 async def _broker_rates(cluster: Cluster, broker: int, *, wants_broker: bool = False) -> dict[str, str]:
-    """Return the rates of a broker. With ``wants_broker`` it is asked itself, where brokers are named."""
+    """Return the rates of a broker. With ``wants_broker`` ask the broker itself, if brokers are named."""
     reader = await config_reader(cluster, wants_brokers=wants_broker)
     found = settings_of(await reader.describe(Entity(EntityType.BROKER, str(broker)), include_all=False))
     return {key: value for key, value in found.items() if key in RATES}
 
 
 async def _brokers_with_settings(cluster: Cluster) -> Set[int]:
-    """Return the brokers that live, and those that have settings of their own where they can be listed."""
+    """Return the live brokers, and those that have settings of their own if they can be listed."""
     live = await (await topic_reader(cluster)).live_brokers()
     return live | await (await reassignment_reader(cluster)).configured_brokers()
 
 
 async def _rates_of_brokers(cluster: Cluster, brokers: Iterable[int]) -> dict[int, dict[str, str] | str]:
-    """Return the rates of each broker, or why it does not tell them. All are asked at once: some may be silent."""
+    """Return the rates of each broker, or why it does not return them. Ask all at once: some may be silent."""
 
     async def ask(broker: int) -> dict[str, str] | str:
         try:
@@ -307,7 +308,7 @@ async def _rates_of_brokers(cluster: Cluster, brokers: Iterable[int]) -> dict[in
 
 @dataclass(frozen=True, slots=True)
 class _ClearedBrokers:
-    """Brokers that lost their rates, and what is left of rates. ``is_partial``: rates of klamm's may be among that."""
+    """Brokers that lost their rates, and which rates are left. ``is_partial``: some of those may be klamm's."""
 
     cleared: tuple[int, ...]
     left: tuple[str, ...]
@@ -320,10 +321,10 @@ async def _clear_brokers(cluster: Cluster, ours: Mapping[str, Set[str]], given: 
     unknown = set() if (await reassignment_changer(cluster)).is_znode else given - asked
     cleared: dict[int, dict[str, None]] = {}
     foreign = []
-    failed = [f"broker {broker}: its rate cannot be taken off while it is not alive" for broker in sorted(unknown)]
+    failed = [f"broker {broker}: its rate cannot be removed while it is not alive" for broker in sorted(unknown)]
     for broker, present in (await _rates_of_brokers(cluster, asked)).items():
         if isinstance(present, str):
-            failed.append(f"broker {broker}: whether it has a rate of klamm's cannot be told now: {present}")
+            failed.append(f"broker {broker}: cannot tell now whether it has a rate of klamm's: {present}")
             continue
         deletions = [key for key, value in present.items() if value in ours[key]]
         foreign += [
@@ -337,11 +338,11 @@ async def _clear_brokers(cluster: Cluster, ours: Mapping[str, Set[str]], given: 
             await delete_broker_settings(cluster, broker, deletions, is_alive=broker in live)
             cleared[broker] = dict.fromkeys(deletions)
         except FAILURES as error:
-            failed.append(f"broker {broker}: {', '.join(deletions)} cannot be taken off now: {error}")
+            failed.append(f"broker {broker}: {', '.join(deletions)} cannot be removed now: {error}")
     late = await _late_broker(cluster, {broker: gone for broker, gone in cleared.items() if broker in live})
     if late is not None:
         cluster.complain(
-            f"broker {late} still reports the throttle that klamm has taken off: it copies no faster until it reads "
+            f"broker {late} still reports the throttle that klamm has removed: it copies no faster until it reads "
             "its settings"
         )
     return _ClearedBrokers(tuple(cleared), (*foreign, *failed), bool(failed))

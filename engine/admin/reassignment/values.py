@@ -26,7 +26,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class RunningReassignments:
-    """What is under way. ``listed`` are those that still stand in the znode, moving or not."""
+    """What is under way. ``listed`` are those that are still in the znode, moving or not."""
 
     assignments: Mapping[TopicPartition, ReplicaAssignment]
     listed: Mapping[TopicPartition, tuple[int, ...]]

@@ -1,4 +1,4 @@
-"""Reads how far a plan is, in states and bytes, once or until the end, and then takes its throttles off."""
+"""Reads how far a plan is, in states and bytes, once or until the end, and then removes its throttles."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SETTLE_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class VerifiedReassignment:
-    """How far each partition of a plan is, by name, and which throttles were taken off."""
+    """How far each partition of a plan is, by name, and which throttles were removed."""
 
     statuses: Sequence[PartitionStatus]
     cleared: ClearedThrottles = field(default_factory=ClearedThrottles)
@@ -47,11 +47,11 @@ async def verify_reassignment(
     limit_s: float | None = None,
     keeps_throttles: bool = False,
 ) -> VerifiedReassignment:
-    """Look how far a plan is, and take klamm's throttles off where nothing of it moves any more.
+    """Check how far a plan is, and remove klamm's throttles once none of it moves any more.
 
-    Without a plan it looks at all that is under way, and takes off what no move needs.
-    With a ``watcher`` it is followed first, until nothing moves or ``limit_s`` is over (None: for as long as it takes).
-    What may not be changed, a snapshot or a profile that is read-only, keeps its throttles.
+    Without a plan it checks everything that is under way, and removes throttles that no move needs. With a ``watcher``
+    it first follows the plan until nothing moves or ``limit_s`` is over (None: for as long as it takes). A snapshot or
+    a read-only profile keeps its throttles.
     """
     async with asyncio.timeout(cluster.timeout_s):
         moves = await running_moves(cluster) if plan is None else plan
@@ -72,8 +72,8 @@ async def verify_reassignment(
 async def read_statuses(cluster: Cluster, plan: Sequence[PartitionMove]) -> list[PartitionStatus]:
     """Return how far each partition of a plan is, by name. Changes nothing.
 
-    Bytes are those that brokers still have to copy, as their log dirs tell; None if a broker does not answer. Where
-    who is asked may not have heard of the plan yet, what looks failed is looked at again for a moment.
+    Bytes are what brokers still have to copy, according to their log dirs; None if a broker does not answer. If the
+    answer may not include the plan yet, check again for a moment what looks failed.
     """
     may_be_late = (await reassignment_reader(cluster)).may_be_late
     deadline = time.monotonic() + SETTLE_S
@@ -123,13 +123,13 @@ async def follow_reassignment(
     limit_s: float | None = None,
     dead_limit_s: float = DEAD_LIMIT_S,
 ) -> list[PartitionStatus]:
-    """Look until nothing of the plan is in progress or the time is over; return the last look.
+    """Check until none of the plan is in progress or the time is up; return the last look.
 
-    The watcher is shown every look, and told when there are no more, whatever the reason.
+    The watcher gets every look, and learns when there are no more, whatever the reason.
 
     Args:
-        limit_s: so long it may take; a look that is asked for at the end still gets a moment.
-        dead_limit_s: the time is over too when for so long all that is left waits for dead brokers.
+        limit_s: how long it may take; a look that starts at the end still gets a moment.
+        dead_limit_s: the time is also up when everything left has waited this long for dead brokers.
 
     Raises:
         TimeoutError: a look takes longer than the cluster's time-out, or than is left.
@@ -155,7 +155,7 @@ async def follow_reassignment(
 
 
 class _Standstill:
-    """Notices when all that is left has waited for dead brokers for so long, and has not got any further."""
+    """Notices when everything left has waited this long for dead brokers without progress."""
 
     def __init__(self, limit_s: float) -> None:
         self._limit_s = limit_s
@@ -179,7 +179,7 @@ async def clear_finished(
     statuses: Sequence[PartitionStatus],
     own_rates: Mapping[str, str] | None = None,
 ) -> ClearedThrottles:
-    """Take klamm's throttles off what does not move any more, once nothing of the plan does.
+    """Remove klamm's throttles from what no longer moves, once none of the plan does.
 
     ``own_rates`` are those that the caller has set on brokers.
     """
@@ -187,7 +187,7 @@ async def clear_finished(
         return ClearedThrottles()
     running = await (await reassignment_reader(cluster)).running()
     is_gone = any(status.state is ReassignmentState.NOT_FOUND for status in statuses)
-    # A topic that was deleted took its mark with it; the others tell whose the rates of the brokers are.
+    # A deleted topic took its mark with it; the others show whose the brokers' rates are.
     topics = None if is_gone else sorted({move.name.topic for move in plan})
     return await clear_throttles(cluster, running.names, topics, own_rates)
 
@@ -199,7 +199,7 @@ def held_up(
     silent: Collection[int] = (),
     failed: Mapping[int, Sequence[str]] = MappingProxyType({}),
 ) -> PartitionStatus:
-    """Say which brokers a partition waits for: until they are back it gets no further.
+    """Say which brokers a partition waits for: it makes no progress until they are back.
 
     They are dead, or ``silent``, or have no replica of it and log dirs that have ``failed``.
     """
@@ -237,7 +237,7 @@ def _measured(
     found: Mapping[TopicPartition, PartitionSnapshot],
     dirs: LogDirs,
 ) -> PartitionStatus:
-    """Add the bytes: those that go to other brokers, and those that go to other log dirs."""
+    """Add the bytes that go to other brokers and to other log dirs."""
     partition = found.get(status.name)
     if status.state is not ReassignmentState.IN_PROGRESS or partition is None:
         return status
@@ -258,15 +258,15 @@ def _measured(
 
 
 def _full_size(name: TopicPartition, partition: PartitionSnapshot, dirs: LogDirs) -> int:
-    """Return how large the largest of the replicas is that were there before; 0 if none is known."""
+    """Return the size of the largest replica that was there before; 0 if none is known."""
     known = (dirs.places.get((name, broker)) for broker in partition.assignment.origin_replicas)
     return max((place.size_bytes for place in known if place is not None), default=0)
 
 
 def remaining_bytes(name: TopicPartition, partition: PartitionSnapshot, dirs: LogDirs) -> int | None:
-    """Return how many bytes the replicas that come still have to copy.
+    """Return how many bytes the new replicas still have to copy.
 
-    None if no present replica told its size, or the broker of one that comes did not answer.
+    None if the size of no present replica is known, or the broker of a new one did not answer.
     """
     assignment = partition.assignment
     sizes = [

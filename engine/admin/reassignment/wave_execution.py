@@ -1,7 +1,7 @@
-"""A plan carried out in waves: locked, journalled, throttled, watched, and every throttle taken off again.
+"""Carries out a plan in waves: locked, journalled, throttled, watched, and every throttle removed again.
 
-Only the cluster knows how far it is: each run looks where the partitions are, adopts what moves already and
-starts what waits. So whoever has the plan goes on with it, from any machine, after any crash.
+Only the cluster knows how far it is: each run checks where the partitions are, adopts what moves already and starts
+what waits. So anybody with the plan can continue it, from any machine, after any crash.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ START_TRIES = 5
 """How many times partitions are started if nobody confirms their start."""
 
 LEAVING_LIMIT_S = 20.0
-"""How long the way out may take."""
+"""How long cleaning up may take."""
 
 
 class _Stop(Exception):
@@ -83,14 +83,14 @@ async def execute_waves(
     watcher: WaveWatcher,
     control: WaveControl | None = None,
 ) -> WavesResult:
-    """Carry out waves one after the other, and stop before the next one where the gate does not open.
+    """Carry out waves one after the other, and stop before the next one if the gate does not open.
 
-    What is done already is passed over, what is under way is adopted. On the way out, whatever the reason, throttles
-    come off everything that does not move any more; what still copies keeps its throttle until ``clear_leftovers``.
+    It skips what is done already and adopts what is under way. When it ends, whatever the reason, it removes throttles
+    from everything that no longer moves; what still copies keeps its throttle until ``clear_leftovers``.
 
     Raises:
         BadRequest: the cluster is read-only, or the journal is not that of this plan; nothing was changed.
-        LockHeld: another operator carries out a plan; nothing was changed.
+        LockHeld: another operator is carrying out a plan; nothing was changed.
         AdminError: the cluster refuses, or cannot be reached.
     """
     cluster.check_may_change()
@@ -111,7 +111,7 @@ async def execute_waves(
 
 
 async def clear_leftovers(cluster: Cluster) -> ClearedThrottles:
-    """Take klamm's throttles off all that does not move any more, whoever left them."""
+    """Remove klamm's throttles from everything that no longer moves, whoever left them."""
     running = await (await reassignment_reader(cluster)).running()
     return await clear_throttles(cluster, running.names, None)
 
@@ -172,7 +172,7 @@ class _Execution:
         return WavesResult(outcome, reason, self.wave, len(self.waves), done, moving, len(standings), left)
 
     async def _begin(self, holder: Holder) -> None:
-        """Look where everything is, write the way back and the journal, and clear what an earlier run has left."""
+        """Find out where everything is, write the rollback and the journal, and remove what an earlier run has left."""
         standings = await read_standings(self.cluster, self.moves)
         self.done = {name for name, one in standings.items() if one is Standing.DONE}
         self._seen_moving = {name for name, one in standings.items() if one is Standing.MOVING}
@@ -195,7 +195,7 @@ class _Execution:
         self.watcher.step(Step.CLEARED, 0)
 
     def _save_rollback(self, cluster_id: str | None) -> Path | None:
-        """Write the way back; one that an earlier run has written is the same, for it comes from the plan."""
+        """Write the rollback; one from an earlier run is the same, because it comes from the plan."""
         path = self.settings.rollback_file
         if path is None:
             return None
@@ -210,7 +210,7 @@ class _Execution:
         return path
 
     async def _carry_out(self, wave: Wave) -> None:
-        """Move one wave, as often as it takes to have every partition of it confirmed."""
+        """Move one wave, repeatedly until every partition of it is confirmed."""
         if all(move.name in self.done for move in wave):
             return
         await self._pass_gate(wave)
@@ -228,7 +228,7 @@ class _Execution:
                 raise _Stop(f"somebody has cancelled {named(back)}")
             if tries == START_TRIES:
                 names = named([move.name for move in waiting + moving])
-                raise _Stop(f"{names}: the cluster does not begin to move, although klamm has asked several times")
+                raise _Stop(f"{names}: the cluster does not start moving, although klamm has asked several times")
             refusals = await self._start_moves(waiting, moving)
             await self._follow(wave)
             if refusals:
@@ -248,7 +248,7 @@ class _Execution:
             elif one is Standing.MOVING:
                 self._seen_moving.add(name)
             elif one is Standing.GONE and name not in self.done:
-                self.watcher.says(f"{name} does not exist any more: it is passed over")
+                self.watcher.says(f"{name} no longer exists: klamm skips it")
         _stop_where_drifted({name: one for name, one in standings.items() if one is Standing.DRIFTED})
         return standings
 
@@ -256,7 +256,7 @@ class _Execution:
         """Return when the wave may begin.
 
         Raises:
-            _Stop: it must not, and did not for as long as the gate waits.
+            _Stop: it must not, even after the gate has waited.
         """
         if self._deadline is not None and time.monotonic() >= self._deadline:
             raise _Stop("the deadline has passed", Outcome.DEADLINE)
@@ -276,10 +276,10 @@ class _Execution:
             await asyncio.sleep(POLL_MIN_S)
 
     async def _start_moves(self, waiting: Sequence[WaveMove], moving: Sequence[WaveMove]) -> list[Refusal]:
-        """Throttle, then start; return what was refused. A lost answer is none: the next look tells what came of it."""
+        """Throttle, then start; return refusals. A lost answer is not a refusal: the next look shows the outcome."""
         changer = await reassignment_changer(self.cluster)
         if moving and changer.is_znode:
-            # Through the znode one batch goes after the other: what moves is waited for first.
+            # Through the znode batches run one after the other, so wait first for what moves.
             return []
         wanted = self.control.take_throttle()
         if wanted is not None:
@@ -298,24 +298,24 @@ class _Execution:
         except AdminError as error:
             if says_that_nothing_began(error) and not isinstance(error, Unreachable):
                 raise
-            self.watcher.says(f"no answer to the start of wave {self.wave}, looking what came of it: {error}")
+            self.watcher.says(f"no answer to the start of wave {self.wave}, checking the outcome: {error}")
             await asyncio.sleep(POLL_MIN_S)
         await self._throttle.renew()
         self.watcher.step(Step.STARTED, self.wave)
         return refusals
 
     async def _is_there(self, move: WaveMove) -> bool:
-        """Whether a partition has its replicas already, and only its log dirs are to change."""
+        """Whether a partition already has its replicas, and only its log dirs will change."""
         if not move.move.wanted_dirs:
             return False
         found = (await read_partitions(self.cluster, [move.name.topic])).get(move.name)
         return found is not None and not found.assignment.is_being_reassigned and found.replicas == move.target
 
     async def _follow(self, wave: Wave) -> None:
-        """Look until nothing of the wave moves, and adapt the throttle meanwhile.
+        """Check until none of the wave moves, and adapt the throttle meanwhile.
 
         Raises:
-            _Stop: the copy has stalled, the deadline has passed, or nothing shows the progress any more.
+            _Stop: the copy has stalled, the deadline has passed, or the progress is no longer known.
         """
         pause, last_news, looked_around = POLL_MIN_S, time.monotonic(), time.monotonic()
         least: dict[TopicPartition, tuple[int, int | None]] = {}
@@ -337,12 +337,12 @@ class _Execution:
                     looked_around = now
                     await self._look_around(wave)
             except KlammError as error:
-                # A controller that has died is replaced; the copy goes on without it.
+                # A dead controller is replaced; the copy goes on without it.
                 if not is_silent:
                     patience = f"at most {self.settings.stall_s:g} s without news"
-                    self.watcher.says(f"nothing shows how far wave {self.wave} is: {error}; klamm waits {patience}")
+                    self.watcher.says(f"the progress of wave {self.wave} is unknown: {error}; klamm waits {patience}")
                 is_silent = True
-                told = f"nothing shows how far it is: {error}"
+                told = f"its progress is unknown: {error}"
             if self._deadline is not None and now >= self._deadline:
                 raise _Stop("the deadline has passed", Outcome.DEADLINE)
             if now - last_news >= self.settings.stall_s:
@@ -371,7 +371,7 @@ class _Execution:
         await self._throttle.adapt(shrunk, self._waiting(wave))
 
     async def _take_throttle(self, wave: Wave) -> None:
-        """Go on at the rate that somebody has asked for meanwhile."""
+        """Continue at the rate that somebody has asked for meanwhile."""
         wanted = self.control.take_throttle()
         if wanted is not None:
             self.watcher.says(f"throttle {self._throttle.rate or 'none'} -> {wanted.start} B/s: you asked for it")
@@ -382,7 +382,7 @@ class _Execution:
         return [move for move in wave if move.name not in self.done]
 
     async def _elect(self) -> None:
-        """Let the replicas lead that the plan has put first. Those that may not yet are reported, and stop nothing."""
+        """Elect the replicas that the plan has put first. Those that cannot lead yet are reported, and stop nothing."""
         names = [(move.name.topic, move.name.partition) for move in self.moves if move.changes_leader]
         wanted = [name for name in names if TopicPartition(*name) in self.done]
         if not wanted or not self.settings.elects:
@@ -400,16 +400,16 @@ class _Execution:
         self.watcher.step(Step.ELECTED, self.wave)
 
     async def _leave(self) -> tuple[str, ...]:
-        """Take throttles off on the way out. What cannot be done then is reported, and the next command does it."""
+        """Remove throttles at the end. What cannot be removed then is reported, and the next command removes it."""
         try:
             async with asyncio.timeout(LEAVING_LIMIT_S):
                 return await self._throttle.take_off()
         except (KlammError, TimeoutError) as error:
-            return (f"whether a throttle is left cannot be told now: {error or 'no answer in time'}",)
+            return (f"cannot tell now whether a throttle is left: {error or 'no answer in time'}",)
 
 
 def _has_news(moving: Sequence[PartitionStatus], least: dict[TopicPartition, tuple[int, int | None]]) -> bool:
-    """Whether a partition has arrived, or has less to copy than ever. A source that grows is no news."""
+    """Whether a partition has arrived, or has less left to copy than ever before. A growing source is no news."""
     names = {one.name for one in moving}
     has_news = not least.keys() <= names
     for name in least.keys() - names:

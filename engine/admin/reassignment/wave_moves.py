@@ -1,4 +1,4 @@
-"""The moves of a plan with the sizes that brokers tell, spread over waves."""
+"""The moves of a plan with the sizes that brokers report, spread over waves."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ async def plan_waves(cluster: Cluster, moves: Sequence[WaveMove], caps: WaveCaps
 
 
 async def with_sizes(cluster: Cluster, moves: Sequence[WaveMove]) -> list[WaveMove]:
-    """Return the moves with the sizes of their partitions; None stays where no broker tells."""
+    """Return the moves with the sizes of their partitions; None stays if no broker reports it."""
     sizes: dict[TopicPartition, int] = {}
     holders = {broker for move in moves for broker in move.before}
     try:

@@ -15,7 +15,7 @@ STRETCH_S = 20.0
 """Under a throttle brokers copy in bursts with pauses of some seconds between them: a stretch is longer than both."""
 
 RATE_S = 30.0
-"""The rate is the mean of at least this many seconds, once this many were seen."""
+"""The rate is the mean of at least this many seconds, once that many were seen."""
 
 TELLING_SHARE = 0.01
 """The time left is shown once this share of the bytes has moved: less says nothing about the rest."""
@@ -23,10 +23,10 @@ TELLING_SHARE = 0.01
 
 @dataclass(frozen=True, slots=True)
 class WaveProgress:
-    """All waves at one moment. Bytes and times are None if sizes are unknown, or nothing has moved yet.
+    """All waves at one moment. Bytes and times are None if sizes are unknown or nothing has moved yet.
 
     ``left_s_min`` and ``left_s_max``: the seconds that the rest takes at the fastest and at the slowest rate of late.
-    ``p99_s`` is that of the slowest broker, where answers are measured.
+    ``p99_s`` is that of the slowest broker, if answers are measured.
     """
 
     wave: int
@@ -43,7 +43,7 @@ class WaveProgress:
 
 
 class WaveMeter:
-    """Makes progress out of one look after the other. ``to_copy`` are the bytes of each partition of the plan."""
+    """Computes progress from one look after another. ``to_copy`` are the bytes of each partition of the plan."""
 
     def __init__(self, to_copy: Mapping[TopicPartition, int | None], wave_count: int) -> None:
         known = [size for size in to_copy.values() if size is not None]
@@ -99,11 +99,11 @@ class WaveMeter:
         left = remaining.get(name)
         if left is not None:
             self._last_moved[name] = max(0, size - left)
-        # Of what moves and is not told now, what was told last still holds.
+        # For moves without a figure now, use the last known figure.
         return self._last_moved.get(name, 0) if name in remaining else 0
 
     def _rate(self) -> float:
-        """Return the mean rate of the last while, or of all that was seen where that is shorter."""
+        """Return the recent mean rate, or that of everything seen if that is shorter."""
         last_s, last = self._seen[-1]
         old = [one for one in self._seen if last_s - one[0] >= RATE_S]
         start_s, start = old[-1] if old else self._seen[0]

@@ -1,4 +1,4 @@
-"""Where the partitions of a plan are, as the cluster tells: it alone knows how far a plan is."""
+"""Where the partitions of a plan are, according to the cluster: only it knows how far a plan is."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ PAUSE_S = 0.2
 async def read_standings(cluster: Cluster, moves: Sequence[WaveMove]) -> dict[TopicPartition, Standing]:
     """Return where each partition of a plan is.
 
-    What runs and what is assigned are read one after the other, and brokers hear of an end at different times: a move
-    that ends meanwhile looks like somebody else's. So drift is believed only when it lasts.
+    It reads the running moves and the assignments one after the other, and brokers learn of an end at different times,
+    so a move that ends meanwhile looks like somebody else's. So drift counts only when it lasts.
     """
     standings = await _look(cluster, moves)
     for _ in range(DRIFT_LOOKS):

@@ -1,6 +1,6 @@
-"""The throttle of waves while they are carried out: set before a wave starts, adapted while it copies, taken off after.
+"""The throttle of waves while they are carried out: set before a wave starts, adapted while it copies, removed after.
 
-How fast it lets a wave copy is decided in ``adaptive_throttle``; which settings that means in ``throttles``.
+``adaptive_throttle`` decides how fast a wave may copy; ``throttles`` turns that into settings.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class WaveThrottle:
         say: Callable[[str], None],
     ) -> None:
         self.rate: int | None = None
-        """Bytes a second that hold now; None if klamm has set none."""
+        """The present rate in bytes a second; None if klamm has set none."""
         self._cluster = cluster
         self._moves = moves
         self._adaptive = None if limits is None else AdaptiveThrottle(limits)
@@ -47,7 +47,7 @@ class WaveThrottle:
         self._say = say
         self._set: ThrottleSettings | None = None
         self._given: set[int] = set()
-        """The brokers that have got a rate, dead ones too: they still have it when they come back."""
+        """The brokers that have a rate, dead ones too: they still have it when they come back."""
         self._told_at_floor = False
 
     @property
@@ -55,7 +55,7 @@ class WaveThrottle:
         return self._adaptive is not None
 
     def follow(self, limits: ThrottleRange) -> None:
-        """Keep to other limits from the next setting on; the p99 that was named at first still counts."""
+        """Use other limits from the next setting on; the p99 limit named at first still counts."""
         self._adaptive = AdaptiveThrottle(limits)
 
     @property
@@ -65,12 +65,12 @@ class WaveThrottle:
         return None if slowest is None else slowest[1]
 
     async def put_on(self, moves: Sequence[WaveMove]) -> None:
-        """Let these moves copy at the rate that holds now."""
+        """Let these moves copy at the present rate."""
         if self._adaptive is not None:
             await self._put_on(self._adaptive.rate, moves)
 
     async def renew(self) -> None:
-        """Set again what somebody has cleared away between the throttle and the start, when nothing moved under it."""
+        """Restore what somebody has removed between throttle and start, while nothing moved under it."""
         if self._set is None:
             return
         try:
@@ -79,9 +79,9 @@ class WaveThrottle:
             self._cluster.observe(f"cannot find out now whether the throttle is still there: {error}")
 
     async def wait(self, moves: Sequence[WaveMove], seconds: float) -> None:
-        """Let time pass, and measure meanwhile how fast the brokers of these moves answer.
+        """Wait, and measure meanwhile how fast the brokers of these moves answer.
 
-        They are measured in pauses alone, so that no work of our own makes the answers look late.
+        It measures only in pauses, so that klamm's own work does not make the answers look late.
         """
         if self._probe is None or not moves:
             await asyncio.sleep(seconds)
@@ -90,7 +90,7 @@ class WaveThrottle:
         await self._probe.measure(brokers, moves[0].name, seconds)
 
     async def adapt(self, shrunk: Sequence[TopicPartition], moves: Sequence[WaveMove]) -> None:
-        """Halve it where ISRs have shrunk or the p99 is passed; raise it step by step while all is calm."""
+        """Halve it if ISRs have shrunk or the p99 exceeds its limit; raise it step by step while all is calm."""
         if self._adaptive is None:
             return
         trouble = f"the ISR of {named(shrunk)} has shrunk" if shrunk else self._latency_trouble()
@@ -106,7 +106,7 @@ class WaveThrottle:
             self._probe.forget()
 
     async def take_off(self) -> tuple[str, ...]:
-        """Take it off what does not move any more, an earlier run's too; return what stays, and why."""
+        """Remove it from what no longer moves, an earlier run's too; return what stays, and why."""
         running = await (await reassignment_reader(self._cluster)).running()
         topics = sorted({move.name.topic for move in self._moves})
         own = {} if self.rate is None else Throttle(self.rate, self.rate).broker_settings

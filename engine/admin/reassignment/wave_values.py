@@ -1,4 +1,4 @@
-"""What an execution of waves is asked for, what it tells meanwhile, and what became of it. Nothing here acts."""
+"""The input of an execution of waves, what it reports meanwhile, and its outcome. Nothing here acts."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from engine.admin.reassignment.wave_progress import WaveProgress
 from engine.common.model import TopicPartition
 
 STALL_S = 300.0
-"""Without a byte copied for so long, a wave counts as stalled."""
+"""A wave counts as stalled if no byte is copied for this long."""
 
 
 class Step(StrEnum):
-    """The steps of an execution, each told after it is done. Wherever it is broken off, another run goes on."""
+    """The steps of an execution, each reported after it is done. After an interruption, another run can continue."""
 
     LOCKED = "locked"
     SAVED = "saved"
     """Journal and rollback file are on the disk."""
     CLEARED = "cleared"
-    """Throttles that an earlier run has left are off."""
+    """Throttles that an earlier run left are removed."""
     WAVE_BEGUN = "wave_begun"
     """The gate is passed, and the journal says what will move."""
     THROTTLED = "throttled"
     STARTED = "started"
     COPIED = "copied"
     WAVE_DONE = "wave_done"
-    """The wave's throttle is off, and the journal says that it is done."""
+    """The wave's throttle is removed, and the journal says that it is done."""
     ELECTED = "elected"
     ENDED = "ended"
     """The journal says how it ended."""
@@ -50,7 +50,7 @@ class Outcome(StrEnum):
 class WaveSettings:
     """How waves are carried out.
 
-    Attributes: plan_digest: by which the journal knows its plan. what: what is done, for the lock and the journal, such
+    Attributes: plan_digest: identifies the plan in its journal. what: what is done, for the lock and the journal, such
     as ``apply plan.json``. journal: path of the journal. rollback_file: where the rollback is written; None writes
     none. throttle: None copies at full speed. deadline_s: seconds from now, None has no end. elects: whether leaders
     that the plan changes are elected at the end.
@@ -69,7 +69,7 @@ class WaveSettings:
 
 @dataclass(frozen=True, slots=True)
 class WavesResult:
-    """What became of it. ``wave`` is the last that was begun, ``left`` says which throttles stay, and why."""
+    """The outcome. ``wave`` is the last that has started, ``left`` says which throttles stay, and why."""
 
     outcome: Outcome
     reason: str | None
@@ -82,16 +82,16 @@ class WavesResult:
 
 
 class WaveWatcher(Protocol):
-    """Is told how an execution goes."""
+    """Gets the course of an execution."""
 
     def step(self, step: Step, wave: int) -> None:
         """This step is done; ``wave`` counts from 1, 0 is before the first."""
 
     def show(self, progress: WaveProgress) -> None:
-        """It is so far now."""
+        """This is the progress now."""
 
     def saved(self, rollback_file: Path) -> None:
-        """The way back is in this file."""
+        """The rollback is in this file."""
 
     def waits_for(self, holder: Holder) -> None:
         """Another operator holds the lock; if it is dead its lock ends soon."""
@@ -101,7 +101,7 @@ class WaveWatcher(Protocol):
 
 
 class WaveControl:
-    """Changes an execution while it runs. Belongs to whoever has started it."""
+    """Changes an execution while it runs. Belongs to the caller that started it."""
 
     def __init__(self) -> None:
         self._wanted: ThrottleRange | None = None

@@ -17,9 +17,9 @@ from engine.common.snapshot import PartitionSnapshot
 
 @dataclass(frozen=True, slots=True)
 class WaveMove:
-    """One partition of a plan: where its replicas are before, and where they shall be.
+    """One partition of a plan: where its replicas are before, and where they should be.
 
-    ``size_bytes`` is that of its largest replica, None if no broker told it. ``dirs_before`` is empty, or names a
+    ``size_bytes`` is that of its largest replica, None if no broker reported it. ``dirs_before`` is empty, or names a
     log dir or "any" for each replica of ``before``.
     """
 
@@ -70,7 +70,7 @@ Wave = tuple[WaveMove, ...]
 class WaveCaps:
     """What one broker may copy in one wave, in and out each; None is no cap.
 
-    A single partition that is above a cap goes alone: it cannot be moved in parts.
+    A single partition above a cap moves alone: it cannot be moved in parts.
     """
 
     replicas: int | None = 10
@@ -91,7 +91,7 @@ class Standing(StrEnum):
     DONE = "done"
     MOVING = "moving"
     WAITING = "waiting"
-    """It is where the plan expects it, or on its way back there; nothing moves it to its target."""
+    """It is where the plan expects it, or on its way back there; nothing is moving it to its target."""
     DRIFTED = "drifted"
     """Somebody moved it elsewhere, or is moving it there."""
     GONE = "gone"
@@ -109,7 +109,7 @@ def waves_of(moves: Iterable[WaveMove], caps: WaveCaps) -> tuple[Wave, ...]:
 
 
 def turned_round(moves: Iterable[WaveMove]) -> tuple[WaveMove, ...]:
-    """Return the moves that lead back, into the log dirs that are known from before."""
+    """Return the moves that lead back, into the previous log dirs if known."""
     return tuple(
         WaveMove(PartitionMove(one.name, one.before, one.dirs_before), one.target, one.size_bytes, one.move.log_dirs)
         for one in moves
@@ -117,9 +117,10 @@ def turned_round(moves: Iterable[WaveMove]) -> tuple[WaveMove, ...]:
 
 
 def standing_of(move: WaveMove, found: PartitionSnapshot | None, listed: Sequence[int] | None = None) -> Standing:
-    """Return where a partition is. ``listed`` is the target that a controller asked through ZooKeeper works on.
+    """Return where a partition is. ``listed`` is the target that the controller is working on after a request through
+    ZooKeeper.
 
-    The order of the replicas counts for the target alone: Kafka does not keep it when a reassignment is cancelled.
+    The order of the replicas only counts for the target: Kafka does not keep it when a reassignment is cancelled.
     """
     if found is None:
         return Standing.GONE
@@ -156,7 +157,7 @@ class _Packing:
     waves: list[list[WaveMove]] = field(default_factory=list)
     _loads: list[dict[tuple[int, bool], _Load]] = field(default_factory=list)
     _first_open: dict[tuple[int, bool], int] = field(default_factory=dict)
-    """The first wave in which a broker is below its cap of replicas: those before need no look."""
+    """The first wave in which a broker is below its cap of replicas: earlier ones need no check."""
 
     def add(self, move: WaveMove) -> None:
         flows = _flows(move)
@@ -203,9 +204,10 @@ class _Packing:
 
 
 def _flows(move: WaveMove) -> list[tuple[tuple[int, bool], int]]:
-    """Return the ends that copy, each a broker with whether it receives, and how many replicas go through it.
+    """Return the ends of the copies, each a broker and whether it receives, with the number of replicas.
 
-    The first replica sends, for followers fetch from the leader. A move between log dirs is both ends at one broker.
+    The first replica sends, because followers fetch from the leader. A move between log dirs is both ends at one
+    broker.
     """
     found: dict[tuple[int, bool], int] = {}
     inside = move.changing_dirs

@@ -1,6 +1,6 @@
 """Which batches of a fetched range a reader of committed records sees (KIP-98). Pure.
 
-The broker tells, with each answer, the aborted transactions in the range: producer and first offset. A transaction's
+With each answer the broker lists the aborted transactions in the range: producer and first offset. A transaction's
 records run from there to its abort marker.
 """
 
@@ -18,7 +18,7 @@ _MARKER_TYPE = slice(2, 4)
 
 
 class Aborted(Protocol):
-    """One aborted transaction, as Fetch tells it."""
+    """One aborted transaction, as Fetch reports it."""
 
     producer_id: int
     first_offset: int

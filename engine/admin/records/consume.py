@@ -34,12 +34,12 @@ _ANSWER_BYTES_MAX = 16 * 1024 * 1024
 _MAX_WAIT_MS = 500
 _QUEUE_MAX = 4
 _FETCH_LIMIT_S = 30.0
-"""A leader that has not answered by then is looked for again, over a new connection."""
+"""If a leader has not answered by then, look for the leader again, over a new connection."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumedRecord:
-    """A record and where it stood."""
+    """A record and its place in the log."""
 
     topic: str
     partition: int
@@ -60,23 +60,23 @@ class ConsumeOptions:
     """The first record of this time or later."""
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
     until_end: bool = False
-    """Stop at what was the end when the reading began."""
+    """Stop at the end of the log as it was when reading began."""
     give_up_s: float = 30.0
-    """For so long a leader may be missing or silent; inf: for ever."""
+    """How long a leader may be missing or silent; inf: for ever."""
     only: frozenset[TopicPartition] | None = None
-    """Just these of the topics' partitions."""
+    """Only these of the topics' partitions."""
     starts: Mapping[TopicPartition, int] = field(default_factory=dict)
     """Where to start in these partitions, whatever the other options say."""
 
 
 class _Event(Enum):
-    """What a reader tells beside records."""
+    """What a reader reports besides records."""
 
     PARTITION_DONE = 1
 
 
 class _Position:
-    """How far one partition has been read. Changed by the reader of its leader, and while it has none by the keeper."""
+    """How far one partition has been read. Its leader's reader changes it, or without a leader the keeper."""
 
     __slots__ = (
         *("is_placed", "is_told_lost", "last_leader_id", "leader_id", "lost_since", "name", "next_offset"),
@@ -89,7 +89,7 @@ class _Position:
         self.lost_since: float | None = None
         self.is_told_lost = False
         self.is_placed = False
-        """Its start is known, and its end where that is wanted."""
+        """Its start is known, and its end if that is wanted."""
         self.next_offset = -1
         self.stop_offset: int | None = None
 
@@ -133,7 +133,7 @@ class Consumer:
     async def open(self) -> None:
         """Find the partitions, their leaders, and where to start.
 
-        A leader that does not answer in time holds up only what it leads: ``batches`` goes on asking.
+        A leader that does not answer in time delays only what it leads: ``batches`` keeps asking.
 
         Raises:
             NotFound: there is no such topic or partition.
@@ -154,7 +154,7 @@ class Consumer:
             await self._place_in_time(by_leader)
 
     async def _place_in_time(self, by_leader: Mapping[int, list[_Position]]) -> None:
-        """Find the starts of all partitions, or of some where other leaders take longer than they should."""
+        """Find the starts of all partitions, or only of some if other leaders take too long."""
         places = {
             asyncio.create_task(self._place(positions), name=f"consume: start on {leader_id}"): leader_id
             for leader_id, positions in by_leader.items()
@@ -206,11 +206,11 @@ class Consumer:
             await _end_all([keeper, *joining, *self._late])
 
     async def _join(self, placing: asyncio.Task[None], positions: Sequence[_Position]) -> None:
-        """Read these partitions as well, once it is known where they start."""
+        """Read these partitions as well, once their starts are known."""
         try:
             await placing
         except Exception as error:
-            # The rim of the task: whoever iterates the batches gets it.
+            # The outermost frame of the task: the iterator of the batches raises it.
             await self._queue.put(error)
             return
         for position in positions:
@@ -219,7 +219,7 @@ class Consumer:
         self._leader_is_missing.set()
 
     async def _keep_reading(self) -> None:
-        """Keep a reader for every leader; whenever a partition has lost its leader, look for the new one."""
+        """Keep a reader for every leader; when a partition loses its leader, look for the new one."""
         try:
             while True:
                 await self._leader_is_missing.wait()
@@ -229,16 +229,16 @@ class Consumer:
                 self._readers.start(leader_ids - {NO_LEADER})
                 if NO_LEADER in leader_ids:
                     self._leader_is_missing.set()
-                # A broker may go on naming a leader that has just refused to be one.
+                # A broker may still name a leader that has just refused to be one.
                 await asyncio.sleep(RETRY_PAUSE_S)
         except Exception as error:
-            # The rim of the task: whoever iterates the batches gets it.
+            # The outermost frame of the task: the iterator of the batches raises it.
             await self._queue.put(error)
         finally:
             await self._readers.stop()
 
     async def _read(self, leader_id: int) -> None:
-        """Read what a broker leads, until it leads nothing of it any more."""
+        """Read what a broker leads, until it no longer leads any of it."""
         limit_ms = int(min(self._options.give_up_s, _FETCH_LIMIT_S) * 1000) + _MAX_WAIT_MS
         while mine := self._led_by(leader_id):
             answers = await fetch(
@@ -261,7 +261,7 @@ class Consumer:
     async def _take(self, position: _Position, answer: PartitionData | Unknown) -> None:
         if isinstance(answer, Unknown):
             if answer.code is ErrorCode.OFFSET_OUT_OF_RANGE:
-                message = f"offset {position.next_offset} is not there (any more)"
+                message = f"offset {position.next_offset} does not exist (any more)"
                 raise Refused(answer.code, message, where=f"{position}")
             refuse_lasting(answer, f"{position}")
             self._observe(f"{position}: {answer}, looking for the leader")
@@ -304,10 +304,10 @@ class Consumer:
         return {TopicPartition(topic, index): leader for topic, some in found.items() for index, leader in some.items()}
 
     async def _locate(self) -> None:
-        """Look once for the leaders of the partitions that have none.
+        """Look once for the leaders of partitions that have none.
 
         Raises:
-            Unreachable: one has had none for too long, or none but one that does not answer.
+            Unreachable: one has had no leader for too long, or only a silent one.
         """
         try:
             leaders = await self._leaders()
@@ -319,14 +319,14 @@ class Consumer:
                 continue
             position.leader_id = leaders.get(position.name, NO_LEADER)
             if position.lost_since is None or position.leader_id not in (NO_LEADER, position.last_leader_id):
-                # Whoever comes to lead has as long as the one before.
+                # A new leader has as long as the one before.
                 position.lost_since, position.last_leader_id = now, position.leader_id
             if now - position.lost_since > self._options.give_up_s:
                 raise self._given_up(position, position.leader_id)
         self._tell_lost(now)
 
     def _tell_lost(self, now: float) -> None:
-        """Say once of each partition that it has had no leader that answers for some time."""
+        """Report each partition once that has had no answering leader for some time."""
         lost: dict[int, list[_Position]] = {}
         for position in self._unfinished():
             is_lost = position.lost_since is not None and now - position.lost_since >= ANSWER_LIMIT_S
@@ -345,7 +345,7 @@ class Consumer:
         limit = f"for {self._options.give_up_s:g} s"
         if leader_id == NO_LEADER:
             return Unreachable(f"no leader {limit}", where=f"{position}")
-        return Unreachable(f"the leader, broker {leader_id}, has told nothing {limit}", where=f"{position}")
+        return Unreachable(f"the leader, broker {leader_id}, has not answered {limit}", where=f"{position}")
 
     async def _find_starts(self, positions: Sequence[_Position]) -> None:
         """Ask the leaders where to start and, with ``until_end``, where to stop."""
@@ -389,7 +389,7 @@ class Consumer:
     async def _ask_leader(
         self, leader_id: int, positions: Sequence[_Position], timestamp: int, take: _TakeOffset
     ) -> list[_Position]:
-        """Ask one leader; return the partitions that it told nothing of and another may."""
+        """Ask one leader; return the partitions that it did not answer for and another may."""
         wanted = {position.name: timestamp for position in positions}
         try:
             async with asyncio.timeout(ANSWER_LIMIT_S):
@@ -423,7 +423,7 @@ def _start_at_time(position: _Position, offset: int) -> None:
 
 
 def _start_if_unknown(position: _Position, offset: int) -> None:
-    """No record is so late: start at the end."""
+    """No record is that late: start at the end."""
     if position.next_offset < 0:
         position.next_offset = offset
 

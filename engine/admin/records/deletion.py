@@ -1,7 +1,7 @@
-"""The oldest records of partitions deleted, on all replicas (DeleteRecords): what would go, and what became of it.
+"""Deletes the oldest records of partitions, on all replicas (DeleteRecords): what would go, and the outcome.
 
-Everything is checked before anything is sent: a cluster takes what it is given partition by partition, and what is
-gone is gone. The high watermark, where that is wanted, is fixed by the check: only what was shown is deleted.
+It checks everything before it sends anything, because a cluster carries out the request partition by partition, and a
+deletion is final. The check fixes the high watermark, if that is wanted, so that only what was shown is deleted.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from engine.protocol.apis.delete_records import (
 HIGH_WATERMARK = -1
 _EXAMPLE = 'write {"version":1,"partitions":[{"topic":"orders","partition":0,"offset":100}]}'
 _MARGIN_MS = 2000
-"""The brokers give up sooner than we do, so that they can say which partitions they wait for."""
+"""The brokers give up sooner than klamm, so that they can say which partitions they wait for."""
 
 _TRIES = 3
 _MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER.name, ErrorCode.LEADER_NOT_AVAILABLE.name)
 
 
 class DeletionResult(StrEnum):
-    """What became of one partition."""
+    """The outcome for one partition."""
 
     DELETED = "deleted"
     NOTHING_TO_DO = "nothing_to_do"
@@ -56,11 +56,11 @@ class RecordsDeletion:
     """One partition.
 
     Attributes:
-        start_offset, end_offset: of the log as it was, the end being the high watermark.
-        before_offset: records before it go, or have gone.
+        start_offset, end_offset: of the log before; the end is the high watermark.
+        before_offset: records before it will be, or were, deleted.
         records: how many offsets that is; a compacted log has fewer records.
         estimated_bytes: of one replica, at the log's average; None if its size is unknown.
-        low_watermark: the least start of all live replicas' logs afterwards.
+        low_watermark: the lowest log start of all live replicas afterwards.
     """
 
     topic: str
@@ -120,8 +120,8 @@ async def preview_deletion(cluster: Cluster, wanted: Mapping[TopicPartition, int
 
     Raises:
         NotFound: a topic or partition does not exist.
-        BadRequest: an offset lies beyond the high watermark, or the topic's records cannot be deleted.
-        Refused: a partition has no leader, or its leader refuses to tell its offsets.
+        BadRequest: an offset is beyond the high watermark, or the topic's records cannot be deleted.
+        Refused: a partition has no leader, or its leader refuses to return its offsets.
         Unreachable: a leader does not answer.
     """
     internal = sorted({name.topic for name in wanted if name.topic in INTERNAL_TOPICS})
@@ -153,15 +153,15 @@ async def preview_deletion(cluster: Cluster, wanted: Mapping[TopicPartition, int
 async def delete_records(
     cluster: Cluster, previews: Sequence[RecordsDeletion], *, waits: bool = True
 ) -> list[RecordsDeletion]:
-    """Delete what was previewed; return what became of each.
+    """Delete what was previewed; return the outcome for each.
 
-    With ``waits`` until all live replicas have done so, for the operation's time at most; else it is enough that the
-    leader has begun.
+    With ``waits``, wait until all live replicas have done so, at most for the operation's time; else the leader's start
+    is enough.
     """
     wanted = [one for one in previews if one.result is DeletionResult.WOULD_BE_DELETED]
     if not wanted:
         return list(previews)
-    goes_on = "what was sent is deleted all the same; see what is left with: "
+    goes_on = "what was sent is still deleted; see what is left with: "
     cluster.accepted(Phrase(goes_on, Operation.LIST_EARLIEST_OFFSETS))
     done: dict[TopicPartition, RecordsDeletion] = {}
     for attempt in range(_TRIES):
@@ -170,7 +170,7 @@ async def delete_records(
         moved = [one for one in wanted if done[one.name].error in _MOVED]
         if not moved or attempt == _TRIES - 1:
             break
-        # Leadership has moved since. The offsets are fixed, so nothing more goes if it is asked for again.
+        # The leader has changed since. The offsets are fixed, so a repeated request deletes nothing more.
         await asyncio.sleep(RETRY_PAUSE_S)
         leaders = await _known_leaders(cluster, [one.name for one in moved])
         wanted = [replace(one, leader=leaders[one.name]) for one in moved if leaders.get(one.name, NO_LEADER) >= 0]
@@ -218,7 +218,7 @@ async def _delete_at(
 
 
 def _outcome(one: RecordsDeletion, code: ErrorCode, low_watermark: int) -> RecordsDeletion:
-    """The leader has begun when it runs out of time: some replica has not followed yet."""
+    """If the time runs out, the leader has begun, and some replica has not followed yet."""
     mark = None if low_watermark < 0 else low_watermark
     if code is ErrorCode.NONE:
         return replace(one, result=DeletionResult.DELETED, low_watermark=mark)
@@ -253,7 +253,7 @@ async def _known_leaders(cluster: Cluster, names: Sequence[TopicPartition]) -> d
 
 
 async def _refuse_compacted(cluster: Cluster, topics: Sequence[str]) -> None:
-    # Leaders refuse it as well: it is asked here only so that all of it is refused, and with a hint.
+    # Leaders refuse it as well; this check refuses the whole request, with a hint.
     policies = await read_effective(await cluster.wire(), topics, "cleanup.policy", cluster.complain)
     compacted = sorted(topic for topic, policy in policies.items() if policy is not None and "delete" not in policy)
     if compacted:
@@ -273,7 +273,7 @@ def _known_offsets(offsets: Offsets, which: str) -> dict[TopicPartition, int]:
 
 
 async def _sizes(cluster: Cluster, leaders: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """Return the sizes of the leaders' logs, as far as they tell them."""
+    """Return the sizes of the leaders' logs, as far as they report them."""
     dirs = await read_log_dirs(cluster, sorted(set(leaders.values())), list(leaders))
     return {
         name: replica.size_bytes

@@ -12,8 +12,8 @@ from engine.common.errors import ErrorCode
 from engine.common.model import CONSUMER_REPLICA_ID, IsolationLevel, TopicPartition
 from engine.protocol.apis.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 
-# From version 13 on, Fetch names topics by id (KIP-516). Ids would have to be asked for first, brokers before Kafka 3.1
-# would need the names all the same, and every broker up to Kafka 4 still takes version 12.
+# From version 13 on, Fetch names topics by id (KIP-516). That would need a request for the ids first, brokers before
+# Kafka 3.1 would still need the names, and every broker up to Kafka 4 still accepts version 12.
 _VERSION_MAX = 12
 
 
@@ -39,7 +39,7 @@ async def fetch(
 
     Args:
         max_bytes: the limit of the whole answer.
-        max_wait_ms: the broker may wait so long for the first record.
+        max_wait_ms: how long the broker may wait for the first record.
         replica_id: DEBUGGING_REPLICA_ID reads any replica up to its log end.
         timeout_ms: how long to wait for the answer; None is the connection's own limit.
 

@@ -14,12 +14,12 @@ _FORM = re.compile(r"(key|value|header\.[^=]+)=(.*)", re.DOTALL)
 
 
 def parse_record_filter(text: str) -> RecordFilter:
-    """Return what tells whether key, value and headers match; the regular expression may match anywhere in them.
+    """Return a check of key, value and headers; the regular expression may match anywhere in them.
 
     Forms: ``REGEX`` (of key or value), ``key=REGEX``, ``value=REGEX``, ``header.NAME=REGEX``.
 
     Raises:
-        BadRequest: it is no regular expression.
+        BadRequest: it is not a regular expression.
     """
     form = _FORM.fullmatch(text)
     field, pattern_text = (form[1], form[2]) if form is not None else ("", text)

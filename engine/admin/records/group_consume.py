@@ -1,6 +1,6 @@
-"""Reads topics as a member of a consumer group: shares their partitions, goes on where the group stands, commits.
+"""Reads topics as a member of a consumer group: shares their partitions, continues at the committed offsets, commits.
 
-What its user has dealt with is committed every few seconds and at the end: after a crash no more than that is read
+It commits what its caller has processed every few seconds and at the end: after a crash no more than that is read
 twice.
 """
 
@@ -52,7 +52,7 @@ class GroupConsumer:
         self._offsets: dict[TopicPartition, int] = {}
 
     async def open(self) -> None:
-        """Look whether the topics are there.
+        """Check that the topics exist.
 
         Raises:
             NotFound, Refused, Unreachable: as they say.
@@ -60,9 +60,9 @@ class GroupConsumer:
         await topic_leaders(self._wire, self._topics)
 
     async def batches(self) -> _Batches:
-        """Yield records as they come; whoever has dealt with them tells ``took``.
+        """Yield records as they come; the caller passes processed ones to ``took``.
 
-        With ``until_end`` it ends where its own share of the partitions does.
+        With ``until_end`` it ends at the end of its own share of the partitions.
 
         Raises:
             Refused, Unreachable: as they say.
@@ -98,7 +98,7 @@ class GroupConsumer:
         return consumer
 
     async def _until_moved(self, batches: _Batches) -> _Batches:
-        """Yield what is read, with signs of life in between, until the partitions are somebody else's or at an end."""
+        """Yield what is read, with heartbeats in between, until the partitions move to another member or end."""
 
         async def following() -> list[ConsumedRecord]:
             return await anext(batches)
@@ -118,7 +118,7 @@ class GroupConsumer:
                     reading = None
                     yield records
                 if asyncio.get_running_loop().time() >= beat_at:
-                    # What was dealt with is committed before it may be somebody else's.
+                    # Commit what was processed before another member may get it.
                     if not (await self._commit() and await self._membership.heartbeat()):
                         return
                     beat_at = asyncio.get_running_loop().time() + _BEAT_S
@@ -128,7 +128,7 @@ class GroupConsumer:
                 await asyncio.gather(reading, return_exceptions=True)
 
     def took(self, records: Sequence[ConsumedRecord]) -> None:
-        """Note that these are dealt with, and may be committed."""
+        """Note that these are processed, and may be committed."""
         for one in records:
             self._offsets[TopicPartition(one.topic, one.partition)] = one.record.offset + 1
 
@@ -141,4 +141,4 @@ class GroupConsumer:
                 await self._commit()
                 await self._membership.leave()
         except (TimeoutError, AdminError) as error:
-            self._observe(f"not left in order: {error}")
+            self._observe(f"could not leave the group properly: {error}")

@@ -47,7 +47,7 @@ def partition_not_found(topic: str, partition: int, count: int) -> NotFound:
 
 
 def refuse_lasting(unknown: Unknown, where: str) -> None:
-    """Raise what a partition's failure means, unless it is likely to be over when the leader is asked for again."""
+    """Raise what a partition's failure means, unless asking for the leader again is likely to help."""
     if unknown.code is None:
         raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, unknown.message, where=where)
     if not (unknown.code.is_retriable or unknown.code.is_invalid_metadata):
@@ -59,8 +59,8 @@ class LeaderReaders:
 
     Args:
         name: of the tasks.
-        read: reads what one broker leads, and returns when it leads no wanted partition any more.
-        lose: forgets what this broker leads, for it cannot be reached: the caller has to look for leaders again.
+        read: reads what one broker leads, and returns when it no longer leads a wanted partition.
+        lose: forgets what an unreachable broker leads: the caller must look for leaders again.
         fail: called with every other failure, which ends that reader.
     """
 
@@ -81,7 +81,7 @@ class LeaderReaders:
         self._tasks: dict[int, asyncio.Task[None]] = {}
 
     def start(self, leader_ids: Iterable[int]) -> None:
-        """See that each of these brokers has a reader."""
+        """Make sure that each of these brokers has a reader."""
         for leader_id in leader_ids:
             if leader_id not in self._tasks or self._tasks[leader_id].done():
                 name = f"{self._name}: broker {leader_id}"
@@ -101,5 +101,5 @@ class LeaderReaders:
             self._observe(f"lost broker {leader_id} ({error}), looking for the leaders")
             self._lose(leader_id)
         except Exception as error:
-            # The rim of the task: the caller raises it where somebody waits.
+            # The outermost frame of the task: the caller raises it where somebody waits.
             await self._fail(error)

@@ -1,4 +1,4 @@
-"""Records as lines of text or JSON, to be sent: what ``klamm produce`` reads. Pure."""
+"""Parses lines of text or JSON into records to send: what ``klamm produce`` reads. Pure."""
 
 from __future__ import annotations
 

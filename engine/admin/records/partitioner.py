@@ -1,4 +1,4 @@
-"""To which partition a record goes, by Kafka's default: keys by murmur2, records without key stick (KIP-480)."""
+"""Which partition a record goes to, by Kafka's default: keys by murmur2, records without a key stick (KIP-480)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_for_key(key: bytes, partition_count: int) -> int:
-    """Return the partition of a key, the same as every client with Kafka's default partitioner."""
+    """Return the partition of a key, as every client with Kafka's default partitioner does."""
     return (murmur2(key) & 0x7FFFFFFF) % partition_count
 
 
@@ -38,13 +38,13 @@ class StickyPartition:
         self._current: int | None = None
 
     def current(self, available: Sequence[int]) -> int:
-        """Return the partition to use now; ``available`` are those with a leader (all, where none has one)."""
+        """Return the partition to use now; ``available`` are those with a leader (all if none has one)."""
         if self._current is None or self._current not in available:
             self._current = self._random.choice(available)
         return self._current
 
     def next_batch(self, available: Sequence[int]) -> None:
-        """Move on, to another partition where there is one."""
+        """Move on to another partition if there is one."""
         others = [partition for partition in available if partition != self._current]
         if others:
             self._current = self._random.choice(others)

@@ -1,8 +1,8 @@
-"""Sends records to a topic: batches per partition, one in flight each, tried again until they are in.
+"""Sends records to a topic: batches per partition, one in flight each, retried until they are stored.
 
-Idempotent by default: the cluster gives an id, each batch a sequence number, and a batch that is sent twice is stored
-once (KIP-98). Order within a partition is kept also over retries. Not a library for applications: it lives as long as
-one command.
+Idempotent by default: the cluster assigns an id, each batch has a sequence number, and a batch that is sent twice is
+stored once (KIP-98). Retries keep the order within a partition. Not a library for applications: it lives as long as one
+command.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _SEQUENCE_MODULUS = 2**31
 
 @dataclass(frozen=True, slots=True)
 class ProducerOptions:
-    """How records are sent. ``delivery_timeout_s`` bounds the time in which nothing gets through."""
+    """How records are sent. ``delivery_timeout_s`` bounds how long nothing gets through."""
 
     acks: int = ACKS_ALL
     codec: Codec = Codec.NONE
@@ -53,7 +53,7 @@ class ProducerOptions:
 
 @dataclass(slots=True)
 class PartitionResult:
-    """What went to one partition; offsets are None if the cluster did not tell them (acks 0)."""
+    """What went to one partition; offsets are None if the cluster did not return them (acks=0)."""
 
     topic: str
     partition: int
@@ -64,7 +64,7 @@ class PartitionResult:
 
 @dataclass(slots=True)
 class _Batch:
-    """Records that are sent together; some come encoded."""
+    """Records that are sent together; some arrive encoded."""
 
     records: list[Record] | RecordSection
     base_sequence: int = -1
@@ -172,7 +172,7 @@ class Producer:
         lane.append(records, is_idempotent=self._is_idempotent)
 
     def sticky_partitions(self, batch_count: int) -> list[int]:
-        """Return where so many batches of records without key go, one after the other."""
+        """Return where this many batches of records without a key go, one after the other."""
         found: list[int] = []
         for _ in range(batch_count):
             if found:
@@ -186,10 +186,10 @@ class Producer:
         return len(self._lanes)
 
     async def flush(self) -> None:
-        """Send everything that was added and wait until it is in.
+        """Send everything that was added and wait until it is stored.
 
         Raises:
-            Refused: the cluster does not want a batch; what was sent before it is in.
+            Refused: the cluster rejects a batch; what was sent before it is stored.
             Unreachable: nothing got through for the delivery time-out.
         """
         for lane in self._lanes.values():
@@ -251,7 +251,7 @@ class Producer:
         return self._lanes[partition]
 
     async def _send_round(self, waiting: Iterable[_Lane]) -> None:
-        """Send the first batch of each lane to its leader; whatever may be tried again is left where it is."""
+        """Send the first batch of each lane to its leader; leave batches that may be retried where they are."""
         by_leader: dict[int, list[_Lane]] = {}
         for lane in waiting:
             if lane.ready:
@@ -275,7 +275,7 @@ class Producer:
             self._last_error = ErrorCode.NETWORK_EXCEPTION
 
     async def _send(self, leader_id: int, lanes: list[_Lane]) -> bool:
-        """Send one request; return False if something has to be tried again."""
+        """Send one request; return False if something must be retried."""
         try:
             client = await self._wire.client_of(leader_id)
             version = await self._wire.version(client, ApiKey.PRODUCE)
@@ -283,7 +283,7 @@ class Producer:
             if self._options.acks == 0:
                 self._has_sent = True
                 client.post(request, version).cancel()
-                # Nobody answers a request without acks: the answer to the next one says that it was read.
+                # A request with acks=0 has no answer: the answer to the next one shows that it was read.
                 await self._wire.call_broker(leader_id, MetadataRequest(topics=[]))
                 for lane in lanes:
                     _delivered(lane, None)
@@ -344,10 +344,10 @@ class Producer:
         is_silent = self._last_error in (ErrorCode.NONE, ErrorCode.NETWORK_EXCEPTION)
         if is_silent and self._has_sent:
             hint = Phrase("look before you send them again: ", Operation.LIST_OFFSETS)
-            message = f"no broker has confirmed the records {limit}; those that were sent may be stored or not"
+            message = f"no broker has confirmed the records {limit}; those that were sent may or may not be stored"
             return OutcomeUnknown(message, where=where, hint=hint)
         if is_silent:
-            return Unreachable(f"no broker took the records {limit}", where=where, hint=GIVE_TIME)
+            return Unreachable(f"no broker accepted the records {limit}", where=where, hint=GIVE_TIME)
         return Refused(self._last_error, f"not accepted {limit}", where=where)
 
 

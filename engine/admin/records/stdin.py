@@ -1,4 +1,4 @@
-"""Bytes of a file descriptor as they come, without holding the event loop: a terminal, a pipe or a file."""
+"""Reads a file descriptor without blocking the event loop: a terminal, a pipe or a file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CHUNK_BYTES = 1024 * 1024
 async def read_chunks(descriptor: int) -> AsyncIterator[bytes]:
     """Yield what can be read, at most ``CHUNK_BYTES`` at a time, until the end.
 
-    A pipe or terminal is waited for; a regular file is always ready, and is read at once.
+    This waits for a pipe or terminal; a regular file is always ready, and is read at once.
     """
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()

@@ -2,7 +2,7 @@
 
 Batches are compared by offsets, leader epoch and checksum; each checksum is also computed again, so that bytes that
 went bad on one disk are found. A compacted log is cleaned by each broker at its own time: there the records that two
-replicas both have must be equal, and any may be missing. What is compared with is the leader's log.
+replicas both have must be equal, and any may be missing. Each replica is compared with the leader's log.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SHOWN_RECORDS = 10
 
 
 class DifferenceKind(StrEnum):
-    """In what two replicas differ."""
+    """How two replicas differ."""
 
     CHECKSUM = "checksum"
     LEADER_EPOCH = "leader_epoch"
@@ -63,7 +63,7 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One replica at the first difference; offsets None: it has nothing there.
+    """One replica at the first difference; offsets None mean that it has nothing there.
 
     ``records`` are those of its records that the other side does not have in the same form, as a person sees them: long
     keys and values are cut to the part where they differ. ``error`` says why they cannot be decoded.
@@ -79,7 +79,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The first place at which a replica is not like the leader's."""
+    """The first place where a replica differs from the leader's."""
 
     offset: int
     kind: DifferenceKind
@@ -87,12 +87,12 @@ class Difference:
 
 
 def units(buffer: bytes, start: int, stop: int, *, is_compacted: bool) -> Iterator[Unit]:
-    """Yield what to compare of the complete batches in ``buffer``, within offsets ``start`` to ``stop`` - 1.
+    """Yield the units to compare in the complete batches of ``buffer``, within offsets ``start`` to ``stop`` - 1.
 
     A batch that begins before ``start`` (a log start within it) is taken record by record.
 
     Raises:
-        KafkaError: the bytes are no batches.
+        KafkaError: the bytes are not batches.
     """
     for position, header in iter_batches(buffer):
         if header.last_offset < start or header.base_offset >= stop:
@@ -166,7 +166,7 @@ def _shown(record: Record, other: Record | None) -> dict[str, Any]:
 
 
 def _text(data: bytes | None, other: bytes | None) -> str | None:
-    """Return a key or value as text; of a long one the part around its first difference from the other side's."""
+    """Return a key or value as text; for a long one the part around its first difference from the other side's."""
     if data is None:
         return None
     pairs = enumerate(zip(data, other or b"", strict=False))

@@ -1,8 +1,8 @@
-"""Compares the replicas of live partitions: every replica is read as a debugging consumer, up to the high watermark.
+"""Compares the replicas of live partitions: reads every replica as a debugging consumer, up to the high watermark.
 
 The range is fixed at the beginning: from the largest log start of all replicas to the leader's high watermark. Replicas
 are read in step, a chunk each at a time, so that memory is bounded whatever the partitions' sizes. Equal bytes are the
-usual case and cost one comparison; only where bytes differ are batches looked at one by one.
+usual case and cost one comparison; batches are compared one by one only where bytes differ.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _MAX_WAIT_MS = 500
 _EMPTY_ANSWERS_MAX = 5
 
 OnOffsets = Callable[[int], None]
-"""Is told how many offsets were compared since the last time."""
+"""Called with how many offsets were compared since the last call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ async def verify_topics(
     Before that, ``on_total`` gets the approximate number of offsets to compare, if the leaders report it.
 
     Raises:
-        NotFound: a topic that was named does not exist.
+        NotFound: a named topic does not exist.
     """
     reader = await topic_reader(cluster, on_unknown_settings=cluster.observe)
     topics = await read_selected(reader, selection, if_exists=False)
@@ -125,13 +125,13 @@ async def _offsets_in(cluster: Cluster, partitions: Iterable[TopicPartition]) ->
 
 
 async def compacted_topics(cluster: Cluster, topics: Sequence[TopicSnapshot]) -> frozenset[str]:
-    """Return the names of those that are compacted, or may be: where no broker tells soon, that is complained about."""
+    """Return the names of those that are compacted, or may be; complain if no broker tells soon."""
     asked = [topic.name for topic in topics if topic.configs is not None]
     policies = await read_effective(await cluster.wire(), asked, "cleanup.policy", cluster.observe)
     untold = {topic.name for topic in topics} - policies.keys()
     if untold:
         count = f"{len(untold)} topic{'' if len(untold) == 1 else 's'}"
-        cluster.complain(f"cleanup.policy of {count} is not known: compared as if compacted, by the records alone")
+        cluster.complain(f"cleanup.policy of {count} is not known: compared as if compacted, by records only")
     return frozenset(untold | {name for name, policy in policies.items() if "compact" in (policy or "")})
 
 
@@ -170,7 +170,7 @@ class PartitionVerifier:
         *,
         within: range | None = None,
     ) -> None:
-        """With ``within`` only these offsets are compared."""
+        """Compare only the offsets of ``within``, if given."""
         self._wire = wire
         self._name = name
         self._is_compacted = is_compacted
@@ -209,7 +209,7 @@ class PartitionVerifier:
         return self._verification(self._from, self._to)
 
     def _give_up_comparing(self, leader: _Replica) -> None:
-        """Say of those that agreed so far that there is nothing sound to compare the rest with."""
+        """Note for those that agreed so far that there is nothing sound to compare the rest with."""
         for replica in self._replicas.values():
             if replica is not leader and replica.is_readable:
                 replica.error = "the leader's own batch is corrupt, the rest was not compared"
@@ -232,7 +232,7 @@ class PartitionVerifier:
         self._from = self._next
 
     async def _look_at_ends(self) -> None:
-        """Take the replicas' log ends, and how far they are behind the high watermark of the beginning."""
+        """Read the replicas' log ends, and how far they are behind the initial high watermark."""
         for replica in self._replicas.values():
             if replica.error is not None:
                 continue
@@ -245,7 +245,7 @@ class PartitionVerifier:
             replica.lag = max(replica.lag or 0, self._high_watermark - end, 0)
 
     async def _move_to_log_start(self) -> None:
-        """Go on where all replicas still have records: retention is not a difference."""
+        """Continue where all replicas still have records: retention is not a difference."""
         starts = []
         for replica in self._replicas.values():
             if replica.is_readable:
@@ -337,7 +337,7 @@ class PartitionVerifier:
         return reached
 
     async def _fetch(self, replica: _Replica) -> None:
-        """Read a chunk at the present offset; the replica's error is set where that is not possible."""
+        """Read a chunk at the current offset; set the replica's error if that is not possible."""
         wanted = {self._name: FetchFrom(self._next, CHUNK_BYTES)}
         replica.chunk = b""
         try:
@@ -362,7 +362,7 @@ class PartitionVerifier:
             replica.error = str(error.message)
 
     async def _offset(self, broker: int, timestamp: int, replica_id: int) -> int:
-        """Ask one broker for an offset of its own replica; the leader as a consumer tells its high watermark."""
+        """Ask one broker for an offset of its own replica; to a consumer the leader returns its high watermark."""
         async with self._answer_limit(broker):
             told = await ask_offsets(self._wire, broker, {self._name: timestamp}, replica_id=replica_id)
         found = told.get(self._name, ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -372,7 +372,7 @@ class PartitionVerifier:
 
     @asynccontextmanager
     async def _answer_limit(self, broker: int) -> AsyncIterator[None]:
-        """Give a broker so long for its answer; raises Unreachable at once where it has given none before."""
+        """Limit the time of a broker's answer; raises Unreachable at once if it has not answered before."""
         if broker in self._wire.silent:
             raise Unreachable(self._wire.silent[broker], where=f"broker {broker}")
         async with answer_limit(self._wire, broker):

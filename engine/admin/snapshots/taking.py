@@ -1,4 +1,4 @@
-"""Takes a ClusterSnapshot of a live cluster, from the znodes or from one Metadata answer and what belongs to it."""
+"""Takes a ClusterSnapshot of a live cluster, from the znodes or from one Metadata answer and related requests."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TakenSnapshot:
-    """A snapshot, and the log dirs whose replicas it does not have: ``error`` of each says why."""
+    """A snapshot, and the log dirs whose replicas it lacks: ``error`` of each says why."""
 
     snapshot: ClusterSnapshot
     failed_dirs: tuple[LogDir, ...] = ()
 
 
 async def take_snapshot(cluster: Cluster, *, has_sizes: bool = False) -> TakenSnapshot:
-    """Return the whole cluster as it is now. With ``has_sizes`` brokers are asked where replicas lie, and how large."""
+    """Return the whole cluster as it is now. With ``has_sizes`` ask brokers where replicas are, and how large."""
     snapshot = await read_snapshot(cluster)
     if not has_sizes:
         return TakenSnapshot(snapshot)
@@ -39,7 +39,7 @@ async def take_snapshot(cluster: Cluster, *, has_sizes: bool = False) -> TakenSn
 
 
 async def take_for_planning(cluster: Cluster, warn: Complain) -> ClusterSnapshot:
-    """Return the cluster with the sizes that its brokers tell; what they do not tell goes to ``warn``."""
+    """Return the cluster with the sizes that its brokers report; what they do not report goes to ``warn``."""
     if cluster.source is Source.SNAPSHOT:
         return cluster.snapshot()
     try:
@@ -55,10 +55,10 @@ async def take_for_planning(cluster: Cluster, warn: Complain) -> ClusterSnapshot
 async def read_snapshot(
     cluster: Cluster, clock: Clock | None = None, *, on_unreadable: Complain | None = None
 ) -> ClusterSnapshot:
-    """Return the whole cluster as it is now; a snapshot that was named is read from its file.
+    """Return the whole cluster as it is now; read a named snapshot from its file.
 
-    Topics whose znodes nobody understands are left out and told to ``on_unreadable``, else to ``cluster.complain``;
-    the latter hears of settings that no broker tells, too.
+    Topics with unreadable znodes are left out and passed to ``on_unreadable``, else to ``cluster.complain``, which also
+    gets settings that no broker returns.
     """
     if cluster.source is Source.SNAPSHOT:
         return cluster.snapshot()
@@ -80,7 +80,7 @@ async def read_snapshot(
 
 
 async def _broker_configs(cluster: Cluster, members: ClusterMembers) -> Mapping[int | None, Mapping[str, str]]:
-    """Return the dynamic settings of brokers that have any; the cluster-wide defaults stand under None."""
+    """Return the dynamic settings of brokers that have any; the cluster-wide defaults are under None."""
     from engine.admin.configs.access import config_reader
     from engine.admin.configs.values import EntityType, settings_of
 

@@ -14,7 +14,7 @@ _SIZES_LIMIT_S = 3.0
 
 
 async def with_shapes(cluster: Cluster, reader: TopicReader, topics: Sequence[TopicName]) -> list[TopicName]:
-    """Return the topics with their shapes; a size that not all brokers tell is None."""
+    """Return the topics with their shapes; a size that not all brokers report is None."""
     shapes = await reader.shapes([one.topic for one in topics])
     sizes = await _sizes(cluster, topics)
     found = []
@@ -26,7 +26,7 @@ async def with_shapes(cluster: Cluster, reader: TopicReader, topics: Sequence[To
 
 
 async def _sizes(cluster: Cluster, topics: Sequence[TopicName]) -> Mapping[str, int]:
-    """Return the bytes of each topic, over all its replicas; nothing if a log dir is not told."""
+    """Return the bytes of each topic, over all its replicas; nothing if a log dir is missing."""
     from engine.admin.log_dirs.describing import read_log_dirs
     from engine.admin.log_dirs.totals import totals_by_topic
 

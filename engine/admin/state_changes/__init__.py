@@ -1,1 +1,1 @@
-"""State-change logs of many brokers: merged by time, checked for what went wrong, held against a cluster."""
+"""State-change logs of many brokers: merged by time, checked for what went wrong, compared with a cluster."""

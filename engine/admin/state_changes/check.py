@@ -7,8 +7,8 @@
     await compare_with_cluster(check.states, reader, check.book)
     result = check.result()
 
-Only what the logs show can be found: since Kafka 2.6 they have, by default, no line for an ISR that a leader changed by
-itself; it is seen with the controller's next word about the partition.
+It finds only what the logs show: since Kafka 2.6 they have, by default, no line for an ISR that a leader changed by
+itself; that shows in the controller's next line about the partition.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _REFUSALS = {
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """What the logs tell as a whole. Times are starts of lines in UTC, None if there was no line."""
+    """What the logs say as a whole. Times are starts of lines in UTC, None if there was no line."""
 
     findings: tuple[Finding, ...]
     first_start: bytes | None
@@ -75,13 +75,13 @@ class CheckResult:
 
     @property
     def severity(self) -> Severity:
-        """The gravest of all findings; INFO if there is none."""
+        """The most severe of all findings; INFO if there is none."""
         order = list(Severity)
         return min((finding.check.severity for finding in self.findings), key=order.index, default=Severity.INFO)
 
 
 class StateChangeCheck:
-    """Takes entries in the order of time."""
+    """Takes entries in time order."""
 
     def __init__(self, *, window: timedelta = DEFAULT_WINDOW, examples_max: int = 3) -> None:
         self.book = FindingBook(examples_max)
@@ -107,7 +107,7 @@ class StateChangeCheck:
             self._line_count += len(starts)
 
     def end_logs(self) -> None:
-        """The logs end: what is still open is left so. Call it once, after the last batch."""
+        """The logs end, and what is still open stays so. Call it once, after the last batch."""
         if self._last_start is not None:
             self._histories.finish(self._last_start)
             self._requests.finish(self._last_start)
@@ -149,7 +149,7 @@ class StateChangeCheck:
             self.book.note(Check.ERRORS, start, f"broker {broker_id}: {message}")
 
     def _is_repeated(self, message: bytes) -> bool:
-        """Whether another broker has cached the same state: with TRACE most of all lines say so, once per broker."""
+        """Whether another broker has cached the same state: with TRACE most lines repeat this, once per broker."""
         if not message.startswith(_CACHED):
             return False
         state = message[len(_CACHED) : message.find(_IN_RESPONSE)]

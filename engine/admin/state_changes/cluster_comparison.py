@@ -1,7 +1,7 @@
-"""Holds the last states in the logs against a cluster's present ones.
+"""Compares the last states in the logs with a cluster's present ones.
 
 The state znode's version, or if it is not known the leader epoch, says which of the two is newer. A cluster that has
-gone on is no contradiction; one that stands before the logs, or tells the same version otherwise, is.
+moved on is no contradiction; one that is older than the logs, or has another state of the same version, is.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ async def compare_with_cluster(
 def compare_partition(
     partition: TopicPartition, state: PrintedState, present: PartitionSnapshot | None, book: FindingBook
 ) -> None:
-    """Note what the cluster says of one partition, unless it says what the logs say."""
+    """Note what the cluster says about one partition, unless the logs say the same."""
     logged = _text(state.leader, state.isr, state.leader_epoch, state.partition_epoch)
     if present is None:
         book.note(Check.GONE_FROM_CLUSTER, None, f"{partition}: last logged {logged}")
@@ -51,7 +51,7 @@ def compare_partition(
 
 
 def _age(state: PrintedState, present: PartitionSnapshot) -> int:
-    """Return above 0 if the cluster's state is newer, below 0 if it is older, 0 if it is the same one."""
+    """Return above 0 if the cluster's state is newer, below 0 if it is older, 0 if it is the same."""
     leader_epoch = -1 if present.leader_epoch is None else present.leader_epoch
     if present.zk_version is not None and state.partition_epoch is not None:
         return present.zk_version - state.partition_epoch or leader_epoch - state.leader_epoch

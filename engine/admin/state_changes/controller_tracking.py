@@ -1,4 +1,4 @@
-"""Who was controller, with which epoch, and who went on being it after another one had taken over."""
+"""Who was controller, with which epoch, and who continued after another had taken over."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Reads one log entry by entry, many at a time: blocks of starts, tags and entries in the order of time.
+"""Reads one log entry by entry, many at a time: blocks of starts, tags and entries in time order.
 
 An entry is a line that begins with a time, and all lines after it that do not. A *tag* is what the caller wants to know
-of an entry beside its text: whose it is, or a prefix made of that. Work is done for a whole block at once wherever it
-can be; one line at a time costs ten times as much.
+about an entry besides its text: whose it is, or a prefix made of that. It handles a whole block at once wherever
+possible; one line at a time costs ten times as much.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ TagOf = Callable[[LogFile, int | None], Tag]
 """Makes the tag of the entries that one broker wrote into a log."""
 
 _BLOCK_BYTES = 200_000
-"""A block is complete once its entries come from so much of the log."""
+"""A block is complete once its entries come from this much of the log."""
 _CHUNKS_PER_BLOCK_MAX = 128
-"""After this many records without a match, the caller can say how far it is."""
+"""After this many records without a match, the caller can report its progress."""
 _BURST = re.compile(
     rb"(\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\]).*"
     # A line of the same time that has a level, or one without a time.
@@ -47,15 +47,15 @@ _BURST = re.compile(
 _LINES_PER_BURST_MIN = 2
 """If there are fewer on average, line by line is faster."""
 _ENTRY_BYTES_MAX = 8 << 20
-"""A longer run of lines without a time is cut; what comes after the cut stands right behind it."""
+"""A longer run of lines without a time is cut; what comes after the cut follows directly."""
 
 
 @dataclass(slots=True)
 class Block(Generic[Tag]):
-    """Entries in the order of time; those of the same millisecond as they stand in the log."""
+    """Entries in time order; those of the same millisecond in the log's order."""
 
     begins_at: bytes
-    """The earliest time in the part of the log that was read, also if nothing of it was wanted."""
+    """The earliest time in the part of the log that was read, even if none of it was wanted."""
     starts: list[bytes] = field(default_factory=list)
     tags: list[Tag] = field(default_factory=list)
     entries: list[bytes] = field(default_factory=list)
@@ -70,10 +70,10 @@ class Block(Generic[Tag]):
 
 
 class EntryReader(Generic[Tag]):
-    """Reads the wanted entries of one log. ``lead_start`` is the time for lines at its beginning that have none.
+    """Reads the wanted entries of one log. ``lead_start`` is the time for leading lines that have none.
 
-    ``in_bursts`` lets entries of the same millisecond come as one, in their order, where one broker wrote the log: that
-    is all that a text needs, and where there are many such it takes half the time.
+    If one broker wrote the log, ``in_bursts`` returns entries of the same millisecond as one, in order: that is enough
+    for text, and if there are many it takes half the time.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class EntryReader(Generic[Tag]):
         self._input.close()
 
     def read(self) -> Block[Tag] | None:
-        """Return the next entries, perhaps none of which is wanted; None at the end of the log."""
+        """Return the next entries, perhaps none of them wanted; None at the end of the log."""
         if self._is_at_end:
             return None
         begins_at: bytes | None = None
@@ -164,7 +164,7 @@ class EntryReader(Generic[Tag]):
         try:
             chunk = self._input.read()
         except DamagedLog as error:
-            self._problems.tell(ProblemKind.DAMAGED, f"{error}; what comes before that is in the answer")
+            self._problems.tell(ProblemKind.DAMAGED, f"{error}; the result contains what comes before that")
             self.close()
             return b""
         except OSError as error:
@@ -233,7 +233,7 @@ class EntryReader(Generic[Tag]):
         return block
 
     def _put_first(self, block: Block[Tag], orphan: bytes) -> None:
-        """Place lines without a time where the log left off."""
+        """Put lines without a time where the log left off."""
         self._problems.count(ProblemKind.WITHOUT_TIME, line_count(orphan))
         block.starts.insert(0, self._last_start)
         block.tags.insert(0, self._tag_for(self._file.broker_id))
@@ -241,7 +241,7 @@ class EntryReader(Generic[Tag]):
         block.has_continuations = True
 
     def _tag(self, block: Block[Tag]) -> None:
-        """Find out who wrote what; for one broker's log that is a matter of the few different beginnings."""
+        """Find out who wrote what; for one broker's log, look only at the few different beginnings."""
         for head in set(map(head_of, block.entries)).difference(self._heads):
             parsed = self._heads[head] = parse_head(head)
             self._has_unparsed = self._has_unparsed or not parsed.has_level
@@ -272,7 +272,7 @@ class EntryReader(Generic[Tag]):
             block.put_in_order()
 
     def _select(self, block: Block[Tag]) -> None:
-        """Leave what is wanted of a block whose entries are about the wanted topics already."""
+        """Keep what is wanted of a block whose entries are already about the wanted topics."""
         start, end, brokers = self._selection.start, self._selection.end, self._selection.brokers
         if start is not None or end is not None:
             low = 0 if start is None else bisect_left(block.starts, start)
@@ -311,7 +311,7 @@ def _last_start_in(text: bytes) -> bytes:
 
 
 def _entry_around(text: bytes, at: int) -> tuple[int, int]:
-    """Return begin and end of the entry that ``at`` is in."""
+    """Return the begin and end of the entry that contains ``at``."""
     begin = at + 1
     while (begin := text.rfind(b"\n[", 0, begin)) >= 0 and not is_start(text[begin + 1 : begin + 1 + START_BYTES]):
         continue

@@ -1,7 +1,7 @@
-"""Finds the logs that are meant by files, folders and Kafka's ``--logs-regex``.
+"""Finds the logs that files, folders and Kafka's ``--logs-regex`` name.
 
 A folder means all files in it, however deep, that are called ``state-change.log``: rolled (``.2026-11-21-13``, ``.1``),
-compressed, or with a broker before the name. A file that is named is taken whatever it is called.
+compressed, or with a broker before the name. A file that is named counts whatever its name is.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _LOG_NAME = re.compile(r"(?:^|[-._])sta[tg]e-change\.log(?:$|[-._])")
 
 
 def find_logs(paths: Iterable[Path], regex: str | None = None) -> list[Path]:
-    """Return the logs that are meant, each once.
+    """Return the logs meant, each once.
 
-    A path that does not exist, or a folder without logs, stands in the answer as it is where others are found:
-    whoever opens it tells what is wrong with it.
+    If others are found, a path that does not exist, or a folder without logs, is returned as it is: opening it reports
+    what is wrong.
 
     Raises:
         NotFound: no path exists, or no folder has a state-change log in it.
-        BadRequest: nothing is named, or the regular expression is none.
+        BadRequest: nothing is named, or the regular expression is invalid.
     """
     found: list[Path] = []
     absent: dict[Path, NotFound] = {}
@@ -57,7 +57,7 @@ def _logs_at(path: Path) -> list[Path]:
 
 
 def _logs_below(folder: Path) -> list[Path]:
-    # Path itself walks only since Python 3.12, paths of stores always do.
+    # ``Path`` itself can walk only since Python 3.12; paths of stores always can.
     walk = getattr(folder, "walk", partial(os.walk, folder))
     found = [
         type(folder)(parent) / name

@@ -15,14 +15,14 @@ class Severity(StrEnum):
 
 
 class Check(Enum):
-    """What is looked for: its name in answers, how bad it is, and what it means in a sentence."""
+    """What to look for: its name in results, how bad it is, and what it means in a sentence."""
 
     UNCLEAN_ELECTION = (
         "unclean_election",
         Severity.CRITICAL,
         "a leader was elected that was not in sync: records that only others had are lost",
     )
-    LEFT_OFFLINE = ("left_offline", Severity.CRITICAL, "partitions had no leader when the logs end")
+    LEFT_OFFLINE = ("left_offline", Severity.CRITICAL, "partitions had no leader when the logs ended")
     TWO_CONTROLLERS = ("two_controllers", Severity.CRITICAL, "two brokers were controller with the same epoch")
     OFFLINE_LOG_DIR = ("offline_log_dir", Severity.CRITICAL, "a broker's log dir failed, and replicas with it")
     DIFFERS_FROM_CLUSTER = (
@@ -41,7 +41,7 @@ class Check(Enum):
     STALE_CONTROLLER = (
         "stale_controller",
         Severity.WARNING,
-        "a controller went on after another one had taken over; brokers turn such requests away",
+        "a controller went on after another had taken over; brokers reject such requests",
     )
     MISSED_CHANGES = (
         "missed_changes",
@@ -52,13 +52,13 @@ class Check(Enum):
     FAILED_CHANGES = (
         "failed_changes",
         Severity.WARNING,
-        "the controller found no leader, or a broker could not do what it was asked",
+        "the controller found no leader, or a broker could not carry out a request",
     )
     ERRORS = ("errors", Severity.WARNING, "other errors were logged")
     GONE_FROM_CLUSTER = (
         "gone_from_cluster",
         Severity.WARNING,
-        "partitions that the logs leave in place are not in the cluster",
+        "partitions that exist in the logs are not in the cluster",
     )
     CONTROLLER_CHANGES = ("controller_changes", Severity.INFO, "another broker became controller")
     LEADER_CHANGES = ("leader_changes", Severity.INFO, "partitions got another leader")
@@ -72,7 +72,7 @@ class Check(Enum):
     OVERTAKEN_REQUESTS = (
         "overtaken_requests",
         Severity.INFO,
-        "requests that a broker's log does not have, but later ones that replace them",
+        "requests that a broker's log lacks, but later ones replaced them",
     )
     LEADER_UNAVAILABLE = (
         "leader_unavailable",
@@ -80,8 +80,8 @@ class Check(Enum):
         "brokers were told to follow nobody, or a leader they did not know yet",
     )
     LATE_REQUESTS = ("late_requests", Severity.INFO, "requests came after newer ones and were rightly ignored")
-    LOGS_NOT_GIVEN = ("logs_not_given", Severity.INFO, "brokers that were sent changes, but whose logs are not here")
-    CHANGED_SINCE = ("changed_since", Severity.INFO, "the cluster has gone on since the logs end")
+    LOGS_NOT_GIVEN = ("logs_not_given", Severity.INFO, "brokers that were sent changes, but whose logs are missing")
+    CHANGED_SINCE = ("changed_since", Severity.INFO, "the cluster has changed since the logs ended")
 
     def __init__(self, label: str, severity: Severity, meaning: str) -> None:
         self.label = label
@@ -128,7 +128,7 @@ class FindingBook:
 
     @property
     def findings(self) -> list[Finding]:
-        """All findings, the gravest first, as the checks are listed."""
+        """All findings, the most severe first, in the order of the checks."""
         return [
             Finding(check, noted.count, noted.first_start, noted.last_start, tuple(self._examples[check]))
             for check in Check
@@ -137,5 +137,5 @@ class FindingBook:
 
 
 def time_text(start: bytes) -> str:
-    """Return a start as it stands in an example."""
+    """Return a start as an example shows it."""
     return start[1:-1].decode("ascii").replace(",", ".")

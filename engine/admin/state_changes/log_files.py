@@ -1,4 +1,4 @@
-"""What a log looks like from outside: whose it is, from when to when, and whether it is one at all."""
+"""Facts about a log without reading all of it: whose it is, its time range, and whether it is a log at all."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LOOK_BYTES_MAX = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class LogFile:
-    """One log. ``last_start`` is None if only reading it all would tell; a pipe's size is 0."""
+    """One log. ``last_start`` is None if only reading all of it would show it; a pipe's size is 0."""
 
     path: Path
     broker_ids: frozenset[int]
@@ -35,7 +35,7 @@ class LogFile:
     last_start: bytes | None = None
     size_bytes: int = 0
     is_merged: bool = False
-    """It comes out of a merge: whose a line is stands before its time."""
+    """It comes from a merge: the broker precedes the time of each line."""
     opened: LogInput | None = None
     """A pipe, which can be read only once: open, with the bytes that were peeked at put back."""
 
@@ -45,13 +45,13 @@ class LogFile:
 
     @property
     def broker_id(self) -> int | None:
-        """The broker whose log it is; None if that is nobody or several."""
+        """The broker whose log it is; None if there is no such broker, or several."""
         return next(iter(self.broker_ids)) if len(self.broker_ids) == 1 else None
 
 
 @dataclass(frozen=True, slots=True)
 class FoundLogs:
-    """The logs, in the order in which their lines of the same millisecond stand, and what could not be taken."""
+    """The logs, in the order of their lines within a millisecond, and what could not be read."""
 
     files: tuple[LogFile, ...]
     problems: tuple[LogProblem, ...] = ()
@@ -62,7 +62,7 @@ class FoundLogs:
 
 
 def source_name(path: Path) -> str:
-    """Return how a log is called in an answer."""
+    """Return a log's name in a result."""
     return "stdin" if path == STDIN else str(path)
 
 
@@ -80,7 +80,7 @@ def look_at_logs(paths: Iterable[Path]) -> FoundLogs:
 
 
 def look_at(path: Path) -> LogFile | LogProblem | None:
-    """Return the log, or why it is none; nothing if it is empty."""
+    """Return the log, or why it is not one; None if it is empty."""
     if path.is_dir():
         return LogProblem(source_name(path), ProblemKind.UNREADABLE, "no state-change log in the folder")
     try:
@@ -114,13 +114,13 @@ def _order(file: LogFile) -> tuple[bool, int, bytes, bool, str]:
 
 
 def _head(log: LogInput) -> bytes:
-    """Return the first bytes: as many as it takes to meet a time, and a whole line after it."""
+    """Return the first bytes: enough to find a time, and a whole line after it."""
     head = log.read()
     try:
         while len(head) < _LOOK_BYTES_MAX and not _has_entry(head) and (more := log.read()):
             head += more
     except DamagedLog:
-        # What is there is read; the damage is met again, and told, when the log is.
+        # Use what could be read; reading the log meets the damage again and reports it.
         return head
     return head
 

@@ -13,11 +13,11 @@ _GZIP_RAW_BYTES = 1 << 18
 
 
 class DamagedLog(Exception):
-    """A log ends before its end, or holds what no log holds. The text says what."""
+    """A log is cut short, or contains what no log contains. The text says what."""
 
 
 class LogInput:
-    """Reads a log in chunks, decompressed. Its end closes it.
+    """Reads a log in chunks, decompressed. Reaching the end closes it.
 
     Raises OSError if it cannot be opened. ``consumed_bytes`` counts what was read of the file itself. With ``begin``
     and ``end`` only that part of a plain file is read.
@@ -26,7 +26,7 @@ class LogInput:
     def __init__(self, path: Path, chunk_bytes: int, *, begin: int = 0, end: int | None = None) -> None:
         self._chunk_bytes = chunk_bytes
         is_stdin = path == STDIN
-        # The path opens itself: it may be one of a store.
+        # Let the path open itself: it may belong to a store.
         self._file = open(0, "rb", buffering=0, closefd=False) if is_stdin else path.open("rb", buffering=0)  # noqa: SIM115
         self._left_bytes = None if end is None else end - begin
         if begin:
@@ -45,7 +45,7 @@ class LogInput:
         """Return the next bytes; nothing at the end.
 
         Raises:
-            DamagedLog: it does not go on; what was returned before is good.
+            DamagedLog: it breaks off; what was returned before is good.
             OSError: it cannot be read.
         """
         if self._returned:
@@ -62,7 +62,7 @@ class LogInput:
         return chunk
 
     def give_back(self, chunk: bytes) -> None:
-        """Let the next ``read`` return ``chunk``, which came from here."""
+        """Let the next ``read`` return ``chunk``, which this has returned before."""
         self._returned = chunk
 
     def close(self) -> None:
@@ -112,7 +112,7 @@ class _Gzip:
                 chunk = self._member.decompress(self._raw, self._chunk_bytes)
             except zlib.error as error:
                 raise DamagedLog(f"the gzip is damaged ({error})") from error
-            # A full piece may have left more inside, with no input to show for it.
+            # A full piece may have left output inside the decompressor, without further input.
             self._is_full = len(chunk) == self._chunk_bytes
             self._raw = self._member.unconsumed_tail
             if self._member.eof:

@@ -1,11 +1,11 @@
-"""A merge of state-change logs as it was asked for: which logs take part, how times compare, which lines are wanted.
+"""Plans a merge of state-change logs: which logs take part, how times compare, which lines are wanted.
 
     plan = plan_merge(look_at_logs(find_logs(paths)), MergeWish(start="2h", topics=["orders"]))
     for batch in plan.merge(text_tags(plan)):
         …
     print(plan.problems)
 
-Nothing is printed here, and nothing parsed that the order does not need: ``merged_text`` and ``merged_rows`` do that.
+It prints nothing, and parses only what the order needs: ``merged_text`` and ``merged_rows`` do the rest.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from engine.admin.state_changes.time_bounds import parse_bound
 from engine.admin.state_changes.zones import UtcClock, Zone, has_one_offset
 
 _CHUNK_BYTES = 1 << 16
-"""Larger pieces of memory would come fresh from the system each time, and cost more than reading does."""
+"""Larger buffers would come fresh from the system each time, and cost more than reading does."""
 
 
 @dataclass(frozen=True, slots=True)
 class MergeWish:
-    """What a person asks for, in words. ``zones`` are those of brokers; under None stands everybody else's."""
+    """What a person asks for, in words. ``zones`` are those of brokers; None is the key for all others."""
 
     start: str | None = None
     end: str | None = None
@@ -42,7 +42,7 @@ class MergeWish:
 
 @dataclass(frozen=True, slots=True)
 class MergePlan:
-    """What will be merged. ``is_utc`` says that times are compared in UTC, else as they stand in the lines."""
+    """What will be merged. ``is_utc``: times are compared in UTC, else as they are in the lines."""
 
     files: tuple[LogFile, ...]
     selection: Selection
@@ -58,13 +58,13 @@ class MergePlan:
 
     @property
     def problems(self) -> list[LogProblem]:
-        """What was wrong with the logs, as far as they were read."""
+        """Problems of the logs, as far as they were read."""
         met = {topic for counter in self.counters for topic in counter.topics_met}
         absent = [topic.decode() for topic in sorted(self.selection.topics - met)]
         return [
             *self.found_problems,
             *(problem for counter in self.counters for problem in counter.problems),
-            *(LogProblem(f"topic {name}", ProblemKind.NO_MENTION, "no log names it in that time") for name in absent),
+            *(LogProblem(f"topic {name}", ProblemKind.NO_MENTION, "no log names it in that period") for name in absent),
         ]
 
     @property
@@ -80,16 +80,16 @@ class MergePlan:
         return Merge([self._source(number, tag_of, in_bursts=in_bursts) for number in range(len(self.files))])
 
     def utc_clock(self) -> UtcClock | None:
-        """Return what turns the merge's times into UTC; None if they are in UTC."""
+        """Return a converter of the merge's times into UTC; None if they are in UTC."""
         return None if self.is_utc else UtcClock(self.zones[None] if not self.files else self._zone(self.files[0]))
 
     def clock_of(self, file: LogFile) -> UtcClock | None:
-        """Return what turns a log's times into those that are compared; None if they compare as they stand."""
+        """Return a converter of a log's times into comparable ones; None if they compare as they are."""
         return UtcClock(self._zone(file)) if self.is_utc else None
 
     @property
     def has_changed_clocks(self) -> bool:
-        """Whether clocks of a zone were put forward or back meanwhile: then a log's times mean what its order says."""
+        """Whether clocks of a zone changed meanwhile: then a log's order decides what its times mean."""
         if not self.is_utc or not self.files:
             return False
         first = min(file.first_start for file in self.files)
@@ -119,7 +119,7 @@ class MergePlan:
         return Source(min(lead_start, self._order_start(file, file.first_start)), open_reader, counter)
 
     def lead_start(self, number: int) -> bytes:
-        """Return when lines without a time at a log's beginning were written: at the end of the same broker's last."""
+        """Return when a log's leading lines without a time were written: at the end of the broker's previous log."""
         file = self.files[number]
         own = self._order_start(file, file.first_start)
         before = self.files[number - 1] if number else None
@@ -135,7 +135,7 @@ def plan_merge(found: FoundLogs, wish: MergeWish, *, now: datetime | None = None
     """Decide what to merge.
 
     Raises:
-        BadRequest: something that was asked for makes no sense.
+        BadRequest: a wish is invalid.
     """
     topics = wanted_topics(list(wish.topics))
     partitions = wanted_numbers(list(wish.partitions), "partition")
@@ -161,7 +161,7 @@ def _zone_of(file: LogFile, zones: Mapping[int | None, Zone]) -> Zone:
 
 
 def _is_one_local_time(files: Sequence[LogFile], zones: Mapping[int | None, Zone]) -> bool:
-    """Whether the times of all lines compare as they stand: one zone, and its clocks were not changed meanwhile."""
+    """Whether the times of all lines compare as they are: one zone, without a clock change meanwhile."""
     if not files:
         return True
     used = {_zone_of(file, zones) for file in files}
@@ -180,7 +180,7 @@ def _bounds(wish: MergeWish, zone: Zone, *, is_utc: bool, now: datetime) -> tupl
 
 
 def _can_have_wanted(plan: MergePlan, file: LogFile) -> bool:
-    """Whether a log can have a wanted line; one that cannot is not opened again."""
+    """Whether a log can have a wanted line; otherwise it is not opened again."""
     selection = plan.selection
     if selection.brokers and file.broker_id is not None and file.broker_id not in selection.brokers:
         return False

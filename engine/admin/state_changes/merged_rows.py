@@ -1,4 +1,4 @@
-"""Merged entries as rows: taken apart, times in UTC. For JSON, tables, CSV and Parquet."""
+"""Merged entries as rows: parsed, with times in UTC. For JSON, tables, CSV and Parquet."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Origin:
 
 
 class Role(StrEnum):
-    """As what a broker wrote."""
+    """The role in which a broker wrote."""
 
     CONTROLLER = "controller"
     BROKER = "broker"
@@ -36,8 +36,8 @@ class Role(StrEnum):
 class MergedRow(NamedTuple):
     """One entry. ``utc_start`` is its time in UTC as it would begin a line; None if it has none.
 
-    ``role`` says whether the broker wrote it as the controller. ``topic`` and ``partition`` are set where the entry is
-    about one partition, ``partitions`` names all. A line that cannot be parsed has no level, and is its own message.
+    ``role`` says whether the broker wrote it as the controller. ``topic`` and ``partition`` are set if the entry is
+    about one partition; ``partitions`` names all. A line that cannot be parsed has no level, and is its own message.
     """
 
     utc_start: bytes | None
@@ -65,7 +65,7 @@ def rows_of(batch: Batch[Origin], clock: UtcClock | None) -> Iterator[MergedRow]
 
 
 def row_of(utc_start: bytes, origin: Origin, entry: bytes) -> MergedRow:
-    """Take one entry apart."""
+    """Parse one entry."""
     line = parse_entry(entry)
     if line is None:
         text = entry.decode("utf-8", "replace")
@@ -88,7 +88,7 @@ def row_of(utc_start: bytes, origin: Origin, entry: bytes) -> MergedRow:
 
 
 def iso_time(utc_start: bytes | None) -> str | None:
-    """Return a start in UTC as ISO 8601 with milliseconds; None if it is no time, as in the 13th month."""
+    """Return a start in UTC as ISO 8601 with milliseconds; None if it is not a time, such as one in the 13th month."""
     if utc_start is None or utc_start[18:20] > b"59":
         return None
     minute = _iso_minute(utc_start[:_MINUTE_BYTES])
@@ -104,7 +104,7 @@ def _iso_minute(minute: bytes) -> str | None:
 
 
 def epoch_ms(utc_start: bytes | None) -> int | None:
-    """Return a start in UTC as milliseconds since 1970; None if it is no time."""
+    """Return a start in UTC as milliseconds since 1970; None if it is not a time."""
     text = iso_time(utc_start)
     if text is None:
         return None

@@ -10,11 +10,11 @@ from engine.admin.state_changes.merge import MergePlan
 from engine.admin.state_changes.merging import Batch
 
 _ENTRIES_PER_CHUNK = 250
-"""Few enough that a chunk is made in warm memory."""
+"""Few enough to build a chunk in cached memory."""
 
 
 def text_tags(plan: MergePlan) -> TagOf[bytes]:
-    """Return what makes the tags for text: a line feed and whose the line is, as wide as the widest."""
+    """Return a maker of tags for text: a line feed and the line's broker, padded to the widest."""
     width = max((len(str(broker_id)) for broker_id in plan.broker_ids), default=1)
 
     def tag_of(file: LogFile, broker_id: int | None) -> bytes:

@@ -1,8 +1,8 @@
 """Merges many logs into one order: by time, then by broker, and never changing the order within one log.
 
-Each log is read a block at a time, and only while it is its turn, so memory is bounded by the logs that overlap and not
-by what they hold. A block is kept back until the next one of its log is there: lines that stand less than that out of
-order are put in order. Those that stand further out come as soon as they are met, and are counted.
+Each log is read a block at a time, and only while it is its turn, so memory depends on how many logs overlap, not on
+their size. A block is held back until the next one of its log is read, so lines that are out of order by less than that
+are sorted. Lines that are further out come as soon as they are read, and are counted.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Batch(Generic[Tag]):
 
 @dataclass(frozen=True, slots=True)
 class Source(Generic[Tag]):
-    """A log that waits for its turn. ``first_start`` must not be later than its first entry's time."""
+    """A log that is waiting for its turn. ``first_start`` must not be later than its first entry's time."""
 
     first_start: bytes
     open: Callable[[], EntryReader[Tag]]
@@ -50,11 +50,11 @@ class _Open(Generic[Tag]):
     entries: list[bytes] = field(default_factory=list)
     has_continuations: bool = False
     safe_to: bytes = b""
-    """Nothing that is still to be read is expected to be earlier."""
+    """No unread entry is expected to be earlier."""
 
 
 class Merge(Generic[Tag]):
-    """Merges ``sources``, whose order is that of entries of the same millisecond. Iterate over it once."""
+    """Merges ``sources``, whose order applies to entries of the same millisecond. Iterate over it once."""
 
     def __init__(self, sources: Sequence[Source[Tag]]) -> None:
         waiting = sorted(enumerate(sources), key=lambda numbered: numbered[1].first_start, reverse=True)
@@ -95,7 +95,7 @@ class Merge(Generic[Tag]):
         self._open.sort(key=lambda each: each.number)
 
     def _read_on(self, limit: bytes) -> None:
-        """Read the next block of the logs that hold the others up."""
+        """Read the next block of the logs that the others wait for."""
         for log in [log for log in self._open if log.safe_to == limit]:
             if limit == _AFTER_ALL:
                 self._closed_bytes += log.reader.consumed_bytes
@@ -141,7 +141,7 @@ class Merge(Generic[Tag]):
         if not taken:
             return None
         if taken > 1:
-            # The logs' own order within a millisecond is kept by the sort, the logs' among each other by their place.
+            # The sort keeps each log's order within a millisecond; the logs' places order them among each other.
             block = Block(limit, batch.starts, batch.tags, batch.entries)
             block.put_in_order()
             batch.starts, batch.tags, batch.entries = block.starts, block.tags, block.entries

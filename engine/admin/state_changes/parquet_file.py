@@ -1,4 +1,4 @@
-"""Merged rows as a Parquet file, by pyarrow, which comes with the ``spark`` extra and is loaded here alone."""
+"""Merged rows as a Parquet file, by pyarrow, which comes with the ``spark`` extra and is loaded only here."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ROWS_PER_GROUP = 50_000
 
 
 def write_parquet(path: Path, rows: Iterable[MergedRow]) -> int:
-    """Write rows to ``path``, which is there only once it is whole; return how many there were.
+    """Write rows to ``path``, which appears only once it is whole; return the number of rows.
 
     Raises:
         BadRequest: pyarrow is not installed.

@@ -1,8 +1,8 @@
-"""The history of each partition as the logs tell it: leaders, ISRs, times without a leader.
+"""The history of each partition according to the logs: leaders, ISRs, times without a leader.
 
-Many lines repeat a state, and brokers log it later than the controller; a state is taken once, when leader epoch and
-partition epoch (the znode's version) say that it is newer. Old notations lack the partition epoch: of those only what
-the controller itself logs is taken.
+Many lines repeat a state, and brokers log it later than the controller; a state counts once, when its leader epoch and
+partition epoch (the znode's version) are newer. Old formats lack the partition epoch: of those only what the controller
+itself logs counts.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from engine.formats.state_change_states import PrintedState
 
 _NEW, _ONLINE, _OFFLINE, _GONE = "New", "Online", "Offline", "NonExistent"
 _MOMENT = timedelta(seconds=1)
-"""When a leader dies the controller takes its partitions offline and online again: that takes no longer."""
+"""When a leader dies the controller takes its partitions offline and online again, within this time."""
 _DELETION = timedelta(seconds=5)
-"""A deleted partition loses its leader and is forgotten by the brokers within this time, whichever comes first."""
+"""A deleted partition loses its leader, and brokers forget it, within this time, in either order."""
 
 
 @dataclass(slots=True)
 class PartitionHistory:
-    """What is known of one partition. ``state`` is the newest; None after it was made, until it has one."""
+    """What is known about one partition. ``state`` is the newest; None from its creation until it has one."""
 
     state: PrintedState | None = None
     is_deleted: bool = False
     last_leader: int | None = None
     leaderless_since: bytes | None = None
     offline_since: bytes | None = None
-    """The state machine took it offline, which most often lasts a moment only."""
+    """The state machine took it offline, which usually lasts only a moment."""
     has_failed_election: bool = False
-    """The controller said that it found no leader; of a partition that is deleted it does not."""
+    """The controller said that it found no leader; for a deleted partition it does not."""
     may_be_deleted: bool = False
     """It lost its leader at about the time when brokers forgot partitions they did not name."""
     unclean_epoch: int | None = None
@@ -71,7 +71,7 @@ class PartitionHistories:
                 self._lost_leader(start, event.partition, history)
 
     def role_started(self, start: bytes, event: RoleStarted, broker_id: int | None) -> None:
-        """A replica began to lead or follow; a leader tells its ISR."""
+        """A replica began to lead or follow; a leader reports its ISR."""
         if event.is_under_min_isr:
             isr = _ids(event.isr or ())
             self._book.note(Check.UNDER_MIN_ISR, start, f"{event.partition}: leader {broker_id} began with ISR {isr}")
@@ -82,12 +82,12 @@ class PartitionHistories:
                 self._advance(start, event.partition, history, state)
 
     def leader_elected(self, start: bytes, event: LeaderElected) -> None:
-        """The controller names a leader and no more."""
+        """The controller names only a leader."""
         if event.leader != NO_LEADER:
             self._online(start, event.partition, self._of(event.partition))
 
     def moved(self, start: bytes, event: PartitionMoved) -> None:
-        """The controller's state machine went a step."""
+        """The controller's state machine made a transition."""
         history = self._of(event.partition)
         if event.after.startswith(_NEW):
             self.by_partition[event.partition] = PartitionHistory()
@@ -99,7 +99,7 @@ class PartitionHistories:
             self._delete(history)
 
     def move_failed(self, start: bytes, event: MoveFailed) -> None:
-        """No leader could be found, or the present one had to stay."""
+        """No leader was found, or the present one had to stay."""
         history = self._of(event.partition)
         example = f"{event.partition}: the controller could not take it from {event.before} to {event.after}"
         self._book.note(Check.FAILED_CHANGES, start, example)
@@ -112,7 +112,7 @@ class PartitionHistories:
         self._delete(self._of(event.partition))
 
     def forgotten(self, start: bytes, event: PartitionsForgotten) -> None:
-        """A broker forgets partitions; those are meant that have just lost their leader, or are about to."""
+        """A broker forgets partitions: those that have just lost their leader, or are about to."""
         self._last_forgotten = start
         for partition in self._leaderless:
             since = self.by_partition[partition].leaderless_since
@@ -128,7 +128,7 @@ class PartitionHistories:
             history.unclean_epoch = epoch
 
     def finish(self, last_start: bytes) -> None:
-        """The logs end: what has no leader now is left so."""
+        """The logs end: what has no leader now stays without one."""
         for partition, history in sorted(self.by_partition.items()):
             if history.may_be_deleted and not history.has_failed_election and history.offline_since is None:
                 history.is_deleted = True
@@ -180,11 +180,11 @@ class PartitionHistories:
         before: PrintedState | None,
         state: PrintedState,
     ) -> None:
-        """Note a leader that was not in sync when it was elected: its ISR is itself alone, and it was in no other."""
+        """Note a leader that was not in sync when it was elected: its ISR is only itself, and it was in no other."""
         elected = f"{partition}: broker {state.leader} was elected (leader epoch {state.leader_epoch})"
         if before is None or before.leader_epoch == state.leader_epoch:
             if state.is_recovering:
-                example = f"{elected}; what was before is not in the logs"
+                example = f"{elected}; the logs do not show the state before"
                 self._note_election(Check.UNCLEAN_ELECTION, start, example, history, state)
             return
         was_in_sync = state.leader in before.isr or not before.isr
@@ -236,7 +236,7 @@ class PartitionHistories:
             history.left_isr[broker_id] = start
 
     def _note_gap(self, start: bytes, partition: TopicPartition, before: PrintedState, state: PrintedState) -> None:
-        """Note how often the state was written in between, which no line shows."""
+        """Note how often the state was written in between without a line."""
         if before.partition_epoch is None or state.partition_epoch is None:
             return
         unlogged = state.partition_epoch - before.partition_epoch - 1

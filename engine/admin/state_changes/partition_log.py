@@ -27,7 +27,7 @@ ENTRIES_MAX = 5_000
 
 @dataclass(frozen=True, slots=True)
 class PartitionEntry:
-    """One entry that names the partition. ``state`` is what it prints of it, where it does."""
+    """One entry that names the partition. ``state`` is the state that it prints, if any."""
 
     number: int
     row: MergedRow
@@ -45,7 +45,7 @@ class PartitionEntry:
 
 @dataclass(frozen=True, slots=True)
 class PartitionLog:
-    """The entries in the order of time; ``left_out`` older ones are not among them.
+    """The entries in time order, without the ``left_out`` older ones.
 
     ``size_bytes`` is what was read, ``problems`` what was wrong with the logs.
     """
@@ -59,7 +59,8 @@ class PartitionLog:
 
 
 def read_partition_log(paths: Sequence[Path], name: TopicPartition, *, zone: Zone = None) -> PartitionLog:
-    """Read what files and folders say about a partition. ``zone`` is that of the logs' times; None is this machine's.
+    """Read what files and folders say about a partition. ``zone`` is the zone of the logs' times; None is this
+    machine's.
 
     Raises:
         NotFound: no path exists, or no folder has a state-change log in it.
@@ -76,18 +77,18 @@ def read_partition_log(paths: Sequence[Path], name: TopicPartition, *, zone: Zon
         for start, origin, entry in zip(starts, batch.tags, batch.entries, strict=True):
             kept.append(PartitionEntry(count, row_of(start, origin, entry), _state(entry, name)))
             count += 1
-    # That no line names the partition is no trouble here: the answer is empty.
+    # No line about the partition is not a problem here: the result is empty.
     problems = tuple(one for one in plan.problems if one.kind is not ProblemKind.NO_MENTION)
     return PartitionLog(tuple(kept), count - len(kept), len(plan.files), plan.size_bytes, problems)
 
 
 async def partition_log(paths: Sequence[Path], name: TopicPartition) -> PartitionLog:
-    """Read it beside the event loop; see ``read_partition_log``."""
+    """Read it outside the event loop; see ``read_partition_log``."""
     return await in_daemon_thread(lambda: read_partition_log(paths, name), "state-change-logs")
 
 
 def _start(found: FoundLogs) -> str | None:
-    """A day before the last line; logs that were collected last week have their last day too."""
+    """A day before the last line: logs that were collected last week also have a last day."""
     last = max((_last(file) for file in found.files), default=None)
     return None if last is None else shifted(last, -LOOK_BACK).decode("ascii").strip("[]")
 

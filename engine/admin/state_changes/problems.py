@@ -1,4 +1,4 @@
-"""What was wrong with the logs themselves: counted while they are read, told at the end, never kept silent about."""
+"""Problems of the logs themselves: counted while they are read, and always reported at the end."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ from enum import StrEnum
 
 
 class ProblemKind(StrEnum):
-    """What kind of trouble a log made."""
+    """What kind of problem a log has."""
 
     UNREADABLE = "unreadable"
     """It could not be opened, or reading it failed."""
     NOT_A_LOG = "not_a_log"
-    """It is binary, or none of its lines has a time; nothing of it is in the answer."""
+    """It is binary, or none of its lines has a time; none of it is in the result."""
     DAMAGED = "damaged"
-    """It breaks off; what comes before that is in the answer."""
+    """It breaks off; the result contains what comes before that."""
     WITHOUT_TIME = "without_time"
-    """Lines before the first one with a time; they stand beside their neighbours."""
+    """Lines before the first one with a time; they stay next to their neighbours."""
     UNPARSED = "unparsed"
     """Lines with a time but without a level; they are kept as they are."""
     ZERO_BYTES = "zero_bytes"
     """Zero bytes, which a crash leaves in a file, were left out."""
     REORDERED = "reordered"
-    """Lines stood somewhat out of order and were put in order."""
+    """Lines were slightly out of order and were sorted."""
     LATE = "late"
-    """Lines stood so far out of order that they come later than their time."""
+    """Lines were so far out of order that they come later than their time."""
 
     NO_MENTION = "no_mention"
-    """No log that was read names the topic that was asked for."""
+    """None of the logs read names the requested topic."""
 
     @property
     def loses_lines(self) -> bool:
-        """Whether something is missing from the answer."""
+        """Whether something is missing from the result."""
         return self in (
             ProblemKind.UNREADABLE,
             ProblemKind.NOT_A_LOG,
@@ -43,7 +43,7 @@ class ProblemKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LogProblem:
-    """One trouble with one log. ``count`` is of lines, or of bytes where they are zeros."""
+    """One problem of one log. ``count`` counts lines, or zero bytes."""
 
     source: str
     kind: ProblemKind
@@ -52,17 +52,17 @@ class LogProblem:
 
 
 class ProblemCounter:
-    """Counts the troubles of one log while it is read."""
+    """Counts the problems of one log while it is read."""
 
     def __init__(self, source: str) -> None:
         self.source = source
         self.topics_met: set[bytes] = set()
-        """The wanted topics that the log names, in whichever partition."""
+        """The wanted topics that the log names, in any partition."""
         self._told: list[LogProblem] = []
         self._counts: dict[ProblemKind, int] = {}
 
     def tell(self, kind: ProblemKind, message: str) -> None:
-        """Note a trouble that happens once."""
+        """Note a problem that happens once."""
         self._told.append(LogProblem(self.source, kind, message))
 
     def count(self, kind: ProblemKind, number: int = 1) -> None:
@@ -85,8 +85,8 @@ _SENTENCES = {
     ProblemKind.WITHOUT_TIME: "{} at the beginning, before any that has a time",
     ProblemKind.UNPARSED: "{} that cannot be parsed: no level after the time",
     ProblemKind.ZERO_BYTES: "{} left out",
-    ProblemKind.REORDERED: "{} out of order, put in order",
-    ProblemKind.LATE: "{} too far out of order to be put in order: later than the time says",
+    ProblemKind.REORDERED: "{} out of order, sorted",
+    ProblemKind.LATE: "{} too far out of order to sort: later than the time says",
 }
 
 

@@ -1,9 +1,9 @@
 """Follows the controller's requests from its own log into the brokers' logs, and notes those that never arrived.
 
 If the controller logs each partition (TRACE, the default until 2.5) each is looked for. Since 2.6 the default is a
-summary per request: those are matched in order, by controller and number of partitions, for they carry no number of
-their own. A broker handles its requests in order, so what comes before one that it handled was replaced by it: the
-controller sends the whole state to a broker that registers again.
+summary per request: those are matched in order, by controller and number of partitions, because they carry no number of
+their own. A broker handles its requests in order, so a handled request replaces all before it: the controller sends the
+whole state to a broker that registers again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from engine.formats.state_change_events import (
 )
 
 _GRACE = timedelta(seconds=5)
-"""A request sent so shortly before all logs end may still have been on its way; clocks may differ by as much."""
+"""A request sent this shortly before all logs end may still have been in flight; clocks may differ by as much."""
 _UNMATCHED_MAX = 1000
 _NAMED_MAX = 5
 
@@ -98,7 +98,7 @@ class RequestTracking:
         """A broker names a partition of a request."""
         key = (event.request, broker_id, event.partition)
         if event.request is RequestKind.LEADER_AND_ISR:
-            # A broker that hosts the partition again was rightly stopped.
+            # A broker that hosts the partition again was stopped correctly.
             self._partitions.pop((RequestKind.STOP_REPLICA, broker_id, event.partition), None)
         sent = self._partitions.get(key)
         if sent is None:
@@ -107,7 +107,7 @@ class RequestTracking:
             del self._partitions[key]
 
     def finish(self, last_start: bytes) -> None:
-        """The logs end: what was not handled was missed, where the broker's log is there to tell."""
+        """The logs end: a request that was not handled was missed, if the broker's log is available."""
         horizon = shifted(last_start, -_GRACE)
         missing: dict[_Way, list[tuple[bytes, TopicPartition]]] = {}
         for (kind, broker_id, partition), (start, _) in self._partitions.items():

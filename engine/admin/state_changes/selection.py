@@ -1,4 +1,4 @@
-"""Which lines are wanted: of which time, topics, partitions and brokers."""
+"""Which lines are wanted: their time, topics, partitions and brokers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from engine.common.topic_names import invalid_topic_name
 from engine.formats.state_change_partitions import mention_of
 
 ORDER_SLACK = timedelta(minutes=61)
-"""A log is taken to be in order but for this: enough for clocks that are put back by an hour."""
+"""How far a log may be out of order: enough for clocks that are put back by an hour."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Selection:
 
     @property
     def mentions(self) -> list[tuple[bytes, re.Pattern[bytes]]]:
-        """The wanted topics, each with what matches where a line names a partition of it."""
+        """The wanted topics, each with a pattern of how a line names a partition of it."""
         return [(topic, mention_of(topic)) for topic in sorted(self.topics)]
 
     def wants_partition(self, mention: re.Match[bytes]) -> bool:
@@ -36,7 +36,7 @@ class Selection:
 
     @property
     def reads_from(self) -> bytes | None:
-        """Nothing before this can be wanted, were a log as much out of order as is allowed for."""
+        """Nothing before this can be wanted, even if a log is as much out of order as allowed."""
         return None if self.start is None else shifted(self.start, -ORDER_SLACK)
 
     @property
@@ -46,7 +46,7 @@ class Selection:
 
 
 def wanted_topics(names: list[str]) -> frozenset[bytes]:
-    """Return topics by the names that were given, also several in one text with commas between.
+    """Return topics by the given names; a text may have several, separated by commas.
 
     Raises:
         BadRequest: one of them cannot be a topic's name.
@@ -59,10 +59,10 @@ def wanted_topics(names: list[str]) -> frozenset[bytes]:
 
 
 def wanted_numbers(texts: list[str], what: str) -> frozenset[int]:
-    """Return partitions or brokers by their numbers, also several in one text with commas between.
+    """Return partitions or brokers by their numbers; a text may have several, separated by commas.
 
     Raises:
-        BadRequest: one is no number, or is named twice.
+        BadRequest: one is not a number, or is named twice.
     """
     words = [word.strip() for text in texts for word in text.split(",") if word.strip()]
     for word in words:

@@ -19,7 +19,7 @@ _KAFKAS_BEGINNING = "0000-00-00"
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """One end of a range of time. A moment without a zone is meant as the lines mean theirs."""
+    """One end of a range of time. A moment without a zone has the zone of the lines."""
 
     moment: datetime
 
@@ -31,7 +31,7 @@ class Bound:
 
 
 def parse_duration(text: str) -> timedelta | None:
-    """Return a duration such as ``2h`` or ``90s``; None if ``text`` is none."""
+    """Return a duration such as ``2h`` or ``90s``; None if ``text`` is not one."""
     match = _RELATIVE.fullmatch(text.strip())
     try:
         return None if match is None else timedelta(seconds=float(match[1]) * _UNITS[match[2]])
@@ -46,7 +46,7 @@ def parse_bound(text: str, *, now: datetime, is_end: bool) -> Bound | None:
     minute or day.
 
     Raises:
-        BadRequest: it is no time.
+        BadRequest: it is not a time.
     """
     cleaned = text.strip().strip("'\"").strip()
     if (ago := parse_duration(cleaned)) is not None:

@@ -1,7 +1,7 @@
-"""Times of log lines, which carry no zone: somebody has to say in which one a broker's clock was.
+"""Times of log lines, which carry no zone: somebody must say which zone a broker's clock used.
 
-A line's time is kept as the bytes that begin it, ``[2015-03-01 10:00:00,123]``, which sort as they are. If all logs
-are of one zone that is their order; where zones differ, or clocks were put back meanwhile, the same form in UTC is.
+A line's time is kept as the bytes that begin it, ``[2015-03-01 10:00:00,123]``, which sort as they are. If all logs are
+of one zone that is their order; if zones differ, or clocks were put back meanwhile, the same form in UTC is used.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def moment_of(start: bytes) -> datetime | None:
 
 
 def shifted(start: bytes, by: timedelta) -> bytes:
-    """Return the start moved by a duration; the same if it is no time, or would leave the calendar."""
+    """Return the start moved by a duration; the same if it is not a time, or would leave the calendar."""
     moment = moment_of(start)
     try:
         return start if moment is None else start_of(moment + by)
@@ -71,7 +71,7 @@ def in_zone(moment: datetime, zone: Zone) -> datetime:
 
 
 def has_one_offset(zone: Zone, first: bytes, last: bytes) -> bool:
-    """Whether clocks of ``zone`` were not put forward or back between two local times, a day before and after."""
+    """Whether clocks of ``zone`` did not change between two local times, plus a day before and after."""
     low, high = moment_of(first), moment_of(last)
     if low is None or high is None:
         return True
@@ -88,7 +88,7 @@ def has_one_offset(zone: Zone, first: bytes, last: bytes) -> bool:
 class UtcClock:
     """Turns the starts of one log's lines into UTC, in the order of the log.
 
-    In the hour that comes twice in autumn a line means the first one until the log's time has jumped back.
+    In the hour that occurs twice in autumn, a line means the first one until the log's time has jumped back.
     """
 
     def __init__(self, zone: Zone) -> None:
@@ -99,7 +99,7 @@ class UtcClock:
         self._last_minute = b""
 
     def starts(self, starts: list[bytes]) -> list[bytes]:
-        """Return the starts in UTC; what is no time stays as it is."""
+        """Return the starts in UTC; what is not a time stays as it is."""
         found = []
         for start in starts:
             minute = start[:_MINUTE_BYTES]

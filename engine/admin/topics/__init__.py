@@ -1,1 +1,1 @@
-"""Topics listed, described and changed: by the wire, through the znodes, or read from a snapshot."""
+"""Topics listed, described and changed: over the wire, through the znodes, or read from a snapshot."""

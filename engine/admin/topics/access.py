@@ -1,4 +1,4 @@
-"""The two seams to a cluster's topics, reading and changing, and the one place that chooses the side behind each.
+"""The interfaces to read and to change a cluster's topics, and the only place that chooses the side for each.
 
 A reader reads what it is asked for and no more: a command about one topic reads that topic only. Only the side that is
 used is loaded.
@@ -28,7 +28,7 @@ class TopicReader(Protocol):
         """Return how many partitions each of the named topics has, and its replication factor."""
 
     async def topics(self, names: Sequence[str]) -> list[TopicSnapshot]:
-        """Return those of the named topics that exist, by name."""
+        """Return the named topics that exist, by name."""
 
     async def live_brokers(self) -> frozenset[int]:
         """Return the ids of the brokers that are alive."""
@@ -41,7 +41,7 @@ class TopicChanger(Protocol):
     """Changes topics of one cluster and waits, within the operation's time, until the change is done."""
 
     async def exists(self, name: str, *, if_exists: bool) -> bool:
-        """Whether the topic is there; raises NotFound if it is not, unless ``if_exists``."""
+        """Whether the topic exists; raises NotFound if it does not, unless ``if_exists``."""
 
     async def create(self, topic: NewTopic, *, if_not_exists: bool = False, validate_only: bool = False) -> TopicChange:
         """Create a topic, or only check that it could be."""
@@ -50,20 +50,20 @@ class TopicChanger(Protocol):
         """Add partitions and change settings, or only check that it could be done."""
 
     async def to_be_deleted(self, texts: Sequence[str], *, if_exists: bool) -> list[str]:
-        """Return the names that a deletion of ``texts`` means; patterns never take Kafka's own topics."""
+        """Return the names that a deletion of ``texts`` means; patterns never match Kafka's own topics."""
 
     async def delete(self, names: Sequence[str], *, waits: bool) -> tuple[list[TopicChange], Sequence[AdminError]]:
-        """Delete topics; return what became of each, and the refusals."""
+        """Delete topics; return the outcome for each, and the refusals."""
 
 
 async def topic_reader(
     cluster: Cluster, *, on_unreadable: Complain | None = None, on_unknown_settings: Complain | None = None
 ) -> TopicReader:
-    """Return the reader of topics for this cluster. What it cannot read raises, unless somebody wants to be told.
+    """Return the reader of topics for this cluster. What it cannot read raises, unless a callback takes it.
 
     Args:
-        on_unreadable: told of topics whose znodes nobody understands, which are left out.
-        on_unknown_settings: told of settings that no broker tells soon, which are None then.
+        on_unreadable: called with topics whose znodes are unreadable, which are left out.
+        on_unknown_settings: called with settings that no broker returns soon, which are None then.
     """
     match cluster.source:
         case Source.SNAPSHOT:
@@ -83,7 +83,7 @@ async def topic_reader(
 
 
 async def topic_changer(cluster: Cluster, *, is_rack_aware: bool = True) -> TopicChanger:
-    """Return the changer that changes of this cluster go by."""
+    """Return the changer of topics for this cluster."""
     if cluster.changes_by is Side.ZOOKEEPER:
         from engine.admin.topics.by_znode import ZkTopicChanger
 

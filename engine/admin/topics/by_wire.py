@@ -1,7 +1,6 @@
-"""Topics by the wire: read from one Metadata answer and what belongs to it, changed through the controller.
+"""Topics over the wire: read from one Metadata answer and related requests, changed through the controller.
 
-The wire does not tell zk versions, and a topic marked for deletion is not in it any more. The messages of changes stand
-in ``requests``.
+The wire does not show zk versions, nor topics that are marked for deletion. ``requests`` has the messages of changes.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ class WireTopicReader:
     def __init__(
         self, wire: WireCluster, *, observe: Observer = tell_nobody, on_unknown: Complain | None = None
     ) -> None:
-        """With ``on_unknown``, settings that no broker returns soon are reported as unknown; else reading raises."""
+        """With ``on_unknown``, report settings that no broker returns soon as unknown; else reading raises."""
         self._wire = wire
         self._observe = observe
         self._on_unknown = on_unknown
@@ -79,7 +78,7 @@ class WireTopicReader:
         return [topic_from_metadata(topic, overrides.get(topic.name or ""), reassignments) for topic in answers]
 
     async def _reassignments(self) -> dict[TopicPartition, ReplicaAssignment]:
-        """Return what is under way; a controller that has just died is no reason to tell nothing about topics."""
+        """Return what is under way; a controller that has just died must not prevent reading topics."""
         try:
             return await read_reassignments(self._wire, limit_s=beside_limit_s(self._wire), is_patient=False)
         except Unreachable as error:
@@ -102,8 +101,8 @@ async def read_reassignments(
     """Return the partitions that are being reassigned; none if the cluster is too old to tell.
 
     Raises:
-        Unreachable: no controller tells within ``limit_s`` (None: most of the operation's time), or one that lives
-            has not within ``silence_s``, or (not ``is_patient``) it is gone and the next one not elected yet.
+        Unreachable: no controller answers within ``limit_s`` (None: most of the operation's time), or a live one does
+        not within ``silence_s``, or (not ``is_patient``) it is gone and the next one is not elected yet.
     """
     request = ListPartitionReassignmentsRequest(topics=None)
     limit_s = wire.operation_s * ONLY_ANSWER_SHARE if limit_s is None else limit_s
@@ -130,7 +129,7 @@ def topic_from_metadata(
     overrides: Mapping[str, str] | None,
     reassignments: Mapping[TopicPartition, ReplicaAssignment],
 ) -> TopicSnapshot:
-    """Return a topic as Metadata and the other answers tell it."""
+    """Return a topic from Metadata and the other answers."""
     name = answer.name or ""
     partitions = sorted(answer.partitions, key=lambda partition: partition.partition_index)
     return TopicSnapshot(
@@ -162,7 +161,7 @@ HEARSAY_SHARE = 0.1
 
 
 MARK_SHARE = 0.2
-"""Share of that time in which the replicas of a deleted topic should be gone, if their brokers live."""
+"""The share of that time within which a deleted topic's replicas should be gone if their brokers are alive."""
 
 
 class WireTopicChanger:
@@ -176,7 +175,7 @@ class WireTopicChanger:
         self._cluster = cluster
         self._wire = wire
         self._sees_marks = sees_marks
-        # The controller is given less than the command, so that its answer comes before the command gives up.
+        # Give the controller less time than the command, so that its answer comes before the command gives up.
         self._timeout_ms = int(cluster.timeout_s * 800)
 
     async def exists(self, name: str, *, if_exists: bool) -> bool:
@@ -240,7 +239,7 @@ class WireTopicChanger:
         return [name for name in selection.choose(known) if name in selection.names or name not in INTERNAL_TOPICS]
 
     async def delete(self, names: Sequence[str], *, waits: bool) -> tuple[list[TopicChange], Sequence[AdminError]]:
-        await self._before_change(Phrase("the topics may still be deleted; look with: ", Operation.LIST_TOPICS))
+        await self._before_change(Phrase("the topics may still be deleted; check with: ", Operation.LIST_TOPICS))
         changes, refusals = await delete_topics(self._wire, names, timeout_ms=self._timeout_ms, waits=waits)
         gone = [change.topic for change in changes if change.result is TopicOutcome.DELETED]
         await self._wait_until_known(gone, lambda count: count is None)
@@ -251,10 +250,10 @@ class WireTopicChanger:
         ], refusals
 
     async def _still_marked(self, names: Sequence[str], *, waits: bool) -> set[str]:
-        """Return the topics whose deletion is not done, where ZooKeeper may be asked.
+        """Return the topics whose deletion is not done, if ZooKeeper may be asked.
 
         Brokers stop knowing a topic when its deletion begins. It ends when all replicas are gone: those of dead brokers
-        hold it up, and until then no topic of that name can be made.
+        delay it, and until then no topic of that name can be created.
         """
         if not self._sees_marks or not names:
             return set()
@@ -269,12 +268,12 @@ class WireTopicChanger:
             await asyncio.sleep(RETRY_PAUSE_S)
 
     async def _before_change(self, what_goes_on: Words) -> None:
-        """Find the controller, then note that what is sent to it now may be carried out whatever becomes of us."""
+        """Find the controller, then note that what is sent now may be carried out whatever happens to this process."""
         await self._wire.reachable_controller_id()
         self._cluster.accepted(what_goes_on)
 
     async def _partition_count(self, name: str, broker_id: int | None = None) -> int | None:
-        """Return how many partitions a broker, by default the controller, knows of a topic; None: it knows no such."""
+        """Return a topic's partition count as a broker, by default the controller, knows it; None: unknown topic."""
         asked = await self._wire.reachable_controller_id() if broker_id is None else broker_id
         response = await self._wire.metadata([name], broker_id=asked)
         topics = [topic for topic in response.topics if topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
@@ -283,8 +282,8 @@ class WireTopicChanger:
     async def _wait_until_known(self, names: Sequence[str], is_known: Callable[[int | None], bool]) -> None:
         """Wait until every broker knows of a change, so that the next command sees it whichever broker it asks.
 
-        The controller tells them one after the other, and answers when the first of them knows. A broker that is
-        slow or cannot be reached is not waited for long: the change is done.
+        The controller tells them one after the other, and answers when the first one knows. This does not wait long for
+        a broker that is slow or unreachable: the change is done.
         """
         try:
             async with asyncio.timeout(self._timeout_ms * HEARSAY_SHARE / 1000):

@@ -1,8 +1,8 @@
-"""Topics through the znodes: read and changed as the tools of Kafka up to 2.8 do it. Reading needs no live broker.
+"""Topics through the znodes: read and changed as the tools of Kafka up to 2.8 did. Reading needs no live broker.
 
 Reads of one kind are in flight together: assignments, settings and deletion marks first, then the partitions' states.
-What a broker would check of a change is checked here, with Kafka's texts: nobody checks it afterwards. A topic is made
-without an id; the controller of a cluster that has topic ids gives it one. Each change waits until the controller has
+This checks changes as a broker would, with Kafka's texts, because nobody checks them afterwards. A topic is created
+without an id; the controller of a cluster with topic ids assigns one. Each change waits until the controller has
 carried it out, within the caller's deadline.
 """
 
@@ -128,7 +128,7 @@ class ZkTopicReader:
 
     @contextmanager
     def _unreadable_told(self) -> Iterator[None]:
-        """Tell of a znode that nobody understands and go on, where somebody wants to be told."""
+        """Report an unreadable znode and continue, if a callback takes it."""
         try:
             yield
         except ZnodeFormatError as error:
@@ -251,7 +251,7 @@ class ZkTopicChanger:
         return [name for name in selection.choose(known) if name not in INTERNAL_TOPICS]
 
     async def delete(self, names: Sequence[str], *, waits: bool) -> tuple[list[TopicChange], Sequence[AdminError]]:
-        self._cluster.accepted(Phrase("the controller deletes what is marked; look with: ", Operation.LIST_TOPICS))
+        self._cluster.accepted(Phrase("the controller deletes what is marked; check with: ", Operation.LIST_TOPICS))
         for name in names:
             try:
                 await self._kafka.admin.create_topic_deletion(name)
@@ -329,7 +329,7 @@ class ZkTopicChanger:
         while waiting:
             reads = await self._kafka.partitions.get_partition_states(waiting)
             states = {partition: or_raise(read) for partition, read in reads.items() if read is not None}
-            # A partition all of whose brokers are dead gets a state without leader: there is nothing to wait for.
+            # A partition with only dead brokers gets a state without a leader: there is nothing to wait for.
             waiting = [partition for partition in waiting if partition not in states]
             leaderless = [p for p, state in states.items() if state.leader_and_isr.leader == NO_LEADER]
             if leaderless:

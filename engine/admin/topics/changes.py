@@ -1,4 +1,4 @@
-"""What somebody wants done to topics, as checked values; and what became of it. Carried out elsewhere.
+"""Wanted changes of topics, as checked values, and their outcome. Carried out elsewhere.
 
 ``access`` chooses who carries it out. Error texts are those of kafka-topics.
 """
@@ -27,7 +27,7 @@ ReplicaLists = tuple[tuple[int, ...], ...]
 
 
 class TopicOutcome(StrEnum):
-    """What became of one topic."""
+    """The outcome for one topic."""
 
     CREATED = "created"
     ALTERED = "altered"
@@ -41,7 +41,7 @@ class TopicOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TopicChange:
-    """The result for one topic; numbers are None if the cluster did not tell them."""
+    """The result for one topic; numbers are None if the cluster did not return them."""
 
     topic: str
     result: TopicOutcome
@@ -52,7 +52,7 @@ class TopicChange:
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to be made. Without an assignment, None leaves count and factor to the cluster's defaults."""
+    """A topic to create. Without an assignment, None leaves count and factor to the cluster's defaults."""
 
     name: str
     partition_count: int | None = None
@@ -69,7 +69,7 @@ class NewTopic:
 class TopicAlteration:
     """More partitions for a topic, other settings, or both.
 
-    ``assignment`` is, as in kafka-topics, that of all partitions; those that are there already are passed over.
+    ``assignment`` is, as in kafka-topics, that of all partitions; those that exist already are ignored.
     """
 
     name: str
@@ -87,7 +87,7 @@ class TopicAlteration:
         return () if self.partition_count is None else (MORE_PARTITIONS_WARNING,)
 
     def check(self) -> None:
-        """Raise BadRequest if nothing is asked for, or what is asked for contradicts itself."""
+        """Raise BadRequest if nothing is requested, or the request contradicts itself."""
         check_counts(self.partition_count, None)
         if self.partition_count is None and not self.changes_configs:
             hint = Phrase("give ", Parameter.PARTITIONS, ", ", Parameter.CONFIG, " or ", Parameter.DELETE_CONFIG)
@@ -101,19 +101,19 @@ class TopicAlteration:
             raise BadRequest(f"both set and deleted: {', '.join(both)}")
 
     def assignment_after(self, present_count: int) -> ReplicaLists | None:
-        """Return the replicas of the partitions beyond those that are there, or None for an automatic assignment."""
+        """Return the replicas of the new partitions, or None for an automatic assignment."""
         return None if self.assignment is None else self.assignment[present_count:]
 
 
 def check_new_topic(topic: NewTopic) -> None:
-    """Check what can be told without asking the cluster.
+    """Check what can be checked without asking the cluster.
 
     Raises:
-        BadRequest: name, count or factor can be none of a topic, or contradict the assignment.
+        BadRequest: name, count or factor is invalid for a topic, or contradicts the assignment.
     """
     reason = invalid_topic_name(topic.name)
     if reason is not None:
-        hint = "use at most 249 of: letters, digits, dot, underscore, hyphen"
+        hint = "use up to 249 letters, digits, dots, underscores and hyphens"
         raise BadRequest(f"topic name is invalid: {reason}", hint=hint)
     if topic.assignment and (topic.partition_count is not None or topic.replication_factor is not None):
         partitions, factor = Parameter.PARTITIONS, Parameter.REPLICATION_FACTOR
@@ -135,9 +135,9 @@ def check_counts(partition_count: int | None, replication_factor: int | None) ->
 
 
 def check_brokers(assignment: ReplicaLists, live: Collection[int]) -> None:
-    """Raise NotFound if an assignment by hand names a broker that is not there.
+    """Raise NotFound if an assignment by hand names a broker that is not alive.
 
-    Kafka's controller takes such a topic and leaves the replica offline until a broker comes with that id.
+    Kafka's controller accepts such a topic and leaves the replica offline until a broker with that id starts.
     """
     unknown = sorted({broker for replicas in assignment for broker in replicas} - set(live))
     if unknown:
@@ -150,7 +150,7 @@ def parse_replica_assignment(text: str) -> ReplicaLists:
     """Return the replicas of ``0:1,1:2``: one part per partition, brokers separated by colons.
 
     Raises:
-        BadRequest: a part is no list of broker ids, names a broker twice, or is longer than the first.
+        BadRequest: a part is not a list of broker ids, names a broker twice, or is longer than the first.
     """
     assignment: list[tuple[int, ...]] = []
     for index, part in enumerate(text.split(",")):

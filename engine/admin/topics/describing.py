@@ -63,7 +63,7 @@ class DescribeOptions:
 async def list_topics(
     reader: TopicReader, selection: TopicSelection, *, exclude_internal: bool = False
 ) -> list[TopicName]:
-    """Return the topics by name; a selection that matches none gives none."""
+    """Return the topics by name; none if the selection matches none."""
     known = {entry.topic: entry for entry in await reader.names()}
     return [known[name] for name in selection.choose(known) if not (exclude_internal and known[name].internal)]
 
@@ -76,8 +76,8 @@ async def describe_topics(
     With a partition filter, topics without such a partition are left out.
 
     Raises:
-        NotFound: a topic or id that was named does not exist, and ``if_exists`` is not set.
-        Unreachable: settings are not known that a filter looks at.
+        NotFound: a named topic or id does not exist, and ``if_exists`` is not set.
+        Unreachable: settings that a filter needs are unknown.
     """
     topics = await read_selected(reader, selection, if_exists=options.if_exists)
     if options.exclude_internal:
@@ -127,7 +127,7 @@ async def read_selected(reader: TopicReader, selection: TopicSelection, *, if_ex
 
 
 async def _names(reader: TopicReader) -> list[str]:
-    """Return the topics that a person may have meant, where they can be told."""
+    """Return the topics that a person may have meant, if they can be read."""
     with suppress(AdminError):
         return [entry.topic for entry in await reader.names()]
     return []

@@ -1,4 +1,4 @@
-"""Which partitions a person wants to see: Kafka's filters, as pure questions about a partition.
+"""Which partitions a person wants to see: Kafka's filters, as pure predicates of a partition.
 
 Several filters together: one that matches is enough, as in kafka-topics. Source: TopicCommand of Kafka 3.9.
 """
@@ -21,7 +21,7 @@ class PartitionFilter(StrEnum):
 
 
 MIN_ISR_FILTERS = frozenset({PartitionFilter.UNDER_MIN_ISR, PartitionFilter.AT_MIN_ISR})
-"""Those that have to know min.insync.replicas."""
+"""Those that need min.insync.replicas."""
 
 
 def is_unavailable(partition: PartitionSnapshot, live_brokers: Set[int]) -> bool:

@@ -1,4 +1,4 @@
-"""Topics created, altered and deleted by the wire: CreateTopics, CreatePartitions, DeleteTopics by the controller."""
+"""Creates, alters and deletes topics over the wire: CreateTopics, CreatePartitions, DeleteTopics at the controller."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from engine.protocol.apis.delete_topics import DeletableTopicResult, DeleteTopic
 async def create_topic(
     wire: WireCluster, topic: NewTopic, *, timeout_ms: int, if_not_exists: bool = False, validate_only: bool = False
 ) -> TopicChange:
-    """Create a topic, or only have the cluster check that it could.
+    """Create a topic, or only have the cluster check that it could be created.
 
     Raises:
-        Refused: the cluster does not want it; the message is the cluster's.
+        Refused: the cluster rejects it; the message is the cluster's.
         StillUnderWay: it was accepted, and its partitions have no leader yet.
     """
     request = CreateTopicsRequest(topics=[_creatable(topic)], timeout_ms=timeout_ms, validate_only=validate_only)
@@ -68,11 +68,11 @@ async def add_partitions(
     timeout_ms: int,
     validate_only: bool = False,
 ) -> None:
-    """Give a topic ``count`` partitions in all; ``assignment`` is that of the new ones.
+    """Grow a topic to ``count`` partitions; ``assignment`` is that of the new ones.
 
     Raises:
         NotFound: there is no such topic.
-        Refused: the cluster does not want it, for example because there are as many already.
+        Refused: the cluster rejects it, for example because there are as many already.
         StillUnderWay: it was accepted, and the new partitions have no leader yet.
     """
     assignments = None
@@ -96,7 +96,7 @@ async def add_partitions(
 async def delete_topics(
     wire: WireCluster, names: Sequence[str], *, timeout_ms: int, waits: bool = True
 ) -> tuple[list[TopicChange], list[Refused | NotFound]]:
-    """Delete topics; return what became of each, and the refusals.
+    """Delete topics; return the outcome for each, and the refusals.
 
     Without ``waits`` the answer comes as soon as the controller has accepted the deletion.
     """
@@ -127,7 +127,7 @@ def _sort_out(result: DeletableTopicResult, changes: list[TopicChange], refusals
 
 
 def _delete_request(names: Sequence[str], version: int, timeout_ms: int) -> DeleteTopicsRequest:
-    """Return the request with the names where that version has them."""
+    """Return the request with the names in that version's field."""
     if version >= 6:
         return DeleteTopicsRequest(topics=[DeleteTopicState(name=name) for name in names], timeout_ms=timeout_ms)
     return DeleteTopicsRequest(topic_names=list(names), timeout_ms=timeout_ms)

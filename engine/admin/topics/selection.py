@@ -15,12 +15,12 @@ from engine.admin.cluster.remedies import SEE_TOPICS, Phrase, Words
 from engine.common.topic_names import invalid_topic_name
 
 _GLOB = re.compile(r"(?<![\\.)\]}])\*")
-"""A star that a shell would take for any text: nothing stands before it that a regular expression would repeat so."""
+"""A star as a shell uses it: nothing before it that a regular expression would repeat."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicSelection:
-    """What was asked for. Nothing named means all topics."""
+    """The requested topics. Naming nothing means all topics."""
 
     names: tuple[str, ...] = ()
     patterns: tuple[re.Pattern[str], ...] = ()
@@ -31,11 +31,11 @@ class TopicSelection:
 
     @property
     def wants_list(self) -> bool:
-        """The names of all topics must be read to find what is meant."""
+        """The names of all topics are needed to find the matches."""
         return self.is_all or bool(self.patterns)
 
     def choose(self, known: Iterable[str]) -> list[str]:
-        """Return the chosen ones of the topics that there are, by name; exact names that are not known are left out."""
+        """Return the chosen ones of the existing topics, by name; unknown exact names are left out."""
         return sorted(
             name
             for name in known
@@ -43,7 +43,7 @@ class TopicSelection:
         )
 
     def unmatched(self, known: Iterable[str]) -> list[str]:
-        """Return names and patterns that no known topic answers to."""
+        """Return names and patterns that match no known topic."""
         there = set(known)
         missing = [name for name in self.names if name not in there]
         missing += [p.pattern for p in self.patterns if not any(p.fullmatch(name) for name in there)]
@@ -73,7 +73,7 @@ def select_topics(texts: Sequence[str]) -> TopicSelection:
 
 
 def topic_not_found(missing: Sequence[str], known: Iterable[str] = ()) -> NotFound:
-    """Return the error for topics that were named and are not there; ``known`` are those that are."""
+    """Return the error for named topics that do not exist; ``known`` are those that do."""
     if len(missing) == 1:
         message = f"topic {missing[0]!r} does not exist"
     else:

@@ -10,12 +10,12 @@ from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
 from engine.common.topic_names import INTERNAL_TOPICS
 
 DEFAULT_MIN_ISR = 1
-"""Kafka's default of min.insync.replicas, used where nobody says otherwise."""
+"""Kafka's default of min.insync.replicas, used if nothing overrides it."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicName:
-    """A topic as a listing shows it; ``size_bytes`` is that of all its replicas. What nobody was asked for is None."""
+    """A topic as a listing shows it; ``size_bytes`` is that of all its replicas. What was not asked for is None."""
 
     topic: str
     internal: bool = False
@@ -30,7 +30,7 @@ def topic_name(name: str, is_marked: bool) -> TopicName:
 
 
 def topic_min_isrs(topics: Iterable[TopicSnapshot], cluster_default: str | None) -> dict[str, int]:
-    """Return min.insync.replicas as the topic's override, the cluster's dynamic default or Kafka's default say."""
+    """Return min.insync.replicas from the topic's override, the cluster's dynamic default or Kafka's default."""
     found = {}
     for topic in topics:
         if topic.configs is not None:

@@ -1,1 +1,1 @@
-"""A cluster watched: one frozen frame after the other, what changed between them, recorded and played again."""
+"""Watches a cluster: one frozen frame after the other, what changed between them, recording and replay."""

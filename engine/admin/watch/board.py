@@ -1,4 +1,4 @@
-"""How the feed stands with both sides, and how each stage fares: kept here by those who read, told in frames."""
+"""The state of the feed's links to both sides, and of each stage: readers update it, frames report it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Board:
     """Links and stages of one feed. Times are the wall clock's."""
 
     def __init__(self, clock: Clock, addresses: Mapping[Side, str]) -> None:
-        """``addresses`` are those of the sides that may be asked."""
+        """Make a board; ``addresses`` are those of the sides that may be asked."""
         self._clock = clock
         now_ms = clock.now_ms()
         self.links: dict[Side, Link] = {
@@ -73,7 +73,7 @@ class Board:
     # Stages
 
     def unreadable(self, stage: Stage, why: str) -> None:
-        """Nobody tells this stage."""
+        """Nobody can read this stage."""
         self.stages[stage] = replace(self.stages[stage], source=None, error=why, next_at_ms=None)
 
     def begun(self, stage: Stage) -> None:
@@ -91,7 +91,7 @@ class Board:
         missing: tuple[str, ...] = (),
         read_at_ms: int | None = None,
     ) -> None:
-        """A stage was read well; ``read_at_ms`` None is now."""
+        """A stage was read successfully; ``read_at_ms`` None is now."""
         at_ms = self._clock.now_ms() if read_at_ms is None else read_at_ms
         before = self.stages[stage]
         cost_ms = before.cost_ms if cost_ms is None else cost_ms
@@ -100,7 +100,7 @@ class Board:
         )
 
     def failed(self, stage: Stage, failure: Failure, *, next_at_ms: int | None = None) -> None:
-        """A stage could not be read; its data stay as old as they are."""
+        """A stage could not be read; its data keep their age."""
         self.stages[stage] = replace(
             self.stages[stage],
             started_at_ms=None,
@@ -110,7 +110,7 @@ class Board:
         )
 
     def told(self) -> dict[Stage, StageStatus]:
-        """Return how all stages fare now. What is watched holds as long as ZooKeeper answers."""
+        """Return the status of all stages now. Watched data are valid as long as ZooKeeper answers."""
         found = dict(self.stages)
         heard_ms = self.links[Side.ZOOKEEPER].last_answer_ms
         for stage, status in found.items():

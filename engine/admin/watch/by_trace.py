@@ -1,4 +1,4 @@
-"""What the traces of Spark's queries tell a feed, beside what brokers say of their topics."""
+"""What the traces of Spark's queries tell a feed, with what brokers say about their topics."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from engine.admin.watch.frame import WatchedQuery
 from engine.common.model import IsolationLevel
 
 READ_LIMIT_S = 20.0
-"""A store that has not answered by then is reported as hanging. Its answer still counts when it comes."""
+"""A store that has not answered by then is reported as hanging. Its late answer still counts."""
 
 _Found = tuple[list[Query], list[AdminError]]
 
 
 @dataclass(frozen=True, slots=True)
 class ReadQueries:
-    """What one reading told; ``missing`` has a line for each thing that it did not. ``requests`` went to brokers."""
+    """The result of one reading; ``missing`` has a line for each missing thing. ``requests`` went to brokers."""
 
     queries: tuple[WatchedQuery, ...]
     missing: tuple[str, ...]
@@ -33,7 +33,7 @@ class ReadQueries:
 
 
 class QueryReader:
-    """Reads the traces again and again, and has brokers asked how far behind the queries are."""
+    """Reads the traces repeatedly, and asks brokers how far behind the queries are."""
 
     def __init__(self, traces: QueryTraces, *, limit_s: float = READ_LIMIT_S) -> None:
         self._traces = traces
@@ -41,7 +41,7 @@ class QueryReader:
         self._reading: asyncio.Future[_Found] | None = None
 
     async def read(self, wire: WireCluster | None) -> ReadQueries:
-        """Return the queries by path; without ``wire``, and if no broker answers, without their lags.
+        """Return the queries by path; without their lags if there is no ``wire`` or no broker answers.
 
         Raises:
             AdminError: nothing could be read, or the store hangs.
@@ -54,7 +54,7 @@ class QueryReader:
         requests = 0
         if wire is not None and queries:
             try:
-                # A query is judged by its own history, so one look is enough.
+                # A query is judged by its own history, so one sample is enough.
                 rows = await measure_queries(
                     wire, queries, lambda topic: True, IsolationLevel.READ_UNCOMMITTED, with_times=True
                 )

@@ -1,7 +1,7 @@
-"""What brokers tell a feed: each function reads one stage once. Nothing is kept here.
+"""What brokers tell a feed: each function reads one stage once, and keeps nothing.
 
 What it costs, with B brokers, P partitions, and G groups: metadata one request; offsets B and P / 2,000; reassignments
-one (none where ZooKeeper tells them); log dirs B; groups B for the list, and per reading at most GROUPS_PER_READING
+one (none if ZooKeeper reports them); log dirs B; groups B for the list, and per reading at most GROUPS_PER_READING
 groups with one request each and a few for their ends and first unread records; probes two for each broker.
 """
 
@@ -31,16 +31,16 @@ from engine.common.snapshot import ClusterSnapshot, TopicSnapshot
 from engine.protocol.apis.metadata import MetadataResponse
 
 METADATA_LIMIT_S = 5.0
-"""A broker that has not answered by then is left, and the next one asked."""
+"""If a broker has not answered by then, ask the next one."""
 
 GROUPS_PER_READING = 50
-"""This many groups are measured at once. If there are more, they take turns."""
+"""How many groups are measured at once. If there are more, they take turns."""
 
 _PARTITIONS_PER_REQUEST = 2_000
 
 
 async def read_metadata(wire: WireCluster) -> MetadataResponse:
-    """Return what one broker, whichever it is, says about all brokers and topics.
+    """Return what any one broker says about all brokers and topics.
 
     Raises:
         Unreachable: nobody answers in time.
@@ -57,7 +57,7 @@ async def read_metadata(wire: WireCluster) -> MetadataResponse:
 async def read_ends(
     wire: WireCluster, topics: Iterable[TopicSnapshot], live: frozenset[int]
 ) -> tuple[dict[TopicPartition, int], tuple[str, ...], int]:
-    """Return where the logs end, a line for each broker that did not tell, and how many requests it took."""
+    """Return where the logs end, a line for each broker that did not answer, and how many requests it took."""
     by_leader: dict[int, list[TopicPartition]] = {}
     for topic in topics:
         for p in topic.partitions:
@@ -86,7 +86,7 @@ async def read_ends(
 async def read_wire_settings(
     wire: WireCluster, topics: Sequence[TopicSnapshot]
 ) -> tuple[dict[str, Mapping[str, str]], dict[int | None, Mapping[str, str]], dict[str, int], tuple[str, ...]]:
-    """Return overrides of topics, dynamic settings of brokers, min ISR in effect, and what was not told."""
+    """Return overrides of topics, dynamic settings of brokers, the effective min ISR, and what is missing."""
     names = [topic.name for topic in topics]
     missing: list[str] = []
     overrides = await read_overrides(wire, names, missing.append)
@@ -102,10 +102,10 @@ async def read_wire_settings(
 
 
 async def read_words(cluster: Cluster, snapshot: ClusterSnapshot) -> dict[int, BrokerWords]:
-    """Ask each broker, over its own connection, whom it takes for the controller, and which log dirs are offline."""
+    """Ask each broker, over its own connection, who it thinks the controller is, and which log dirs are offline."""
     probes = await probe_brokers(snapshot, cluster.target.client_properties, {})
     return {
-        # Each broker of KRaft names some broker that lives: that they differ means nothing.
+        # Each KRaft broker names some live broker: differences mean nothing.
         broker: BrokerWords(None if one.is_kraft else one.controller_id, one.offline_log_dirs, one.trouble or "")
         for broker, one in probes.items()
     }
@@ -113,7 +113,7 @@ async def read_words(cluster: Cluster, snapshot: ClusterSnapshot) -> dict[int, B
 
 @dataclass(frozen=True, slots=True)
 class ReadGroups:
-    """What one reading of the groups told; ``missing`` has a line for each thing that it did not."""
+    """The result of one reading of the groups; ``missing`` has a line for each missing thing."""
 
     groups: tuple[WatchedGroup, ...]
     missing: tuple[str, ...]
@@ -121,7 +121,7 @@ class ReadGroups:
 
 
 class GroupReader:
-    """Reads groups again and again: all states each time, lag and members of GROUPS_PER_READING of them in turn."""
+    """Reads groups repeatedly: all states each time, lag and members of GROUPS_PER_READING of them in turn."""
 
     def __init__(self, meter: LagMeter) -> None:
         self._meter = meter
@@ -129,7 +129,7 @@ class GroupReader:
         self._turn: list[str] = []
 
     async def read(self, wire: WireCluster, now_ms: int) -> ReadGroups:
-        """Return all groups as far as they are known by now.
+        """Return all groups as far as they are known so far.
 
         Raises:
             AdminError: no broker lists its groups.
@@ -155,7 +155,7 @@ class GroupReader:
         return ReadGroups(tuple(self._known[name] for name in sorted(self._known)), tuple(missing), requests)
 
     def _next(self, listed: Mapping[str, ListedGroup]) -> list[str]:
-        """Return who is measured next: those that never were, then those that waited longest."""
+        """Return the groups to measure next: those that never were, then those that waited longest."""
         there = [name for name in self._turn if name in listed]
         known = set(there)
         ordered = [name for name in listed if name not in known] + there

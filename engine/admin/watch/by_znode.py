@@ -1,12 +1,12 @@
-"""What ZooKeeper tells a feed: by watches at once, and the states of partitions in rotation if no broker is asked.
+"""What ZooKeeper tells a feed: changes at once through watches, and partition states in rotation if no broker is asked.
 
-One task reads, one thing after the other, so an older answer never comes after a newer one. A watch only says that
-something is to be read again.
+One task reads one thing after the other, so an older answer never follows a newer one. A watch only says that something
+must be read again.
 
-What it costs: at the start each topic's znode and settings are read once, and each partition's state where no broker
-tells it. From then on a look at ZooKeeper's speed every two seconds, what changes, and READS_PER_S states a second
-(where brokers tell them: none): below ten requests a second while little changes. After a broker came or went, up to
-SUSPECTS_PER_S states are read in a second until all that it had to do with were read.
+What it costs: at the start it reads each topic's znode and settings once, and each partition's state if no broker
+reports it. From then on it checks ZooKeeper's speed every two seconds, and reads changes and READS_PER_S states a
+second (none if brokers report them): below ten requests a second while little changes. After a broker came or went, it
+reads up to SUSPECTS_PER_S states a second until it has read all that involve that broker.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ _ALL_SETTINGS = "all settings"
 
 
 class ZooKeeperSide:
-    """Keeps a session open, and what is known up to date with it.
+    """Keeps a session open, and uses it to keep the known state up to date.
 
     Args:
-        on_news: called after something was read; with True if it should be shown at once.
+        on_news: called after something was read, with True if it should be shown at once.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class ZooKeeperSide:
         on_news: Callable[[bool], None],
     ) -> None:
         self.requests = 0
-        """This many requests were sent to ZooKeeper: pings, and watches armed again after an event, are not counted."""
+        """How many requests were sent to ZooKeeper, not counting pings and watches re-armed after an event."""
         self._connect = connect
         self._knowledge = knowledge
         self._board = board
@@ -87,13 +87,13 @@ class ZooKeeperSide:
         self._unreadable: dict[str, str] = {}
         self._is_paused = False
         self._is_open = False
-        """There is a session, and its connection stands, as far as ZooKeeper's client knows."""
+        """There is a connected session, as far as ZooKeeper's client knows."""
         self._is_over = False
         self._zk: ZkClient | None = None
 
     @property
     def client(self) -> ZkClient | None:
-        """The client of the session; None while there is none to ask by."""
+        """The client of the session; None while there is no session."""
         return self._zk if self._is_open and not self._is_over and not self._is_paused else None
 
     def pause(self, is_paused: bool) -> None:
@@ -102,7 +102,7 @@ class ZooKeeperSide:
         self._wake.set()
 
     def refresh(self) -> None:
-        """Read again what watches told, and all states where brokers do not tell them."""
+        """Read again what watches reported, and all states if brokers do not report them."""
         self._dirty.update(dict.fromkeys(self._everything()))
         self._rotation.suspect(self._partitions())
         self._wake.set()
@@ -166,7 +166,7 @@ class ZooKeeperSide:
         try:
             await read(kafka)
         except SessionLost:
-            # The session's own events say how it goes on.
+            # The session's own events report what follows.
             self._dirty.update(dict.fromkeys(self._everything()))
 
     async def _wait_for_news(self, limit_s: float) -> None:
@@ -205,7 +205,7 @@ class ZooKeeperSide:
 
     def _on_watch(self, event: WatchEvent) -> None:
         if event.path.startswith(_TOPICS_PREFIX):
-            # One topic: the reads that are due are kept by its path.
+            # One topic: its path is the key of its pending reads.
             self._dirty[event.path] = None
             if event.kind is WatchEventKind.DELETED:
                 self._dirty[TopicsZNode.path] = None
@@ -214,7 +214,7 @@ class ZooKeeperSide:
         self._wake.set()
 
     def _everything(self) -> Sequence[str]:
-        """What to read again: members first, because a person wants to know those first."""
+        """Return what to read again: members first, because they matter most to a person."""
         topics = (TopicZNode.path(name) for name in sorted(self._watched))
         rest = (DeleteTopicsZNode.path, ReassignPartitionsZNode.path, IsrChangeNotificationZNode.path, _ALL_SETTINGS)
         return (BrokerIdsZNode.path, TopicsZNode.path, *topics, *rest)
@@ -222,7 +222,7 @@ class ZooKeeperSide:
     # Reading
 
     async def _read_dirty(self, kafka: KafkaZkClient) -> None:
-        """Read all that watches spoke of, one thing after the other."""
+        """Read everything that watches reported, one thing after the other."""
         while self._dirty and not self._is_paused and self._is_open:
             topics = [path for path in self._dirty if path.startswith(_TOPICS_PREFIX)][:_SLICE]
             if next(iter(self._dirty)) in topics:
@@ -334,7 +334,7 @@ class ZooKeeperSide:
         self._on_news(True)
 
     async def _read_isr_notices(self, kafka: KafkaZkClient) -> None:
-        """Brokers before 2.7's protocol leave notices for the controller: whose ISR they changed."""
+        """Brokers before 2.7's protocol leave notices for the controller about ISRs that they changed."""
         if self._knowledge.states_by_wire:
             self._on_news(True)
             return
@@ -437,7 +437,7 @@ class ZooKeeperSide:
             async with asyncio.timeout(LOOK_LIMIT_S):
                 await kafka.controller.controller_exists()
         except TimeoutError:
-            # It is frozen. The next look shows whether it goes on; else the session ends by itself.
+            # It is frozen. The next look shows whether it recovers; else the session ends by itself.
             self._lose(Failure(f"no answer within {LOOK_LIMIT_S:g} s"))
             return
         self._knowledge.zookeeper_ms = (asyncio.get_running_loop().time() - started) * 1000
@@ -461,7 +461,7 @@ class ZooKeeperSide:
 
 
 def _registration(broker_id: int, outcome: ReadOutcome) -> tuple[BrokerInfo, BrokerRegistration] | None:
-    """Return what a broker registered, with both clocks; None if it is gone or nobody understands it."""
+    """Return what a broker registered, with both clocks; None if it is gone or unreadable."""
     if isinstance(outcome, SessionLost):
         raise outcome
     if isinstance(outcome, ZooKeeperError):

@@ -1,4 +1,4 @@
-"""What happened between two frames of one cluster. Pure, and quick: what both frames share is not looked into."""
+"""What happened between two frames of one cluster. Pure, and quick: it skips what both frames share."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SECRET = ("password", "secret", "jaas", "credential")
 def diff(before: Frame, after: Frame) -> tuple[Event, ...]:
     """Return what happened between two frames of one feed, in an order that reads well: causes first.
 
-    What was not known before is no event when it becomes known.
+    A fact that becomes known for the first time is not an event.
     """
     return tuple(_events(before, after))
 
@@ -157,7 +157,7 @@ def _partition(
         return Event(after.at_ms, kind, str(name), old, new, within_ms, broker, name.topic, name.partition, reason)
 
     if was.leader == NO_LEADER and not was.isr:
-        # It had no state so far. Its first leader and ISR are one thing that happens: nobody came back.
+        # It had no state so far. Its first leader and ISR are one event: nobody came back.
         if now.leader != NO_LEADER:
             yield event(EventKind.FIRST_LEADER, "", _leader(now), now.leader, f"created with ISR {_ids(now.isr)}")
         yield from _reassignment(event, was, now)
@@ -198,7 +198,7 @@ def _reassignment(event: _MakeEvent, was: PartitionSnapshot, now: PartitionSnaps
     elif old.is_being_reassigned and set(new.replicas) == set(old.origin_replicas):
         yield event(EventKind.REASSIGNMENT_CANCELLED, _ids(old.target_replicas), _ids(new.replicas))
     else:
-        # One that began and ended between two looks is seen by its result.
+        # One that began and ended between two looks shows only by its result.
         yield event(EventKind.REASSIGNMENT_FINISHED, _ids(old.origin_replicas), _ids(new.replicas))
 
 
@@ -231,10 +231,10 @@ def _groups(before: Frame, after: Frame) -> Iterator[Event]:
 
 
 def _group_members(at_ms: int, subject: str, was: WatchedGroup, now: WatchedGroup) -> Iterator[Event]:
-    """Tell who came and who left. When is not known: where there are many groups, members are read in turn."""
+    """Report who came and who left. The time is unknown: with many groups, members are read in turn."""
     if was.members is now.members or was.members is None or now.members is None:
         return
-    # A static member that restarts has another id, and is the same one.
+    # A static member that restarts has another id, but is the same one.
     old, new = ({one.group_instance_id or one.member_id: one for one in group.members or ()} for group in (was, now))
     told = [f"{_member(old[key])} left" for key in old if key not in new]
     told += [f"{_member(new[key])} joined" for key in new if key not in old]
@@ -249,7 +249,7 @@ def _member(member: GroupMember) -> str:
 
 
 def _within_ms(before: Frame, after: Frame, stage: Stage) -> int | None:
-    """Return for how long a change of this stage's data could have gone unseen."""
+    """Return how long a change of this stage's data could have gone unseen."""
     was_ms, now_ms = before.stage(stage).read_at_ms, after.stage(stage).read_at_ms
     if was_ms is None or now_ms is None:
         return None

@@ -1,4 +1,4 @@
-"""What happened in a cluster between two frames. Values only; ``diff`` finds them out."""
+"""What happened in a cluster between two frames. Values only; ``diff`` finds them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class EventKind(StrEnum):
     GROUP_MEMBERS_CHANGED = "group_members_changed"
     """``before`` and ``after`` count them; ``reason`` names who came and who left."""
     CONNECTION_LOST = "connection_lost"
-    """The feed lost ZooKeeper or the brokers; nothing is known of the cluster's state by this."""
+    """The feed lost ZooKeeper or the brokers; this says nothing about the cluster's state."""
     CONNECTION_BACK = "connection_back"
 
 
@@ -55,13 +55,13 @@ class Event:
 
     Attributes:
         at_ms: when the feed saw it (wall clock).
-        within_ms: it happened at most so long before that; what came and went between two looks is not seen at all.
-            None: not known, as after a lost connection.
+        within_ms: it happened at most this long before that; what came and went between two looks is not seen at all.
+        None: unknown, as after a lost connection.
         subject: what it happened to, for a person: ``orders-3``, ``broker 2``, ``group billing``.
         before, after: the old and the new value as text; empty if there is none.
         broker: the broker it is about, or None.
         topic, partition: the topic and partition it is about; ``partition`` is None for a whole topic.
-        reason: why, where that follows from what is known (``broker 2 is down``); else empty.
+        reason: why, if that follows from what is known (``broker 2 is down``); else empty.
     """
 
     at_ms: int

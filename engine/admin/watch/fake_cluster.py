@@ -1,4 +1,4 @@
-"""A cluster that is made up: the same calls always give the same frames. For tests, pictures and trying out.
+"""A made-up cluster: the same calls always give the same frames. For tests, pictures and trying things out.
 
 It has no protocol and no timing of its own: a call changes it, ``advance`` moves its time on with traffic, catching up
 and copying, and ``frame`` shows its state. ``fake_feed`` plays it.
@@ -40,7 +40,7 @@ from engine.common.model import (
 from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, ReplicaLog, SnapshotSource, TopicSnapshot
 
 START_MS = 1_795_000_000_000
-"""When a made-up cluster's time begins unless somebody says otherwise."""
+"""When a made-up cluster's time begins by default."""
 _VOLUME_BYTES = 2_000_000_000_000
 _RECORD_BYTES = 1_000
 _INTERVALS_MS: Mapping[Stage, int] = {
@@ -136,7 +136,7 @@ class FakeCluster:
     def create_topic(
         self, name: str, partitions: int, *, replication_factor: int = 3, min_isr: int = 2, **configs: str
     ) -> None:
-        """Make a topic; keys of settings are written with underscores for dots."""
+        """Create a topic; write keys of settings with underscores for dots."""
         self._touched = True
         live = {broker.id: broker.rack for broker in self._live}
         start = len(self._topics) % len(live)
@@ -159,7 +159,7 @@ class FakeCluster:
             self._sizes[partition] = self.partition_bytes
 
     def delete_topic(self, name: str) -> None:
-        """Remove a topic and all that is known of it."""
+        """Remove a topic and everything known about it."""
         self._touched = True
         for partition in self._topics.pop(name).partitions:
             for known in (self._ends, self._sizes):
@@ -179,7 +179,7 @@ class FakeCluster:
         self._broker_configs[broker] = {**self._broker_configs.get(broker, {}), key: value}
 
     def kill(self, broker: int) -> None:
-        """End a broker: its session is over, leaders move, ISRs shrink, another controls the cluster."""
+        """End a broker: its session ends, leaders move, ISRs shrink, another broker becomes the controller."""
         self._touched = True
         self._down[broker] = self._brokers.pop(broker)
         self._registered_ms.pop(broker, None)
@@ -200,18 +200,18 @@ class FakeCluster:
             self.move_controller(broker)
 
     def move_controller(self, broker: int) -> None:
-        """Have another broker control the cluster."""
+        """Make another broker the controller."""
         self._touched = True
         self._controller_id = broker
         self._controller_epoch += broker != NO_CONTROLLER
 
     def shrink_isr(self, partition: TopicPartition, broker: int) -> None:
-        """Have a live follower fall out of the ISR; ``advance`` brings it back."""
+        """Make a live follower fall out of the ISR; ``advance`` brings it back."""
         self._touched = True
         self._change(partition, lambda p: self._with_isr(p, tuple(b for b in p.isr if b != broker)))
 
     def elect_preferred(self, topics: Iterable[str] | None = None) -> None:
-        """Have the preferred replicas lead where they are in sync."""
+        """Make the preferred replicas lead if they are in sync."""
         self._touched = True
         names = self._topics if topics is None else set(topics)
 
@@ -223,7 +223,7 @@ class FakeCluster:
         self._each_partition(elected, names)
 
     def move_leader(self, partition: TopicPartition, broker: int) -> None:
-        """Have another replica lead."""
+        """Make another replica lead."""
         self._touched = True
         self._change(partition, lambda p: self._next(replace(p, leader=broker)))
 
@@ -243,18 +243,18 @@ class FakeCluster:
             self._stalled.add(partition)
 
     def cancel(self, partition: TopicPartition) -> None:
-        """Take a reassignment back."""
+        """Cancel a reassignment."""
         self._touched = True
         self._change(partition, lambda p: replace(p, assignment=ReplicaAssignment(p.assignment.origin_replicas)))
         self._copied.pop(partition, None)
 
     def fail_log_dir(self, broker: int) -> None:
-        """Have a broker's log dir fail."""
+        """Make a broker's log dir fail."""
         self._touched = True
         self._failed_dirs[broker] = "KAFKA_STORAGE_ERROR"
 
     def silence(self, broker: int, trouble: str = "no answer within 5 s") -> None:
-        """Have a broker hang: registered, and it answers nothing."""
+        """Make a broker hang: it stays registered, and answers nothing."""
         self._touched = True
         self._silent[broker] = trouble
 
@@ -276,13 +276,13 @@ class FakeCluster:
         )
 
     def stop_batch(self, query: str) -> None:
-        """Have the batch that a query runs, or begins next, run on without an end."""
+        """Make the batch that a query runs, or begins next, run without end."""
         self._queries[query].is_stuck = True
 
-    # What becomes of the feed
+    # What happens to the feed
 
     def set_link(self, side: Side, state: LinkState, cause: str = "", *, next_try_in_ms: int | None = None) -> None:
-        """Have the feed stand so with ZooKeeper or the brokers from now on. Data freeze while it is not connected."""
+        """Set the feed's link to ZooKeeper or the brokers from now on. Data freeze while it is not connected."""
         before = self._links[side]
         answered = before.last_answer_ms
         if before.state is LinkState.CONNECTED and state is not LinkState.CONNECTED:
@@ -293,20 +293,20 @@ class FakeCluster:
         self._links[side] = Link(state, before.address or _ADDRESSES[side], self.now_ms, cause, answered, next_ms)
 
     def fail_stage(self, stage: Stage, error: str, *, is_denied: bool = False) -> None:
-        """Have a stage fail from now on, with its data staying as old as they are."""
+        """Make a stage fail from now on; its data keep their age."""
         self._errors[stage] = StageStatus(error=error, is_denied=is_denied)
 
     def delay_stage(self, stage: Stage) -> None:
-        """Have a stage's reading go on from now on without an end."""
+        """Make a stage's readings never end from now on."""
         self._waiting[stage] = self.now_ms
 
     def heal_stage(self, stage: Stage) -> None:
-        """Have a stage read well again."""
+        """Make a stage readable again."""
         self._errors.pop(stage, None)
         self._waiting.pop(stage, None)
 
     def forget_reads(self) -> None:
-        """Be as at the start: nothing was read yet."""
+        """Go back to the start: nothing was read yet."""
         self._read_at.clear()
         self._last = self._frozen = None
 
@@ -332,7 +332,7 @@ class FakeCluster:
             query.read(self._ends, self.now_ms)
 
     def frame(self) -> Frame:
-        """Return how all is now, with what happened since the frame before."""
+        """Return the present state, with what happened since the frame before."""
         self._sequence += 1
         for side, link in self._links.items():
             if link.state is LinkState.CONNECTED:
@@ -489,7 +489,7 @@ class FakeCluster:
         return self._next(replace(p, leader=leader, isr=isr))
 
     def _caught_up(self, p: PartitionSnapshot) -> PartitionSnapshot:
-        """Live replicas join the ISR again, but for those that a reassignment adds: they copy first."""
+        """Live replicas rejoin the ISR, except those that a reassignment adds: they copy first."""
         if p.leader == NO_LEADER:
             if p.isr and p.isr[0] in self._brokers:
                 return self._next(replace(p, leader=p.isr[0]))

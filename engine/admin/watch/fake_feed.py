@@ -13,11 +13,11 @@ from engine.admin.watch.frame import Frame, LinkState, Stage
 from engine.common.model import TopicPartition
 
 OnTick = Callable[[FakeCluster, int], None]
-"""Is called before each frame but the first with the number of the tick, from 1: the place for things to happen."""
+"""Called before each frame but the first with the number of the tick, from 1: the place to make things happen."""
 
 
 class FakeFeed:
-    """Plays a made-up cluster: by itself, or frame by frame with ``tick``.
+    """Plays a made-up cluster, by itself or frame by frame with ``tick``.
 
     Args:
         plays: tick by itself every interval; else only ``tick`` makes frames (``start`` makes the first).
@@ -120,7 +120,7 @@ def _connecting() -> FakeCluster:
 
 
 def _unreachable() -> FakeCluster:
-    """Nothing has ever answered, and tries have failed."""
+    """Nothing has ever answered, and attempts have failed."""
     cluster = small_cluster()
     cluster.forget_reads()
     for side in Side:
@@ -167,7 +167,7 @@ def _brokers_lost() -> FakeCluster:
 
 
 def _disconnected() -> FakeCluster:
-    """Both were there, and are gone."""
+    """Both were connected, and are gone."""
     cluster = _brokers_lost()
     cluster.set_link(Side.ZOOKEEPER, LinkState.LOST, "no answer for 10 s", next_try_in_ms=2_000)
     return cluster
@@ -199,7 +199,7 @@ def _reassigning() -> FakeCluster:
 
 
 def _five() -> FakeCluster:
-    """Five brokers in three racks: enough that one of them can go."""
+    """Five brokers in three racks: enough to remove one of them."""
     return _after_some_time(FakeCluster(5, {"clicks": 6, "invoices": 3, "orders": 12, "payments": 6}))
 
 

@@ -1,4 +1,4 @@
-"""A made-up consumer group for ``FakeCluster``: it reads at one speed, and its lag is judged as a real one's."""
+"""A made-up consumer group for ``FakeCluster``: it reads at one speed, and its lag is judged like a real one's."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class FakeGroup:
         self._since_ms = self._now_ms = now_ms
 
     def read(self, seconds: float, ends: Mapping[TopicPartition, PartitionOffsets], now_ms: int) -> None:
-        """Read for so long, and commit."""
+        """Read for this long, and commit."""
         self._now_ms = now_ms
         for name, offset in self.committed.items():
             end = ends[name].end

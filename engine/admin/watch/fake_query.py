@@ -1,4 +1,4 @@
-"""A made-up query of Spark for ``FakeCluster``: it reads in batches, and its lag is judged as a real one's."""
+"""A made-up query of Spark for ``FakeCluster``: it reads in batches, and its lag is judged like a real one's."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class FakeQuery:
     ) -> None:
         self.name = name
         self.is_stuck = False
-        """A batch that runs does not end any more."""
+        """The running batch no longer ends."""
         self._starts_at = dict(starts_at)
         self._reads, self._rate, self._took_ms = reads, max(rate, 1.0), took_ms
         self._batches: list[Batch] = []

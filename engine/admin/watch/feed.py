@@ -1,4 +1,4 @@
-"""The seam between a cluster and those who look at it: frames come from a feed, be it live, replayed or made up."""
+"""The interface between a cluster and its viewers: frames come from a feed, be it live, replayed or made up."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ INTERVAL_MIN_S = 0.5
 INTERVAL_MAX_S = 10.0
 
 WAITING_EVENTS_MAX = 20_000
-"""This many events wait for a reader that takes no frames; the oldest go first."""
+"""How many events wait for a reader that takes no frames; the oldest are dropped first."""
 
 
 @dataclass(frozen=True, slots=True)
 class FeedStatus:
-    """How a feed itself fares.
+    """The status of a feed itself.
 
     Attributes:
         name: which cluster or recording, for a person.
         interval_s: time between two ticks.
         is_paused: no new frames come, and nothing is asked of the cluster.
-        has_ended: no frame will come any more: it was closed, or the recording is at its end.
+        has_ended: no more frames will come: it was closed, or the recording is at its end.
         frames_made: since the start; ``frames_left_out`` of them nobody took in time.
     """
 
@@ -37,7 +37,7 @@ class FeedStatus:
 
 
 class Playback(Protocol):
-    """A recording that is being played. All moves show the frame they lead to at once, also while it is paused."""
+    """A recording that is being played. All moves show their frame at once, even while it is paused."""
 
     @property
     def position(self) -> int:
@@ -57,7 +57,7 @@ class Playback(Protocol):
 
     @property
     def speed(self) -> float:
-        """How many seconds of then pass in one second; 1 is as it was."""
+        """How many recorded seconds pass in one second; 1 is the original speed."""
 
     @property
     def cut_short(self) -> str:
@@ -67,7 +67,7 @@ class Playback(Protocol):
         """Play faster or slower. Raises ValueError for a speed that is not above 0."""
 
     def step(self, count: int) -> None:
-        """Go on, or back, by this many frames; the ends are the limits. Pauses."""
+        """Go forward or back by this many frames; the ends are the limits. Pauses."""
 
     def seek(self, position: int) -> None:
         """Go to a frame; the ends are the limits."""
@@ -79,13 +79,13 @@ class Playback(Protocol):
 class Feed(Protocol):
     """Gives frames of one cluster. Use it from one event loop; one reader of ``frames``.
 
-    Start it, read ``frames`` until they end, close it. A cluster that cannot be reached is no error: there are frames
-    that say so, and the feed goes on trying.
+    Start it, read ``frames`` until they end, close it. An unreachable cluster is not an error: frames say so, and the
+    feed keeps trying.
     """
 
     @property
     def status(self) -> FeedStatus:
-        """How the feed itself fares."""
+        """The status of the feed itself."""
 
     @property
     def latest(self) -> Frame | None:
@@ -93,13 +93,13 @@ class Feed(Protocol):
 
     @property
     def playback(self) -> Playback | None:
-        """The recording's controls; None for a feed that is no recording."""
+        """The recording's controls; None for a feed that is not a recording."""
 
     async def start(self) -> None:
         """Begin; returns at once, the first frame comes from ``frames``."""
 
     def frames(self) -> AsyncIterator[Frame]:
-        """Yield each new frame. Who is slow gets the newest, with the events of all that were left out for it."""
+        """Yield each new frame. A slow reader gets the newest, with the events of all frames that it missed."""
 
     def pause(self) -> None:
         """Make no more frames, and ask the cluster nothing, until ``resume``."""
@@ -111,21 +111,21 @@ class Feed(Protocol):
         """Read these stages now (none named: all), however young they are. One that is being read is read once more."""
 
     def set_interval(self, interval_s: float) -> None:
-        """Tick so often; kept between INTERVAL_MIN_S and INTERVAL_MAX_S."""
+        """Tick at this interval, kept between INTERVAL_MIN_S and INTERVAL_MAX_S."""
 
     async def close(self) -> None:
         """End: ``frames`` ends, connections and tasks are gone when this returns. A second time does nothing."""
 
 
 def interval_within_bounds(interval_s: float) -> float:
-    """Return the nearest interval that a feed ticks at."""
+    """Return the nearest interval that a feed allows."""
     return min(INTERVAL_MAX_S, max(INTERVAL_MIN_S, interval_s))
 
 
 class FrameBox:
-    """Room for one frame between who makes them and who takes them: a newer one replaces an older that nobody took.
+    """Holds one frame between its maker and its reader: a newer one replaces an older one that nobody took.
 
-    No event gets lost by that: the newer frame gets those of the older one, too.
+    No event is lost: the newer frame also gets those of the older one.
     """
 
     def __init__(self) -> None:

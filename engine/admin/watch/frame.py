@@ -1,10 +1,10 @@
 """One frame: all that is known of a cluster at one tick, as a frozen value. Pure.
 
-Each part is as old as the stage says that read it: a part that could not be read again keeps its last good value, and
-its stage carries the error. A fact that was never read is None (or missing from its mapping), never a guess.
+The stage that read a part tells its age: a part that could not be read again keeps its last good value, and its stage
+carries the error. A fact that was never read is None (or missing from its mapping), never a guess.
 
-Frames share what did not change. A ``TopicSnapshot`` or ``PartitionSnapshot`` that is as it was is the same object as
-in the frame before, so ``is`` tells quickly what changed. The mappings of a frame are never changed after it was made.
+Frames share what did not change. An unchanged ``TopicSnapshot`` or ``PartitionSnapshot`` is the same object as in the
+frame before, so ``is`` quickly finds what changed. The mappings of a frame are never changed after it was made.
 """
 
 from __future__ import annotations
@@ -41,35 +41,35 @@ class Stage(StrEnum):
     SETTINGS = "settings"
     """Settings of topics and brokers, min.insync.replicas among them."""
     PROBES = "probes"
-    """What only a broker or ZooKeeper itself can say: whom it takes for the controller, whether it answers."""
+    """What only a broker or ZooKeeper itself can say: who it thinks the controller is, whether it answers."""
     SPARK = "spark"
-    """Streaming queries of Spark, from their checkpoints and event logs: files, and no part of the cluster."""
+    """Streaming queries of Spark, from their checkpoints and event logs: files, not part of the cluster."""
 
 
 class LinkState(StrEnum):
-    """How the feed stands with ZooKeeper, or with the brokers."""
+    """The state of the feed's link to ZooKeeper or to the brokers."""
 
     UNUSED = "unused"
-    """Nobody named it, or it was said not to ask it."""
+    """Nobody named it, or it must not be asked."""
     CONNECTING = "connecting"
-    """It was never reached, and is being tried."""
+    """It was never reached, and the feed is trying it."""
     CONNECTED = "connected"
     LOST = "lost"
-    """It was there, or a first try failed, and it does not answer now."""
+    """It was connected, or a first attempt failed, and it does not answer now."""
     DENIED = "denied"
-    """It answers, and refuses us: wrong credentials, or a right is missing."""
+    """It answers, and refuses klamm: wrong credentials, or a missing right."""
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """How the feed stands with one side of the cluster.
+    """The feed's link to one side of the cluster.
 
     Attributes:
         address: where, as it was named.
         since_ms: since when it is in this state.
         cause: why it is not connected; empty if it is.
         last_answer_ms: when it last answered anything; None: never.
-        next_try_ms: when it is tried again; None: it needs no trying, or is being tried right now.
+        next_try_ms: when the next attempt is due; None: none is needed, or one is under way.
     """
 
     state: LinkState
@@ -81,32 +81,32 @@ class Link:
 
 
 class StageSource(StrEnum):
-    """How a stage gets to know."""
+    """How a stage learns its data."""
 
     WATCH = "watch"
     """ZooKeeper reports each change within milliseconds."""
     POLL = "poll"
-    """The brokers are asked again and again; what comes and goes between two polls is not seen."""
+    """The brokers are polled; what comes and goes between two polls is not seen."""
     ROTATION = "rotation"
     """A few znodes at each tick, in turn; ``Frame.read_at_ms`` has the age of each partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class StageStatus:
-    """How one stage fares.
+    """The status of one stage.
 
     Attributes:
-        source: how it gets to know; None for one that this feed cannot read (``error`` says why).
-        read_at_ms: when the data were last read whole and good (with watches: when they were last known to hold); None:
-            never. Their age is the frame's time less this.
-        started_at_ms: when the reading began that is going on now; None: none is.
+        source: how it learns its data; None for one that this feed cannot read (``error`` says why).
+        read_at_ms: when the data were last read completely (with watches: when they were last known to be valid); None:
+        never. Their age is the frame's time minus this.
+        started_at_ms: when the current reading began; None: none is under way.
         cost_ms: how long the last good reading took; None: there was none.
         requests: how many requests the last reading took.
-        interval_ms: how often it is read, as the load allows: a stage that takes long is read less often.
+        interval_ms: how often it is read; a stage that takes long is read less often.
         next_at_ms: when it is read next; None: at once, when something changes, or never.
         error: why the last reading failed; empty if it did not.
-        is_denied: the cluster refused it: a right is missing.
-        missing: what was left out of a reading that is good otherwise, such as one silent broker: a line for each.
+        is_denied: the cluster refused it, because a right is missing.
+        missing: what an otherwise good reading lacks, such as one silent broker: a line for each.
     """
 
     source: StageSource | None = None
@@ -122,19 +122,19 @@ class StageStatus:
 
 
 class PartitionOffsets(NamedTuple):
-    """Where a partition's log ends, as its leader told; the next record gets this offset."""
+    """Where a partition's log ends, according to its leader; the next record gets this offset."""
 
     end: int
     at_ms: int
-    """When ``end`` was read. It stays as it was while the end does not change."""
+    """When ``end`` was read. It stays the same while the end does not change."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerRegistration:
-    """What ZooKeeper knows about a live broker beside ``BrokerInfo``.
+    """What ZooKeeper knows about a live broker besides ``BrokerInfo``.
 
-    ``written_ms`` is by the broker's own clock, ``created_ms`` by ZooKeeper's: they lie milliseconds apart where both
-    clocks are right. None if it is not told.
+    ``written_ms`` is by the broker's own clock, ``created_ms`` by ZooKeeper's: they are milliseconds apart if both
+    clocks are right. None if unknown.
     """
 
     created_ms: int | None = None
@@ -147,7 +147,7 @@ class BrokerWords:
     """What one broker said when it was probed.
 
     Attributes:
-        controller_id: whom it takes for the controller; None: for nobody, or it did not say.
+        controller_id: the broker that it thinks is the controller; None: none, or it did not say.
         trouble: what it did instead of answering; empty if it answered.
     """
 
@@ -158,13 +158,13 @@ class BrokerWords:
 
 @dataclass(frozen=True, slots=True)
 class WatchedGroup:
-    """One consumer group: its lag as ``klamm lag`` tells it, and its members.
+    """One consumer group: its lag as ``klamm lag`` shows it, and its members.
 
     Attributes:
-        lag: state, verdict, lag in records and in time, rates; None inside it is not known.
-        members: who is in it; None: not known.
-        coordinator: the broker that keeps it; None: not known, or kept in ZooKeeper.
-        since_ms: since when the feed has seen it in its state.
+        lag: state, verdict, lag in records and in time, rates; None inside it is unknown.
+        members: who is in it; None: unknown.
+        coordinator: the broker that keeps it; None: unknown, or kept in ZooKeeper.
+        since_ms: when the feed first saw it in its present state.
         has_lag: partitions and verdict were measured; False: only the state has been read so far.
     """
 
@@ -196,29 +196,28 @@ class Frame:
     """A cluster at one tick.
 
     Attributes:
-        sequence: grows from frame to frame of one feed; it jumps where frames were left out because nobody took them.
+        sequence: grows from frame to frame of one feed; it jumps if frames were dropped because nobody took them.
         at_ms: the time of the tick (wall clock).
-        links: how the feed stands with each side.
-        stages: how each stage fares; all stages are in it.
-        cluster: brokers, topics, partitions, settings; None until they were read the first time. While only brokers are
-            known, ``topics`` is empty and stage METADATA has no ``read_at_ms``. Adding and removing replicas stand in
-            each partition's assignment. Sizes do not stand in it: see ``logs``.
-        read_at_ms: when each partition's state was read, where that is done in rotation; empty elsewhere, where stage
-            METADATA's time holds for all.
+        links: the feed's link to each side.
+        stages: the status of each stage; it contains all stages.
+        cluster: brokers, topics, partitions, settings; None until the first reading. While only brokers are known,
+        ``topics`` is empty and stage METADATA has no ``read_at_ms``. Adding and removing replicas are in each
+        partition's assignment. Sizes are not in it: see ``logs``. read_at_ms: when each partition's state was read, if
+        that is done in rotation; else empty, and stage METADATA's time applies to all.
         registrations: by broker id, with ZooKeeper only.
-        min_isr: min.insync.replicas in effect, by topic; a topic that is not in it has an unknown one.
+        min_isr: the effective min.insync.replicas, by topic; unknown for a topic that is not in it.
         offsets: the ends of the logs; empty until read, a leaderless partition is not in it.
         log_dirs: every log dir without its replicas (``replicas`` is empty); a silent broker has one with an error.
         logs: the replicas of partitions on disk with size and lag, from the brokers that answered.
         groups: consumer groups by name; empty until stage GROUPS was read.
         queries: Spark's queries whose traces are named, by path; empty until stage SPARK was read.
         words: by broker id, what each said when it was probed.
-        deletion_ages_ms: for how long topics have been marked for deletion; with ZooKeeper only.
+        deletion_ages_ms: how long topics have been marked for deletion; with ZooKeeper only.
         listed_reassignments: names in ``/admin/reassign_partitions``; with ZooKeeper only.
-        zookeeper_ms: how long ZooKeeper takes for a read; None: not asked.
-        unreadable: what is wrong with znodes that nobody understands.
-        health: what ``klamm cluster health`` says of this frame; None until there is something to judge.
-        events: what happened since the frame before, oldest first; of frames that were left out, too.
+        zookeeper_ms: how long a ZooKeeper read takes; None: not asked.
+        unreadable: what is wrong with unreadable znodes.
+        health: what ``klamm cluster health`` says about this frame; None until there is something to judge.
+        events: what happened since the frame before, oldest first, including dropped frames.
     """
 
     sequence: int
@@ -243,15 +242,15 @@ class Frame:
     events: tuple[Event, ...] = ()
 
     def stage(self, stage: Stage) -> StageStatus:
-        """Return how a stage fares; one that the feed does not know was never read."""
+        """Return the status of a stage; one that the feed does not know was never read."""
         return self.stages.get(stage, _NEVER)
 
     def link(self, side: Side) -> Link:
-        """Return how the feed stands with a side; one that the feed does not know is unused."""
+        """Return the feed's link to a side; one that the feed does not know is unused."""
         return self.links.get(side, _UNUSED)
 
     def age_ms(self, stage: Stage) -> int | None:
-        """Return how old a stage's data are at this frame; None: there are none."""
+        """Return the age of a stage's data at this frame; None: there are none."""
         read_at_ms = self.stage(stage).read_at_ms
         return None if read_at_ms is None else max(0, self.at_ms - read_at_ms)
 

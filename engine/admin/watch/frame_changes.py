@@ -1,4 +1,4 @@
-"""A frame as what changed since the one before, and back: what a recording is made of. Pure.
+"""Turns a frame into its changes since the one before, and back: the content of a recording. Pure.
 
 What both frames share is left out, down to single partitions. Health is not kept: it follows from the rest.
 """
@@ -14,11 +14,11 @@ from engine.admin.watch.value_codec import decoder, encoder, fields_of
 from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, TopicSnapshot
 
 Changes = dict[str, Any]
-"""Plain JSON: by field of the frame, what is new in it."""
+"""Plain JSON: what is new, by field of the frame."""
 
 _FIELDS = fields_of(Frame)
 _MAPPINGS = ("read_at_ms", "registrations", "min_isr", "offsets", "logs", "words")
-"""Fields of which only the entries that changed are kept."""
+"""Fields that keep only changed entries."""
 _ALWAYS = ("sequence", "at_ms")
 _APART = ("cluster", "groups", "health", *_MAPPINGS, *_ALWAYS)
 _CLUSTER = fields_of(ClusterSnapshot)
@@ -30,7 +30,7 @@ V = TypeVar("V")
 
 
 def changes_of(before: Frame | None, frame: Frame) -> Changes:
-    """Return what makes ``frame`` out of ``before`` (None: out of nothing)."""
+    """Return the changes that turn ``before`` into ``frame`` (None: all of it)."""
     old = before or _NO_FRAME
     found: Changes = {name: getattr(frame, name) for name in _ALWAYS}
     for name, hint in _FIELDS.items():
@@ -47,7 +47,7 @@ def changes_of(before: Frame | None, frame: Frame) -> Changes:
 
 
 def frame_of(before: Frame | None, changes: Changes) -> Frame:
-    """Return the frame that ``changes`` make out of ``before``; it has no health yet.
+    """Return the frame that ``changes`` make from ``before``; it has no health yet.
 
     Raises:
         ValueError, TypeError, KeyError: they are not what ``changes_of`` returns.

@@ -8,19 +8,19 @@ from engine.admin.watch.frame import Frame, Stage
 
 
 class HealthMemory:
-    """Judges one frame after the other. Topics that are as they were are not judged again."""
+    """Judges one frame after the other. Unchanged topics are not judged again."""
 
     def __init__(self) -> None:
         self._memory = TopicMemory()
 
     def judge(self, frame: Frame) -> HealthReport | None:
-        """Return what the checks say of a frame; None while topics and partitions were never read."""
+        """Return what the checks say about a frame; None until topics and partitions have been read."""
         if frame.cluster is None or frame.stage(Stage.METADATA).read_at_ms is None:
             return None
         report = assess(facts_of(frame), memory=self._memory)
         settings = frame.stage(Stage.SETTINGS)
         if settings.read_at_ms is None and not settings.error:
-            # They are read after everything else: that they are not known yet is no trouble.
+            # They are read after everything else, so it is no problem if they are still unknown.
             return report_of_reasons(one for one in report.reasons if one.check is not Check.UNKNOWN_SETTINGS)
         return report
 

@@ -1,4 +1,4 @@
-"""All that a feed knows of a cluster, gathered from many answers, and a frame of it at any time. No I/O.
+"""Everything that a feed knows about a cluster, from many answers, and a frame of it at any time. No I/O.
 
 One fact has one source at a time. Members come from ZooKeeper while it is connected, else from Metadata. Assignments
 come from the topics' znodes while these are watched, else from Metadata and the controller's list of reassignments.
@@ -53,7 +53,7 @@ _TOPIC_GONE = 3
 
 
 class Knowledge:
-    """What is known of one cluster. Belongs to one feed.
+    """What is known about one cluster. Belongs to one feed.
 
     Attributes:
         members_by_znode: brokers and controller come from ZooKeeper now.
@@ -129,7 +129,7 @@ class Knowledge:
             moving = self.assignments.get(name, {}) if self.assignments_by_znode else self._moving(name)
             found[name] = self._dressed(topic_of_metadata(self.topics.get(name), one, moving))
         for name in self.marked_at_ms:
-            # Brokers stop telling of a topic as soon as its deletion begins.
+            # Brokers stop reporting a topic as soon as its deletion begins.
             if name not in found and name in self.topics:
                 found[name] = self.topics[name]
         return self._set_topics(found)
@@ -151,7 +151,7 @@ class Knowledge:
     # Topics
 
     def take_topic_znodes(self, found: Mapping[str, tuple[bytes | None, Assignments] | None]) -> bool:
-        """Take what the znodes of these topics tell (None: it is gone); return whether anything changed."""
+        """Take the content of these topics' znodes (None: it is gone); return whether anything changed."""
         topics = dict(self.topics)
         for name, told in found.items():
             if told is None:
@@ -165,7 +165,7 @@ class Knowledge:
         return self._set_topics(topics)
 
     def take_states(self, states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch | None], now_ms: int) -> bool:
-        """Take what state znodes tell; return whether anything changed."""
+        """Take the content of state znodes; return whether anything changed."""
         by_topic: dict[str, dict[int, LeaderIsrAndControllerEpoch | None]] = {}
         for name, state in states.items():
             by_topic.setdefault(name.topic, {})[name.partition] = state
@@ -194,10 +194,11 @@ class Knowledge:
         broker_configs: Mapping[int | None, Mapping[str, str]] | None = None,
         min_isr: Mapping[str, int] | None = None,
     ) -> None:
-        """Take settings of topics, of those that were read, and of brokers.
+        """Take the settings of the topics that were read, and of brokers.
 
         Args:
-            min_isr: in effect, where a broker tells; else it follows from the topic's and the cluster's settings.
+            min_isr: the effective one, if a broker reports it; else it follows from the topic's and the cluster's
+            settings.
         """
         self._configs.update(configs)
         if broker_configs is not None and broker_configs != self.broker_configs:
@@ -219,7 +220,7 @@ class Knowledge:
     # The rest
 
     def take_ends(self, ends: Mapping[TopicPartition, int], now_ms: int) -> None:
-        """Take the ends of logs; one that was not told keeps its last one, unless its partition is gone."""
+        """Take the ends of logs; a missing one keeps its last value, unless its partition is gone."""
         offsets = {name: one for name, one in self.offsets.items() if name in ends or self._has_partition(name)}
         for name, end in ends.items():
             known = offsets.get(name)
@@ -228,7 +229,7 @@ class Knowledge:
         self.offsets = offsets
 
     def take_log_dirs(self, dirs: Iterable[LogDir]) -> None:
-        """Take what brokers told of their log dirs. A silent broker's replicas stay as they were last told."""
+        """Take what brokers reported about their log dirs. A silent broker's replicas keep their last values."""
         told = list(dirs)
         answered = {one.broker for one in told if one.log_dir is not None}
         logs: dict[TopicPartition, list[ReplicaLog]] = {}
@@ -245,13 +246,13 @@ class Knowledge:
         self.log_dirs = tuple(replace(one, replicas=()) for one in told)
 
     def coordinators_may_be_asked(self) -> bool:
-        """Whether there can be groups at brokers: they live in a topic that is made when the first one comes."""
+        """Whether brokers can have groups: they live in a topic that is created with the first one."""
         return GROUP_METADATA_TOPIC in self.topics
 
     # Frames
 
     def frame(self, now_ms: int, links: Mapping[Side, Link], stages: Mapping[Stage, StageStatus]) -> Frame:
-        """Return a frame of all this, with what happened since the one before."""
+        """Return a frame of everything, with what happened since the one before."""
         self._sequence += 1
         fresh = Frame(
             self._sequence,
@@ -298,7 +299,7 @@ class Knowledge:
 
     def _set_controller(self, controller_id: int, controller_epoch: int | None) -> None:
         if controller_id != self._controller_id:
-            # What brokers said before they knew of the new one means nothing.
+            # What brokers said before they knew the new controller means nothing.
             self.words = {broker: replace(said, controller_id=None) for broker, said in self.words.items()}
         self._controller_id, self._controller_epoch = controller_id, controller_epoch
 
@@ -318,7 +319,7 @@ class Knowledge:
         return True
 
     def _dressed(self, topic: TopicSnapshot) -> TopicSnapshot:
-        """Return the topic with its settings and its mark; itself where it has them."""
+        """Return the topic with its settings and its mark; itself if it has them."""
         configs, marked = self._configs.get(topic.name), topic.name in self.marked_at_ms
         if configs == topic.configs and (configs is None) == (topic.configs is None):
             configs = topic.configs

@@ -1,8 +1,8 @@
-"""The feed of a living cluster: watches and polls run side by side, and a frame is made of it all at each tick.
+"""The feed of a live cluster: watches and polls run side by side, and each tick makes a frame of everything.
 
 ZooKeeper reports brokers, controller, topics and reassignments as they change; brokers are polled, each stage as often
-as its share of the time allows. A side that is gone is tried again by itself; its stages keep their last good data and
-say why they are not younger. A change of members makes a frame at once and has the metadata read at once.
+as its share of the time allows. The feed retries a lost side by itself; its stages keep their last good data and say
+why these are not newer. A change of members makes a frame, and reads the metadata, at once.
 """
 
 from __future__ import annotations
@@ -46,25 +46,25 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 FRAME_GAP_S = 0.05
-"""Frames are at least so long apart, however much happens."""
+"""The shortest time between frames, however much happens."""
 
 OPERATION_S = 10.0
-"""What one reading may take at most."""
+"""The longest time for one reading."""
 
 _LOOKS_AFTER_S = (0.15, 0.3, 0.6)
-"""This long after brokers came or went, metadata is read again, beside the usual readings."""
+"""This long after brokers came or went, read the metadata again, besides the usual readings."""
 
 _REASSIGNMENTS_LIMIT_S = 3.0
 _NO_BROKERS = "no broker is registered in ZooKeeper"
-_WAITS = "no broker is named, and ZooKeeper has not told of any yet"
+_WAITS = "no broker is named, and ZooKeeper has not reported any yet"
 
 _Told = tuple[int, tuple[str, ...]]
-"""How many requests a reading took, and a line for each thing that was not told."""
+"""How many requests a reading took, and a line for each missing thing."""
 
 
 @dataclass(frozen=True, slots=True)
 class _PolledStage:
-    """How a stage is read again and again."""
+    """How a stage is polled."""
 
     stage: Stage
     interval_ms: int | None
@@ -85,8 +85,8 @@ _WIRE_STAGES = (
 _SPARK_STAGE = _PolledStage(Stage.SPARK, 10_000, 0.1)
 _MOVING_LOG_DIRS_MS = 2_000
 _ALSO_WATCHED = (Stage.REASSIGNMENTS, Stage.SETTINGS)
-"""What brokers are asked for only while ZooKeeper cannot tell it."""
-"""While partitions move, sizes are read so often."""
+"""Stages that brokers are asked for only while ZooKeeper cannot tell."""
+"""How often sizes are read while partitions move."""
 
 
 class LiveFeed:
@@ -96,7 +96,7 @@ class LiveFeed:
         target: the cluster; its ZooKeeper, its brokers or both are asked, as far as it names them and allows it.
 
     Raises:
-        BadRequest: the target is a snapshot, which does not live.
+        BadRequest: the target is a snapshot, which never changes.
     """
 
     def __init__(self, target: ClusterTarget, *, interval_s: float = 1.0, clock: Clock | None = None) -> None:
@@ -122,7 +122,7 @@ class LiveFeed:
         self._wire = _wire_of(target)
         shared = self._wire.target if self._uses_wire else target
         self._slow = SharedCluster(shared, self._zk_client, timeout_s=OPERATION_S)
-        """Connections of their own for what takes long: brokers answer in the order of the questions."""
+        """Separate connections for slow requests: brokers answer in the order of the questions."""
         self._groups: by_wire.GroupReader | None = None
         self._old_groups: OldGroupReader | None = None
         traces = QueryTraces(target.checkpoints, target.event_logs)
@@ -225,12 +225,12 @@ class LiveFeed:
             await asyncio.sleep(FRAME_GAP_S)
 
     def _on_news(self, is_urgent: bool) -> None:
-        """ZooKeeper has told something; where members or topics came or went, brokers are asked at once."""
+        """ZooKeeper has reported something; if members or topics came or went, ask brokers at once."""
         if is_urgent:
             self._urgent.set()
             self._trigger(Stage.METADATA)
         if self._knowledge.brokers is not self._seen_brokers:
-            # Elections follow: they are over within a tick, mostly.
+            # Elections follow, and usually end within a tick.
             self._seen_brokers = self._knowledge.brokers
             loop = asyncio.get_running_loop()
             self._elections_until_s = loop.time() + sum(_LOOKS_AFTER_S)
@@ -264,7 +264,7 @@ class LiveFeed:
         return self._board.is_connected(Side.WIRE) and metadata.read_at_ms is not None
 
     def _zookeeper_tells(self) -> bool:
-        """Whether what its watches tell is known, or will be in a moment."""
+        """Whether its watches' data are known, or will be in a moment."""
         is_connecting = self._board.links[Side.ZOOKEEPER].state is LinkState.CONNECTING
         return self._knowledge.assignments_by_znode or is_connecting or self._board.is_connected(Side.ZOOKEEPER)
 
@@ -295,7 +295,7 @@ class LiveFeed:
             )  # fmt: skip
 
     def _is_overtaken(self, stage: Stage) -> bool:
-        """Whether ZooKeeper's watches told this stage while the brokers were still asked: what they answer is older."""
+        """Whether ZooKeeper's watches reported this stage while the brokers were still asked: their answer is older."""
         return stage in _ALSO_WATCHED and self._knowledge.assignments_by_znode
 
     def _fail(self, stage: Stage, schedule: StageSchedule, failure: Failure) -> None:
@@ -312,7 +312,7 @@ class LiveFeed:
             if was_by_wire:
                 self._urgent.set()
                 if self._zookeeper is not None:
-                    # From now on the states of partitions come from there.
+                    # From now on the partition states come from there.
                     self._zookeeper.refresh()
 
     async def _read_metadata(self) -> _Told:
@@ -370,7 +370,7 @@ class LiveFeed:
         return read.requests, (*read.missing, *missing)
 
     async def _read_old_groups(self) -> tuple[tuple[WatchedGroup, ...], tuple[str, ...]]:
-        """Return the groups in ZooKeeper, and why they are as they were; while it is lost, its link says that."""
+        """Return the groups in ZooKeeper, and why they are stale; while it is lost, its link says that."""
         reader = self._old_groups
         if reader is None:
             return (), ()
@@ -410,10 +410,10 @@ class LiveFeed:
     # Inside
 
     def _find_brokers(self) -> None:
-        """Have connections go to the brokers that were named, and to all that are known to live.
+        """Direct connections to the named brokers, and to all known live ones.
 
         Raises:
-            Unreachable: none was named, and none is known.
+            Unreachable: none is named or known.
         """
         known = tuple(
             (endpoint.host, endpoint.port)
@@ -470,7 +470,7 @@ _READERS: Mapping[Stage, Callable[[LiveFeed], Awaitable[_Told]]] = {
 
 
 def _addresses(target: ClusterTarget) -> dict[Side, str]:
-    """Return where the sides are that may be asked."""
+    """Return the addresses of the sides that may be asked."""
     found = {}
     if target.may_ask_zookeeper and target.zookeeper is not None:
         found[Side.ZOOKEEPER] = target.zookeeper
@@ -480,7 +480,7 @@ def _addresses(target: ClusterTarget) -> dict[Side, str]:
 
 
 def _wire_of(target: ClusterTarget) -> Cluster:
-    """Return the cluster's wire side alone: the feed keeps the only session with ZooKeeper."""
+    """Return only the cluster's wire side: the feed keeps the only session with ZooKeeper."""
     return Cluster(replace(target, zookeeper=None, via=Side.WIRE), timeout_s=OPERATION_S)
 
 

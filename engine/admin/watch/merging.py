@@ -1,4 +1,4 @@
-"""New answers merged into what is known, keeping each object that is as it was: so that frames share it. Pure."""
+"""Merges new answers into what is known, and keeps unchanged objects, so that frames share them. Pure."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Assignments = Mapping[int, ReplicaAssignment]
 
 
 def topic_of_metadata(known: TopicSnapshot | None, answer: MetadataResponseTopic, moving: Assignments) -> TopicSnapshot:
-    """Return a topic as a Metadata answer tells it; what Metadata does not tell (settings, marks) stays as known.
+    """Return a topic from a Metadata answer; what Metadata lacks (settings, marks) stays as known.
 
     Args:
-        moving: assignments with adding and removing replicas, as far as these are known from elsewhere.
+        moving: assignments with adding and removing replicas, as far as known from elsewhere.
     """
     topic_id = None if answer.topic_id == ZERO_TOPIC_ID else answer.topic_id
     if known is not None and known.topic_id and topic_id and known.topic_id != topic_id:
@@ -49,7 +49,7 @@ def with_partitions(
 def topic_of_znode(
     known: TopicSnapshot | None, name: str, topic_id: bytes | None, assignment: Assignments
 ) -> TopicSnapshot:
-    """Return a topic as its znode tells it; the states of partitions stay as known."""
+    """Return a topic from its znode; the partition states stay as known."""
     if known is not None and known.topic_id and topic_id and known.topic_id != topic_id:
         known = None
     old = {} if known is None else {partition.partition: partition for partition in known.partitions}
@@ -63,14 +63,14 @@ def topic_of_znode(
 
 
 def with_assignment(known: PartitionSnapshot, assignment: ReplicaAssignment) -> PartitionSnapshot:
-    """Return the partition with this assignment; itself where it has it."""
+    """Return the partition with this assignment; itself if it has it."""
     return known if known.assignment == assignment else replace(known, assignment=assignment)
 
 
 def with_state(known: PartitionSnapshot, state: LeaderIsrAndControllerEpoch | None) -> PartitionSnapshot:
-    """Return the partition with the state that its znode tells (None: there is no such znode); itself where it has it.
+    """Return the partition with its znode's state (None: there is no such znode); itself if it has it.
 
-    A state of a lower version than the known one is an old answer, and is not taken.
+    A state with a lower version than the known one is an old answer, and is ignored.
     """
     if state is None:
         return known if known.leader == NO_LEADER and not known.isr else replace(known, leader=NO_LEADER, isr=())
@@ -94,10 +94,10 @@ def with_state(known: PartitionSnapshot, state: LeaderIsrAndControllerEpoch | No
 def with_reassignments(
     topics: Mapping[str, TopicSnapshot], running: Mapping[TopicPartition, ReplicaAssignment]
 ) -> dict[str, TopicSnapshot]:
-    """Return those of the topics that are changed by what is being reassigned, and by what no longer is.
+    """Return the topics that change with what is being reassigned, or no longer is.
 
-    A listing that names other replicas than the topic has is older or younger than what is known of the topic: the
-    next answers bring them together.
+    A listing that names other replicas than the topic has is older or newer than what is known about the topic: the
+    next answers will agree.
     """
     changed: dict[str, TopicSnapshot] = {}
     by_topic: dict[str, dict[int, ReplicaAssignment]] = {}
@@ -127,7 +127,7 @@ def _partition_of_metadata(
     if known is not None and moving is None and _is_same(known, answer, leader_epoch):
         return known
     if known is not None and leader_epoch is not None and leader_epoch < (known.leader_epoch or 0):
-        # A broker that does not know of the latest election yet.
+        # The broker does not know the latest election yet.
         return known
     assignment = assignment_of(answer.replica_nodes, moving)
     if known is None:
@@ -137,7 +137,7 @@ def _partition_of_metadata(
     known = with_assignment(known, assignment)
     if _is_same(known, answer, leader_epoch):
         return known
-    # What only ZooKeeper tells belongs to a state that has passed.
+    # What only ZooKeeper reports belongs to an earlier state.
     return replace(
         known,
         leader=answer.leader_id,

@@ -1,4 +1,4 @@
-"""Groups that keep themselves in ZooKeeper, as a feed reads them: over its own session, a few in turn."""
+"""Groups in ZooKeeper, as a feed reads them: over its own session, a few in turn."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from engine.admin.watch.shared_cluster import SharedCluster
 from engine.admin.watch.unmeasured import unmeasured
 
 OLD_GROUPS_PER_READING = 5
-"""Each costs ZooKeeper two reads for each of its partitions, and ZooKeeper has other work to do."""
+"""Each costs ZooKeeper two reads per partition, and ZooKeeper has other work to do."""
 
 
 class OldGroupReader:
-    """Reads them again and again: all names and states each time, lag and members of a few in turn."""
+    """Reads them repeatedly: all names and states each time, lag and members of a few in turn."""
 
     def __init__(self, cluster: SharedCluster) -> None:
         self._cluster = cluster
@@ -32,7 +32,7 @@ class OldGroupReader:
         """Bring ``known`` up to date.
 
         Raises:
-            AdminError, ZooKeeperError: ZooKeeper does not tell.
+            AdminError, ZooKeeperError: ZooKeeper does not answer.
         """
         zk = await self._cluster.zookeeper()
         states = await read_old_states(zk, await old_group_names(zk))

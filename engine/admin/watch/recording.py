@@ -5,9 +5,9 @@ The file begins with a line of JSON that says what it is:
     {"klamm_recording": 1, "shape": "…", "klamm": "…", "cluster": "…"}
 
 Records follow, each with a head of 17 bytes, big-endian (length of the data, their CRC, kind, time in milliseconds),
-and its data, JSON compressed by zlib. Kind 0 is a whole frame, kind 1 what changed. Now and then a record is a whole
-frame, so that any place is reached quickly. Whatever is cut off or damaged ends the recording there; what stands before
-it is played.
+and its data, JSON compressed by zlib. Kind 0 is a whole frame, kind 1 what changed. From time to time a record is a
+whole frame, so that any place is reached quickly. A cut-off or damaged record ends the recording there; what comes
+before it can be played.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from engine.common.version import VERSION
 
 FORMAT_VERSION = 1
 KEY_EVERY = 60
-"""At least this many records lie between two whole frames."""
+"""The least number of records between two whole frames."""
 
 KEY_SHARE = 4
 """And this many times as many bytes as the whole frame before took: on a large cluster one takes a second to write."""
@@ -42,10 +42,10 @@ _WHOLE, _CHANGES = 0, 1
 
 
 class FrameWriter:
-    """Writes frames into a new file; close it at the end. What was written before a crash can be read.
+    """Writes frames into a new file; close it at the end. After a crash, what was written before can be read.
 
     Raises:
-        BadRequest: the file exists already, or cannot be made.
+        BadRequest: the file exists already, or cannot be created.
     """
 
     def __init__(self, path: Path, cluster: str) -> None:
@@ -97,7 +97,7 @@ class FrameWriter:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a record's data lie in the file."""
+    """Where a record's data are in the file."""
 
     offset: int
     size: int
@@ -111,7 +111,7 @@ class Recording:
 
     Raises:
         NotFound: there is no such file.
-        BadRequest: it is no recording, or one that this klamm cannot read.
+        BadRequest: it is not a recording, or this klamm cannot read it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -144,7 +144,7 @@ class Recording:
         return self._places[position].at_ms
 
     def position_at(self, at_ms: int) -> int:
-        """Return the last frame that is not later; the first where all are."""
+        """Return the last frame that is not later; the first if all are."""
         return max((i for i, place in enumerate(self._places) if place.at_ms <= at_ms), default=0)
 
     def frame(self, position: int) -> Frame:
@@ -183,7 +183,7 @@ class Recording:
         data = self._file.read(place.size)
         try:
             if zlib.crc32(data) != place.crc:
-                raise ValueError("the checksum does not fit")
+                raise ValueError("the checksum does not match")
             changes = json.loads(zlib.decompress(data))
             return frame_of(None if place.is_whole else self._frame, changes)
         except (ValueError, TypeError, KeyError, zlib.error) as error:
@@ -206,7 +206,7 @@ class Recording:
         return str(head.get("cluster", ""))
 
     def _read_places(self) -> list[_Place]:
-        """Find all records without reading them; what does not fit ends the recording."""
+        """Find all records without reading them; an invalid record ends the recording."""
         places: list[_Place] = []
         size = os.fstat(self._file.fileno()).st_size
         offset = self._file.tell()
@@ -232,7 +232,7 @@ class Recording:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What a recording came to."""
+    """The totals of a recording."""
 
     frames: int
     size_bytes: int
@@ -240,9 +240,9 @@ class Recorded:
 
 
 async def record(feed: Feed, path: Path) -> Recorded:
-    """Record a feed into a new file until it ends, or whoever waits for this is cancelled. No terminal is needed.
+    """Record a feed into a new file until it ends, or the caller is cancelled. No terminal is needed.
 
-    The feed is started and closed here.
+    This starts and closes the feed.
 
     Raises:
         BadRequest: the file exists already, or cannot be written.

@@ -1,4 +1,4 @@
-"""The feed of a recording: played as it was, faster, slower, step by step, from any place."""
+"""The feed of a recording: played at its original speed, faster, slower, step by step, from any place."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from engine.admin.watch.recording import Recording
 
 SPEED_MAX = 1_000.0
 _GAP_MAX_S = 5.0
-"""If nothing was recorded for longer, nobody waits for longer either."""
+"""The longest pause: longer gaps in the recording are shortened to it."""
 _EVENTS_ON_THE_WAY = 600
-"""A jump over more frames than that does not tell what happened in all of them."""
+"""A jump over more frames than this does not report all events in between."""
 
 
 class ReplayFeed:
@@ -28,7 +28,7 @@ class ReplayFeed:
 
     Raises:
         NotFound: there is no such file.
-        BadRequest: it is no recording, or one that this klamm cannot read.
+        BadRequest: it is not a recording, or this klamm cannot read it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -81,7 +81,7 @@ class ReplayFeed:
         """There is nothing to read again."""
 
     def set_interval(self, interval_s: float) -> None:
-        """The recording has its own; ``set_speed`` changes how fast it is played."""
+        """Do nothing: the recording has its own interval; ``set_speed`` changes how fast it is played."""
 
     async def close(self) -> None:
         self._has_ended = True
@@ -149,7 +149,7 @@ class ReplayFeed:
                 self._show(self._position + 1)
 
     def _show(self, position: int) -> None:
-        """Offer a frame; on the way forward, with what happened in the frames in between."""
+        """Offer a frame; going forward, with what happened in the frames in between."""
         try:
             events = self._events_until(position)
             frame = self._recording.frame(position)

@@ -1,8 +1,8 @@
-"""Which partition states are read next where only ZooKeeper tells them: a few at each tick, in turn. Pure.
+"""Which partition states to read next if only ZooKeeper has them: a few at each tick, in turn. Pure.
 
-A state znode cannot be watched by the thousand for nothing: each watch costs a read, and another after each event. So
-states are read in rotation, the oldest first, and before them those that something speaks against: a broker that had
-to do with them came or went, or ZooKeeper was told of a changed ISR.
+Watching thousands of state znodes is not free: each watch costs a read, and another after each event. So states are
+read in rotation, the oldest first, and before them the suspects: a broker that they involve came or went, or ZooKeeper
+has a notice of a changed ISR.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from heapq import heappop, heappush
 from engine.common.model import TopicPartition
 
 READS_PER_S = 8
-"""This many states are read in a second while nothing happens. Together with the watches that is below ten requests."""
+"""How many states to read in a second while nothing happens: below ten requests together with the watches."""
 
 SUSPECTS_PER_S = 2_000
-"""This many states are read in a second while there are suspect partitions."""
+"""How many states to read in a second while there are suspect partitions."""
 
 
 class Rotation:
@@ -32,7 +32,7 @@ class Rotation:
         return len(self._suspects)
 
     def set_partitions(self, names: Iterable[TopicPartition]) -> None:
-        """Say which partitions there are now. New ones are suspects: nothing is known of them."""
+        """Set which partitions there are now. New ones are suspects: nothing is known about them."""
         wanted = set(names)
         for name in [name for name in self._read_ms if name not in wanted]:
             del self._read_ms[name]
@@ -43,11 +43,11 @@ class Rotation:
             self._suspects[name] = None
 
     def suspect(self, names: Iterable[TopicPartition]) -> None:
-        """Have these read before all others."""
+        """Read these before all others."""
         self._suspects.update((name, None) for name in names if name in self._read_ms)
 
     def take(self, elapsed_s: float) -> list[TopicPartition]:
-        """Return what to read after ``elapsed_s`` in which nothing was read; ``was_read`` says that it was."""
+        """Return what to read after ``elapsed_s`` without reading; call ``was_read`` after that."""
         chosen = list(self._suspects)[: max(1, round(SUSPECTS_PER_S * elapsed_s))]
         for name in chosen:
             del self._suspects[name]
@@ -55,7 +55,7 @@ class Rotation:
         ordinary = max(1, round(READS_PER_S * elapsed_s)) - len(chosen)
         while ordinary > 0 and self._queue:
             read_ms, name = heappop(self._queue)
-            # An entry is void where its partition is gone, or was read since.
+            # An entry is void if its partition is gone, or was read since.
             if self._read_ms.get(name) == read_ms and name not in taken:
                 chosen.append(name)
                 taken.add(name)
@@ -63,7 +63,7 @@ class Rotation:
         return chosen
 
     def was_read(self, names: Iterable[TopicPartition], now_ms: int) -> None:
-        """These were read, or tried; their turn comes again after all others'."""
+        """These were read, or tried; their next turn comes after all others."""
         for name in names:
             if name in self._read_ms:
                 self._read_ms[name] = now_ms

@@ -1,4 +1,4 @@
-"""When a stage is read next: as often as wanted, less often where reading takes long, and later after failures. Pure.
+"""When to read a stage next: as often as wanted, less often if reading takes long, and later after failures. Pure.
 
 That is the feed's back-pressure: a stage never takes more than its share of the time, however large the cluster is.
 Times are milliseconds of one clock.
@@ -14,8 +14,8 @@ class StageSchedule:
     """The times of one stage.
 
     Args:
-        interval_ms: time from the begin of a reading to the next one's; None is the feed's own tick.
-        share: of the time, how much reading may take: what takes 300 ms with a share of 0.1 is read every 3 s.
+        interval_ms: time from the start of one reading to that of the next; None is the feed's own tick.
+        share: the share of the time for reading: what takes 300 ms with a share of 0.1 is read every 3 s.
     """
 
     def __init__(self, interval_ms: int | None, share: float) -> None:
@@ -25,17 +25,17 @@ class StageSchedule:
         self._must_repeat = False
         self._whole_cost_ms = 0
         self.started_ms: int | None = None
-        """When the reading began that is going on."""
+        """When the current reading began."""
         self.next_ms: int | None = 0
         """When it is read next; None while it is being read."""
         self.interval_ms = interval_ms or 0
-        """How long it last was from one reading to the next."""
+        """The latest time from one reading to the next."""
 
     def is_due(self, now_ms: int) -> bool:
         return self.next_ms is not None and now_ms >= self.next_ms
 
     def trigger(self, now_ms: int) -> None:
-        """Have it read now; once more where it is being read, for that reading may have begun too early."""
+        """Read it now, or once more if it is being read: that reading may have begun too early."""
         if self.started_ms is not None:
             self._must_repeat = True
         else:
@@ -47,11 +47,11 @@ class StageSchedule:
         self.started_ms, self.next_ms, self._must_repeat = now_ms, None, False
 
     def succeed(self, now_ms: int, tick_ms: int, *, is_partial: bool = False) -> int:
-        """Reading ended well; return what it took.
+        """Reading ended well; return how long it took.
 
         Args:
-            is_partial: a broker did not answer. Waiting for it was no work: the next reading begins a second later, not
-                after as many times the wait as the share allows. The share still holds for what a whole reading took.
+            is_partial: a broker did not answer. Waiting for it was no work, so the next reading begins a second later,
+            and the share does not apply to the wait. It still applies to the time of a whole reading.
         """
         cost_ms = self._end(now_ms)
         self._failures = 0
@@ -65,7 +65,7 @@ class StageSchedule:
         return cost_ms
 
     def hasten(self, interval_ms: int, cost_ms: int) -> None:
-        """Have the next reading come so soon this once, as far as the share allows."""
+        """Make the next reading come this soon, once, as far as the share allows."""
         if self.next_ms is not None:
             sooner_ms = max(interval_ms, round(cost_ms / self._share))
             self.next_ms += min(0, sooner_ms - self.interval_ms)

@@ -1,4 +1,4 @@
-"""A cluster for reading beside a session with ZooKeeper that somebody else keeps."""
+"""A cluster for reading through a ZooKeeper session that somebody else keeps."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from engine.admin.cluster.wire import WireCluster
     from engine.zk.client import ZkClient
 
-BROKERS_NOT_ASKED = "only brokers tell it, and they are not to be asked"
+BROKERS_NOT_ASKED = "only brokers know it, and they must not be asked"
 
 
 class SharedCluster(Cluster):
-    """A cluster whose ZooKeeper is reached by somebody else's session: it is neither opened nor closed here."""
+    """A cluster that uses somebody else's ZooKeeper session, and neither opens nor closes it."""
 
     def __init__(self, target: ClusterTarget, client: Callable[[], ZkClient | None], *, timeout_s: float) -> None:
         super().__init__(target, timeout_s=timeout_s)
@@ -32,7 +32,7 @@ class SharedCluster(Cluster):
         """Return the brokers.
 
         Raises:
-            Unreachable: they are not to be asked, or nobody names any.
+            Unreachable: they must not be asked, or none is named.
         """
         if not self.target.may_ask_brokers:
             raise Unreachable(BROKERS_NOT_ASKED)

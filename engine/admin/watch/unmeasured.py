@@ -1,4 +1,4 @@
-"""A group whose lag was not measured so far. Pure."""
+"""A group whose lag has not been measured yet. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from engine.admin.lag.rules import LagStatus
 
 
 def unmeasured(name: str, kind: GroupType | None, state: GroupState | None) -> GroupLag:
-    """Return what is known of a group that was only listed."""
+    """Return what is known about a group that was only listed."""
     return GroupLag(
         name, kind, state, LagStatus.UNKNOWN, None, None, None, None, None, None, None, 0, 0, 0, 0, None, (),
     )  # fmt: skip

@@ -1,7 +1,7 @@
 """Values of dataclasses as plain JSON values and back, derived from their type hints. Pure.
 
 A dataclass is the list of its fields in their order, a mapping a list of pairs. So both sides need the same classes:
-``shape_of`` tells whether they have.
+``shape_of`` tells whether they have them.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ Convert = Callable[[Any], Any]
 
 @cache
 def encoder(hint: Any) -> Convert:
-    """Return what turns a value of this type into JSON's types."""
+    """Return a converter of values of this type into JSON's types."""
     return _made(hint, is_encoder=True)
 
 
 @cache
 def decoder(hint: Any) -> Convert:
-    """Return what turns it back; whatever it is given that does not fit raises TypeError, ValueError or KeyError."""
+    """Return the converter back; invalid input raises TypeError, ValueError or KeyError."""
     return _made(hint, is_encoder=False)
 
 

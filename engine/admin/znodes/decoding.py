@@ -1,7 +1,7 @@
-"""What a znode says, in words: Kafka's znodes decoded by their classes into plain values. Pure.
+"""What a znode contains: Kafka's znodes, decoded by their classes into plain values. Pure.
 
-A znode of an unknown path is shown as JSON or text. One whose content its class does not understand is shown as text,
-with the complaint. Secrets (SCRAM keys) are left out; the raw form has them.
+A znode with an unknown path is shown as JSON or text. One whose content its class cannot read is shown as text, with
+the error. Secrets (SCRAM keys) are left out; the raw form has them.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _REDACTED = "[redacted]"
 
 @dataclass(frozen=True, slots=True)
 class DecodedZnode:
-    """What a znode says. ``kind`` is the class that read it, None for one that klamm has no class for."""
+    """What a znode contains. ``kind`` is the class that read it, None if klamm has no class for it."""
 
     kind: str | None
     value: object
@@ -229,4 +229,4 @@ _SHOWN: Mapping[type, Callable[[Any], object]] = {
     DelegationTokenInfoZNode: _token,
     DelegationTokenChangeZNode: lambda token_id: {"token_id": token_id},
 }
-"""The values that are not plain yet, by the class that read them."""
+"""Converters of values that are not plain yet, by the class that read them."""

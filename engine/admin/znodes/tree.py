@@ -55,7 +55,7 @@ async def get_znode(zk: ZkClient, path: str, *, raw: bool = False) -> Znode:
 
 
 async def get_tree(zk: ZkClient, path: str, *, depth_max: int | None = None, raw: bool = False) -> list[Znode]:
-    """Return a znode and all below it, depth first by name; what goes away meanwhile is left out.
+    """Return a znode and everything below it, depth first by name; what disappears meanwhile is left out.
 
     Args:
         depth_max: how many levels below the root to show.
@@ -81,14 +81,14 @@ async def get_tree(zk: ZkClient, path: str, *, depth_max: int | None = None, raw
 
 
 def checked_path(path: str) -> str:
-    """Return a path as ZooKeeper wants it; a slash at the end is taken off.
+    """Return a path as ZooKeeper wants it, without a slash at the end.
 
     Raises:
         BadRequest: it does not begin with a slash, or has an empty part.
     """
     trimmed = path.rstrip("/") or "/"
     if not trimmed.startswith("/") or "//" in trimmed:
-        raise BadRequest(f"not a path: {path!r}", hint="a path begins with / and is counted from the chroot")
+        raise BadRequest(f"not a path: {path!r}", hint="a path begins with / and is relative to the chroot")
     return trimmed
 
 
@@ -104,7 +104,7 @@ async def _children_of(zk: ZkClient, paths: Sequence[str]) -> list[str]:
 
 
 def _only_no_node(error: ZooKeeperError) -> None:
-    """A znode that went while the tree was read is no error; anything else is."""
+    """Ignore a znode that disappeared while the tree was read; raise anything else."""
     if not isinstance(error, NoNode):
         raise error
 
@@ -128,4 +128,4 @@ def _znode(path: str, data: bytes, stat: ZnodeStat, *, raw: bool) -> Znode:
 
 def _missing(path: str) -> NotFound:
     parent = path.rpartition("/")[0] or "/"
-    return NotFound("no such znode", where=path, hint=Phrase("see what is there: ", Do(Operation.LIST_ZNODES, parent)))
+    return NotFound("no such znode", where=path, hint=Phrase("see what exists: ", Do(Operation.LIST_ZNODES, parent)))

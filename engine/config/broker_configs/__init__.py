@@ -39,6 +39,6 @@ class BrokerKeys(
 
 
 SUBJECTS: Final = BrokerKeys.__bases__
-"""In the order in which the documentation shows them, under the first line of their docstrings."""
+"""In the order of the documentation, which uses the first line of their docstrings as headings."""
 
 BROKER_CONFIG_DEF: Final = ConfigDef.of(*SUBJECTS)

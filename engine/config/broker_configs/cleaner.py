@@ -19,13 +19,13 @@ class CleanerKeys:
     """Log cleaner"""
 
     log_cleaner_enable = BOOLEAN(True, MEDIUM).with_effect(
-        "Run the cleaner. Without it compacted topics, the offsets topic among them, grow for ever."
+        "Run the cleaner. Without it compacted topics, including the offsets topic, grow for ever."
     )
     log_cleaner_threads = INT(1, MEDIUM, at_least(0), CLUSTER_WIDE).with_effect(
-        "How many logs are cleaned at once, each by a process of its own that is started when there is work."
+        "How many logs to clean at once, each by its own process, which starts when there is work."
     )
     log_cleaner_io_max_bytes_per_second = DOUBLE(DOUBLE_MAX, MEDIUM, dynamic=CLUSTER_WIDE).with_effect(
-        "Most bytes a second that the cleaner reads and writes together."
+        "Maximum bytes a second that the cleaner reads and writes together."
     )
     log_cleaner_dedupe_buffer_size = LONG(134_217_728, MEDIUM, dynamic=CLUSTER_WIDE).with_effect(
         "Bytes for the cleaner's maps of keys, over all threads. A larger map cleans more in one pass. A key takes 100 "
@@ -35,7 +35,7 @@ class CleanerKeys:
         "Bytes for the cleaner's read and write buffers, over all threads."
     )
     log_cleaner_io_buffer_load_factor = DOUBLE(0.9, MEDIUM, dynamic=CLUSTER_WIDE).with_effect(
-        "Share of the bytes for the map of keys that may be used, 0 to 1."
+        "Share of the map of keys that may be used, 0 to 1."
     )
     log_cleaner_backoff_ms = LONG(15000, MEDIUM, at_least(0), CLUSTER_WIDE).with_effect(
         "Milliseconds to sleep when there is nothing to clean."

@@ -18,7 +18,7 @@ class GroupKeys:
     group_initial_rebalance_delay_ms = INT(3000, MEDIUM).with_effect(
         "Milliseconds that a new group waits for further members before its first rebalance. 0 suits tests."
     )
-    group_max_size = INT(INT_MAX, MEDIUM, at_least(1)).with_effect("Most members of one group.")
+    group_max_size = INT(INT_MAX, MEDIUM, at_least(1)).with_effect("Maximum members of one group.")
     group_coordinator_rebalance_protocols = LIST(
         ("classic",), MEDIUM, ListOf(("consumer", "classic", "share", "unknown"))
     ).without_effect("Rebalance protocols on offer; with ZooKeeper only `classic`.")
@@ -55,14 +55,14 @@ class GroupKeys:
         "Largest session time-out that a group may be given, in milliseconds."
     )
     group_consumer_max_size = INT(INT_MAX, MEDIUM, at_least(1)).without_effect(
-        "Most members of one group under the new consumer protocol."
+        "Maximum members of one group under the new consumer protocol."
     )
     group_consumer_migration_policy = STRING(
         "disabled", MEDIUM, OneOfAnyCase(("DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL")), is_internal=True
     ).without_effect("Whether groups with members may change between the classic and the new protocol.")
     group_share_enable = BOOLEAN(False, MEDIUM, is_internal=True).without_effect("Offer share groups (KIP-932; KRaft).")
     group_share_delivery_count_limit = INT(5, MEDIUM, between(2, 10)).without_effect(
-        "How often a record is given to a share group before it is put aside."
+        "How often to deliver a record to a share group before giving it up."
     )
     group_share_heartbeat_interval_ms = INT(5000, MEDIUM, at_least(1)).without_effect(
         "Heartbeat interval, in milliseconds, of share group members."
@@ -82,10 +82,10 @@ class GroupKeys:
     group_share_max_session_timeout_ms = INT(60000, MEDIUM, at_least(1)).without_effect(
         "Largest session time-out of share group members, in milliseconds."
     )
-    group_share_max_groups = SHORT(10, MEDIUM, between(1, 100)).without_effect("Most share groups of the cluster.")
-    group_share_max_size = SHORT(200, MEDIUM, between(10, 1000)).without_effect("Most members of one share group.")
+    group_share_max_groups = SHORT(10, MEDIUM, between(1, 100)).without_effect("Maximum share groups of the cluster.")
+    group_share_max_size = SHORT(200, MEDIUM, between(10, 1000)).without_effect("Maximum members of one share group.")
     group_share_partition_max_record_locks = INT(200, MEDIUM, between(100, 10000)).without_effect(
-        "Most records that a share group may hold locked in one partition."
+        "Maximum records that a share group may hold locked in one partition."
     )
     group_share_record_lock_duration_ms = INT(30000, MEDIUM, between(1000, 60000)).without_effect(
         "Milliseconds for which a record is locked for the member that got it."
@@ -112,7 +112,7 @@ class GroupKeys:
         "Minutes that offsets of an empty group are kept."
     )
     offsets_retention_check_interval_ms = LONG(600_000, HIGH, at_least(1)).with_effect(
-        "Milliseconds between two looks for offsets to forget."
+        "Milliseconds between checks for offsets to forget."
     )
     offsets_topic_num_partitions = INT(50, HIGH, at_least(1)).with_effect(
         "Partitions of the offsets topic; must not change once it exists."

@@ -1,4 +1,4 @@
-"""Settings of KRaft mode. Kafka 3.9 knows them in ZooKeeper mode, too, and does nothing with them; klamm likewise."""
+"""Settings of KRaft mode. Kafka 3.9 knows them in ZooKeeper mode, too, and ignores them; so does klamm."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class KRaftKeys:
     """KRaft"""
 
     process_roles = LIST((), HIGH, ListOf(("broker", "controller"))).with_effect(
-        "Roles of a KRaft process. klamm brokers keep their metadata in ZooKeeper: set, it is refused."
+        "Roles of a KRaft process. klamm brokers keep their metadata in ZooKeeper and refuse it."
     )
     node_id = INT(-1, HIGH).with_effect("Another name of `broker.id`; if both are set they must be equal.")
     controller_listener_names = STRING(None, HIGH).without_effect(
@@ -18,13 +18,13 @@ class KRaftKeys:
     )
     controller_quorum_voters = LIST((), HIGH).without_effect("KRaft controllers as `id@host:port,…`.")
     controller_quorum_bootstrap_servers = LIST((), HIGH).without_effect(
-        "Addresses at which a KRaft quorum is looked for."
+        "Addresses of servers through which to find a KRaft quorum."
     )
     controller_quorum_election_timeout_ms = INT(1000, HIGH).without_effect(
         "Milliseconds without a leader after which a KRaft voter calls an election."
     )
     controller_quorum_election_backoff_max_ms = INT(1000, HIGH).without_effect(
-        "Most milliseconds that a lost KRaft election waits."
+        "Maximum milliseconds that a lost KRaft election waits."
     )
     controller_quorum_fetch_timeout_ms = INT(2000, HIGH).without_effect(
         "Milliseconds without a fetch after which a KRaft leader or voter gives up on the other."

@@ -61,7 +61,7 @@ class LogKeys:
         LONG(None, HIGH, dynamic=CLUSTER_WIDE, synonyms=_ROLL_JITTER)
         .or_else(lambda broker: broker.log_roll_jitter_hours * HOUR_MS)
         .with_effect(
-            "Most milliseconds by which segments begin earlier, at random, so that not all roll at once. Not set: "
+            "Maximum milliseconds by which segments begin earlier, at random, so that not all roll at once. Not set: "
             "`log.roll.jitter.hours`."
         )
     )
@@ -99,23 +99,21 @@ class LogKeys:
         "partition, not per topic."
     )
     log_retention_check_interval_ms = LONG(300_000, MEDIUM, at_least(1)).with_effect(
-        "Milliseconds between two looks for segments to delete."
+        "Milliseconds between checks for segments to delete."
     )
     log_segment_delete_delay_ms = LONG(60000, HIGH, at_least(0), CLUSTER_WIDE).with_effect(
         "Milliseconds between a segment's removal from the log and the deletion of its files."
     )
     log_flush_interval_messages = LONG(LONG_MAX, HIGH, at_least(1), CLUSTER_WIDE).with_effect(
         "Records that may be written to a partition before it is flushed to disk. The default leaves flushing to the "
-        "operating system; replication is the better safety."
+        "operating system; replication is the better protection."
     )
     log_flush_interval_ms = (
         LONG(None, HIGH, dynamic=CLUSTER_WIDE, synonyms=_FLUSH)
         .or_else(lambda broker: broker.log_flush_scheduler_interval_ms)
         .with_effect("Milliseconds that a record may stay unflushed. Not set: `log.flush.scheduler.interval.ms`.")
     )
-    log_flush_scheduler_interval_ms = LONG(LONG_MAX, HIGH).with_effect(
-        "Milliseconds between two looks for logs to flush."
-    )
+    log_flush_scheduler_interval_ms = LONG(LONG_MAX, HIGH).with_effect("Milliseconds between checks for logs to flush.")
     log_flush_offset_checkpoint_interval_ms = INT(60000, HIGH, at_least(0)).with_effect(
         "Milliseconds between two writes of the recovery points, from which a crashed broker checks its logs."
     )
@@ -133,15 +131,15 @@ class LogKeys:
         "(`LogAppendTime`)."
     )
     log_message_timestamp_difference_max_ms = LONG(LONG_MAX, MEDIUM, at_least(0), CLUSTER_WIDE).with_effect(
-        "Deprecated twin of the next two: most milliseconds that a record's time may differ from the broker's clock."
+        "Deprecated twin of the next two: maximum milliseconds that a record's time may differ from the broker's clock."
     )
     log_message_timestamp_before_max_ms = LONG(LONG_MAX, MEDIUM, at_least(0), CLUSTER_WIDE).with_effect(
-        "Most milliseconds that a record's time may lie before the broker's clock; older ones are refused. Counts for "
-        "`CreateTime` only."
+        "Maximum milliseconds that a record's time may be before the broker's clock; older ones are refused. Only for "
+        "`CreateTime`."
     )
     log_message_timestamp_after_max_ms = LONG(LONG_MAX, MEDIUM, at_least(0), CLUSTER_WIDE).with_effect(
-        "Most milliseconds that a record's time may lie after the broker's clock; later ones are refused. Counts for "
-        "`CreateTime` only."
+        "Maximum milliseconds that a record's time may be after the broker's clock; later ones are refused. Only for "
+        "`CreateTime`."
     )
     log_message_downconversion_enable = BOOLEAN(True, LOW, dynamic=CLUSTER_WIDE).with_effect(
         "Convert records for consumers too old for format 2 (Fetch 0-3); false: they get UNSUPPORTED_VERSION."
@@ -166,7 +164,7 @@ class LogKeys:
     num_partitions = INT(1, MEDIUM, at_least(1)).with_effect("Partitions of a topic that is created without a number.")
     default_replication_factor = INT(1, MEDIUM).with_effect("Replicas of a topic that is created without a number.")
     auto_create_topics_enable = BOOLEAN(True, HIGH).with_effect(
-        "Create a topic when a client first asks for it by name. A typing error then makes a topic, too."
+        "Create a topic when a client first asks for it by name. A typing error then creates a topic, too."
     )
     delete_topic_enable = BOOLEAN(True, HIGH).with_effect("Allow topics to be deleted.")
     create_topic_policy_class_name = CLASS(None, LOW).without_effect("Java class that judges new topics.")

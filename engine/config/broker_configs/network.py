@@ -60,14 +60,13 @@ class NetworkKeys:
         "SO_SNDBUF of client connections, in bytes; -1 leaves it to the operating system."
     )
     socket_receive_buffer_bytes = INT(102_400, HIGH).with_effect(
-        "SO_RCVBUF of client connections, in bytes; -1 leaves it to the operating system. Raise it for clients far "
-        "away."
+        "SO_RCVBUF of client connections, in bytes; -1 leaves it to the operating system. Raise it for distant clients."
     )
     socket_request_max_bytes = INT(104_857_600, HIGH, at_least(1)).with_effect(
         "Largest request that is read, in bytes; a longer one costs its sender the connection."
     )
     socket_listen_backlog_size = INT(50, MEDIUM, at_least(1)).with_effect(
-        "Connections the operating system may hold back until the broker takes them. Raise it together with the "
+        "Connections the operating system may queue until the broker accepts them. Raise it together with the "
         "kernel's `somaxconn`."
     )
     socket_connection_setup_timeout_ms = LONG(10000, MEDIUM).without_effect(
@@ -77,17 +76,17 @@ class NetworkKeys:
         "Upper limit, in milliseconds, of that wait when it grows with each failure."
     )
     connections_max_idle_ms = LONG(600_000, MEDIUM).with_effect(
-        "Milliseconds after which a connection that asks nothing is closed; negative: never."
+        "Milliseconds after which an idle connection is closed; negative: never."
     )
     connection_failed_authentication_delay_ms = INT(100, LOW, at_least(0)).without_effect(
-        "Milliseconds to hold a connection open whose authentication failed, to slow guessing down."
+        "Milliseconds to keep a connection open after failed authentication, to slow guessing down."
     )
     max_connections = INT(INT_MAX, MEDIUM, at_least(0), CLUSTER_WIDE).with_effect(
-        "Most connections at one time, over all listeners. Brokers get in all the same if they have a listener of "
-        "their own: the client that was silent for the longest makes room."
+        "Maximum connections at one time, over all listeners. Brokers can still connect if they have a listener of "
+        "their own: the client that has been idle longest is closed."
     )
     max_connections_per_ip = INT(INT_MAX, MEDIUM, at_least(0), CLUSTER_WIDE).with_effect(
-        "Most connections at one time from one address; 0 only together with overrides."
+        "Maximum connections at one time from one address; 0 only together with overrides."
     )
     max_connections_per_ip_overrides = (
         STRING("", MEDIUM, dynamic=CLUSTER_WIDE)
@@ -97,7 +96,7 @@ class NetworkKeys:
         )
     )
     max_connection_creation_rate = INT(INT_MAX, MEDIUM, at_least(0), CLUSTER_WIDE).without_effect(
-        "Most new connections a second. klamm has no such limit."
+        "Maximum new connections a second. klamm has no such limit."
     )
     num_network_threads = INT(3, HIGH, at_least(1), CLUSTER_WIDE).without_effect(
         "Threads that read and write sockets in Kafka. klamm serves all connections from one event loop."
@@ -115,11 +114,11 @@ class NetworkKeys:
         "Bytes of requests that may wait before no more are read; -1: no limit. klamm limits each connection instead."
     )
     request_timeout_ms = INT(30000, HIGH).without_effect(
-        "Milliseconds to wait for another broker's answer. klamm goes by `replica.socket.timeout.ms` and "
+        "Milliseconds to wait for another broker's answer. klamm uses `replica.socket.timeout.ms` and "
         "`controller.socket.timeout.ms`."
     )
     max_request_partition_size_limit = INT(2000, MEDIUM, at_least(1)).without_effect(
-        "Most partitions that one DescribeTopicPartitions answer holds (KIP-966; KRaft only)."
+        "Maximum partitions that one DescribeTopicPartitions answer holds (KIP-966; KRaft only)."
     )
     unstable_api_versions_enable = BOOLEAN(False, HIGH, is_internal=True).without_effect(
         "Also serve API versions that are still being designed. klamm has none."

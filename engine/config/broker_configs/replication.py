@@ -1,4 +1,4 @@
-"""Settings of replication, elections, the controller and an orderly end."""
+"""Settings of replication, elections, the controller and controlled shutdown."""
 
 from __future__ import annotations
 
@@ -51,19 +51,19 @@ class ReplicationKeys:
         "Replicas that must be in the ISR for a write with `acks=all` to be accepted."
     )
     unclean_leader_election_enable = BOOLEAN(False, HIGH, dynamic=CLUSTER_WIDE).with_effect(
-        "Let a replica outside the ISR lead when no other is left. The partition lives on and may lose records."
+        "Let a replica outside the ISR lead when no other is left. The partition stays available and may lose records."
     )
     unclean_leader_election_interval_ms = LONG(300_000, MEDIUM, at_least(1), is_internal=True).without_effect(
-        "Milliseconds between two looks for partitions without a leader (KRaft)."
+        "Milliseconds between checks for partitions without a leader (KRaft)."
     )
     eligible_leader_replicas_enable = BOOLEAN(False, HIGH).without_effect(
-        "Keep replicas that left the ISR safely as candidates for leadership (KIP-966; KRaft)."
+        "Keep replicas that left the ISR safely as candidates for leader (KIP-966; KRaft)."
     )
     auto_leader_rebalance_enable = BOOLEAN(True, HIGH).with_effect(
         "Let the controller give leadership back to the preferred replicas from time to time."
     )
     leader_imbalance_check_interval_seconds = LONG(300, HIGH, at_least(1)).with_effect(
-        "Seconds between two looks for such imbalance."
+        "Seconds between checks for such imbalance."
     )
     leader_imbalance_per_broker_percentage = INT(10, HIGH).with_effect(
         "Percentage of a broker's preferred partitions that may be led by others before the controller acts."
@@ -72,7 +72,7 @@ class ReplicationKeys:
         "Milliseconds that the controller waits for a broker's answer before it connects again."
     )
     controlled_shutdown_enable = BOOLEAN(True, MEDIUM).with_effect(
-        "Hand leadership over before the broker ends. Off: clients feel every restart."
+        "Hand leadership over before the broker ends. If off, clients notice every restart."
     )
     controlled_shutdown_max_retries = INT(3, MEDIUM).with_effect("How often a failed hand-over is tried again.")
     controlled_shutdown_retry_backoff_ms = LONG(5000, MEDIUM).with_effect(
@@ -87,7 +87,7 @@ class ReplicationKeys:
         )
     )
     fetch_max_bytes = INT(57_671_680, MEDIUM, at_least(1024)).with_effect(
-        "Most bytes that one Fetch answer may hold, whatever the client asks for."
+        "Maximum bytes that one Fetch answer may hold, whatever the client asks for."
     )
     max_incremental_fetch_session_cache_slots = INT(1000, MEDIUM, at_least(0)).with_effect(
         "How many fetch sessions are remembered, so that clients need not name all partitions each time (KIP-227)."

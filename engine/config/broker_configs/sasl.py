@@ -35,14 +35,14 @@ class SaslKeys:
         "`listener.name.<name>.<mechanism>.`."
     )
     sasl_client_callback_handler_class = CLASS(None, MEDIUM).without_effect(
-        "Java class that gives a client's credentials."
+        "Java class that provides a client's credentials."
     )
     sasl_server_callback_handler_class = CLASS(None, MEDIUM).without_effect(
         "Java class that checks credentials on the broker."
     )
     sasl_login_class = CLASS(None, MEDIUM).without_effect("Java class that logs a broker in.")
     sasl_login_callback_handler_class = CLASS(None, MEDIUM).without_effect(
-        "Java class that gives credentials for the login."
+        "Java class that provides credentials for the login."
     )
     sasl_server_max_receive_size = INT(524_288, MEDIUM).without_effect(
         "Largest SASL packet, in bytes, that is read before a client is authenticated."
@@ -85,7 +85,7 @@ class SaslKeys:
         "Milliseconds before the first retry of a failed login; it doubles each time."
     )
     sasl_login_retry_backoff_max_ms = LONG(10000, LOW).without_effect(
-        "Most milliseconds between two retries of a login."
+        "Maximum milliseconds between two retries of a login."
     )
     sasl_oauthbearer_token_endpoint_url = STRING(None, MEDIUM).without_effect("Address of the token server.")
     sasl_oauthbearer_jwks_endpoint_url = STRING(None, MEDIUM).without_effect(
@@ -98,12 +98,12 @@ class SaslKeys:
         "Milliseconds before the first retry of fetching keys; it doubles each time."
     )
     sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms = LONG(10000, LOW).without_effect(
-        "Most milliseconds between two retries of fetching keys."
+        "Maximum milliseconds between two retries of fetching keys."
     )
     sasl_oauthbearer_scope_claim_name = STRING("scope", LOW).without_effect("Claim of a token that holds its scope.")
     sasl_oauthbearer_sub_claim_name = STRING("sub", LOW).without_effect("Claim of a token that holds its subject.")
     sasl_oauthbearer_clock_skew_seconds = INT(30, LOW).without_effect(
         "Seconds by which the clocks of broker and token server may differ."
     )
-    sasl_oauthbearer_expected_audience = LIST(None, LOW).without_effect("Audiences that a token may be made out for.")
+    sasl_oauthbearer_expected_audience = LIST(None, LOW).without_effect("Audiences that a token may be issued for.")
     sasl_oauthbearer_expected_issuer = STRING(None, LOW).without_effect("Issuer that a token must come from.")

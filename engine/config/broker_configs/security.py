@@ -16,7 +16,7 @@ class SecurityKeys:
     principal_builder_class = CLASS(
         "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder", MEDIUM, dynamic=PER_BROKER
     ).without_effect("Java class that names a client after its connection.")
-    security_providers = STRING(None, LOW).without_effect("Java classes that bring further security algorithms.")
+    security_providers = STRING(None, LOW).without_effect("Java classes that provide further security algorithms.")
     connections_max_reauth_ms = LONG(0, MEDIUM).without_effect(
         "Milliseconds after which a client must authenticate again; 0: never (KIP-368)."
     )
@@ -33,7 +33,7 @@ class SecurityKeys:
         "Milliseconds for which a token is valid until it is renewed."
     )
     delegation_token_expiry_check_interval_ms = LONG(3_600_000, LOW, at_least(1)).without_effect(
-        "Milliseconds between two looks for expired tokens."
+        "Milliseconds between checks for expired tokens."
     )
     password_encoder_secret = PASSWORD(None, MEDIUM).without_effect(
         "Secret that encrypts passwords among the settings in ZooKeeper."

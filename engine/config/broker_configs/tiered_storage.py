@@ -39,7 +39,7 @@ class TieredStorageKeys:
         "Listener by which that class reaches the broker itself."
     )
     remote_log_metadata_custom_metadata_max_bytes = INT(128, LOW, at_least(0)).without_effect(
-        "Most bytes of its own that a storage plug-in may keep with a segment."
+        "Maximum bytes of its own that a storage plug-in may keep with a segment."
     )
     remote_log_index_file_cache_total_size_bytes = LONG(1_073_741_824, LOW, at_least(1), CLUSTER_WIDE).without_effect(
         "Bytes of local disk for indexes of remote segments."
@@ -54,13 +54,13 @@ class TieredStorageKeys:
         "Threads that delete remote segments; -1: as `remote.log.manager.thread.pool.size`."
     )
     remote_log_manager_task_interval_ms = LONG(30000, LOW, at_least(1)).without_effect(
-        "Milliseconds between two looks for segments to copy or delete."
+        "Milliseconds between checks for segments to copy or delete."
     )
     remote_log_manager_task_retry_backoff_ms = LONG(500, LOW, at_least(1), is_internal=True).without_effect(
         "Milliseconds before a failed copy is tried again."
     )
     remote_log_manager_task_retry_backoff_max_ms = LONG(30000, LOW, at_least(1), is_internal=True).without_effect(
-        "Most milliseconds between two tries of a copy."
+        "Maximum milliseconds between two tries of a copy."
     )
     remote_log_manager_task_retry_jitter = DOUBLE(0.2, LOW, between(0, 0.5), is_internal=True).without_effect(
         "Share of random delay added to a retry."
@@ -70,7 +70,7 @@ class TieredStorageKeys:
         "Remote reads that may wait; more are refused."
     )
     remote_log_manager_copy_max_bytes_per_second = LONG(LONG_MAX, MEDIUM, at_least(1), CLUSTER_WIDE).without_effect(
-        "Most bytes a second copied to remote storage."
+        "Maximum bytes a second copied to remote storage."
     )
     remote_log_manager_copy_quota_window_num = INT(11, MEDIUM, at_least(1)).without_effect(
         "Samples that this limit is averaged over."
@@ -79,7 +79,7 @@ class TieredStorageKeys:
         "Seconds of one such sample."
     )
     remote_log_manager_fetch_max_bytes_per_second = LONG(LONG_MAX, MEDIUM, at_least(1), CLUSTER_WIDE).without_effect(
-        "Most bytes a second read from remote storage."
+        "Maximum bytes a second read from remote storage."
     )
     remote_log_manager_fetch_quota_window_num = INT(11, MEDIUM, at_least(1)).without_effect(
         "Samples that this limit is averaged over."
@@ -88,5 +88,5 @@ class TieredStorageKeys:
         "Seconds of one such sample."
     )
     remote_fetch_max_wait_ms = INT(500, MEDIUM, at_least(1), CLUSTER_WIDE).without_effect(
-        "Most milliseconds that a Fetch waits for remote storage."
+        "Maximum milliseconds that a Fetch waits for remote storage."
     )

@@ -13,10 +13,10 @@ class TransactionKeys:
         "Milliseconds without a write after which a partition forgets a producer's sequence numbers."
     )
     producer_id_expiration_check_interval_ms = INT(600_000, LOW, at_least(1), is_internal=True).with_effect(
-        "Milliseconds between two looks for producer ids to forget."
+        "Milliseconds between checks for producer ids to forget."
     )
     transactional_id_expiration_ms = INT(604_800_000, HIGH, at_least(1)).without_effect(
-        "Milliseconds without a word from its producer after which a transactional id is forgotten."
+        "Milliseconds without a request from its producer after which a transactional id is forgotten."
     )
     transaction_max_timeout_ms = INT(900_000, HIGH, at_least(1)).without_effect(
         "Longest transaction time-out, in milliseconds, that a producer may ask for."
@@ -40,8 +40,8 @@ class TransactionKeys:
         "Bytes read at once when a coordinator loads the transaction topic."
     )
     transaction_abort_timed_out_transaction_cleanup_interval_ms = INT(10000, LOW, at_least(1)).without_effect(
-        "Milliseconds between two looks for transactions that ran out of time."
+        "Milliseconds between checks for transactions that ran out of time."
     )
     transaction_remove_expired_transaction_cleanup_interval_ms = INT(3_600_000, LOW, at_least(1)).without_effect(
-        "Milliseconds between two looks for transactional ids to forget."
+        "Milliseconds between checks for transactional ids to forget."
     )

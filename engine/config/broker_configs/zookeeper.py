@@ -18,8 +18,8 @@ class ZooKeeperKeys:
         )
     )
     zookeeper_session_timeout_ms = INT(18000, HIGH).with_effect(
-        "Milliseconds without a sign of life after which ZooKeeper ends the broker's session and the controller takes "
-        "its partitions away. Lower finds dead brokers sooner, but punishes long pauses."
+        "Milliseconds without a heartbeat after which ZooKeeper ends the broker's session and the controller takes "
+        "its partitions away. Lower values find dead brokers sooner, but penalise long pauses."
     )
     zookeeper_connection_timeout_ms = (
         INT(None, HIGH)
@@ -32,7 +32,7 @@ class ZooKeeperKeys:
         "How many requests may be under way to ZooKeeper at once. klamm sends up to 1,000 and keeps their order."
     )
     zookeeper_set_acl = BOOLEAN(False, HIGH).with_effect(
-        "Make znodes with ACLs, so that only who authenticates as a broker may change them."
+        "Create znodes with ACLs, so that only authenticated brokers may change them."
     )
     zookeeper_clientCnxnSocket = STRING(None, MEDIUM).without_effect(
         "Java class of ZooKeeper's client socket; Kafka needs the Netty one for TLS."
@@ -71,7 +71,7 @@ class ZooKeeperKeys:
         "Ask by OCSP whether ZooKeeper's certificate was revoked."
     )
     zookeeper_metadata_migration_enable = BOOLEAN(False, HIGH).with_effect(
-        "Start the move of the metadata to KRaft. klamm brokers stay with ZooKeeper: switched on, it is refused."
+        "Start the move of the metadata to KRaft. klamm brokers stay with ZooKeeper and refuse it."
     )
     zookeeper_metadata_migration_min_batch_size = INT(200, MEDIUM, at_least(1), is_internal=True).without_effect(
         "Smallest batch, in records, of a migration to KRaft."

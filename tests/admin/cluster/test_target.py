@@ -137,7 +137,7 @@ def test_profiles_are_added_without_losing_what_a_person_wrote(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("profile", "message"),
     [
-        (Profile("dev", zookeeper="z"), "is there already"),
+        (Profile("dev", zookeeper="z"), "exists already"),
         (Profile("a b", zookeeper="z"), "cannot be called"),
         (Profile("new"), "needs an address"),
     ],

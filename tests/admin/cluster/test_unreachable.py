@@ -112,7 +112,7 @@ def test_a_zookeeper_named_as_a_broker(zookeeper: EmbeddedZooKeeper) -> None:
 
     with pytest.raises(Unreachable) as told:
         asyncio.run(ask())
-    assert "none listens there: a ZooKeeper is named with ZooKeeper address" in str(told.value.hint)
+    assert "none listens there: name a ZooKeeper with ZooKeeper address" in str(told.value.hint)
 
 
 def test_a_refused_connection_is_told_in_words() -> None:

@@ -138,7 +138,7 @@ def test_a_name_that_nobody_knows_is_told(monkeypatch: pytest.MonkeyPatch) -> No
         with pytest.raises(Unreachable, match="no broker can be reached") as told:
             await WireCluster([("nohost", 19099)]).nodes()
         assert str(told.value.where) == "nohost:19099 (the name cannot be resolved)"
-        assert str(told.value.hint).startswith("look at the spelling of the name")
+        assert str(told.value.hint).startswith("check the spelling of the name")
 
     play(scene)
 

@@ -33,11 +33,11 @@ def test_quotas_are_checked_before_they_are_sent() -> None:
         (user, "request_percentage", "inf", "above 0"),
         (user, "connection_creation_rate", "1", "only quotas can be set for users"),
         (address, "producer_byte_rate", "1", "only quotas can be set for ips"),
-        (user, "SCRAM-SHA-512", "[password=x]", "no credentials"),
+        (user, "SCRAM-SHA-512", "[password=x]", "credentials cannot be altered"),
     ):
         with pytest.raises(BadRequest, match=message):
             parse_quotas(entity, {key: text})
     with pytest.raises(BadRequest, match="not set"):
         check_dropped(user, ["producer_byte_rate"], [])
-    with pytest.raises(BadRequest, match="no credentials"):
+    with pytest.raises(BadRequest, match="credentials cannot be altered"):
         check_dropped(user, ["SCRAM-SHA-256"], ["SCRAM-SHA-256"])

@@ -134,7 +134,7 @@ def test_what_is_not_led_as_expected_in_time_is_under_way() -> None:
         previews = await preview_election(cluster, PREFERRED, ElectionScope((("t", 1), ("t", 2))))
         found = await run_election(cluster, PREFERRED, previews)
         assert results(found) == [ElectionResult.UNDER_WAY, ElectionResult.NOT_NEEDED]
-        assert found[0].error == "leader is 1 when time was over"
+        assert found[0].error == "leader is 1 when the time was up"
 
     play(scene, timeout_s=2)
 
@@ -142,7 +142,7 @@ def test_what_is_not_led_as_expected_in_time_is_under_way() -> None:
 def test_a_controller_that_knows_no_unclean_election_is_not_asked_for_one() -> None:
     async def scene(elections: ScriptedElections, cluster: Cluster) -> None:
         previews = await preview_election(cluster, PREFERRED, ElectionScope((("t", 1),)))
-        with pytest.raises(Refused, match="the cluster knows no unclean election"):
+        with pytest.raises(Refused, match="the cluster has no unclean elections"):
             await run_election(cluster, UNCLEAN, previews)
         assert "elect" not in " ".join(elections.log)
         assert results(await run_election(cluster, PREFERRED, previews)) == [ElectionResult.ELECTED]
@@ -175,7 +175,7 @@ def test_by_znode_there_are_preferred_elections_only(zk_chroot: str) -> None:
         target = ClusterTarget("recorded", Origin.OPTIONS, zk_chroot)
         async with Cluster(target, accepted=said.append, timeout_s=2) as cluster:
             previews = await preview_election(cluster, UNCLEAN, ElectionScope((("lag", 1),)))
-            with pytest.raises(BadRequest, match="no unclean election through ZooKeeper"):
+            with pytest.raises(BadRequest, match="unclean elections are not possible through ZooKeeper"):
                 await run_election(cluster, UNCLEAN, previews)
             assert said == []
             wanted = await preview_election(cluster, PREFERRED, ElectionScope((("t1", 0),)))

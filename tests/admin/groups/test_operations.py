@@ -219,7 +219,7 @@ def test_offsets_that_are_not_there_are_moved_with_a_warning() -> None:
         world.offsets = {"g1": {("t", 0): 60, ("t", 1): 70}}
         plan = await planned(cluster, ResetSpec(ResetTo.SHIFT_BY, -55), None, "g1")
         assert [one.new_offset for one in plan.able[0].resets] == [10, 15]
-        assert plan.able[0].warnings == ("new offset 5 is lower than the earliest of partition t-0; taking 10",)
+        assert plan.able[0].warnings == ("new offset 5 is lower than the earliest of partition t-0; using 10",)
         nothing = await planned(cluster, ResetSpec(ResetTo.SHIFT_BY, 1), TopicScope((("t", (0, 2)),)), "g1")
         assert isinstance(nothing.refusals[0], BadRequest)
 
@@ -247,7 +247,7 @@ FAILED = ResetResult.FAILED
     ("answer", "kind", "hint", "result"),
     [
         (ErrorCode.UNKNOWN_MEMBER_ID, Refused, "a consumer joined meanwhile: stop it, then try again", FAILED),
-        (ErrorCode.GROUP_AUTHORIZATION_FAILED, Refused, "this user may not; ask for an ACL on the group", FAILED),
+        (ErrorCode.GROUP_AUTHORIZATION_FAILED, Refused, "access denied: ask for an ACL on the group", FAILED),
         (HANG_UP, OutcomeUnknown, "look before you send it again: the list of groups", ResetResult.UNDER_WAY),
     ],
 )

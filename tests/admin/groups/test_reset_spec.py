@@ -101,7 +101,7 @@ def test_files_of_one_group_and_of_several() -> None:
         ("t,-1,5\n", "f:1", "not an offset"),
         ("t,0,9223372036854775808\n", "f:1", "not an offset"),
         ("TOPIC,PARTITION,OFFSET\n", "f:1", "not an offset"),
-        ("t,0,5\nt,0,6\n", "f:2", "there twice"),
+        ("t,0,5\nt,0,6\n", "f:2", "occurs twice"),
         ("a,b,c,d,e\n", "f:1", "not an offset"),
     ],
 )

@@ -51,7 +51,7 @@ def test_of_a_snapshot_is_told_what_it_has(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("failed", "offline", "complaints"),
     [
-        (None, {}, ["this snapshot does not tell whether log dirs have failed; one that is taken with sizes does"]),
+        (None, {}, ["this snapshot does not tell whether log dirs have failed; one taken with sizes does"]),
         ((), {}, []),
         (
             (FailedLogDir(1, "/d1", "KAFKA_STORAGE_ERROR"), FailedLogDir(1, "/d2", "KAFKA_STORAGE_ERROR")),

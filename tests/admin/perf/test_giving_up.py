@@ -32,6 +32,6 @@ def test_the_limit_that_was_reached_is_named(delivery_timeout_ms: int | None, hi
                 await test.open()
                 with pytest.raises(OutcomeUnknown, match=r"no broker has confirmed records within 0\.3 s") as failure:
                     await test.run(lambda _: None, lambda _: None)
-                assert str(failure.value.hint) == f"look: the offsets; or give it more time with {hint}"
+                assert str(failure.value.hint) == f"check: the offsets; or give it more time with {hint}"
 
     asyncio.run(playing())

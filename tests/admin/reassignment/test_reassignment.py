@@ -137,7 +137,7 @@ def test_how_far_a_partition_is() -> None:
     assert (moving.state, moving.adding, moving.removing) == (ReassignmentState.IN_PROGRESS, (3,), (2,))
     cancelled = status_of(move, found((0, 1, 2)))
     assert cancelled.state is ReassignmentState.FAILED
-    assert cancelled.reason == "not there, and no move is active: not begun, cancelled or undone"
+    assert cancelled.reason == "not there, and no move is active: not started, cancelled or undone"
     assert status_of(move, found((0, 1, 3))).state is ReassignmentState.COMPLETE
     assert status_of(move, found((1, 0, 3))).state is ReassignmentState.FAILED
     assert status_of(move, found((0, 1, 2)), is_listed=True).state is ReassignmentState.IN_PROGRESS

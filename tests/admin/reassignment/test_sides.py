@@ -120,7 +120,7 @@ def test_through_the_znode_one_batch_goes_after_the_other(play: Play) -> None:
         for is_additional in (False, True):
             with pytest.raises(Refused) as refused:
                 await prepare_reassignment(cluster, plan, NO_THROTTLE, is_additional=is_additional)
-            assert "one reassignment goes after the other" in str(refused.value.hint)
+            assert "reassignments run one after the other" in str(refused.value.hint)
 
     play(scene)
 

@@ -231,11 +231,11 @@ def test_the_gate_stops_before_the_next_wave(play: Callable[[Scene], None]) -> N
     async def scene(stage: Stage) -> None:
         troubles: Sequence[tuple[str, Callable[[], object], Callable[[], object]]] = (
             (
-                "the ISR has shrunk of u-0",
+                "the ISR has shrunk for u-0",
                 lambda: stage.moves.lose_in_sync(U0, (0,)), lambda: stage.moves.lose_in_sync(U0, (0, 1)),
             ),
             (
-                "dead target: broker 2 shall receive replicas and cannot be reached",
+                "dead target: broker 2 should receive replicas and cannot be reached",
                 lambda: stage.brokers.brokers.pop(), lambda: stage.brokers.brokers.append(gone),
             ),
             (
@@ -270,7 +270,7 @@ def test_a_gate_that_waits_says_why_once(play: Callable[[Scene], None], monkeypa
 
         stage.watcher.on_step = step
         assert (await stage.execute()).outcome is Outcome.DONE
-        assert stage.watcher.said == ["wave 2 waits, for at most 20 s: the ISR has shrunk of u-0"]
+        assert stage.watcher.said == ["wave 2 waits, for at most 20 s: the ISR has shrunk for u-0"]
 
     play(scene)
 
@@ -421,7 +421,7 @@ def test_a_cluster_that_falls_silent_in_a_wave_is_told_once_and_waited_for(
         monkeypatch.setattr(wave_execution, "read_statuses", silent_at_first)
         assert (await stage.execute(stall_s=30)).outcome is Outcome.DONE
         assert stage.watcher.said == [
-            "nothing shows how far wave 1 is: ZooKeeper does not answer; klamm waits at most 30 s without news"
+            "the progress of wave 1 is unknown: ZooKeeper does not answer; klamm waits at most 30 s without news"
         ]
 
     play(scene)

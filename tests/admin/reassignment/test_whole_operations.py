@@ -255,7 +255,7 @@ def test_a_refusal_is_what_is_told_of_though_the_throttle_cannot_be_taken_off(pl
         stage.brokers[0].answers[ApiKey.ALTER_PARTITION_REASSIGNMENTS] = fall_silent_and_refuse
         with pytest.raises(Refused, match="CLUSTER_AUTHORIZATION_FAILED"):
             await stage.execute()
-        assert [one[:20] for one in complaints] == ["broker 1: whether it"]
+        assert [one[:21] for one in complaints] == ["broker 1: cannot tell"]
 
     play(scene)
 

@@ -38,7 +38,7 @@ def test_a_gzip_that_is_cut_off_gives_what_it_has(tmp_path: Path) -> None:
     assert found[:-1] == lines[: len(found) - 1]
     assert 500 < len(found) < 1500
     assert kinds(plan.problems) == {"state-change.log.gz": ProblemKind.DAMAGED}
-    assert plan.problems[0].message == "the gzip is cut off; what comes before that is in the answer"
+    assert plan.problems[0].message == "the gzip is cut off; the result contains what comes before that"
     assert len([1 for label, _ in merged_lines(plan_of(good_log(tmp_path), log)) if label == "broker-1"]) == len(GOOD)
 
 

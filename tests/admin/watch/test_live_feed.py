@@ -130,7 +130,7 @@ async def test_a_whole_cluster_is_read_from_each_side(target: ClusterTarget) -> 
         assert {log.broker for log in frame.logs[ORDERS]} == {0, 1, 2} and len(frame.log_dirs) == 3
         assert {said.controller_id for said in frame.words.values()} == {frame.cluster.controller_id}
     else:
-        assert "not to be asked" in frame.stage(Stage.OFFSETS).error
+        assert "must not be asked" in frame.stage(Stage.OFFSETS).error
     has_zookeeper = target.name != "brokers"
     assert (set(frame.registrations) == {0, 1, 2}) == has_zookeeper == (frame.zookeeper_ms is not None)
     assert (frame.cluster.controller_epoch is not None) == has_zookeeper
@@ -342,9 +342,9 @@ async def test_groups_in_zookeeper_are_watched_where_brokers_are_not_to_be_asked
             (group,) = (one for one in frame.groups if one.name == "alone")
             (partition,) = group.lag.partitions
             assert (group.lag.state, partition.committed_offset) == (GroupState.EMPTY, 7)
-            assert partition.error == "only brokers tell it, and they are not to be asked"
+            assert partition.error == "only brokers know it, and they must not be asked"
             assert (partition.log_end_offset, partition.lag, group.lag.lag) == (None, None, None), (
-                "only brokers tell it"
+                "only brokers know it"
             )
             assert frame.stage(Stage.GROUPS).source is StageSource.POLL
             assert frame.link(Side.WIRE).state is LinkState.UNUSED

@@ -235,12 +235,12 @@ def test_a_run_tells_where_it_is_how_it_goes_and_what_was_said() -> None:
     run.step(Step.WAVE_BEGUN, 2)
     run.show(HALF)
     run.waits_for(Holder("bob@host", "2026-01-01T00:00:00Z", "apply x"))
-    run.says("wave 2 waits, for at most 15 s: the ISR has shrunk of orders-0")
+    run.says("wave 2 waits, for at most 15 s: the ISR has shrunk for orders-0")
     assert (run.state, run.is_under_way, len(changes)) == (RunState.UNDER_WAY, True, 5)
     told = text_of(run_lines(run))
     assert "▶ apply plan.json: under way   wave 2 of 3   4/9 partitions   throttle 4.9 KiB/s" in told
     assert "━━━━━━━━╌╌╌╌╌╌╌╌ 50 %  2.0 KiB of 4.0 KiB   1.0 KiB/s   1s to 1m 59s left" in told
-    assert "the ISR has shrunk of orders-0" in told
+    assert "the ISR has shrunk for orders-0" in told
     assert [text for _, text in run.said][:2] == ["the plan lock is taken", "wave 2 of 3 begins"]
 
 
@@ -306,9 +306,9 @@ def test_a_run_that_was_stopped_says_why_and_is_not_called_done() -> None:
     missing.ended(WavesResult(Outcome.DONE, None, 3, 3, 3, (), 4))
     assert not run_outcome(missing).is_good, "a partition is gone"
     refused = state()
-    refused.failed("another operator carries out a plan")
+    refused.failed("another operator is carrying out a plan")
     assert (refused.state, run_outcome(refused).errors) == (
-        RunState.FAILED, ("another operator carries out a plan",),
+        RunState.FAILED, ("another operator is carrying out a plan",),
     )  # fmt: skip
 
 
