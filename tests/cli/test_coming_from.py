@@ -65,6 +65,7 @@ MORE = {
     "consume TOPIC --group G -o jsonl": "--group new --from-beginning --until-end",
     "consume __consumer_offsets --from-beginning": "--max-messages 1",
     "consume __transaction_state --from-beginning": "--until-end",
+    "elect preferred": "--topic T --partition 0",
     "groups delete G": "--yes",
     "groups describe": "G",
     "groups reset-offsets": f"{RESET} --execute --yes",
@@ -159,7 +160,7 @@ class Stage:
             return
         self._must("topics", "create", self.topic, "--replica-assignment", "0,1")
         self._must("produce", self.topic, "--partition", "0", stdin="1\n2\n3\n4\n5\n6\n")
-        if self.group in words:
+        if self.group in words or words[0] == "lag" or "__consumer_offsets" in words:
             reset = ("groups", "reset-offsets", "--group", self.group, "--topic", self.topic, "--to-latest")
             self._must(*reset, "--execute", "--yes")
         if "plan.json" in words and "--out" not in words:
