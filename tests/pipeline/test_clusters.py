@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 import venv
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import util
 from pathlib import Path
@@ -21,6 +21,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from klamm_program import klamm
 from merged_logs import locally, plan_of, write_logs
+from own_packages import WANTED, package_settings
 from spark_sessions import SETTINGS, SHORT_LIVED
 
 from engine.local.addresses import own_loopback_address
@@ -56,25 +57,30 @@ def has_klamm(_):
 
 
 given = json.loads(sys.argv[1])
-options = SparkOptions(given["master"], tuple(map(tuple, given["conf"])))
+options = SparkOptions(given["master"], tuple(map(tuple, given["conf"])), tuple(given["packages"]))
 with spark_session("test", options, java_home=Path(given["java_home"])) as spark:
     missing = spark.sparkContext.parallelize([0], 1).map(has_klamm).collect()[0]
+    loader = spark._jvm.Thread.currentThread().getContextClassLoader()
+    fetched = [name for name in ("wanted.txt", "needed.txt") if loader.getResource(name) is not None]
     register(spark)
     data = spark.read.format("klamm-kafka").options(**given["options"]).load()
     values = sorted(bytes(row.value).decode() for row in data.collect())
+    streamed = None
     spark.sparkContext.addPyFile(dying.__file__)
-    stream = spark.readStream.format("klamm-kafka").options(**given["options"], startingOffsets="earliest").load()
-    read = stream.select(udf(dying.read, "binary", useArrow=False)("value").alias("value")).writeStream.format("memory")
-    read.queryName("streamed").trigger(availableNow=True).start().awaitTermination()
-    streamed = sorted(bytes(row.value).decode() for row in spark.table("streamed").collect())
+    if given["dies"] == "reading":
+        stream = spark.readStream.format("klamm-kafka").options(**given["options"], startingOffsets="earliest").load()
+        read = stream.select(udf(dying.read, "binary", useArrow=False)("value").alias("value")).writeStream
+        read.format("memory").queryName("streamed").trigger(availableNow=True).start().awaitTermination()
+        streamed = sorted(bytes(row.value).decode() for row in spark.table("streamed").collect())
+    else:
+        words = ["--single", "--topic", "orders", "--partition", "7", "--quiet"]
+        assert main(["spark", "merge", given["logs"], "--out", given["out"] + "-7", *words]) == 0
+        log_merge.write_part = dying.write_part
     plan = plan_merge(look_at_logs(find_logs([Path(given["logs"])])), MergeWish())
     result = merge_logs(spark, plan, Path(given["out"]), piece_bytes=50_000)
-    words = ["--single", "--topic", "orders", "--partition", "7", "--quiet"]
-    assert main(["spark", "merge", given["logs"], "--out", given["out"] + "-7", *words]) == 0
-    log_merge.write_part = dying.write_part
-    merge_logs(spark, plan, Path(given["out"] + "-killed"), piece_bytes=50_000)
-parts = [str(part) for part in result.parts]
-print(json.dumps({"found": missing, "values": values, "streamed": streamed, "parts": parts}))
+parts = [part.name for part in result.parts]
+found = {"found": missing, "fetched": fetched, "values": values, "streamed": streamed, "parts": parts}
+print(json.dumps(found))
 """
 DYING = """\
 import os
@@ -177,70 +183,68 @@ def _listens(host: str, port: int) -> bool:
     return True
 
 
-@contextmanager
-def local_cluster(folder: Path) -> Iterator[str]:
-    yield "local-cluster[2,1,1024]"
-
-
-def run_here(given: dict[str, Any]) -> list[str]:
-    """The job starts Spark itself."""
-    return [sys.executable, "job.py", json.dumps(given)]
-
-
-def submit(given: dict[str, Any]) -> list[str]:
-    """``spark-submit`` starts the job in a session that is there already."""
-    conf = [*given["conf"], ("spark.pyspark.driver.python", sys.executable)]
-    words = [word for name, value in conf for word in ("--conf", f"{name}={value}")]
-    return [str(SPARK_HOME / "bin" / "spark-submit"), "--master", given["master"], *words, "job.py", json.dumps(given)]
-
-
-@pytest.mark.parametrize(("cluster", "command"), [(local_cluster, run_here), (standalone, submit)])
-def test_executors_without_klamm(
-    cluster: object,
-    command: Callable[[dict[str, Any]], list[str]],
-    plain_python: Path,
-    live_cluster: LocalCluster,
-    topic_name: str,
-    tmp_path: Path,
-) -> None:
+@pytest.fixture
+def given(live_cluster: LocalCluster, topic_name: str, plain_python: Path, tmp_path: Path) -> dict[str, Any]:
+    """Records, logs and the job's files, and what the job is told of them."""
     admin = AdminClient({"bootstrap.servers": live_cluster.bootstrap_servers})
     admin.create_topics([NewTopic(topic_name, num_partitions=2)])[topic_name].result(30)
     producer = Producer({"bootstrap.servers": live_cluster.bootstrap_servers, "compression.type": "lz4"})
     for number in range(100):
         producer.produce(topic_name, value=str(number), partition=number % 2)
     assert producer.flush(30) == 0
-    logs = tmp_path / "logs"
-    write_logs(logs, random.Random(8), brokers=2, entries=2000, disorder=2, is_gzip=True)
+    write_logs(tmp_path / "logs", random.Random(8), brokers=2, entries=2000, disorder=2, is_gzip=True)
     (tmp_path / "job.py").write_text(JOB)
     (tmp_path / "died").mkdir()
     (tmp_path / "dying.py").write_text(f"{DYING}\n\nFOLDER = Path({str(tmp_path / 'died')!r})\n")
-    with cluster(tmp_path) as master:  # type: ignore[operator]
-        given = {
-            "master": master,
-            "conf": [*SETTINGS, ("spark.pyspark.python", str(plain_python)), ("spark.executor.memory", "512m")],
-            "java_home": str(find_java().program.resolve().parents[1]),
-            "options": {"kafka.bootstrap.servers": live_cluster.bootstrap_servers, "subscribe": topic_name},
-            "logs": str(logs),
-            "out": str(tmp_path / "out"),
-        }
-        env = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-        ran = subprocess.run(
-            command(given), cwd=tmp_path, capture_output=True, text=True, timeout=800,
-            env=env | {"JAVA_HOME": given["java_home"], "SPARK_HOME": str(SPARK_HOME)}, check=False,
-        )  # fmt: skip
+    return {
+        "conf": [*SETTINGS, ("spark.pyspark.python", str(plain_python)), ("spark.executor.memory", "512m")],
+        "packages": [],
+        "java_home": str(find_java().program.resolve().parents[1]),
+        "options": {"kafka.bootstrap.servers": live_cluster.bootstrap_servers, "subscribe": topic_name},
+        "logs": str(tmp_path / "logs"),
+        "out": str(tmp_path / "out"),
+    }
+
+
+def check(given: dict[str, Any], command: list[str], folder: Path) -> dict[str, Any]:
+    """Run the job; check what it does on each cluster, and return what it found."""
+    env = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    ran = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, timeout=800,
+        env=env | {"JAVA_HOME": given["java_home"], "SPARK_HOME": str(SPARK_HOME)}, check=False,
+    )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
-    found = json.loads(ran.stdout.splitlines()[-1])
+    found: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])
     assert found["found"] == [False, False, False], "the executors' Python must not have klamm, nor its libraries"
     assert found["values"] == sorted(str(number) for number in range(100))
-    assert found["streamed"] == found["values"], "each record once, though an executor died while it read"
-    assert b"".join(Path(part).read_bytes() for part in found["parts"]) == locally(plan_of(logs))
-    assert (tmp_path / "out-7").read_bytes() == locally(plan_of(logs, topics=["orders"], partitions=["7"]))
-    died = sorted(path.name for path in (tmp_path / "died").iterdir())
-    assert died == ["merging", "reading"], "an executor died in the middle of each"
-    after = sorted(path.name for path in (tmp_path / "out-killed").iterdir())
-    assert after == ["_SUCCESS", *(Path(part).name for part in found["parts"])]
-    assert b"".join((tmp_path / "out-killed" / name).read_bytes() for name in after) == locally(plan_of(logs))
-    assert not list(tmp_path.glob(".out*")), "what the dead executor began is gone"
+    assert [path.name for path in (folder / "died").iterdir()] == [given["dies"]], "an executor died in the middle"
+    written = sorted(path.name for path in (folder / "out").iterdir())
+    assert written == ["_SUCCESS", *found["parts"]] and len(found["parts"]) > 2
+    merged = b"".join((folder / "out" / name).read_bytes() for name in written)
+    assert merged == locally(plan_of(folder / "logs"))
+    assert not list(folder.glob(".out*")), "what a dead executor began is gone"
+    return found
+
+
+def test_executors_without_klamm_on_a_local_cluster(given: dict[str, Any], tmp_path: Path) -> None:
+    """The job starts Spark itself, with a package; an executor dies while a stream reads."""
+    given |= {"master": "local-cluster[2,1,1024]", "dies": "reading", "packages": [WANTED]}
+    given["conf"] = [*(dict(given["conf"]) | package_settings(tmp_path)).items()]
+    found = check(given, [sys.executable, "job.py", json.dumps(given)], tmp_path)
+    assert found["fetched"] == ["wanted.txt", "needed.txt"], "the package, and what it needs itself"
+    assert found["streamed"] == found["values"], "each record once"
+
+
+def test_executors_without_klamm_on_a_standalone_master(given: dict[str, Any], tmp_path: Path) -> None:
+    """``spark-submit`` starts the job in a session that is there already; an executor dies while it merges."""
+    with standalone(tmp_path) as master:
+        given |= {"master": master, "dies": "merging"}
+        conf = [*given["conf"], ("spark.pyspark.driver.python", sys.executable)]
+        words = [word for name, value in conf for word in ("--conf", f"{name}={value}")]
+        submit = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", master, *words]
+        check(given, [*submit, "job.py", json.dumps(given)], tmp_path)
+    logs = plan_of(tmp_path / "logs", topics=["orders"], partitions=["7"])
+    assert (tmp_path / "out-7").read_bytes() == locally(logs)
 
 
 def test_the_archive_is_the_same_each_time(tmp_path: Path) -> None:

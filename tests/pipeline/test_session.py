@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 from klamm_program import PROGRAM, environment, klamm
+from own_packages import package_settings
+from spark_sessions import SETTINGS
 
 from engine.common.errors import OperationError
 from engine.local.java import Java, find_java
@@ -143,6 +145,18 @@ def test_spark_that_does_not_start(tmp_path: Path) -> None:
     ran = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "Spark did not start: this is no Java"
     assert ran.stderr == ""
+
+
+def test_a_package_that_is_nowhere_is_named(tmp_path: Path) -> None:
+    """A package that is there: see test_clusters.py."""
+    (tmp_path / "state-change.log").write_text("[2026-11-21 06:00:00,000] INFO [Broker id=1] x (logger)\n")
+    settings = dict(SETTINGS) | package_settings(tmp_path)
+    words = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
+    merge = ("spark", "merge", "state-change.log", "--out", "out", "--master", "local[1]", *words)
+    ran = klamm(*merge, "--packages", "org.example:absent:1", "-o", "json", folder=tmp_path)
+    assert ran.code == 2, ran.err
+    assert ran.error["message"] == "Spark did not start: [unresolved dependency: org.example#absent;1: not found]"
+    assert not (tmp_path / "out").exists()
 
 
 def test_ctrl_c_ends_spark_too(tmp_path: Path) -> None:

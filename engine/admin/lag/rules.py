@@ -229,12 +229,13 @@ def went_back(points: Sequence[KnownPoint]) -> bool:
 def group_verdict(verdicts: Sequence[tuple[str, Verdict]]) -> tuple[Verdict | None, str | None]:
     """Return the worst verdict of a group and where it was given; None for a group without partitions.
 
-    A partition without a commit says nothing about the group, unless no partition has one.
+    A partition without a commit says nothing about the group, unless no partition has one. Among partitions with the
+    same status, one with unread records says more than one without.
     """
     telling = [one for one in verdicts if one[1].reason is not Reason.NOTHING_COMMITTED] or list(verdicts)
     if not telling:
         return None, None
-    where, worst = max(telling, key=lambda one: one[1].status.rank)
+    where, worst = max(telling, key=lambda one: (one[1].status.rank, one[1].reason in _OF_UNREAD))
     return worst, where
 
 

@@ -236,6 +236,8 @@ def test_a_group_is_as_bad_as_its_worst_partition() -> None:
     assert group_verdict([("a-0", empty), ("a-1", empty)]) == (empty, "a-0")
     assert group_verdict([("a-0", fine), ("a-1", leaderless)]) == (leaderless, "a-1")
     assert group_verdict([("a-0", behind), ("a-1", leaderless)]) == (behind, "a-0")
+    less = Verdict(OK, Reason.LAG_FELL)
+    assert group_verdict([("a-0", fine), ("a-1", less)]) == (less, "a-1"), "the group has not caught up"
 
 
 # -- queries of Spark
