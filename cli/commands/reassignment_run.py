@@ -92,11 +92,11 @@ async def execute(
 
     from cli.framework.cluster_session import open_cluster
     from cli.views.reassignment import statuses_report, throttle_notes
-    from cli.views.reassignment_progress import ExecutionView
+    from cli.views.reassignment_progress import ExecutionView, ProgressView
     from engine.admin.cluster.rollback_file import new_rollback_path
     from engine.admin.reassignment.execute import execute_reassignment, prepare_reassignment
     from engine.admin.reassignment.throttle_settings import Throttle
-    from engine.admin.reassignment.verify import read_statuses
+    from engine.admin.reassignment.verify import verify_reassignment
 
     plan = read_plan(reassignment_json_file)
     limits = Throttle(throttle, replica_alter_log_dirs_throttle)
@@ -114,9 +114,16 @@ async def execute(
             invocation.talk.warn(warning)
         if not prepared.has_work:
             invocation.talk.say("nothing to move: all partitions are there already, or on their way")
-            async with asyncio.timeout(invocation.timeout_s):
-                report = statuses_report(await read_statuses(cluster, plan.moves))
-            return _ended(report, started_is_done=started_is_done)
+            waits = wait and not invocation.is_dry_run
+            verified = await verify_reassignment(
+                cluster,
+                plan.moves,
+                watcher=ProgressView(invocation.talk) if waits else None,
+                limit_s=follow_limit_s(invocation),
+                keeps_throttles=not waits,
+            )
+            report = statuses_report(verified.statuses, throttle_notes(verified.cleared))
+            return _ended(report, started_is_done=started_is_done and not wait)
         async with asyncio.timeout(invocation.timeout_s):
             sizes = await _sizes_with_warnings(invocation, cluster, prepared)
         details = () if invocation.is_dry_run else _details(prepared)
@@ -276,9 +283,9 @@ async def _heat(invocation: Invocation, cluster: Cluster, prepared: PreparedReas
 
 def _summary(prepared: PreparedReassignment, cluster: str) -> str:
     count = len(prepared.changing)
-    dirs = sum(len(move.log_dirs) for move in prepared.planned)
+    dirs = prepared.dir_move_count
     if not count and dirs:
-        return f"move {dirs} replica{'' if dirs == 1 else 's'} to other log dirs in {cluster}"
+        return f"move {counted(dirs, 'replica')} to other log dirs in {cluster}"
     if not count:
         return f"change throttles and log dirs of {counted(len(prepared.plan), 'partition')} in {cluster}"
     copies = sum(len(prepared.flows[move.name].destinations) for move in prepared.changing)

@@ -26,7 +26,6 @@ async def open_cluster(invocation: Invocation, *, for_change: bool = False) -> A
         complain=invocation.talk.warn,
         on_read=reading.update,
         timeout_s=invocation.timeout_s,
-        zookeeper_trouble=invocation.zookeeper_trouble,
         settings=invocation.settings,
         is_dry_run=invocation.is_dry_run,
     )

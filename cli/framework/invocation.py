@@ -73,10 +73,8 @@ class Invocation:
     """Restarts the command's time limit: how long a person thinks is not the cluster's fault."""
     is_for_change: bool = False
     """A cluster was opened in order to change it."""
-    zookeeper_trouble: str | None = None
-    """Why ZooKeeper is not asked, although it is named: the command turned to the brokers."""
     settings: SettingsSilence | None = None
-    """What the opened clusters have found out about brokers that wait for ZooKeeper."""
+    """What the opened clusters have found out about ZooKeeper, and brokers that wait for it."""
     unanswered: list[str] = field(default_factory=list)
     """Commands that show the outcome of changes without an answer."""
     awaited: Callable[[float], dict[str, float]] = lambda least_s: {}
@@ -145,7 +143,6 @@ class Invocation:
         if error.counts_as_dead:
             instead += ", and not for settings, which they read from ZooKeeper (--via wire does)"
         self.talk.warn(f"{error}: {error.where}: {instead}")
-        self.zookeeper_trouble = f"{error}: {error.where}"
         self.target_options = replace(self.target_options, via="wire")
         return True
 

@@ -20,6 +20,7 @@ from engine.admin.cluster.errors import Refused
 from engine.admin.reassignment.execute import PreparedReassignment
 from engine.admin.reassignment.progress import MoveProgress, ReassignmentProgress
 from engine.admin.reassignment.values import Refusal
+from engine.common.quantities import counted
 
 PARTITION_LINES_MAX = 6
 _LOG_PACE_S = 10.0
@@ -93,9 +94,13 @@ class ExecutionView(ProgressView):
         self.code = self._invocation.tell_failures(
             [Refused(one.code, one.message, where=f"partition {one.name}") for one in refusals]
         )
-        count = len(self._prepared.changing)
-        started = f"started {count - len(refusals)} of {len(self._prepared.plan)} partitions"
-        self._invocation.talk.say(started if count else "changed what is under way")
+        count, dirs = len(self._prepared.changing), self._prepared.dir_move_count
+        if count:
+            self._invocation.talk.say(f"started {count - len(refusals)} of {len(self._prepared.plan)} partitions")
+        elif dirs:
+            self._invocation.talk.say(f"started to move {counted(dirs, 'replica')} to other log dirs")
+        else:
+            self._invocation.talk.say("changed what is under way")
 
 
 def progress_lines(progress: ReassignmentProgress) -> list[str]:

@@ -106,8 +106,8 @@ MORE = {
 NO_CLUSTER = ("broker start", "dump", "kafka-dump-log", "kafka-server-start", "kafka.tools", "local", "profiles",
               "state-changes", "zookeeper-s", "zookeeper start", "zk", "lag --serve")  # fmt: skip
 """Commands that are told of no brokers."""
-VERDICTS = ("cluster health", "kafka-reassign-partitions --verify", "reassign verify")
-"""Code 1 of these is an answer: a test's cluster need not be healthy, nor its plan carried out."""
+VERDICTS = ("cluster health", "kafka-reassign-partitions --verify", "lag", "reassign verify")
+"""Code 1 of these is an answer: no test's cluster need be healthy, its plan carried out, or its groups be read."""
 SERVERS = ("broker start", "kafka-server-start", "zookeeper start", "zookeeper-server-start")
 SEGMENT = "00000000000000000000.log"
 FILES = {

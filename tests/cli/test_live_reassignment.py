@@ -160,6 +160,8 @@ def test_a_slow_move_is_watched_changed_and_cancelled(
 
     second = by_wire("reassign", "execute", *files, grows)
     assert (second.code, "REASSIGNMENT_IN_PROGRESS" in second.err) == (4, True)
+    again = by_wire("reassign", "execute", *files, grows, "--additional", "--wait", "--timeout", "4")
+    assert (again.code, "nothing to move" in again.err, "/2 done" in again.err) == (5, True, True), again.err
     assert by_wire("reassign", "execute", *files, grows, "--additional", "--throttle", "20000").code == 5
     as_kafka = by_wire("kafka-reassign-partitions.sh", "--execute", *files, "--additional", "--throttle", "20000")
     assert (as_kafka.code, "in_progress" in as_kafka.out) == (0, True), "a script that stops at errors goes on"
@@ -207,15 +209,18 @@ def test_leaked_throttles_come_off_without_the_plan(
     assert klamm_by("reassign", "verify", "--all", *files).code == 2
 
 
+@pytest.mark.parametrize("named", ["brokers", "both"])
 def test_a_target_that_dies_is_named_while_it_is_waited_for(
-    three_brokers: LocalCluster, by_wire: Klamm, by_znodes: Klamm, topic_name: str, tmp_path: Path
+    three_brokers: LocalCluster, by_wire: Klamm, by_znodes: Klamm, topic_name: str, tmp_path: Path, named: str
 ) -> None:
     filled(by_wire, topic_name, "0:1")
     files = ("--reassignment-json-file", plan_file(tmp_path, topic_name, [2, 1]))
     words = ["reassign", "execute", *files, "--throttle", SLOW, "--wait", "--timeout", "20"]
+    words += ["--bootstrap-server", three_brokers.bootstrap_servers, "-o", "json"]
+    words += ["--zookeeper", three_brokers.zookeeper_connect] if named == "both" else []
     running = subprocess.Popen(
-        [PROGRAM, *words, "--bootstrap-server", three_brokers.bootstrap_servers, "-o", "json"],
-        cwd=tmp_path, env=environment(tmp_path), stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        [PROGRAM, *words], cwd=tmp_path, env=environment(tmp_path), stderr=subprocess.PIPE, stdout=subprocess.PIPE,
+        text=True,
     )  # fmt: skip
     try:
         deadline = time.monotonic() + WAIT_S

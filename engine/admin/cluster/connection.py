@@ -12,7 +12,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from engine.admin.cluster.errors import BadRequest, Unreachable, ZooKeeperDead, ZooKeeperUnreachable
+from engine.admin.cluster.errors import BadRequest, Unreachable, ZooKeeperUnreachable
 from engine.admin.cluster.observer import Accepted, Complain, Observer, OnRead, tell_nobody, tell_nobody_how_far
 from engine.admin.cluster.remedies import NAME_ZOOKEEPER, Give, Operation, Parameter, Phrase, Words
 from engine.admin.cluster.settings_silence import SettingsSilence
@@ -52,19 +52,17 @@ class Cluster:
         complain: Complain = tell_nobody,
         on_read: OnRead = tell_nobody_how_far,
         timeout_s: float = 30.0,
-        zookeeper_trouble: str | None = None,
         settings: SettingsSilence | None = None,
         is_dry_run: bool = False,
     ) -> None:
         """Make a cluster with nothing open yet.
 
         Args:
-            zookeeper_trouble: why its ZooKeeper is not asked, if the caller has just tried and failed.
-            settings: what an earlier cluster of the same command has found out about brokers that wait for ZooKeeper.
+            settings: what an earlier cluster of the same command has found out about ZooKeeper, and brokers that wait
+                for it.
             is_dry_run: a change is only tried; nobody is waited for as long as if it had been sent.
         """
         self.target = target
-        self.zookeeper_trouble = zookeeper_trouble
         self._accepted = accepted
         self.complain = complain
         self.observe = observe
@@ -152,7 +150,7 @@ class Cluster:
                     self.target.zookeeper, timeout_s=self.timeout_s, has_brokers=has_brokers, patience_s=self.timeout_s
                 )
         except Unreachable as error:
-            self._settings.zookeeper_was_away(is_dead=isinstance(error, ZooKeeperDead))
+            self._settings.zookeeper_was_away(self.target.zookeeper, error)
             if not has_brokers or self.target.via is not None:
                 raise
             raise ZooKeeperUnreachable(error.message, where=error.where, hint=error.hint) from error
@@ -195,7 +193,11 @@ class Cluster:
 
         looked = await look(self.target.zookeeper)
         if not looked.says_a_word:
-            self._settings.zookeeper_was_away(is_dead=looked.is_dead)
+            self._settings.zookeeper_was_away(self.target.zookeeper, looked.error(self.target.zookeeper))
+
+    async def zookeeper_trouble(self) -> str | None:
+        """Return why ZooKeeper is not asked, although the caller named it; None if it answers."""
+        return await self._settings.zookeeper_trouble()
 
     @property
     def unanswered(self) -> list[Operation]:

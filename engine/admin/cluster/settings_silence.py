@@ -3,20 +3,23 @@
 A broker of Apache Kafka keeps one of its request threads (``num.io.threads``, eight) for such a question until
 ZooKeeper answers. While ZooKeeper stands still, eight questions make it deaf to everybody, its producers too. So after
 a question without an answer klamm waits a while before it asks again, and if ZooKeeper itself is dead it does not ask
-at all. If there is no way from klamm to ZooKeeper, the brokers may still reach it: klamm asks one question with a short
-limit.
+until ZooKeeper is back. If there is no way from klamm to ZooKeeper, the brokers may still reach it: klamm asks one
+question with a short limit.
 """
 
 from __future__ import annotations
 
 import math
 import time
+from dataclasses import dataclass
 
-from engine.admin.cluster.errors import Unreachable
+from engine.admin.cluster.errors import Unreachable, ZooKeeperDead
 from engine.admin.cluster.remedies import Give, Operation, Parameter, Phrase
 
 FIRST_REST_S, REST_MAX_S = 30.0, 3600.0
 """How long not to ask after the first silence, and at most: each silence doubles it."""
+ZOOKEEPER_REST_S = 10.0
+"""How long after a try klamm tries a ZooKeeper again that was away. A try costs the brokers nothing."""
 ABSENT_ZOOKEEPER_LIMIT_S = 5.0
 """How long an answer may take if klamm itself cannot reach ZooKeeper: a broker that can answers at once."""
 
@@ -33,29 +36,56 @@ class SettingsSilence:
 
     def __init__(self) -> None:
         self._trouble: str | None = None
-        self._hint = UNKNOWN_SETTINGS_HINT
         self._rest_s = FIRST_REST_S / 2
         self._until_s = -math.inf
+        self._away: _AwayZooKeeper | None = None
         self.limit_s = math.inf
         """How long an answer may take at most."""
 
-    def check(self) -> None:
-        """Raise Unreachable if it is too soon to ask again."""
+    async def check(self) -> None:
+        """Raise Unreachable if it is too soon to ask again, or ZooKeeper is dead."""
+        await self.zookeeper_trouble()
+        if self._away is not None and self._away.is_dead:
+            raise Unreachable(DEAD_ZOOKEEPER, hint=ASK_ALL_THE_SAME)
         if self._trouble is not None and time.monotonic() < self._until_s:
-            raise Unreachable(self._trouble, hint=self._hint)
+            raise Unreachable(self._trouble, hint=UNKNOWN_SETTINGS_HINT)
 
-    def zookeeper_was_away(self, *, is_dead: bool) -> None:
+    async def zookeeper_trouble(self) -> str | None:
+        """Return why ZooKeeper was away. One that was is tried again after a rest; None: it is back, or never was."""
+        away = self._away
+        if away is not None and time.monotonic() >= away.until_s:
+            from engine.admin.cluster.zookeeper import open_zookeeper
+
+            try:
+                zk = await open_zookeeper(away.connect, timeout_s=ZOOKEEPER_REST_S, has_brokers=True)
+            except Unreachable as error:
+                self.zookeeper_was_away(away.connect, error)
+            else:
+                self.answered()
+                self._away = None
+                await zk.close()
+        return None if self._away is None else self._away.trouble
+
+    def zookeeper_was_away(self, connect: str, error: Unreachable) -> None:
         """Note that klamm tried ZooKeeper itself: it counts as dead, or there is no way to it."""
-        if is_dead:
-            self._trouble, self._hint, self._until_s = DEAD_ZOOKEEPER, ASK_ALL_THE_SAME, math.inf
-        else:
-            self.limit_s = ABSENT_ZOOKEEPER_LIMIT_S
+        is_dead = isinstance(error, ZooKeeperDead)
+        self._away = _AwayZooKeeper(connect, f"{error}: {error.where}", is_dead, time.monotonic() + ZOOKEEPER_REST_S)
+        self.limit_s = math.inf if is_dead else ABSENT_ZOOKEEPER_LIMIT_S
 
     def not_answered(self, trouble: str) -> None:
         """Note that a broker gave no answer, and what to report about it."""
         self._rest_s = min(self._rest_s * 2, REST_MAX_S)
-        self._trouble, self._hint, self._until_s = trouble, UNKNOWN_SETTINGS_HINT, time.monotonic() + self._rest_s
+        self._trouble, self._until_s = trouble, time.monotonic() + self._rest_s
 
     def answered(self) -> None:
         """Note that a broker, or ZooKeeper itself, gave an answer."""
         self._trouble, self._rest_s, self.limit_s = None, FIRST_REST_S / 2, math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class _AwayZooKeeper:
+    connect: str
+    trouble: str
+    is_dead: bool
+    until_s: float
+    """When it is tried again, by the monotonic clock."""

@@ -191,12 +191,12 @@ class WireCluster:
 
     async def _check_zookeeper(self) -> None:
         """Raise Unreachable if a broker that has to ask ZooKeeper would most likely give no answer."""
-        self._settings.check()
         async with self._looks:
+            await self._settings.check()
             look, self._look_at_zookeeper = self._look_at_zookeeper, None
             if look is not None:
                 await look()
-        self._settings.check()
+                await self._settings.check()
 
     async def call_broker(
         self, broker_id: int, request: Request, *, version_max: int | None = None, timeout_ms: int | None = None

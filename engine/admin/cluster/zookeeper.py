@@ -96,7 +96,7 @@ class Look:
         """Whether each server refuses connections or keeps silent: the brokers most likely wait for it, too."""
         return not {_Found.NO_WAY, _Found.A_WORD} & set(self.found)
 
-    def error(self, connect: str, instead: Phrase) -> Unreachable:
+    def error(self, connect: str, instead: Part = "") -> Unreachable:
         """Return what is told of a ZooKeeper that says no word."""
         if set(self.found) == {_Found.REFUSAL}:
             return ZooKeeperDead("ZooKeeper refuses connections", where=connect, hint=Phrase(START_IT, instead))

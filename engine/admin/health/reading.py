@@ -54,7 +54,8 @@ async def read_health_facts(cluster: Cluster, clock: Clock | None = None) -> Hea
     """
     unreadable: list[str] = []
     snapshot = await read_snapshot(cluster, on_unreadable=unreadable.append)
-    facts = HealthFacts(snapshot, unreadable_topics=tuple(unreadable), zookeeper_trouble=cluster.zookeeper_trouble)
+    trouble = await cluster.zookeeper_trouble()
+    facts = HealthFacts(snapshot, unreadable_topics=tuple(unreadable), zookeeper_trouble=trouble)
     match cluster.source:
         case Source.SNAPSHOT:
             facts = replace(facts, offline_log_dirs=_offline_log_dirs(snapshot, cluster.complain))

@@ -135,6 +135,11 @@ class PreparedReassignment:
         moves = [_planned(move, self.origins[move.name], self._dirs_of(move)) for move in self.plan]
         return [move for move in moves if move.name in changing or move.log_dirs]
 
+    @property
+    def dir_move_count(self) -> int:
+        """How many replicas change their log dir."""
+        return sum(len(move.log_dirs) for move in self.planned)
+
     def planned_with(self, sizes: Mapping[TopicPartition, int]) -> list[PlannedMove]:
         """Return what changes with the bytes to copy; ``sizes`` are those of partitions, as far as known."""
         return [

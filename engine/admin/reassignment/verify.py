@@ -17,6 +17,7 @@ from engine.admin.reassignment.plan_file import PartitionMove
 from engine.admin.reassignment.progress import ProgressMeter, ProgressWatcher
 from engine.admin.reassignment.running import read_partitions, running_moves
 from engine.admin.reassignment.throttles import ClearedThrottles, clear_throttles
+from engine.admin.topics.access import topic_reader
 from engine.common.model import TopicPartition
 from engine.common.snapshot import PartitionSnapshot
 
@@ -98,8 +99,9 @@ async def _look(cluster: Cluster, plan: Sequence[PartitionMove]) -> list[Partiti
     if not wanted:
         return statuses
     try:
-        live = await (await cluster.wire()).nodes()
-        brokers = {broker for replicas in wanted.values() for broker in replicas} & set(live)
+        # Asked anew at each look: connections to brokers may know nothing of who has died since they were opened.
+        live = await (await topic_reader(cluster)).live_brokers()
+        brokers = {broker for replicas in wanted.values() for broker in replicas} & live
         dirs = await read_log_dirs(cluster, brokers, wanted)
     except AdminError as error:
         cluster.observe(f"no sizes: {error}")

@@ -15,7 +15,12 @@ from scripted_brokers import SILENCE, ScriptedCluster, scripted_cluster
 from engine.admin.cluster.client_properties import ClientProperties
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import Refused, Unreachable, ZooKeeperUnreachable
-from engine.admin.cluster.settings_silence import DEAD_ZOOKEEPER, FIRST_REST_S, SettingsSilence
+from engine.admin.cluster.settings_silence import (
+    DEAD_ZOOKEEPER,
+    FIRST_REST_S,
+    ZOOKEEPER_REST_S,
+    SettingsSilence,
+)
 from engine.admin.cluster.target import ClusterTarget, Origin, Side
 from engine.admin.cluster.wire import WireCluster
 from engine.admin.configs.by_snapshot import SnapshotConfigReader
@@ -36,6 +41,7 @@ from engine.common.model import BrokerInfo
 from engine.common.snapshot import ClusterSnapshot, SnapshotSource
 from engine.common.snapshot_json import snapshot_from_json, snapshot_to_json
 from engine.local.addresses import own_loopback_address
+from engine.local.zookeeper import EmbeddedZooKeeper
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.create_topics import CreateTopicsRequest
 from engine.protocol.apis.describe_configs import (
@@ -289,6 +295,50 @@ def test_where_no_way_leads_to_zookeeper_a_broker_is_asked_once(
         else:
             assert ([one.configs for (one,) in found], asked) == ([None] * 3, 1)
             assert set(complaints) == {"settings of 1 topic are not known: no answer within 0.1 s"}
+
+    play(scene, None)
+
+
+async def zookeeper_returned(zookeeper: EmbeddedZooKeeper, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bring ZooKeeper back, and let the time pass after which it is tried again."""
+    await asyncio.to_thread(zookeeper.restart)
+    monkeypatch.setattr(time, "monotonic", lambda now=time.monotonic: now() + ZOOKEEPER_REST_S)
+
+
+def test_who_goes_on_asks_for_settings_once_zookeeper_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As ``--watch`` and ``lag --serve`` do."""
+    complaints: list[str] = []
+
+    async def scene(cluster: ScriptedCluster, _: WireTopicReader) -> None:
+        broker, silence = cluster.brokers[0], SettingsSilence()
+        broker.answers[ApiKey.DESCRIBE_CONFIGS] = answering([ErrorCode.NONE])
+        with EmbeddedZooKeeper(host=own_loopback_address(), fsync=False) as zookeeper:
+            zookeeper.kill()
+            await find_zookeeper_away(cluster, zookeeper.connect_string, silence)
+            async with Cluster(brokers_of(cluster), settings=silence) as opened:
+                reader = WireTopicReader(await opened.wire(), on_unknown=complaints.append)
+                for _look in range(2):
+                    assert (await reader.topics(["t"]))[0].configs is None
+                monkeypatch.setattr(time, "monotonic", lambda now=time.monotonic: now() + ZOOKEEPER_REST_S)
+                assert (await reader.topics(["t"]))[0].configs is None, "it was tried, and is still dead"
+                assert not broker.requests(DescribeConfigsRequest)
+                await zookeeper_returned(zookeeper, monkeypatch)
+                assert (await reader.topics(["t"]))[0].configs == {"retention.ms": "7"}
+
+    play(scene, None)
+    assert set(complaints) == {f"settings of 1 topic are not known: {DEAD_ZOOKEEPER}"}
+
+
+def test_health_that_is_waited_for_sees_that_zookeeper_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene(cluster: ScriptedCluster, _: WireTopicReader) -> None:
+        silence = SettingsSilence()
+        with EmbeddedZooKeeper(host=own_loopback_address(), fsync=False) as zookeeper:
+            zookeeper.kill()
+            away = await find_zookeeper_away(cluster, zookeeper.connect_string, silence)
+            async with Cluster(brokers_of(cluster), settings=silence) as opened:
+                assert await opened.zookeeper_trouble() == f"{away}: {zookeeper.connect_string}"
+                await zookeeper_returned(zookeeper, monkeypatch)
+                assert await opened.zookeeper_trouble() is None
 
     play(scene, None)
 
