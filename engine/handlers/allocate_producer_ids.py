@@ -1,8 +1,8 @@
 """AllocateProducerIds (67): v0.
 
 Behaviour
-* Sent by brokers to the controller only (IBP 3.0 and later); each answer is a block of 1,000 ids that nobody else gets.
-* NOT_CONTROLLER, BROKER_ID_NOT_REGISTERED and STALE_BROKER_EPOCH refuse it.
+* Brokers send it to the controller only (IBP 3.0 and later). Each answer is a block of 1,000 ids that nobody else gets.
+* Refusals are NOT_CONTROLLER, BROKER_ID_NOT_REGISTERED and STALE_BROKER_EPOCH.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """AlterConfigs (33): v0–v2.
 
 Behaviour
-* Replaces all overrides of a topic, or all dynamic settings of this broker or of all (resource name ""): what is
-  not named is dropped. IncrementalAlterConfigs is the better one; loggers it alone can change.
-* Errors as there.
+* Replaces all overrides of a topic, or all dynamic settings of this broker or of all brokers (resource name ""):
+  settings that are not named are dropped. IncrementalAlterConfigs is better; only that API can change loggers.
+* The errors are the same as there.
 
 Version notes
 * v2 flexible, otherwise the same.
@@ -27,7 +27,7 @@ from engine.protocol.apis.alter_configs import (
 
 @handles(ApiKey.ALTER_CONFIGS)
 async def alter_configs(context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
-    """Replace the settings, resource by resource."""
+    """Replace the settings of each resource."""
     asked = await in_turns(request.resources, _replacement)
     outcomes = await change_configs(context.broker, asked, validate_only=request.validate_only)
     responses = await in_turns(

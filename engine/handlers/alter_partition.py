@@ -1,8 +1,8 @@
 """AlterPartition (56): v0–v3.
 
 Behaviour
-* A leader asks the controller to write new ISRs; the answer has each partition's state now, or why it was refused.
-* NOT_CONTROLLER and STALE_BROKER_EPOCH refuse the request as a whole, UNKNOWN_TOPIC_ID all partitions of a topic.
+* A leader asks the controller to write new ISRs. The answer has each partition's current state, or a refusal.
+* NOT_CONTROLLER and STALE_BROKER_EPOCH refuse the whole request; UNKNOWN_TOPIC_ID refuses all partitions of a topic.
 
 Version notes
 * v1 leader recovery state   * v2 topic ids instead of names, INELIGIBLE_REPLICA   * v3 broker epochs of the ISR

@@ -2,11 +2,11 @@
 
 Behaviour
 * Starts, replaces or (replicas null) cancels reassignments. The answer says whether each was accepted, not that it is
-  done: ListPartitionReassignments tells that.
-* NOT_CONTROLLER for all; per partition INVALID_REPLICA_ASSIGNMENT, UNKNOWN_TOPIC_OR_PARTITION or
+  done: ListPartitionReassignments shows that.
+* NOT_CONTROLLER applies to all; a single partition can have INVALID_REPLICA_ASSIGNMENT, UNKNOWN_TOPIC_OR_PARTITION or
   NO_REASSIGNMENT_IN_PROGRESS with Kafka's texts.
-* What would take the last replicas in sync away, a cancellation above all, is INVALID_REPLICA_ASSIGNMENT too, as in
-  KRaft; Kafka with ZooKeeper does it, and loses what only they had.
+* A request that would remove the last in-sync replicas, usually a cancellation, is INVALID_REPLICA_ASSIGNMENT too, as
+  in KRaft. Kafka with ZooKeeper allows it and loses the records that only they had.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """AlterReplicaLogDirs (34): v0–v2.
 
 Behaviour
-* Replicas begin to move into other log dirs of this broker. The answer does not wait for them; DescribeLogDirs tells
-  how far they are.
-* A replica that is not here yet: the dir is remembered until it comes, and the answer is REPLICA_NOT_AVAILABLE, or
-  UNKNOWN_TOPIC_OR_PARTITION if nobody knows the partition.
-* Naming the dir where a replica is ends its move. A dir that is not in ``log.dirs``: LOG_DIR_NOT_FOUND; one that has
-  failed, or a new move while any dir has: KAFKA_STORAGE_ERROR.
+* Starts to move replicas to other log dirs of this broker. The answer does not wait for them; DescribeLogDirs shows
+  their progress.
+* If the replica is not here yet, the broker remembers the dir until it comes, and answers REPLICA_NOT_AVAILABLE, or
+  UNKNOWN_TOPIC_OR_PARTITION if the partition does not exist.
+* A request that names a replica's current dir ends its move. A dir that is not in ``log.dirs`` is LOG_DIR_NOT_FOUND.
+  A failed dir, or a new move while any dir has failed, is KAFKA_STORAGE_ERROR.
 
 Version notes
 * v1 as v0   * v2 flexible
@@ -33,7 +33,7 @@ from engine.replication.state_changes import Breather
 async def alter_replica_log_dirs(
     context: RequestContext, request: AlterReplicaLogDirsRequest
 ) -> AlterReplicaLogDirsResponse:
-    """Begin to move replicas; of a replica that is named twice the last dir counts."""
+    """Start to move replicas; if a replica is named twice, the last dir counts."""
     breather = Breather()
     wanted: dict[TopicPartition, str] = {}
     for log_dir in request.dirs:

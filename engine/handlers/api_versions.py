@@ -2,13 +2,13 @@
 
 Behaviour
 * Lists exactly the APIs that have a handler, with the versions each answers.
-* A version it does not know is answered in the form of version 0 with UNSUPPORTED_VERSION and the one entry that tells
-  the client which versions of ApiVersions to use; the connection stays open.
+* An unknown version gets an answer in the form of version 0, with UNSUPPORTED_VERSION and the one entry that tells
+  the client which versions of ApiVersions to use. The connection stays open.
 * The epoch of the finalized features is the version of ``/feature``; -1 if there are none.
 * From v3 on the client names its software; a name or version that breaks KIP-511's form is INVALID_REQUEST.
 
 Version notes
-* v3 is flexible, but the answer's header stays version 0, for the client does not know yet what the broker understands.
+* v3 is flexible, but the answer's header stays version 0: the client does not yet know what the broker understands.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 @handles(ApiKey.API_VERSIONS)
 def api_versions(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
-    """Tell what this broker answers."""
+    """List the APIs and versions that this broker answers."""
     if context.api_version >= 3 and not _names_its_software(request):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
     return ApiVersionsResponse(
@@ -37,7 +37,7 @@ def api_versions(context: RequestContext, request: ApiVersionsRequest) -> ApiVer
 
 
 def answer_unknown_version(context: RequestContext, request: None) -> ApiVersionsResponse:
-    """Answer an ApiVersions request of a version that is not known; its body was not decoded."""
+    """Answer an ApiVersions request of an unknown version, whose body was not decoded."""
     spec = API_SPECS[ApiKey.API_VERSIONS]
     known = ApiVersion(api_key=int(spec.key), min_version=spec.min_version, max_version=spec.max_version)
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[known])

@@ -1,4 +1,7 @@
-"""What a client may do, as bits, for the answers that carry it on request (KIP-430). Without an authorizer: all."""
+"""What a client may do, as bits, for answers that include it on request (KIP-430).
+
+Without an authorizer: everything.
+"""
 
 from __future__ import annotations
 

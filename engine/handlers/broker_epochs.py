@@ -11,9 +11,9 @@ logger = logging.getLogger("kafka.server.KafkaApis")
 
 
 def is_stale(broker: Broker, request_broker_epoch: int) -> bool:
-    """Return whether the request's broker epoch is older than the present one.
+    """Return whether the request's broker epoch is older than the current one.
 
-    A newer one is accepted: the controller may have seen a registration whose answer this broker still waits for.
+    A newer one is fine: the controller may have seen a registration for which this broker still awaits the answer.
     """
     if request_broker_epoch == UNKNOWN_BROKER_EPOCH or request_broker_epoch >= broker.broker_epoch:
         return False

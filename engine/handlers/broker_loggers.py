@@ -1,6 +1,6 @@
-"""The levels of this process's loggers under log4j's words, read and changed while the broker runs (KIP-412).
+"""Reads and changes the levels of this process's loggers, in log4j's words, while the broker runs (KIP-412).
 
-Changes last until the process ends. Names are Python's, which for the parts that Kafka also has are Kafka's own.
+Changes last until the process ends. The names are Python's; for parts that Kafka also has, they are Kafka's own.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ logger = logging.getLogger("kafka.server.logger.RuntimeLoggerManager")
 
 
 def logger_levels() -> dict[str, str]:
-    """Return the level in force for each logger."""
+    """Return each logger's effective level."""
     levels = {ROOT: level_name(logging.getLogger().level)}
     for name in sorted(logging.root.manager.loggerDict):
         levels[name] = level_name(logging.getLogger(name).getEffectiveLevel())
@@ -36,16 +36,16 @@ def logger_levels() -> dict[str, str]:
 
 
 def level_name(level: int) -> str:
-    """Return log4j's word for a level; a level between two words is the lower one."""
+    """Return log4j's word for a level; a level between two words gets the lower one."""
     fitting = [name for name, value in sorted(LEVELS.items(), key=lambda item: item[1]) if value <= level]
     return fitting[-1] if fitting else "TRACE"
 
 
 def check_logger_changes(changes: Iterable[ConfigChange]) -> None:
-    """Check all changes before the first is made.
+    """Check all changes before making the first.
 
     Raises:
-        KafkaError: INVALID_CONFIG for a logger or level that does not exist, INVALID_REQUEST for what cannot be done.
+        KafkaError: INVALID_CONFIG for a logger or level that does not exist, INVALID_REQUEST for an impossible change.
     """
     for change in changes:
         match change.operation:
@@ -65,7 +65,7 @@ def check_logger_changes(changes: Iterable[ConfigChange]) -> None:
 
 
 def change_loggers(changes: Iterable[ConfigChange]) -> None:
-    """Make changes that were checked."""
+    """Apply checked changes."""
     for change in changes:
         target = logging.getLogger() if change.name == ROOT else logging.getLogger(change.name)
         if change.operation == AlterOperation.DELETE:

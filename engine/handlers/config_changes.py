@@ -1,7 +1,7 @@
 """Changing the settings of topics, brokers and loggers: what AlterConfigs and IncrementalAlterConfigs share.
 
-Each resource is checked and stored for itself, so that a bad one does not keep the others back. What is stored comes
-into force when ZooKeeper's change notification reaches the brokers, this one included.
+Each resource is checked and stored separately, so that a bad one does not hold back the others. A stored change takes
+effect when ZooKeeper's change notification reaches the brokers, including this one.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ ResourceAnswer = TypeVar(
 
 @dataclass(frozen=True, slots=True)
 class ResourceChange:
-    """What is asked for one resource; ``is_replacement`` drops all settings that are not named."""
+    """The changes requested for one resource; ``is_replacement`` drops all settings that are not named."""
 
     type_code: int
     name: str
@@ -62,14 +62,14 @@ class ResourceChange:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one resource."""
+    """The outcome for one resource."""
 
     code: ErrorCode = ErrorCode.NONE
     message: str | None = None
 
 
 def answer(kind: type[ResourceAnswer], change: ResourceChange, outcome: Outcome) -> ResourceAnswer:
-    """Return what the response says of one resource."""
+    """Return the response's entry for one resource."""
     return kind(
         error_code=outcome.code,
         error_message=outcome.message,
@@ -79,7 +79,7 @@ def answer(kind: type[ResourceAnswer], change: ResourceChange, outcome: Outcome)
 
 
 async def change_configs(broker: Broker, asked: Sequence[ResourceChange], *, validate_only: bool) -> list[Outcome]:
-    """Check and, unless ``validate_only``, store the changes; outcomes are in the order of the question."""
+    """Check and, unless ``validate_only``, store the changes; return the outcomes in the same order."""
     times: dict[tuple[int, str], int] = {}
     for change in asked:
         times[change.type_code, change.name] = times.get((change.type_code, change.name), 0) + 1
@@ -106,7 +106,7 @@ async def _outcome(broker: Broker, asked: ResourceChange, validate_only: bool) -
         outcome = Outcome(ErrorCode.INVALID_CONFIG, f"Invalid config value for resource {whose}: {error}")
     except CoordinationError as error:
         logger.error("Error processing alter configs request for resource %s: %s", asked.name, error)
-        return Outcome(ErrorCode.REQUEST_TIMED_OUT, f"The settings could not be stored in ZooKeeper: {error}")
+        return Outcome(ErrorCode.REQUEST_TIMED_OUT, f"Cannot store the settings in ZooKeeper: {error}")
     else:
         return Outcome()
     logger.info(
@@ -168,7 +168,7 @@ async def _change_broker(broker: Broker, asked: ResourceChange, validate_only: b
         raise invalid_request(f"Unexpected broker id, expected {broker.broker_id}, but received {asked.name}")
     entity = asked.name or DEFAULT_ENTITY
     stored = {} if asked.is_replacement else await broker.zk.configs.get_entity_configs(f"{BROKERS}/{entity}")
-    # Passwords that Kafka encrypted stay as they are: nothing here can read them.
+    # Passwords that Kafka encrypted stay as they are: no code here can read them.
     secrets = {name: text for name, text in stored.items() if is_password(name)}
     usable, _ = usable_dynamic_config(
         {name: text for name, text in stored.items() if name not in secrets}, is_per_broker=is_per_broker

@@ -1,4 +1,7 @@
-"""Whose settings a request is about: a topic, a broker, its loggers. What DescribeConfigs and the alter APIs share."""
+"""The resources whose settings a request names:
+
+topics, brokers, loggers. DescribeConfigs and the alter APIs share it.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from engine.common.errors import ErrorCode, KafkaError
 
 
 class ResourceType(IntEnum):
-    """Kinds of resources that have settings, by their numbers on the wire."""
+    """Types of resources that have settings, by their numbers on the wire."""
 
     UNKNOWN = 0
     TOPIC = 2
@@ -18,7 +21,7 @@ class ResourceType(IntEnum):
 
 
 def resource_type(code: int) -> ResourceType:
-    """Return the kind; a number that Kafka does not know is UNKNOWN."""
+    """Return the type; a number that Kafka does not know is UNKNOWN."""
     try:
         return ResourceType(code)
     except ValueError:
@@ -31,12 +34,12 @@ def resource_text(code: int, name: str) -> str:
 
 
 def invalid_request(message: str) -> KafkaError:
-    """Return the error of a request that makes no sense to this broker."""
+    """Return the error for a request that makes no sense to this broker."""
     return KafkaError(ErrorCode.INVALID_REQUEST, message)
 
 
 def parse_broker_id(name: str, what: str) -> int:
-    """Read a broker id; ``what`` begins the message if it is none."""
+    """Parse a broker id; if it is not one, the error message begins with ``what``."""
     digits = name.removeprefix("-")
     if not (digits.isascii() and digits.isdigit()):
         raise invalid_request(f"{what} must be an integer, but it is: {name}")

@@ -1,4 +1,4 @@
-"""What a handler is given beside the decoded request: the header, the peer, and the parts of the broker."""
+"""What a handler receives besides the decoded request: the header, the peer, and the parts of the broker."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """ControlledShutdown (7): v0–v3.
 
 Behaviour
-* A broker that wants to go asks the controller to move its leaderships; the answer lists what it still leads.
-* Not the controller: STALE_CONTROLLER_EPOCH; a registration from before a restart: STALE_BROKER_EPOCH; a broker the
-  controller does not know: BROKER_NOT_AVAILABLE.
+* A broker that wants to stop asks the controller to move its leaderships. The answer lists what it still leads.
+* STALE_CONTROLLER_EPOCH: this is not the controller. STALE_BROKER_EPOCH: the registration is from before a restart.
+  BROKER_NOT_AVAILABLE: the controller does not know the broker.
 
 Version notes
 * v0 header without client id   * v2 broker epoch   * v3 flexible

@@ -1,10 +1,10 @@
 """CreatePartitions (37): v0–v3.
 
 Behaviour
-* Answered by the controller only, else NOT_CONTROLLER for each topic. A topic can only grow; one that is being deleted
-  or reassigned cannot. Checks and texts are Kafka's; each topic fails alone.
-* The answer comes when this broker's metadata has a leader for each partition, at the latest after the request's
-  time-out (then REQUEST_TIMED_OUT; the partitions are made all the same).
+* Only the controller answers; other brokers say NOT_CONTROLLER for each topic. A topic can only grow, and not while
+  it is being deleted or reassigned. Checks and messages are Kafka's; each topic fails separately.
+* The answer comes when this broker's metadata has a leader for each partition, or after the request's time-out
+  (REQUEST_TIMED_OUT; the partitions are created anyway).
 
 Version notes
 * v2 flexible   * v3 quota errors (not used)
@@ -28,7 +28,7 @@ from engine.protocol.apis.create_partitions import (
 
 @handles(ApiKey.CREATE_PARTITIONS)
 async def create_partitions(context: RequestContext, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
-    """Add partitions and wait until they can be used."""
+    """Add partitions and wait until they are usable."""
     broker = context.broker
     if not broker.controller.is_active:
         return CreatePartitionsResponse(

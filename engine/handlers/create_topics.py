@@ -1,11 +1,11 @@
 """CreateTopics (19): v0–v7.
 
 Behaviour
-* Answered by the controller only, else NOT_CONTROLLER for each topic. Checks and texts are Kafka's; each topic fails
-  alone. A name that is asked for twice is INVALID_REQUEST, and so is KRaft's metadata topic.
-* The znodes are written by this broker; the controller makes the partitions. The answer comes when this broker's
-  metadata has a leader for each, at the latest after the request's time-out (then REQUEST_TIMED_OUT; the topic is made
-  all the same). With validate_only nothing is written and nothing is waited for.
+* Only the controller answers; other brokers say NOT_CONTROLLER for each topic. Checks and messages are Kafka's; each
+  topic fails separately. A repeated name is INVALID_REQUEST, and so is KRaft's metadata topic.
+* This broker writes the znodes; the controller creates the partitions. The answer comes when this broker's metadata
+  has a leader for each, or after the request's time-out (REQUEST_TIMED_OUT; the topic is created anyway). With
+  validate_only the broker writes nothing and waits for nothing.
 
 Version notes
 * v1 validate_only, messages   * v4 -1 partitions or factor are the broker's settings   * v5 flexible; settings and
@@ -37,7 +37,7 @@ _FIRST_WITH_CONFIGS = 5
 
 @handles(ApiKey.CREATE_TOPICS)
 async def create_topics(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
-    """Create topics and wait until they can be used."""
+    """Create topics and wait until they are usable."""
     if not context.broker.controller.is_active:
         return CreateTopicsResponse(
             topics=[_failed(topic.name, KafkaError(ErrorCode.NOT_CONTROLLER)) for topic in request.topics]
@@ -82,7 +82,7 @@ def _wanted(topic: CreatableTopic) -> NewTopic:
 async def _wait(
     broker: Broker, created: dict[str, CreatedTopic], results: dict[str, CreatableTopicResult], timeout_ms: int
 ) -> None:
-    """Wait for all topics together; those without leaders by then have timed out."""
+    """Wait for all topics together; topics without leaders by the end have timed out."""
     deadline_ms = broker.clock.monotonic_ms() + timeout_ms
     for name, topic in created.items():
         rest_ms = deadline_ms - broker.clock.monotonic_ms()

@@ -1,7 +1,7 @@
 """DeleteGroups (42): v0–v2.
 
 Behaviour
-* Removes groups without members, with their offsets. NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND otherwise.
+* Removes groups without members, and their offsets. Otherwise NON_EMPTY_GROUP or GROUP_ID_NOT_FOUND.
 
 Version notes
 * v2 flexible
@@ -29,7 +29,7 @@ def delete_groups(
         error = context.broker.group_coordinator.delete_group(group_id)
         return DeletableGroupResult(group_id=group_id, error_code=error)
 
-    # A group that is named twice is deleted once, and answered once.
+    # A group that is named twice is deleted once, with one answer.
     answers: dict[str, DeletableGroupResult] = {}
 
     def delete_once(group_id: str) -> None:

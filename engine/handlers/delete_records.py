@@ -1,10 +1,10 @@
 """DeleteRecords (21): v0–v2.
 
 Behaviour
-* The leader moves the log's start at once and answers when all live replicas have done so, at the latest after
-  ``timeout_ms``: REQUEST_TIMED_OUT for the partitions that still wait.
-* Offset -1 means the high watermark; beyond it: OFFSET_OUT_OF_RANGE. A topic that is only compacted:
-  POLICY_VIOLATION. Internal topics: INVALID_TOPIC_EXCEPTION. Files go with the next retention.
+* The leader moves the log's start at once, and answers when all live replicas have done so or after ``timeout_ms``,
+  with REQUEST_TIMED_OUT for the partitions that still wait.
+* Offset -1 means the high watermark; an offset beyond it is OFFSET_OUT_OF_RANGE. A topic that is only compacted is
+  POLICY_VIOLATION, an internal one INVALID_TOPIC_EXCEPTION. The next retention run removes the files.
 
 Version notes
 * v1 as v0   * v2 flexible
@@ -39,12 +39,12 @@ INVALID_LOW_WATERMARK = -1
 def delete_records(
     context: RequestContext, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse | Deferred | Coroutine[Any, Any, DeleteRecordsResponse | Deferred]:
-    """Delete records before an offset, on all replicas."""
+    """Delete the records before an offset on all replicas."""
     waiting: list[_Waiting] = []
     wanted: dict[str, dict[int, int]] = {}
     for topic in request.topics:
         for partition in topic.partitions:
-            # Kafka keeps a map: of a partition that is named twice the last offset counts.
+            # Kafka keeps a map: if a partition is named twice, the last offset counts.
             wanted.setdefault(topic.name, {})[partition.partition_index] = partition.offset
 
     def answer(topics: list[tuple[str, list[DeleteRecordsPartitionResult]]]) -> DeleteRecordsResponse | Deferred:
@@ -65,7 +65,7 @@ def delete_records(
 
 
 class _Waiting:
-    """A partition whose log start has moved here and perhaps not everywhere yet."""
+    """A partition whose log start has moved here, but perhaps not everywhere yet."""
 
     __slots__ = ("answer", "requested_offset", "topic_partition")
 
@@ -90,18 +90,18 @@ class DelayedDeleteRecords(DelayedOperation):
         self.deferred = Deferred(abandon=self.cancel)
 
     def try_complete(self) -> bool:
-        """Done when every partition's live replicas are there, or it has failed."""
+        """Complete when each partition's live replicas have reached the offset, or the partition has failed."""
         self._waiting = [one for one in self._waiting if not self._is_done(one)]
         return not self._waiting and self.force_complete()
 
     def on_complete(self) -> None:
-        """Answer; what still waits has run out of time."""
+        """Answer; partitions that still wait have timed out."""
         for one in self._waiting:
             one.answer.error_code = ErrorCode.REQUEST_TIMED_OUT
         self.deferred.complete(self._response)
 
     def on_fault(self) -> None:
-        """Hang up: there is no answer to give."""
+        """Close the connection: there is no answer to give."""
         if not self.deferred.is_complete:
             self.deferred.complete(CLOSE_FOR_FAULT)
 

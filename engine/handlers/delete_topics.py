@@ -1,11 +1,11 @@
 """DeleteTopics (20): v0–v6.
 
 Behaviour
-* Answered by the controller only, else NOT_CONTROLLER for each topic. With ``delete.topic.enable=false`` the answer is
-  TOPIC_DELETION_DISABLED (before v3 INVALID_REQUEST).
-* The topic is marked for deletion and the controller deletes it; the answer comes when this broker's metadata knows it
-  no more, at the latest after the request's time-out (then REQUEST_TIMED_OUT; the deletion goes on). A replica on a
-  dead broker keeps the topic, not the answer: its metadata goes at once.
+* Only the controller answers; other brokers say NOT_CONTROLLER for each topic. With ``delete.topic.enable=false`` the
+  answer is TOPIC_DELETION_DISABLED (before v3 INVALID_REQUEST).
+* This broker marks the topic for deletion and the controller deletes it. The answer comes when the topic is gone from
+  this broker's metadata, or after the request's time-out (REQUEST_TIMED_OUT; the deletion continues). A replica on a
+  dead broker delays the deletion, not the answer: the topic's metadata goes at once.
 
 Version notes
 * v1 throttle time   * v4 flexible   * v5 messages   * v6 by topic id, too
@@ -41,7 +41,7 @@ async def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -
     if refusal is not None:
         code = refusal
         return DeleteTopicsResponse(responses=await in_turns(topics, lambda t: _result(t.name, t.topic_id, code)))
-    # Names first: while one topic is deleted, the ids and names of others that are asked for twice go.
+    # Names first: while one topic is being deleted, the ids and names of others that the request repeats may vanish.
     meant = await in_turns(topics, lambda topic: _meant(context.broker, topic))
     responses = []
     breather = Breather()
@@ -72,7 +72,7 @@ def _refusal(context: RequestContext) -> ErrorCode | None:
 
 
 def _meant(broker: Broker, topic: DeleteTopicState) -> str | KafkaError:
-    """Return the name of the topic that is meant, or why there is none: named twice, not at all, or unknown."""
+    """Return the topic's name, or the error if it is named twice, not at all, or unknown."""
     if topic.topic_id != ZERO_TOPIC_ID:
         if topic.name is not None:
             message = "Topic name and topic ID can not both be specified."

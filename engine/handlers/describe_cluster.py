@@ -1,8 +1,8 @@
 """DescribeCluster (60): v0–v1.
 
 Behaviour
-* Cluster id, controller and live brokers, at their addresses of the listener that was asked on.
-* A broker that no controller has told anything answers with no brokers and controller -1.
+* Cluster id, controller and live brokers, with their addresses on the listener of the request.
+* A broker that has heard from no controller yet answers with no brokers and controller -1.
 
 Version notes
 * v1 endpoint type: only 1 (brokers) exists here, 2 (KRaft controllers) is MISMATCHED_ENDPOINT_TYPE, others

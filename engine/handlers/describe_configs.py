@@ -1,11 +1,11 @@
 """DescribeConfigs (32): v0–v4.
 
 Behaviour
-* Topics by any broker, read from ZooKeeper at once; brokers and their loggers by that broker only, others answer
-  INVALID_REQUEST. Resource name "" is the default of all brokers and shows what is set there.
-* Value, source, synonyms and type as Kafka 3.9 tells them; secrets and settings of unknown type have no value.
-* A topic that is not there is UNKNOWN_TOPIC_OR_PARTITION without a message; one resource of a kind that has no settings
-  spoils the whole request (INVALID_REQUEST).
+* Any broker describes topics, which it reads from ZooKeeper together. Only a broker itself describes its settings and
+  loggers; others answer INVALID_REQUEST. Resource name "" is the default of all brokers and shows what is set there.
+* Value, source, synonyms and type are as in Kafka 3.9; secrets and settings of unknown type have no value.
+* A missing topic is UNKNOWN_TOPIC_OR_PARTITION without a message. One resource of a type that has no settings makes
+  the whole request INVALID_REQUEST.
 
 Version notes
 * v0 has "is default" instead of the source; like Kafka 3.9 we leave it false.   * v1 source and synonyms (KIP-226)
@@ -68,7 +68,7 @@ async def _describe(
         return _result(resource, error)
     except CoordinationError as error:
         logger.error("Error processing describe configs request for resource %s: %s", resource.resource_name, error)
-        message = f"The settings could not be read from ZooKeeper: {error}"
+        message = f"Cannot read the settings from ZooKeeper: {error}"
         return _result(resource, KafkaError(ErrorCode.REQUEST_TIMED_OUT, message))
     result = _result(resource, None)
     result.configs = [_config(config, request) for config in described]

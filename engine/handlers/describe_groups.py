@@ -2,7 +2,7 @@
 
 Behaviour
 * State, protocol and members of groups that this broker coordinates; a group that does not exist is Dead, no error.
-* Subscriptions and assignments are shown while the group is stable.
+* It shows subscriptions and assignments while the group is stable.
 
 Version notes
 * v3 authorized operations   * v4 static members   * v5 flexible

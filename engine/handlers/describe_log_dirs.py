@@ -1,9 +1,9 @@
 """DescribeLogDirs (35): v0–v4.
 
 Behaviour
-* Every log dir with the replicas in it: size, how far they are behind, and whether they are future replicas. A dir
-  that is offline, or does not answer, has KAFKA_STORAGE_ERROR and no replicas.
-* Topics null means all. Sizes of the volumes are asked for in a thread: a dead network disk must not hold all up.
+* Every log dir with its replicas: their sizes and lags, and whether they are future replicas. A dir that is offline
+  or does not respond has KAFKA_STORAGE_ERROR and no replicas.
+* Topics null means all. A thread asks for the sizes of the volumes: a dead network disk must not block everything.
 
 Version notes
 * v2 flexible   * v3 error code of the whole   * v4 total and usable bytes of the volume
@@ -56,7 +56,7 @@ async def describe_log_dirs(context: RequestContext, request: DescribeLogDirsReq
 
 
 def _volume_bytes(path: Path) -> tuple[int, int] | None:
-    """Return (total, usable) bytes of the volume; None when the dir does not answer."""
+    """Return (total, usable) bytes of the volume; None if the dir does not respond."""
     try:
         volume = os.statvfs(path)
     except OSError as error:
@@ -104,9 +104,9 @@ def _offset_lag(
     *,
     is_future: bool,
 ) -> int:
-    """Return how far a replica is behind: a future one behind the current one, a current one behind what is committed.
+    """Return a replica's lag: a future replica's behind the current one, a current one's behind the committed offset.
 
-    -1 while the controller has not given the replica a role, or has taken it away.
+    It is -1 while the controller has given the replica no role, or has taken it away.
     """
     partition = broker.replica_manager.hosted_partition(topic_partition)
     if partition is None or partition.log is None:

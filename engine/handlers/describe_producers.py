@@ -2,7 +2,8 @@
 
 Behaviour
 * The producers that a replica remembers, with their epochs, sequences and open transactions (KIP-664). Any replica
-  answers; a partition that is not hosted here is NOT_LEADER_OR_FOLLOWER, an unknown one UNKNOWN_TOPIC_OR_PARTITION.
+  answers. A partition that this broker does not host is NOT_LEADER_OR_FOLLOWER; an unknown one is
+  UNKNOWN_TOPIC_OR_PARTITION.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from engine.storage.producer_entry import ProducerEntry
 def describe_producers(
     context: RequestContext, request: DescribeProducersRequest
 ) -> DescribeProducersResponse | Coroutine[Any, Any, DescribeProducersResponse]:
-    """Tell who writes to partitions."""
+    """List the producers of partitions."""
     return topics_answered(
         request.topics,
         lambda topic: topic.partition_indexes,

@@ -1,9 +1,9 @@
 """ElectLeaders (43): v0–v2.
 
 Behaviour
-* Elects the preferred replica, or (unclean) any live one, and answers when this broker's metadata shows the new leader,
-  at the latest after the request's time-out (then REQUEST_TIMED_OUT for those).
-* Partitions null stands for all; those that need no election are left out of that answer.
+* Elects the preferred replica, or (unclean) any live one. The answer comes when this broker's metadata shows the new
+  leaders, or after the request's time-out (REQUEST_TIMED_OUT for the missing ones).
+* Partitions null means all; that answer leaves out partitions that need no election.
 
 Version notes
 * v0 preferred only, no error for the whole   * v1 unclean elections   * v2 flexible
@@ -29,7 +29,7 @@ from engine.replication.state_changes import Breather
 
 @handles(ApiKey.ELECT_LEADERS)
 async def elect_leaders(context: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
-    """Elect leaders and wait until this broker knows them."""
+    """Elect leaders and wait until this broker knows about them."""
     broker = context.broker
     if request.election_type not in set(ElectionType):
         return ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST)
@@ -77,7 +77,7 @@ def _unseen(leaders: dict[TopicPartition, int], cache: MetadataCache) -> list[To
 
 
 async def _response(errors: dict[TopicPartition, ApiError], left_out: ErrorCode | None) -> ElectLeadersResponse:
-    """Tell what became of each partition, but for those with an error that is left out."""
+    """Return each partition's outcome, except for those with the ``left_out`` error."""
     topics: dict[str, ReplicaElectionResult] = {}
     breather = Breather()
     for partition, error in errors.items():

@@ -2,14 +2,14 @@
 
 Behaviour
 * Consumers read below the high watermark (read_committed: below the last stable offset), followers to the log's end.
-* Answered at once when ``min_bytes`` are there, a partition has an error or a diverging epoch, or nothing was asked
-  for; otherwise it waits for the partitions it names, at the latest ``max_wait_ms``.
-* One request of a session at a time: if the next one comes while one waits, that one is answered first with what
-  there is. An answer that is too late for that (its records are being converted) is INVALID_FETCH_SESSION_EPOCH.
-* A Fetch that reads more than 10,000 partitions does so in turns with other requests. It waits half a second at most,
-  and nobody else can go on with its session meanwhile (FETCH_SESSION_ID_NOT_FOUND).
-* Records travel as ranges of the log's files. Only Fetch 0–3 get them decoded, in magic 0 or 1, in portions and in a
-  thread.
+* It is answered at once if ``min_bytes`` are there, a partition has an error or a diverging epoch, or it names no
+  partitions. Otherwise it waits for its partitions, but no longer than ``max_wait_ms``.
+* A session handles one request at a time: if the next one comes while one waits, the waiting one is answered first
+  with what there is. If that is too late (its records are being converted), it gets INVALID_FETCH_SESSION_EPOCH.
+* A Fetch of more than 10,000 partitions takes turns with other requests. It waits half a second at most, and
+  meanwhile nobody else can use its session (FETCH_SESSION_ID_NOT_FOUND).
+* Records travel as ranges of the log's files. Only for Fetch 0–3 does a thread convert them to magic 0 or 1, in
+  portions.
 * A follower's fetch offset is its acknowledgement; ``engine.replication`` takes note of it.
 
 Version notes
@@ -52,7 +52,7 @@ INT_MAX = 2**31 - 1
 
 @handles(ApiKey.FETCH)
 def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | Deferred | Coroutine[Any, Any, Any]:
-    """Read what is asked for, now or when there is enough of it."""
+    """Read the requested partitions now, or once there are enough bytes."""
     parameters = _parameters(context, request)
     opened = _open_session(context, request, parameters)
     if isinstance(opened, ErrorCode):
@@ -69,12 +69,12 @@ def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | Def
             return converted_response(context, opened, reads)
         return build_response(context, opened, reads)
     operation = DelayedFetch(context, opened, reads, parameters.max_wait_ms)
-    # It has just been looked at, and nothing can have changed since.
+    # It has just been checked, and nothing can have changed since.
     delayed_fetch = context.broker.replica_manager.delayed_fetch
     if opened.session is None:
         delayed_fetch.watch(operation, _watched(opened.partitions))
     else:
-        # What is settled in the session wakes it as a whole.
+        # Settled partitions wake the whole session.
         delayed_fetch.watch(operation, (opened.session, *_watched(opened.partitions)))
         opened.session.answer_waiting = operation.force_complete
     return operation.deferred
@@ -82,7 +82,7 @@ def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | Def
 
 @handles_large(ApiKey.FETCH)
 async def fetch_of_very_many(context: RequestContext, request: FetchRequest) -> object:
-    """Read very many partitions while others have their turns."""
+    """Read very many partitions, in turns with other requests."""
     named = sum(len(topic.partitions) for topic in request.topics)
     if named + sum(len(topic.partitions) for topic in request.forgotten_topics_data) <= FETCHED_AT_ONCE_MAX:
         answer = fetch(context, request)
@@ -113,7 +113,7 @@ class DelayedFetch(DelayedOperation):
         self.deferred = Deferred(abandon=self.cancel)
 
     def try_complete(self) -> bool:
-        """Done when enough can be read, or the answer would be an error now."""
+        """Complete when there is enough to read, or the answer would now be an error."""
         awoken = self._reads.join_awoken()
         if awoken:
             self._context.broker.replica_manager.delayed_fetch.watch_also(self, _watched(awoken))
@@ -123,7 +123,7 @@ class DelayedFetch(DelayedOperation):
         return self._reads.is_satisfied() and self.force_complete()
 
     def on_complete(self) -> None:
-        """Answer with what is there; after the deadline that may be nothing."""
+        """Answer with what there is; after the deadline that may be nothing."""
         self._reads.read_again()
         if needs_conversion(self._context.api_version, self._reads):
             self._context.broker.supervisor.start(self._convert(), "down-conversion")
@@ -131,13 +131,13 @@ class DelayedFetch(DelayedOperation):
             self.deferred.complete(build_response(self._context, self._fetch, self._reads))
 
     def cancel(self) -> None:
-        """Let go of the session, too: it would keep what was read until its next request."""
+        """Release the session too: it would keep what was read until its next request."""
         super().cancel()
         if self._fetch.session is not None:
             self._fetch.session.answer_waiting = None
 
     def on_fault(self) -> None:
-        """Hang up: there is no answer to give."""
+        """Close the connection: there is no answer to give."""
         if not self.deferred.is_complete:
             self.deferred.complete(CLOSE_FOR_FAULT)
 
@@ -145,7 +145,7 @@ class DelayedFetch(DelayedOperation):
         try:
             response = await converted_response(self._context, self._fetch, self._reads)
         except Exception:
-            logger.exception("Records could not be converted for an old reader request=%r", self._context)
+            logger.exception("Cannot convert records for an old reader request=%r", self._context)
             response = session_error(ErrorCode.UNKNOWN_SERVER_ERROR)
         self.deferred.complete(response)
 

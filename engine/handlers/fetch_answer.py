@@ -1,4 +1,4 @@
-"""From what was read to a Fetch answer in the version of the request."""
+"""Turns what was read into a Fetch answer of the request's version."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from engine.protocol.apis.fetch import (
 from engine.replication.partition_read import PartitionRead
 
 STORAGE_ERROR_UNKNOWN_VERSION = 5
-"""Up to this version a reader may not know the error, and give up; told that the leader is elsewhere it looks again."""
+"""Up to this version a reader may not know the error and give up. If told that the leader is elsewhere, it retries."""
 
 _NO_RECORDS = b""
 _LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
@@ -35,7 +35,9 @@ def session_error(code: ErrorCode) -> FetchResponse:
 def build_response(
     context: RequestContext, fetch: FetchContext, reads: FetchReads, converted: Converted | None = None
 ) -> FetchResponse:
-    """Put what was read, or what became of it for an old reader, into an answer; within a session only what is new."""
+    """Build the answer from what was read, or from its conversion for an old reader; in a session only from what is
+    new.
+    """
     if fetch.is_superseded:
         return session_error(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
     version = context.api_version
@@ -71,7 +73,7 @@ def build_response(
 
 
 def _is_known(wanted: FetchPartition, read: PartitionRead) -> bool:
-    """Whether there is nothing to tell of a partition: quick, for most of a session's are so."""
+    """Return whether a partition has no news. This is quick, since most partitions of a session have none."""
     return (
         wanted.sent_high_watermark == read.high_watermark
         and wanted.sent_log_start_offset == read.log_start_offset

@@ -1,7 +1,7 @@
-"""Records for readers from before format 2 (Fetch 0–3): decoded and written again in the old one, off the event loop.
+"""Converts records for readers from before format 2 (Fetch 0–3) to the old format, off the event loop.
 
-One batch may unpack to a hundred times its size, so all of it happens in a thread, at most one portion an answer; the
-reader asks for the rest again.
+One batch may unpack to a hundred times its size. So a thread does all the work, one portion at most per answer; the
+reader asks again for the rest.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from engine.replication.partition_read import PartitionRead, read_error
 from engine.storage.file_range import OpenFile, read_fully
 
 DOWN_CONVERTED_BYTES_MAX = 128 * 1024
-"""Bytes that are converted for one answer, as they stand in the log: a few milliseconds' work as a rule."""
+"""Bytes in the log to convert for one answer: usually a few milliseconds' work."""
 
 Converted = list[tuple[PartitionRead, bytes | None]]
-"""Per partition of a request what was read, or why it cannot be given out, and its records in the old format."""
+"""For each partition: what was read, or why it cannot be returned, and its records in the old format."""
 
 _SIZE_OF_ENTRY = struct.Struct(">qi")
 
 
 def needs_conversion(api_version: int, reads: FetchReads) -> bool:
-    """Return whether records were read that the reader would not understand."""
+    """Return whether the reader would not understand some of the records."""
     return api_version < BATCHES_VERSION and any(read.records is not None for read in reads.reads)
 
 
 def converted(api_version: int, fetch_offsets: Sequence[int], reads: Sequence[PartitionRead]) -> Converted:
-    """Convert what was read, within the bounds of one answer. Safe in any thread: the files are open as long."""
+    """Convert what was read, within the limits of one answer. Safe in any thread: the files stay open meanwhile."""
     magic = 0 if api_version < 2 else 1
     budget = DOWN_CONVERTED_BYTES_MAX
     results: Converted = []
@@ -50,9 +50,9 @@ def converted(api_version: int, fetch_offsets: Sequence[int], reads: Sequence[Pa
 
 
 def _records(read: PartitionRead, magic: int, fetch_offset: int, budget: int) -> tuple[bytes | None, int]:
-    """Return records in the old format and how many bytes of the log they were; None if there are none for now.
+    """Return records in the old format and their size in the log; None if there are none for now.
 
-    A portion that holds nothing for such a reader (control batches) must not end the answer, or it would ask for ever.
+    A portion with nothing for such a reader (control batches) must not end the answer, or the reader would ask forever.
     """
     used_bytes = 0
     if read.records is None:

@@ -1,7 +1,6 @@
 """Reading very many partitions for one Fetch, piece by piece, in turns with other requests.
 
-One piece is read and answered as a whole request is; what the pieces share are the limits of the answer. It registers
-no API.
+Each piece is read and answered like a whole request; the pieces share the limits of the answer. It registers no API.
 """
 
 from __future__ import annotations
@@ -21,19 +20,22 @@ from engine.protocol.apis.fetch import FetchResponse, NodeEndpoint
 from engine.replication.state_changes import Breather
 
 FETCHED_AT_ONCE_MAX: Final = 10_000
-"""So many partitions take about ten milliseconds."""
+"""Partitions in one piece; they take about ten milliseconds."""
 
 PIECE_SIZE: Final = 500
 
 WAIT_MS_MAX: Final = 500
-"""Consumers and followers wait so long by default. Nobody can tell that the peer of such a request is gone."""
+"""Maximum wait, the default of consumers and followers. Meanwhile nobody can notice that the peer is gone."""
 
 LOOK_MS: Final = 50
-"""How often it looks for news: to be woken by each of 200,000 partitions costs more than to look at them."""
+"""How often it checks for news: wake-ups from each of 200,000 partitions would cost more than checking them."""
 
 
 async def fetch_in_turns(context: RequestContext, parameters: FetchParameters, opened: FetchContext) -> LargeAnswer:
-    """Read what is asked for, wait a little if that is not enough, and answer. The session has been taken."""
+    """Read the requested partitions, wait a little if that is not enough, and answer.
+
+    The caller has taken the session.
+    """
     try:
         reads = _FetchInTurns(context, parameters, opened)
         await reads.read()
@@ -69,7 +71,7 @@ class _FetchInTurns:
             await self._breather.give_way()
 
     async def wait(self) -> None:
-        """Wait until enough can be read or something else is to be told, or for the time that the reader gives."""
+        """Wait until there is enough to read or other news, or until the reader's time is up."""
         loop = asyncio.get_running_loop()
         until_s = loop.time() + min(self._parameters.max_wait_ms, WAIT_MS_MAX) / 1000
         while not self._is_satisfied() and loop.time() < until_s:
@@ -79,7 +81,7 @@ class _FetchInTurns:
     async def _read_what_grew(self) -> None:
         limits = self._parameters
         for piece in self._pieces:
-            # It may take less than before, if one before it has more.
+            # It may get less than before if an earlier one has more.
             piece.parameters = limits
             piece.join_awoken()
             if piece.size_bytes or piece.may_have_grown():
@@ -94,7 +96,7 @@ class _FetchInTurns:
         return size_bytes >= self._parameters.min_bytes or any(piece.tells_at_once for piece in self._pieces)
 
     async def answer(self) -> FetchResponse:
-        """Put the answers of the pieces into one."""
+        """Merge the answers of the pieces."""
         whole = FetchResponse(session_id=self._opened.session_id, responses=[])
         nodes: dict[int, NodeEndpoint] = {}
         for piece in self._pieces:
@@ -121,7 +123,7 @@ def _left(limits: FetchParameters, piece: FetchReads) -> FetchParameters:
 
 
 def resolve_topic_ids(context: RequestContext, partitions: Iterable[FetchPartition]) -> None:
-    """Find the names behind topic ids; a topic that was unknown when the session began may be known by now."""
+    """Look up the names of topic ids; a topic unknown at the session's start may be known by now."""
     if context.api_version < 13:
         return
     cache = context.broker.metadata_cache
@@ -131,7 +133,7 @@ def resolve_topic_ids(context: RequestContext, partitions: Iterable[FetchPartiti
 
 
 async def converted_response(context: RequestContext, opened: FetchContext, reads: FetchReads) -> FetchResponse:
-    """Answer an old reader; its records are converted in a thread."""
+    """Answer an old reader; a thread converts its records."""
     offsets = [wanted.fetch_offset for wanted in reads.partitions]
     found = await context.broker.offloader.run(converted, context.api_version, offsets, reads.reads)
     return build_response(context, opened, reads, found)

@@ -1,4 +1,4 @@
-"""Reading the partitions of one Fetch request, and judging whether what was read is enough."""
+"""Reads the partitions of one Fetch request, and decides whether the result is enough."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ FETCH_FROM_FOLLOWER_VERSION = 11
 """From this version on a consumer may read from a follower (KIP-392)."""
 
 BATCHES_VERSION = 4
-"""From this version on a reader understands format 2; before, records are converted for it."""
+"""From this version on a reader understands format 2; before, the broker converts records for it."""
 
 WHOLE_BATCHES_VERSION = 3
-"""From this version on the first batch of an answer comes whole; before, a reader got a part of what was too large for
-its limit and asked again with more room (KIP-74)."""
+"""From this version on the first batch of an answer is whole.
+
+Before, a reader got part of a batch that exceeded its limit, and asked again with more room (KIP-74).
+"""
 
 ZSTD_VERSION = 10
 """From this version on a reader understands zstd (KIP-110)."""
@@ -29,7 +31,7 @@ ZSTD_VERSION = 10
 
 @dataclass(frozen=True, slots=True)
 class FetchParameters:
-    """What holds for all partitions of one request. Sizes are in bytes."""
+    """Parameters for all partitions of one request. Sizes are in bytes."""
 
     api_version: int
     replica_id: int
@@ -41,7 +43,10 @@ class FetchParameters:
     rack_id: str
     listener_name: str
     may_exceed: bool = True
-    """Whether the first batch is given whole, however large: not if the request has data of other partitions."""
+    """Whether to return the first batch whole, however large:
+
+    not if the request already has data from other partitions.
+    """
 
     @property
     def is_follower(self) -> bool:
@@ -49,7 +54,7 @@ class FetchParameters:
 
     @property
     def leader_only(self) -> bool:
-        """Followers, and consumers too old to be sent elsewhere, read from the leader only."""
+        """Whether to read from the leader only, as followers do, and consumers too old for a redirect."""
         if self.replica_id == DEBUGGING_REPLICA_ID:
             return False
         return self.is_follower or self.api_version < FETCH_FROM_FOLLOWER_VERSION
@@ -59,7 +64,7 @@ _Before = tuple[list[PartitionRead], list[End]]
 
 
 class FetchReads:
-    """The partitions of a request with what was last read of each."""
+    """The partitions of a request, with the last read of each."""
 
     __slots__ = (
         "_broker",
@@ -91,12 +96,12 @@ class FetchReads:
         self._read_in_order(None, records_follower_state=True)
 
     def read_again(self) -> None:
-        """Read as before, but leave alone what had no data and cannot have any by now; its watermarks are renewed."""
+        """Read again, but skip partitions that had no data and cannot have any yet; only renew their watermarks."""
         self.join_awoken()
         self._read_in_order((self.reads, self._ends), records_follower_state=False)
 
     def join_awoken(self) -> Sequence[FetchPartition]:
-        """Take in what was settled when the request came and has changed since; return it."""
+        """Add and return partitions that were settled when the request came and have changed since."""
         session = self._session
         if session is None or not session.awoken:
             return ()
@@ -108,7 +113,7 @@ class FetchReads:
         return awoken
 
     def settle(self) -> None:
-        """Once the answer is made: leave alone, until they change, the partitions of which it left nothing to tell."""
+        """Once the answer is built, skip the partitions without further news until they change."""
         if self._session is not None and self.parameters.is_follower:
             for wanted in self.partitions:
                 if isinstance(wanted.steady, SteadyRead):
@@ -150,7 +155,7 @@ class FetchReads:
             self._ends.append((partition, self._readable_end(partition), epoch))
 
     def _unchanged(self, before: _Before, index: int) -> tuple[Partition, PartitionRead] | None:
-        """Return what was read of a partition, renewed, if nothing was there and nothing can have come; else None."""
+        """Return a partition's last read, renewed, if it was empty and nothing can have arrived; else None."""
         reads, ends = before
         read, (partition, end_offset, leader_epoch) = reads[index], ends[index]
         if partition is None or read.size_bytes or read.is_cut_off or read.error is not ErrorCode.NONE:
@@ -171,16 +176,16 @@ class FetchReads:
 
     @property
     def size_bytes(self) -> int:
-        """How much was read."""
+        """Number of bytes read."""
         return self._size_bytes
 
     @property
     def tells_at_once(self) -> bool:
-        """Whether there is something to tell that must not wait for more bytes."""
+        """Whether there is news that must not wait for more bytes."""
         return self._has_failed or self._is_full
 
     def is_satisfied(self) -> bool:
-        """Whether the answer must not wait: enough was read, or there is something else to tell."""
+        """Whether the answer must not wait: there are enough bytes, or other news."""
         parameters = self.parameters
         return (
             self._size_bytes >= parameters.min_bytes
@@ -191,7 +196,7 @@ class FetchReads:
         )
 
     def may_have_grown(self) -> bool:
-        """Whether a new read could find anything else than the last one did; a few comparisons per partition."""
+        """Return whether a new read could differ from the last one; takes a few comparisons per partition."""
         if self.parameters.is_follower:
             return self._may_have_grown_for_follower()
         for partition, end_offset, leader_epoch in self._ends:
@@ -243,7 +248,7 @@ class FetchReads:
             if parameters.api_version < BATCHES_VERSION and not log.config.message_downconversion_enable:
                 return partition, read_error(ErrorCode.UNSUPPORTED_VERSION)
         if parameters.is_follower and manager.should_leader_throttle(partition, parameters.replica_id):
-            # The follower hears of watermarks and stays acknowledged, but gets no bytes now.
+            # The follower gets watermarks and its fetch counts, but it gets no bytes now.
             remaining, min_one_batch = 0, False
         read = partition.read_records(
             wanted.fetch_offset,
@@ -267,7 +272,7 @@ class FetchReads:
         return partition, read
 
     def _prefer_near_replica(self, partition: Partition, wanted: FetchPartition, read: PartitionRead) -> None:
-        """Send a consumer to a nearer replica instead of records, if a selector says so (KIP-392)."""
+        """Send a consumer to a nearer replica instead of returning records, if a selector says so (KIP-392)."""
         parameters = self.parameters
         preferred = self._broker.replica_manager.preferred_read_replica(
             partition,

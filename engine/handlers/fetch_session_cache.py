@@ -1,7 +1,7 @@
-"""Incremental fetch sessions (KIP-227): a fetcher names its partitions once and hears only of those that changed.
+"""Incremental fetch sessions (KIP-227): a fetcher names its partitions once, then gets only those that changed.
 
-Pure state, owned by the event loop. ``engine.handlers.fetch`` asks for a context per request, reads what the context
-names, and lets the context say what goes into the answer.
+Pure state, owned by the event loop. ``engine.handlers.fetch`` asks for a context per request and reads the partitions
+in it. The context decides what goes into the answer.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ INVALID_SESSION_ID: Final = 0
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 EVICTION_MS: Final = 120_000
-"""A session that was not used for so long, or is older and smaller than a new one, may make room (Kafka's constant)."""
+"""After this long without use, a session may make room for another; so may an older, smaller one (Kafka's constant)."""
 
 _EPOCH_MAX: Final = 2**31 - 1
 
 _STEP: Final = 500
-"""So many partitions are named or forgotten between two yields."""
+"""Partitions to add or forget between two yields."""
 
 
 class PartitionKey(NamedTuple):
-    """How a session knows a partition: by topic id from Fetch 13 on, by name before (the other one is empty)."""
+    """A session's key for a partition: the topic id from Fetch 13 on, the name before (the other one is empty)."""
 
     topic: str
     topic_id: bytes
@@ -37,7 +37,7 @@ class PartitionKey(NamedTuple):
 
 
 class NothingNew(Protocol):
-    """Why a partition need not be read; ``engine.handlers.steady_reads`` has the one there is."""
+    """Why a partition need not be read. The only implementation is in ``engine.handlers.steady_reads``."""
 
     @property
     def end(self) -> Any: ...
@@ -49,7 +49,7 @@ class NothingNew(Protocol):
 
 
 class FetchPartition:
-    """One partition a fetcher asks for, and what it was told of it last."""
+    """One partition that a fetcher asks for, and what its last answer said."""
 
     __slots__ = (
         "current_leader_epoch",
@@ -86,18 +86,21 @@ class FetchPartition:
         self.sent_high_watermark = -1
         self.sent_log_start_offset = -1
         self.topic_partition: TopicPartition | None = None
-        """Kept by whoever resolves the topic, for a session's partitions are looked at with every request."""
+        """The code that resolves the topic keeps this, because every request looks at a session's partitions."""
         self.steady: NothingNew | None = None
-        """Kept by whoever reads: why the next read can find nothing new. A request that names the partition ends it."""
+        """Why the next read can find nothing new; the reading code keeps it.
+
+        A request that names the partition ends it.
+        """
         self.turn = 0
-        """Its place in the order in which a session's partitions are read."""
+        """Its place in the reading order of the session's partitions."""
 
     def update_from(self, other: FetchPartition) -> None:
-        """Take over what a later request says of the same partition."""
+        """Update from a later request for the same partition."""
         self.fetch_offset = other.fetch_offset
         self.max_bytes = other.max_bytes
         if other.current_leader_epoch != self.current_leader_epoch:
-            # The follower started over, and may have thrown away what it was told last.
+            # The follower started over, and may have discarded what its last answer said.
             self.sent_high_watermark = self.sent_log_start_offset = -1
         self.current_leader_epoch = other.current_leader_epoch
         self.last_fetched_epoch = other.last_fetched_epoch
@@ -105,7 +108,7 @@ class FetchPartition:
         self.end_steady()
 
     def end_steady(self) -> None:
-        """Have it read the next time, whatever is known."""
+        """Force a read next time."""
         if self.steady is not None:
             self.steady.release()
             self.steady = None
@@ -119,11 +122,11 @@ class PartitionOutcome(NamedTuple):
     high_watermark: int
     log_start_offset: int
     must_tell: bool
-    """A diverging epoch or a preferred read replica is to be told."""
+    """The answer must carry a diverging epoch or a preferred read replica."""
 
 
 def named_once(partitions: list[FetchPartition]) -> list[FetchPartition]:
-    """Return each partition as it is named last, in the order of the first mentions."""
+    """Return each partition's last mention, in the order of the first mentions."""
     if len(partitions) < 2:
         return partitions
     by_key = {partition.key: partition for partition in partitions}
@@ -132,7 +135,7 @@ def named_once(partitions: list[FetchPartition]) -> list[FetchPartition]:
 
 @dataclass(slots=True, eq=False)
 class FetchSession:
-    """One fetcher's remembered partitions. Requests look at those of ``active`` only; the others are settled."""
+    """One fetcher's partitions. Requests look only at those in ``active``; the others are settled."""
 
     id: int
     is_privileged: bool
@@ -143,18 +146,18 @@ class FetchSession:
     partitions: dict[PartitionKey, FetchPartition] = field(default_factory=dict)
     active: dict[PartitionKey, FetchPartition] = field(default_factory=dict)
     awoken: list[FetchPartition] = field(default_factory=list)
-    """Settled partitions that have news since the last request came."""
+    """Settled partitions with news since the last request came."""
     last_fetch: SessionFetch = field(default_factory=SessionFetch)
     turns: int = 0
     answer_waiting: Callable[[], object] | None = None
-    """Answers the request of the session that waits, with what there is now: a later one changes what it is about."""
+    """Answers the session's waiting request with what there is now, because a later request changes its partitions."""
 
     @property
     def size(self) -> int:
         return len(self.partitions)
 
     def name(self, partition: FetchPartition) -> None:
-        """Take over what a request says of a partition. A new one is read last."""
+        """Add or update a partition from a request. A new one is read last."""
         known = self.partitions.get(partition.key)
         if known is None:
             known = self.partitions[partition.key] = partition
@@ -164,24 +167,24 @@ class FetchSession:
         self.active[partition.key] = known
 
     def forget(self, key: PartitionKey) -> None:
-        """Fetch a partition no more; harmless if it was not."""
+        """Stop fetching a partition; harmless if it was not fetched."""
         known = self.partitions.pop(key, None)
         if known is not None:
             self.active.pop(key, None)
             known.end_steady()
 
     def place_last(self, partition: FetchPartition) -> None:
-        """Read all others of the session before it."""
+        """Move a partition to the end of the reading order."""
         self.turns += 1
         partition.turn = self.turns
 
     def take_active(self) -> list[FetchPartition]:
-        """Return what the next request looks at, in the order in which it is read."""
+        """Return the partitions for the next request, in reading order."""
         self.awoken.clear()
         return sorted(self.active.values(), key=attrgetter("turn"))
 
     def settle(self, partition: FetchPartition) -> None:
-        """Look at the partition no more until it is awoken."""
+        """Skip the partition until it is woken."""
         self.active.pop(partition.key, None)
 
     def wake(self, partition: FetchPartition) -> None:
@@ -190,12 +193,12 @@ class FetchSession:
         self.awoken.append(partition)
 
     def release(self) -> None:
-        """Hold on to no partition any more: the session is over."""
+        """Release all partitions: the session is over."""
         for partition in self.partitions.values():
             partition.end_steady()
 
     def answer_before_next(self) -> None:
-        """Let a request that waits be answered before the session goes on, or ends."""
+        """Answer a waiting request before the session continues or ends."""
         answer, self.answer_waiting = self.answer_waiting, None
         if answer is not None:
             answer()
@@ -213,16 +216,16 @@ class FetchContext:
         self.session = session
         self.session_id = session.id if session is not None else INVALID_SESSION_ID
         self.is_incremental = is_incremental
-        """Only what the fetcher does not know yet is answered."""
+        """The answer has only what the fetcher does not know yet."""
         self._epoch = 0 if session is None else session.epoch
 
     @property
     def is_superseded(self) -> bool:
-        """Whether the session has gone on without this request's answer, which nobody can make any more."""
+        """Whether the session has moved on without this request's answer, which can no longer be built."""
         return self.session is not None and self.session.epoch != self._epoch
 
     def must_answer(self, partition: FetchPartition, outcome: PartitionOutcome) -> bool:
-        """Return whether the answer carries this partition; remembers what the fetcher is told."""
+        """Return whether the answer must carry this partition; remember what it says."""
         if self.session is None:
             return True
         changed = (
@@ -234,11 +237,11 @@ class FetchContext:
         partition.sent_high_watermark = outcome.high_watermark
         partition.sent_log_start_offset = outcome.log_start_offset
         if outcome.error_code:
-            # The next answer must tell that the error is over, even if nothing else has changed.
+            # The next answer must show that the error is over, even if nothing else has changed.
             partition.sent_high_watermark = -1
             changed = True
         if outcome.size_bytes > 0 and self.is_incremental:
-            # Those that had data go to the end, so that none starves when the answer's size is bounded.
+            # Partitions that had data go to the end, so that none starves if the answer's size is limited.
             self.session.place_last(partition)
         return changed or not self.is_incremental
 
@@ -271,9 +274,9 @@ class FetchSessionCache:
         uses_topic_ids: bool,
         now_ms: int,
     ) -> FetchContext | ErrorCode:
-        """Return the context of one request, or the error that answers the request as a whole.
+        """Return the context of one request, or the error for the whole request.
 
-        No partition is named twice (see ``named_once``).
+        The partitions must not repeat (see ``named_once``).
         """
         if session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             self._end(session_id)
@@ -296,9 +299,9 @@ class FetchSessionCache:
         uses_topic_ids: bool,
         now_ms: int,
     ) -> Generator[None, None, FetchContext | ErrorCode]:
-        """Do as ``open`` for very many partitions, with a yield now and then.
+        """Do what ``open`` does for very many partitions, with a yield now and then.
 
-        The session is nobody else's from the first step on, until ``give_back``.
+        From the first step until ``give_back``, nobody else can use the session.
         """
         is_incremental = session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH)
         if is_incremental:
@@ -329,11 +332,11 @@ class FetchSessionCache:
         return FetchContext(partitions, session)
 
     def take(self, session: FetchSession) -> None:
-        """Let nobody go on with a session that one request works with for many turns of the event loop."""
+        """Reserve a session for one request that uses it for many turns of the event loop."""
         self._sessions.pop(session.id, None)
 
     def give_back(self, session: FetchSession, now_ms: int) -> None:
-        """Let its next request come. A session whose place is taken by now is over."""
+        """Admit the session's next request. If its slot is taken by now, the session is over."""
         if session.id not in self._sessions and self._make_room(session.is_privileged, session.size, now_ms):
             self._sessions[session.id] = session
         else:
@@ -402,7 +405,7 @@ class FetchSessionCache:
                 return session_id
 
     def _make_room(self, is_privileged: bool, size: int, now_ms: int) -> bool:
-        """Evict one session if the cache is full and one may go; return whether there is room."""
+        """Evict a session if the cache is full and one may go; return whether there is room."""
         if len(self._sessions) < self.slots:
             return True
         victim = self._stale(now_ms) or self._smaller(is_privileged, size, now_ms)
@@ -431,5 +434,5 @@ class FetchSessionCache:
 
 
 def next_epoch(epoch: int) -> int:
-    """Return the epoch of a session's next request; it wraps to 1, for 0 opens a new session."""
+    """Return the epoch of a session's next request; it wraps to 1, because 0 opens a new session."""
     return 1 if epoch == _EPOCH_MAX else epoch + 1

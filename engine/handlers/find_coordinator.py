@@ -1,10 +1,10 @@
 """FindCoordinator (10): v0–v6.
 
 Behaviour
-* Says which broker coordinates a group: the leader of the group's partition of ``__consumer_offsets``. The topic is
-  created when the first group is asked for, with the settings ``offsets.topic.*``.
-* COORDINATOR_NOT_AVAILABLE, which clients take for "ask again later", while there is no leader or there are fewer
-  brokers than the topic needs replicas. There is no transaction coordinator yet: the same answer.
+* Names the broker that coordinates a group: the leader of the group's partition of ``__consumer_offsets``. The first
+  request for a group creates the topic, with the settings ``offsets.topic.*``.
+* COORDINATOR_NOT_AVAILABLE, which clients read as "ask again later", while there is no leader or there are fewer
+  brokers than replicas. Transactional ids get the same answer: there is no transaction coordinator yet.
 
 Version notes
 * v1 key type, throttle time, error message   * v3 flexible   * v4 several keys in one request

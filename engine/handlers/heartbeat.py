@@ -1,9 +1,9 @@
 """Heartbeat (12): v0–v4.
 
 Behaviour
-* Keeps a member for another session time-out; REBALANCE_IN_PROGRESS tells it to join again.
-* UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, FENCED_INSTANCE_ID: the member is not, or no longer, what it takes itself for.
-* A static member while ``inter.broker.protocol.version`` is below 2.3: UNSUPPORTED_VERSION.
+* Keeps a member for another session time-out. REBALANCE_IN_PROGRESS tells it to rejoin.
+* UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, FENCED_INSTANCE_ID: the member is not, or no longer, what it thinks it is.
+* A static member gets UNSUPPORTED_VERSION while ``inter.broker.protocol.version`` is below 2.3.
 
 Version notes
 * v3 static members   * v4 flexible

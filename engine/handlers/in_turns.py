@@ -1,6 +1,6 @@
-"""Answers about as many things as a request may name, without holding up everybody else.
+"""Answers requests that name very many things, without holding up other requests.
 
-A few are answered at once, in the read's own callback. Of more, the request waits while others have their turns.
+A request for a few is answered at once, in the read's own callback. A request for more takes turns with others.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ R = TypeVar("R")
 O = TypeVar("O")  # noqa: E741 - one letter as the others
 
 AT_ONCE_MAX = 500
-"""So many take some milliseconds."""
+"""Items per turn; they take some milliseconds."""
 
 
 def answered(items: Sequence[T], work: Callable[[T], R], finish: Callable[[list[R]], O]) -> O | Coroutine[Any, Any, O]:
-    """Return ``finish`` of what ``work`` makes of each item, or a coroutine that does."""
+    """Apply ``work`` to each item and return ``finish`` of the results, or a coroutine that does so."""
     if len(items) <= AT_ONCE_MAX:
         return finish([work(item) for item in items])
     return _later(items, work, finish)
@@ -32,10 +32,11 @@ async def _later(items: Sequence[T], work: Callable[[T], R], finish: Callable[[l
 
 
 def pieces(topics: Iterable[T], parts: str) -> Iterator[T]:
-    """Yield the topics of a request; one that names very many partitions comes several times, each time with some.
+    """Yield the topics of a request; a topic with very many partitions comes several times, each time with some of
+    them.
 
     Args:
-        parts: the attribute of a topic with its partitions.
+        parts: the topic's attribute that holds its partitions.
     """
     for topic in topics:
         named = getattr(topic, parts)
@@ -46,7 +47,7 @@ def pieces(topics: Iterable[T], parts: str) -> Iterator[T]:
 
 
 async def in_turns(items: Iterable[T], work: Callable[[T], R]) -> list[R]:
-    """Return what ``work`` makes of each item."""
+    """Return the result of ``work`` for each item."""
     breather, results = Breather(), []
     for item in items:
         results.append(work(item))
@@ -60,7 +61,7 @@ def topics_answered(
     work: Callable[[T, P], R],
     finish: Callable[[list[tuple[T, list[R]]]], O],
 ) -> O | Coroutine[Any, Any, O]:
-    """Do the same for topics and their partitions: ``finish`` is given each topic with what was made of its parts."""
+    """Do the same for topics and their partitions: ``finish`` receives each topic with the results of its parts."""
     if sum(len(parts(topic)) for topic in topics) + len(topics) <= AT_ONCE_MAX:
         return finish([(topic, [work(topic, part) for part in parts(topic)]) for topic in topics])
     return _topics_later(topics, parts, work, finish)

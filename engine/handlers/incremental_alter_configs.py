@@ -1,12 +1,12 @@
 """IncrementalAlterConfigs (44): v0–v1 (KIP-339).
 
 Behaviour
-* Sets, deletes, appends to and subtracts from single settings of topics, of this broker, of all brokers (resource name
-  "") and of this broker's loggers; what is not named stays.
-* A broker's own settings are changed by that broker only; others answer INVALID_REQUEST.
-* Bad values of a topic are INVALID_CONFIG, of a broker INVALID_REQUEST, as in Kafka 3.9. An unknown operation is
+* Sets, deletes, appends to and subtracts from single settings of topics, of this broker, of all brokers (resource
+  name "") and of this broker's loggers; all other settings stay.
+* Only the broker itself changes its own settings; others answer INVALID_REQUEST.
+* Bad topic values are INVALID_CONFIG and bad broker values INVALID_REQUEST, as in Kafka 3.9. An unknown operation is
   INVALID_REQUEST and an APPEND to an unknown key INVALID_CONFIG; Kafka fails with UNKNOWN_SERVER_ERROR.
-* Two such requests for one resource at the same time may undo each other, as in Kafka: the last writer wins.
+* Two concurrent requests for one resource may undo each other, as in Kafka: the last writer wins.
 
 Version notes
 * v1 flexible, otherwise the same.
@@ -32,7 +32,7 @@ from engine.protocol.apis.incremental_alter_configs import (
 async def incremental_alter_configs(
     context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
-    """Make the changes, resource by resource."""
+    """Change the settings of each resource."""
     asked = await in_turns(request.resources, _change)
     outcomes = await change_configs(context.broker, asked, validate_only=request.validate_only)
     responses = await in_turns(

@@ -1,10 +1,10 @@
 """InitProducerId (22): v0–v5.
 
 Behaviour
-* Without transactional id: a producer id that nobody got before, epoch 0; the id a producer has is not looked at. While
-  the broker has no block of ids the answer is COORDINATOR_LOAD_IN_PROGRESS.
-* With transactional id: COORDINATOR_NOT_AVAILABLE, for there is no transaction coordinator yet. An empty one, or one of
-  producer id and epoch without the other, is INVALID_REQUEST.
+* Without a transactional id, the answer is a new producer id with epoch 0, whatever id the producer has. While the
+  broker has no block of ids, it is COORDINATOR_LOAD_IN_PROGRESS.
+* With a transactional id, it is COORDINATOR_NOT_AVAILABLE: there is no transaction coordinator yet. An empty one, or
+  a producer id without an epoch or vice versa, is INVALID_REQUEST.
 
 Version notes
 * v2 flexible   * v3 a producer says which id it has   * v4 PRODUCER_FENCED   * v5 TRANSACTION_ABORTABLE

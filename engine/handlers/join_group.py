@@ -1,11 +1,11 @@
 """JoinGroup (11): v0–v9.
 
 Behaviour
-* Makes the client a member and answers once the group's next generation begins: after all members have joined again, or
-  the longest rebalance time-out; a new group waits ``group.initial.rebalance.delay.ms`` for further members first.
-* The leader is told of all members. A member that joins again without news hears of the present generation at once.
-* A static member that comes back keeps its assignment, and nobody rebalances (KIP-345); while
-  ``inter.broker.protocol.version`` is below 2.3 it is refused: UNSUPPORTED_VERSION.
+* Makes the client a member and answers once the group's next generation begins: when all members have rejoined, or
+  after the longest rebalance time-out. A new group first waits ``group.initial.rebalance.delay.ms`` for more members.
+* The leader's answer lists all members. A member that rejoins without changes gets the current generation at once.
+* A static member that comes back keeps its assignment, and nobody rebalances (KIP-345). While
+  ``inter.broker.protocol.version`` is below 2.3, it gets UNSUPPORTED_VERSION.
 
 Version notes
 * v0 rebalance time-out = session time-out   * v4 a new member gets its id first: MEMBER_ID_REQUIRED (KIP-394)
@@ -36,7 +36,7 @@ def join_group(context: RequestContext, request: JoinGroupRequest) -> JoinGroupR
 
 @handles_large(ApiKey.JOIN_GROUP)
 async def join_group_in_turns(context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse | Deferred:
-    """Let a member with very many protocols join; others have their turns while those are looked at."""
+    """Let a member with very many protocols join, in turns with other requests."""
     protocols = await in_turns(request.protocols, lambda protocol: (protocol.name, bytes(protocol.metadata)))
     return _join(context, request, protocols)
 

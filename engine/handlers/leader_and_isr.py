@@ -1,13 +1,13 @@
 """LeaderAndIsr (4): v0–v7.
 
 Behaviour
-* Gives replicas of this broker their roles; the controller sends it. A request for an earlier registration of this
-  broker is refused whole: STALE_BROKER_EPOCH.
-* A request of a deposed controller is refused whole: STALE_CONTROLLER_EPOCH.
+* The controller sends it to give this broker's replicas their roles. A request for an earlier registration of this
+  broker fails as a whole: STALE_BROKER_EPOCH.
+* A request from a deposed controller fails as a whole: STALE_CONTROLLER_EPOCH.
 * Per partition: KAFKA_STORAGE_ERROR (log dir offline), INCONSISTENT_TOPIC_ID, STALE_CONTROLLER_EPOCH (leader epoch
-  not newer; NONE when it brings a topic id), UNKNOWN_TOPIC_OR_PARTITION (this broker is no replica), else the role is
-  taken.
-* It gives way to other requests while it creates many logs; the next state change waits for it.
+  not newer; NONE if it brings a topic id), UNKNOWN_TOPIC_OR_PARTITION (this broker is not a replica). Otherwise the
+  replica takes the role.
+* It takes turns with other requests while it creates many logs; the next state change waits for it.
 
 Version notes
 * v0–v1 partitions not grouped   * v1 is_new   * v2 broker epoch   * v3 adding and removing replicas
@@ -31,7 +31,7 @@ logger = logging.getLogger("kafka.server.KafkaApis")
 
 @handles(ApiKey.LEADER_AND_ISR)
 async def leader_and_isr(context: RequestContext, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
-    """Take the roles that the controller gives."""
+    """Take the roles that the controller assigns."""
     if is_stale(context.broker, request.broker_epoch):
         return leader_and_isr_refusal(request, ErrorCode.STALE_BROKER_EPOCH, context.api_version)
     await _load_topic_configs(context, request)
@@ -44,7 +44,7 @@ async def leader_and_isr(context: RequestContext, request: LeaderAndIsrRequest) 
 
 
 async def _load_topic_configs(context: RequestContext, request: LeaderAndIsrRequest) -> None:
-    """Read the settings of topics that are new here: nobody is notified of those a topic is created with."""
+    """Read the settings of topics that are new here: a topic's creation causes no notification of its settings."""
     grouped = [(t.topic_name, state.is_new) for t in request.topic_states for state in t.partition_states]
     states = grouped or [(state.topic_name, state.is_new) for state in request.ungrouped_partition_states]
     knows = context.broker.dynamic_configs.knows_topic
@@ -54,4 +54,4 @@ async def _load_topic_configs(context: RequestContext, request: LeaderAndIsrRequ
     try:
         await context.broker.topic_configs.load_topics(sorted(topics))
     except CoordinationError as error:
-        logger.warning("Settings of new topics could not be read and are read again in the next session: %s", error)
+        logger.warning("Cannot read the settings of new topics; the next session will read them again: %s", error)

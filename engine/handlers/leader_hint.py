@@ -1,4 +1,4 @@
-"""Who leads a partition that was asked for at the wrong broker, for answers that may say so (KIP-951)."""
+"""Finds the leader of a partition when a client asks the wrong broker, for answers that may name it (KIP-951)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from engine.handlers.context import RequestContext
 
 
 class LeaderHints:
-    """Looks up leaders for one answer and collects their addresses on the listener that was asked on."""
+    """Looks up leaders for one answer and collects their addresses on the request's listener."""
 
     __slots__ = ("_context", "nodes")
 
@@ -16,7 +16,7 @@ class LeaderHints:
         self.nodes: dict[int, Node] = {}
 
     def leader_of(self, topic_partition: TopicPartition) -> tuple[int, int] | None:
-        """Return (leader, leader epoch), or None if this broker knows none that has an address here."""
+        """Return (leader, leader epoch), or None if this broker knows no leader with an address on this listener."""
         cache = self._context.broker.metadata_cache
         known = cache.partition_info(topic_partition)
         if known is None or known.leader < 0:

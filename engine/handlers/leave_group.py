@@ -1,7 +1,7 @@
 """LeaveGroup (13): v0–v5.
 
 Behaviour
-* Removes members at once; the others rebalance. An operator removes a static member by its instance id alone.
+* Removes members at once, and the others rebalance. An operator removes a static member by its instance id alone.
 
 Version notes
 * v0–v2 one member, whose error is the answer's   * v3 several members, an error each   * v4 flexible   * v5 reason
@@ -33,7 +33,7 @@ def leave_group(
 
 
 async def _piece_by_piece(context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse:
-    """Remove some members after the other; an error of the whole group is the same for all."""
+    """Remove members in pieces; an error of the whole group applies to all."""
     answers: list[MemberResponse] = []
     for start in range(0, len(request.members), AT_ONCE_MAX):
         members = request.members[start : start + AT_ONCE_MAX]

@@ -1,7 +1,7 @@
 """ListGroups (16): v0–v5.
 
 Behaviour
-* The groups that this broker coordinates; COORDINATOR_LOAD_IN_PROGRESS beside them while some are still being loaded.
+* The groups that this broker coordinates, with COORDINATOR_LOAD_IN_PROGRESS while some are still loading.
 
 Version notes
 * v3 flexible   * v4 filter by state   * v5 filter by type: all groups are classic ones

@@ -1,13 +1,13 @@
 """ListOffsets (2): v0–v9.
 
 Behaviour
-* Each partition is looked up on its own, on its leader; a debugging replica id (-2) may ask any replica. They are
-  looked up one after the other; records are searched beside the event loop.
-* Consumers are told offsets they may read: latest is the high watermark, with read_committed the last stable offset;
-  followers are told the log's end.
-* After an election, while the high watermark is behind the epoch's start: OFFSET_NOT_AVAILABLE, before v5
-  LEADER_NOT_AVAILABLE. A partition named twice: INVALID_REQUEST, but for v0. A reserved timestamp that the version
-  does not have: UNSUPPORTED_VERSION.
+* The leader looks up each partition; a debugging replica id (-2) may ask any replica. It looks them up one by one,
+  and searches records outside the event loop.
+* Consumers get offsets that they may read: latest is the high watermark, or the last stable offset with
+  read_committed. Followers get the log's end.
+* After an election, while the high watermark is behind the epoch's start, the answer is OFFSET_NOT_AVAILABLE (before
+  v5 LEADER_NOT_AVAILABLE). A repeated partition is INVALID_REQUEST, except in v0. A reserved timestamp that the
+  version does not have is UNSUPPORTED_VERSION.
 
 Version notes
 * v0 a list of segment base offsets   * v1 one offset with its timestamp   * v2 isolation level   * v4 leader epochs
@@ -45,7 +45,7 @@ OFFSET_NOT_AVAILABLE_SINCE = 5
 
 @handles(ApiKey.LIST_OFFSETS)
 async def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
-    """Look every partition up, one after the other."""
+    """Look up the partitions one by one."""
     counts: Counter[TopicPartition] = Counter()
     breather = Breather()
     for topic in request.topics if context.api_version else ():

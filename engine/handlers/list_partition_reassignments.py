@@ -1,8 +1,8 @@
 """ListPartitionReassignments (46): v0.
 
 Behaviour
-* The reassignments under way: of the named partitions, or of all (topics null). Partitions that do not move, or do not
-  exist, are left out without an error. NOT_CONTROLLER for all.
+* The reassignments under way, of the named partitions or of all (topics null). It leaves out partitions that do not
+  move or do not exist, without an error. A broker that is not the controller answers NOT_CONTROLLER.
 """
 
 from __future__ import annotations

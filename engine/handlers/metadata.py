@@ -1,13 +1,15 @@
 """Metadata (3): v0–v12.
 
 Behaviour
-* Brokers, controller and topics as the controller told this broker by UpdateMetadata; addresses are those of the
-  listener that was asked on. Before the first UpdateMetadata: no brokers, controller -1.
-* A topic that does not exist is created when client and ``auto.create.topics.enable`` allow it, and answered with
-  LEADER_NOT_AVAILABLE until it is led; otherwise UNKNOWN_TOPIC_OR_PARTITION (INVALID_TOPIC_EXCEPTION for a bad name).
-* Very many partitions are described in turns with other work, as they are in the last one, and encoded in a thread.
-* A partition without a reachable leader carries LEADER_NOT_AVAILABLE, from v6 on LISTENER_NOT_FOUND when the leader
-  lives but has no such listener.
+* Brokers, controller and topics from the controller's UpdateMetadata requests, with addresses on the request's
+  listener. Before the first UpdateMetadata there are no brokers, and the controller is -1.
+* If the client and ``auto.create.topics.enable`` allow it, the broker creates a missing topic and answers
+  LEADER_NOT_AVAILABLE until it has a leader. Otherwise the answer is UNKNOWN_TOPIC_OR_PARTITION
+  (INVALID_TOPIC_EXCEPTION for a bad name).
+* The broker describes very many partitions in turns with other work, as they are in the last turn, and encodes them
+  in a thread.
+* A partition without a reachable leader has LEADER_NOT_AVAILABLE, or from v6 on LISTENER_NOT_FOUND if the leader is
+  alive but has no such listener.
 
 Version notes
 * v0 an empty list means all topics, and dead replicas are left out with REPLICA_NOT_AVAILABLE   * v1 null means all
@@ -42,15 +44,15 @@ from engine.protocol.apis.metadata import (
 from engine.replication.metadata_cache import PartitionMetadata
 
 TOPICS_AT_ONCE = 1000
-"""More names are answered piece by piece: 200,000 that nobody has would hold everybody up for 0.2 s."""
+"""More names than this are answered in pieces: 200,000 unknown names would block the broker for 0.2 s."""
 
 PARTITIONS_AT_ONCE = 5000
-"""More of them are described in as many turns as it takes, and encoded in a thread: 200,000 would hold everybody up."""
+"""More partitions than this are described in several turns and encoded in a thread: 200,000 would block the broker."""
 
 
 @handles(ApiKey.METADATA)
 def metadata(context: RequestContext, request: MetadataRequest) -> MetadataResponse | Coroutine[Any, Any, object]:
-    """Describe the cluster; wait only if a topic has to be created first, or very much is asked for."""
+    """Describe the cluster; wait only if a topic must be created first, or the request is very large."""
     cache = context.broker.metadata_cache
     wants_all = request.topics is None or (context.api_version == 0 and not request.topics)
     names = cache.topics if wants_all else [topic.name for topic in request.topics or () if topic.name is not None]
@@ -64,7 +66,7 @@ def metadata(context: RequestContext, request: MetadataRequest) -> MetadataRespo
 async def _piece_by_piece(
     context: RequestContext, request: MetadataRequest, topics: list[MetadataRequestTopic]
 ) -> LargeAnswer:
-    """Answer about some of the topics after the other: most are not there, for else it would be many partitions."""
+    """Answer in pieces. Most topics do not exist, since otherwise there would be many partitions."""
     told: dict[tuple[str | None, bytes], MetadataResponseTopic] = {}
     for start in range(0, len(topics), TOPICS_AT_ONCE):
         piece = MetadataRequest(
@@ -83,7 +85,7 @@ async def _piece_by_piece(
 
 
 async def _in_turns(context: RequestContext, request: MetadataRequest, names: list[str]) -> LargeAnswer:
-    """Describe topic by topic what the answer is then put together of, as it is at that moment."""
+    """Describe the topics one by one, then build the answer from them as they are at that moment."""
     cache, count = context.broker.metadata_cache, 0
     for name in names:
         partitions = cache.partitions(name)
@@ -112,7 +114,7 @@ def _described(context: RequestContext, request: MetadataRequest) -> MetadataRes
 
 
 def _refusal(topics: Iterable[MetadataRequestTopic]) -> MetadataResponse:
-    """Refuse all topics; before v12 an answer has to name them, even those that were asked for by id."""
+    """Refuse all topics; before v12 an answer must name them, even those requested by id."""
     return MetadataResponse(
         topics=[_topic_error(ErrorCode.INVALID_REQUEST, topic.name or "", topic.topic_id) for topic in topics]
     )
@@ -121,7 +123,7 @@ def _refusal(topics: Iterable[MetadataRequestTopic]) -> MetadataResponse:
 def _named(
     context: RequestContext, topics: Iterable[MetadataRequestTopic]
 ) -> tuple[list[str], list[MetadataResponseTopic]]:
-    """Return the names that are meant, each once, and the answers for ids that nobody has and topics without name."""
+    """Return the names, each once, and the answers for unknown ids and nameless topics."""
     names: dict[str, None] = {}
     failed: dict[bytes, MetadataResponseTopic] = {}
     for topic in topics:
@@ -199,12 +201,12 @@ def _topic_error(code: ErrorCode, name: str | None, topic_id: bytes) -> Metadata
 def _topic(
     context: RequestContext, name: str, nodes: Mapping[int, Node], topic_operations: int
 ) -> MetadataResponseTopic:
-    """Describe a topic that exists; the value is shared by answers, and made again when what it tells has changed."""
+    """Describe an existing topic; answers share the value, which is rebuilt when its content changes."""
     cache = context.broker.metadata_cache
     alive = cache.alive_brokers
     partitions = cache.partitions(name)
     topic_id = cache.topic_id(name)
-    # Versions that describe a partition alike; see _partition.
+    # Versions that describe a partition in the same way; see _partition.
     kind = 0 if context.api_version == 0 else min(max(context.api_version, 5), 6)
     key = ("metadata", name, context.peer.listener_name, kind, topic_operations)
     known = cache.derived.get(key)

@@ -1,13 +1,13 @@
 """OffsetCommit (8): v0–v9.
 
 Behaviour
-* Stores a group's offsets in ``__consumer_offsets`` and answers once they are replicated, at the latest after
+* Stores a group's offsets in ``__consumer_offsets`` and answers once they are replicated, or after
   ``offsets.commit.timeout.ms``.
-* Members commit in their generation; a client that assigns partitions itself has none, and may as long as the group has
-  no members. A partition that does not exist: UNKNOWN_TOPIC_OR_PARTITION; too long a text: OFFSET_METADATA_TOO_LARGE.
+* Members commit in their generation. A client that assigns partitions itself has none, and may commit while the group
+  has no members. A missing partition is UNKNOWN_TOPIC_OR_PARTITION; an overlong text is OFFSET_METADATA_TOO_LARGE.
 
 Version notes
-* v0 keeps offsets in ZooKeeper, for whoever names the group
+* v0 keeps offsets in ZooKeeper, for any client that names the group
 * v1 commit timestamp   * v2–v4 retention time of this commit
 * v6 leader epoch   * v7 static members   * v8 flexible   * v9 the errors of KIP-848, which do not occur here
 """
@@ -65,13 +65,13 @@ def offset_commit(
         deferred.complete(_response(request, error, errors | refused if refused else errors))
 
     context.broker.group_coordinator.offsets.commit(request.group_id, committer, offsets, done)
-    # Without followers the answer is there at once, and needs no place to wait.
+    # Without followers the answer is ready at once, and need not wait anywhere.
     return deferred if deferred.response is None else cast("OffsetCommitResponse", deferred.response)
 
 
 @handles_large(ApiKey.OFFSET_COMMIT)
 async def offset_commit_in_turns(context: RequestContext, request: OffsetCommitRequest) -> object:
-    """Store very many offsets of a group; others have their turns while they are looked at and answered."""
+    """Store very many offsets of a group, in turns with other requests."""
     if are_static_members_refused(context, request.group_instance_id):
         return await _response_in_turns(request, ErrorCode.UNSUPPORTED_VERSION, {})
     offsets: Offsets = {}
@@ -103,7 +103,7 @@ async def offset_commit_in_turns(context: RequestContext, request: OffsetCommitR
 async def _response_in_turns(
     request: OffsetCommitRequest, error: ErrorCode, errors: CommitErrors
 ) -> OffsetCommitResponse:
-    """Answer as ``_response`` does, each topic once."""
+    """Answer as ``_response`` does, with each topic once."""
     answers: dict[str, dict[int, OffsetCommitResponsePartition]] = {}
     breather = Breather()
     for topic in pieces(request.topics, "partitions"):
@@ -120,11 +120,11 @@ async def _response_in_turns(
 def _split(
     context: RequestContext, request: OffsetCommitRequest, topics: list[OffsetCommitRequestTopic]
 ) -> tuple[Offsets, CommitErrors]:
-    """Return the offsets of partitions that are there, and the error of the others."""
+    """Return the offsets of existing partitions, and the errors of the others."""
     cache = context.broker.metadata_cache
     now_ms = context.broker.clock.now_ms()
     retention_ms = request.retention_time_ms
-    # The largest retentions mean "for ever", and their end is no 64-bit time.
+    # The largest retentions mean "forever", and their end is not a 64-bit time.
     expire_ms = None if retention_ms == _NOT_GIVEN else min(now_ms + retention_ms, _LATEST_MS)
     offsets: Offsets = {}
     errors: CommitErrors = {}
@@ -137,7 +137,7 @@ def _split(
                 errors[TopicPartition(name, index)] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 continue
             timestamp_ms = asked.commit_timestamp
-            # As CommittedOffset(…) and TopicPartition(…), without their detour through Python.
+            # Same as CommittedOffset(…) and TopicPartition(…), without their detour through Python.
             offsets[_new(TopicPartition, (name, index))] = _new(
                 CommittedOffset,
                 (
@@ -162,7 +162,7 @@ async def _commit_to_zookeeper(
 
 
 def _response(request: OffsetCommitRequest, error: ErrorCode, errors: CommitErrors) -> OffsetCommitResponse:
-    """Answer with the error for every partition that has none of its own."""
+    """Answer with ``error`` for every partition that has no error of its own."""
     topics: list[OffsetCommitResponseTopic] = []
     asked = request.topics
     if len(asked) > 1 and len({topic.name for topic in asked}) < len(asked):
@@ -181,7 +181,7 @@ def _response(request: OffsetCommitRequest, error: ErrorCode, errors: CommitErro
 
 
 def _merged(topics: list[OffsetCommitRequestTopic]) -> list[OffsetCommitRequestTopic]:
-    """Return the topics with each named once: clients look an answer's partitions up by topic."""
+    """Return the topics, each once: clients look up an answer's partitions by topic."""
     partitions: dict[str, dict[int, OffsetCommitRequestPartition]] = {}
     for topic in topics:
         partitions.setdefault(topic.name, {}).update({p.partition_index: p for p in topic.partitions})
@@ -190,5 +190,5 @@ def _merged(topics: list[OffsetCommitRequestTopic]) -> list[OffsetCommitRequestT
 
 @lru_cache(maxsize=10_000)
 def _answer(index: int, error: ErrorCode) -> OffsetCommitResponsePartition:
-    """Return what is said of a partition. Answers share it: they are encoded and never changed."""
+    """Return the answer for a partition. Responses share it: they are encoded and never changed."""
     return OffsetCommitResponsePartition(partition_index=index, error_code=error)

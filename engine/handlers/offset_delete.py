@@ -1,8 +1,8 @@
 """OffsetDelete (47): v0.
 
 Behaviour
-* Removes committed offsets of topics that no member of the group reads; others are GROUP_SUBSCRIBED_TO_TOPIC (KIP-496).
-* A group of another protocol than the consumers' must be empty: NON_EMPTY_GROUP.
+* Removes a group's committed offsets of topics that no member reads; others are GROUP_SUBSCRIBED_TO_TOPIC (KIP-496).
+* A group that does not use the consumer protocol must be empty: NON_EMPTY_GROUP.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from engine.protocol.apis.offset_delete import (
 from engine.replication.state_changes import Breather
 
 _Answers = dict[str, dict[int, OffsetDeleteResponsePartition]]
-"""What is said of each partition, by topic: a topic or partition that is named twice is answered once."""
+"""The answers by topic and partition: a topic or partition that is named twice has one answer."""
 
 
 @handles(ApiKey.OFFSET_DELETE)
@@ -38,7 +38,7 @@ def offset_delete(context: RequestContext, request: OffsetDeleteRequest) -> Offs
 
 @handles_large(ApiKey.OFFSET_DELETE)
 async def offset_delete_in_turns(context: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
-    """Remove very many offsets of a group while others have their turns."""
+    """Remove very many offsets of a group, in turns with other requests."""
     answers: _Answers = {}
     breather = Breather()
     for number, topic in enumerate(pieces(request.topics, "partitions")):
@@ -57,13 +57,13 @@ def _delete(
     *,
     has_begun: bool = False,
 ) -> ErrorCode:
-    """Remove the offsets of some topics and note each partition's answer; return the error of the whole."""
+    """Remove the offsets of some topics and note each partition's answer; return the error of the whole request."""
     cache = context.broker.metadata_cache
     asked = [TopicPartition(t.name, p.partition_index) for t in topics for p in t.partitions]
     known = [partition for partition in asked if cache.contains(partition)]
     error, errors = context.broker.group_coordinator.offsets.delete(group_id, known)
     if error is ErrorCode.GROUP_ID_NOT_FOUND and has_begun:
-        # An empty group ends with its last offset: of the partitions that are named after it there is nothing left.
+        # An empty group ends with its last offset: nothing is left for the partitions named after it.
         error, errors = ErrorCode.NONE, dict.fromkeys(known, ErrorCode.NONE)
     if error is ErrorCode.NONE:
         for partition in asked:

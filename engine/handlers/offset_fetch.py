@@ -1,11 +1,11 @@
 """OffsetFetch (9): v0–v9.
 
 Behaviour
-* Reads a group's committed offsets; -1 if there is none, which is no error.
+* Reads a group's committed offsets; -1 if there is none, which is not an error.
 
 Version notes
-* v0 reads offsets from ZooKeeper; if there is none: UNKNOWN_TOPIC_OR_PARTITION
-* v1 an error of the group stands at each partition
+* v0 reads offsets from ZooKeeper; a missing one is UNKNOWN_TOPIC_OR_PARTITION
+* v1 each partition carries the group's error
 * v2 null topics: all that the group has stored; the group's error stands once   * v5 leader epoch   * v6 flexible
 * v7 ``require_stable``: UNSTABLE_OFFSET_COMMIT while a newer offset is under way (KIP-447)   * v8 several groups
 """
@@ -44,7 +44,7 @@ _NONE = CommittedOffset(offset=-1)
 _Topic = OffsetFetchRequestTopic | OffsetFetchRequestTopics
 _Topics = Sequence[OffsetFetchRequestTopic] | Sequence[OffsetFetchRequestTopics]
 _Answers = dict[str, dict[int, Any]]
-"""What is said of each partition, by topic."""
+"""The answers for partitions, by topic."""
 
 
 @handles(ApiKey.OFFSET_FETCH)
@@ -63,7 +63,7 @@ def offset_fetch(
         request.group_id, partitions, require_stable=request.require_stable
     )
     if error is not ErrorCode.NONE and context.api_version < 2:
-        # There is no place for it but at the partitions.
+        # Only the partitions have a field for it.
         found = dict.fromkeys(partitions or (), error)
     answers: _Answers = {}
     _note(answers, found, OffsetFetchResponsePartition)
@@ -72,7 +72,7 @@ def offset_fetch(
 
 @handles_large(ApiKey.OFFSET_FETCH)
 async def offset_fetch_in_turns(context: RequestContext, request: OffsetFetchRequest) -> LargeAnswer:
-    """Read very many committed offsets while others have their turns."""
+    """Read very many committed offsets, in turns with other requests."""
     if context.api_version >= 8:
         breather, groups = Breather(), []
         for group in request.groups:
@@ -92,7 +92,7 @@ async def offset_fetch_in_turns(context: RequestContext, request: OffsetFetchReq
 
 
 def _asks_for_all_of_very_many(context: RequestContext, request: OffsetFetchRequest) -> bool:
-    """Whether a small request wants all offsets of a group that has very many."""
+    """Return whether a small request wants all offsets of a group that has very many."""
     if context.api_version >= 8:
         group_ids = [group.group_id for group in request.groups if group.topics is None]
     else:
@@ -104,7 +104,7 @@ def _asks_for_all_of_very_many(context: RequestContext, request: OffsetFetchRequ
 async def _fetch_in_turns(
     context: RequestContext, request: OffsetFetchRequest, group_id: str, topics: _Topics | None, answer: Any
 ) -> tuple[ErrorCode, _Answers]:
-    """Return the group's error, and what is said of each partition."""
+    """Return the group's error and each partition's answer."""
     offsets = context.broker.group_coordinator.offsets
     breather = Breather()
     answers: _Answers = {}
@@ -114,7 +114,7 @@ async def _fetch_in_turns(
         error, found = offsets.fetch(group_id, partitions, require_stable=request.require_stable)
         if error is not ErrorCode.NONE and context.api_version >= 2:
             return error, {}
-        # Version 1 has no place for the group's error but at the partitions.
+        # In version 1 only the partitions have a field for the group's error.
         _note(answers, found if error is ErrorCode.NONE else dict.fromkeys(partitions, error), answer)
         await breather.give_way()
     return error, answers
@@ -174,7 +174,7 @@ def _pieces(topics: _Topics) -> Iterator[_Topic]:
 
 
 def _note(answers: _Answers, found: Mapping[TopicPartition, FetchedOffset], answer: Any) -> None:
-    """Add what was found to the answers, in the class of the request's version."""
+    """Add the offsets found to the answers, in the class for the request's version."""
     for (topic, index), read in found.items():
         value, code = (_NONE, read) if isinstance(read, ErrorCode) else (read or _NONE, ErrorCode.NONE)
         answers.setdefault(topic, {})[index] = answer(

@@ -1,8 +1,8 @@
 """OffsetForLeaderEpoch (23): v0–v4.
 
 Behaviour
-* Answered by the leader: the largest epoch up to the one asked for, and where it ends; -1 and -1 when it is not known.
-* A leader epoch that the asker believes is current is checked: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH.
+* The leader returns the largest epoch up to the requested one, and where it ends; -1 and -1 if it is unknown.
+* It checks the leader epoch that the client believes is current: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH.
 
 Version notes
 * v0 no epoch in the answer   * v2 the asker's leader epoch   * v3 replica id, which changes nothing here
@@ -32,7 +32,7 @@ from engine.replication.offset_lookup import end_offset_for_epoch
 def offset_for_leader_epoch(
     context: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse | Coroutine[Any, Any, OffsetForLeaderEpochResponse]:
-    """Say where leader epochs end."""
+    """Return where leader epochs end."""
     return topics_answered(
         request.topics,
         lambda topic: topic.partitions,

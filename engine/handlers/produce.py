@@ -1,18 +1,18 @@
 """Produce (0): v0–v11.
 
 Behaviour
-* Each partition is appended on its own; one partition's error never fails the others. But a batch whose header makes no
-  sense, or a transactional one without a transactional id, spoils the whole request. Of records for one partition only
-  the last are taken.
-* acks=0: no answer. A failure then closes the connection, the only sign the protocol leaves.
-* acks=1: answered after the local append. acks=-1: answered when the high watermark has passed the batch, at the latest
+* Each partition has its own append, and one partition's error never fails the others. But a batch with a senseless
+  header, or a transactional one without a transactional id, fails the whole request. If a partition appears more than
+  once, only its last records count.
+* acks=0: no answer. A failure then closes the connection, the only signal that the protocol allows.
+* acks=1: the answer comes after the local append. acks=-1: it comes when the high watermark has passed the batch, or
   after ``timeout_ms`` with REQUEST_TIMED_OUT. Other values: INVALID_REQUIRED_ACKS.
-* Internal topics: INVALID_TOPIC_EXCEPTION, but for clients that call themselves ``__admin_client``.
-* The records are checked, stamped and written where they were received; nothing is decoded or copied. If the topic
-  demands that they are, large ones are copied and prepared in a thread.
-* Where flush.messages is reached the answer waits, whatever ``acks``, until the disk has the records. A disk that fails
-  is the partition's answer: KAFKA_STORAGE_ERROR.
-* Transactions have no coordinator yet: a transactional id is answered INVALID_TXN_STATE.
+* Internal topics: INVALID_TOPIC_EXCEPTION, except for clients that call themselves ``__admin_client``.
+* The broker checks, stamps and writes records in the buffer that received them; it decodes and copies nothing. If the
+  topic demands that, a thread copies and prepares large ones.
+* If flush.messages is reached, the answer waits until the disk has the records, whatever ``acks`` says. If the disk
+  fails, the partition's answer is KAFKA_STORAGE_ERROR.
+* Transactions have no coordinator yet: the answer to a transactional id is INVALID_TXN_STATE.
 
 Version notes
 * v0–v2 carry message sets of magic 0 and 1, stored as v2   * v3 exactly one v2 batch per partition   * v7 zstd
@@ -71,13 +71,13 @@ _WITHOUT_LOG_START = frozenset(
         ErrorCode.KAFKA_STORAGE_ERROR,
     }
 )
-"""What a log refuses without telling where it begins; with its other refusals it tells."""
+"""Errors with which a log does not tell its start offset; with all others it does."""
 
 RECORD_ERRORS_MAX = 10_000
-"""This many refused records one answer names: each partition of a request may have a batch full of them."""
+"""Maximum refused records that one answer names: each partition may have a batch full of them."""
 
 ADMIN_CLIENT_ID = "__admin_client"
-"""Whoever says so as its client id may write internal topics: Kafka's rule for tools that mend them."""
+"""A client with this client id may write to internal topics: Kafka's rule for tools that repair them."""
 
 
 @handles(ApiKey.PRODUCE)
@@ -109,7 +109,7 @@ def produce(context: RequestContext, request: ProduceRequest) -> object:
 
 @handles_large(ApiKey.PRODUCE)
 async def produce_in_turns(context: RequestContext, request: ProduceRequest) -> object:
-    """Append to very many partitions while others have their turns."""
+    """Append to very many partitions, in turns with other requests."""
     outcome, answers, breather = _Outcome(), _Answers(), Breather()
     topics = list(pieces(request.topic_data, "partition_data"))
     good: Parts = {}
@@ -148,7 +148,7 @@ def _refuse_all(request: ProduceRequest, error: KafkaError, outcome: _Outcome) -
 def _append_last_of_each(
     context: RequestContext, request: ProduceRequest, outcome: _Outcome
 ) -> list[TopicProduceResponse]:
-    """Append as Kafka does, which keeps a map by partition: what comes last counts, refusals are told before all."""
+    """Append as Kafka does, which keeps a map by partition: the last records count, and refusals come first."""
     good, bad = last_of_each(request, context.api_version)
     answers = _Answers()
     for where, data in (*good.items(), *bad.items()):
@@ -157,7 +157,7 @@ def _append_last_of_each(
 
 
 class _Answers:
-    """One answer per partition, the last one that is told; partitions of a topic together."""
+    """One answer per partition (the last one given), with a topic's partitions together."""
 
     __slots__ = ("_by_topic",)
 
@@ -195,7 +195,7 @@ def _answer(
 async def _answer_later(
     context: RequestContext, request: ProduceRequest, outcome: _Outcome, response: ProduceResponse
 ) -> object:
-    """Append what needed long work first, and flush what is to be on the disk before the producer hears of it."""
+    """Append the records that needed long work, and flush what must be on the disk before the answer."""
     for unprepared in outcome.to_prepare:
         await _append_prepared(context, request.acks, unprepared, outcome)
     await asyncio.gather(*(_flush(context, unflushed, outcome) for unflushed in outcome.to_flush))
@@ -225,7 +225,7 @@ async def _append_prepared(context: RequestContext, acks: int, unprepared: _Unpr
 
 
 class _Unprepared(NamedTuple):
-    """A partition whose records need work beside the event loop before they are appended."""
+    """A partition whose records need work outside the event loop before the append."""
 
     partition: Partition
     preparation: Preparation
@@ -233,14 +233,14 @@ class _Unprepared(NamedTuple):
 
 
 class _Unflushed(NamedTuple):
-    """A log that the disk has to have before the answer is given."""
+    """A log that must be on the disk before the answer."""
 
     log: Log
     answer: PartitionProduceResponse
 
 
 class _Outcome:
-    """What the appends of one request leave to be done before it is answered."""
+    """The work that the appends of one request leave before its answer."""
 
     __slots__ = ("has_refused", "to_flush", "to_prepare", "waiting")
 
@@ -252,7 +252,7 @@ class _Outcome:
 
 
 class _Waiting:
-    """A partition whose batch is written here and not yet everywhere."""
+    """A partition whose batch is written here, but not yet everywhere."""
 
     __slots__ = ("answer", "partition", "required_offset")
 
@@ -274,26 +274,26 @@ class DelayedProduce(DelayedOperation):
         self.deferred = Deferred(abandon=self.cancel)
 
     def try_complete(self) -> bool:
-        """Done when every partition has its batch everywhere, or has failed."""
+        """Complete when every partition has its batch everywhere, or has failed."""
         still_waiting = []
         for waiting in self._waiting:
             is_done, error = waiting.partition.check_enough_replicas_reach_offset(waiting.required_offset)
             if not is_done and error is ErrorCode.NONE:
                 still_waiting.append(waiting)
             elif error is not ErrorCode.NONE:
-                # The records are written all the same, so the answer has their offset beside the error, as in Kafka.
+                # The records are written anyway, so the answer has their offset besides the error, as in Kafka.
                 waiting.answer.error_code = error
         self._waiting = still_waiting
         return not still_waiting and self.force_complete()
 
     def on_complete(self) -> None:
-        """Answer; what is still waiting has run out of time."""
+        """Answer; partitions that still wait have timed out."""
         for waiting in self._waiting:
             waiting.answer.error_code = ErrorCode.REQUEST_TIMED_OUT
         self.deferred.complete(self._response)
 
     def on_fault(self) -> None:
-        """Hang up: there is no answer to give."""
+        """Close the connection: there is no answer to give."""
         if not self.deferred.is_complete:
             self.deferred.complete(CLOSE_FOR_FAULT)
 
@@ -305,7 +305,7 @@ def _append(
     data: PartitionProduceData,
     outcome: _Outcome,
 ) -> PartitionProduceResponse:
-    """Append one partition's batches; note in ``outcome`` what keeps the answer waiting, and whether it is refused."""
+    """Append one partition's batches; note in ``outcome`` what delays the answer, and whether it is a refusal."""
     acks = request.acks
     index = data.index
     try:
@@ -323,7 +323,7 @@ def _append(
             outcome.has_refused = True
             return _refuse(PartitionProduceResponse(index=index), error, partition)
         if result.first_offset < 0 and context.api_version >= FIRST_BATCH_VERSION:
-            # The batch announces more bytes than came, so there was none to append: not to be acknowledged.
+            # The batch announces more bytes than came, so nothing was appended: do not acknowledge it.
             raise not_one_batch(context.api_version)
     except PreparationNeeded as needed:
         answer = PartitionProduceResponse(index=index)
@@ -336,7 +336,7 @@ def _append(
 
 
 def _refuse_acks(context: RequestContext, topic: str, data: PartitionProduceData) -> None:
-    """Refuse what nobody could answer, unless there is more to find fault with.
+    """Refuse records that nobody could acknowledge, unless they have another fault.
 
     Raises:
         KafkaError: INVALID_REQUIRED_ACKS; UNKNOWN_TOPIC_OR_PARTITION; INVALID_RECORD, UNSUPPORTED_COMPRESSION_TYPE.
@@ -350,7 +350,7 @@ def _refuse_acks(context: RequestContext, topic: str, data: PartitionProduceData
 def _accept(
     answer: PartitionProduceResponse, result: AppendResult, partition: Partition, acks: int, outcome: _Outcome
 ) -> PartitionProduceResponse:
-    """Say where the records are, and note what the answer has to wait for."""
+    """Record the records' offsets, and note what the answer must wait for."""
     answer.base_offset = result.first_offset
     answer.log_append_time_ms = result.log_append_time_ms
     answer.log_start_offset = result.log_start_offset
@@ -363,7 +363,7 @@ def _accept(
 
 
 def _check_may_write_internal(context: RequestContext, topic: str, index: int) -> None:
-    """Coordinators write Kafka's own topics; of clients only those that say they are administrators may.
+    """Check that a client may write to internal topics: coordinators may, and clients that claim to be administrators.
 
     Raises:
         KafkaError: INVALID_TOPIC_EXCEPTION.
@@ -376,7 +376,7 @@ def _check_may_write_internal(context: RequestContext, topic: str, index: int) -
 def _refuse(
     answer: PartitionProduceResponse, error: KafkaError, refuser: Partition | None = None
 ) -> PartitionProduceResponse:
-    """Say why nothing is written; ``refuser`` is the partition, if its log has looked at the records."""
+    """Record why nothing was written; ``refuser`` is the partition, if its log has looked at the records."""
     log = None if refuser is None or error.code in _WITHOUT_LOG_START else refuser.leader_log
     record_errors: list[tuple[int, str | None]] = getattr(error, "record_errors", [])
     answer.error_code = error.code
@@ -391,7 +391,7 @@ def _refuse(
 
 
 def _name_few_records(response: ProduceResponse) -> None:
-    """Bound the answer: from ``RECORD_ERRORS_MAX`` on refused batches are told without their records."""
+    """Limit the answer: from ``RECORD_ERRORS_MAX`` on, refused batches come without their records."""
     room = RECORD_ERRORS_MAX
     for topic in response.responses:
         for answer in topic.partition_responses:
@@ -401,7 +401,7 @@ def _name_few_records(response: ProduceResponse) -> None:
 
 
 def _name_new_leaders(context: RequestContext, response: ProduceResponse) -> None:
-    """Tell who leads the partitions that are not led here, so that the producer need not ask for metadata."""
+    """Name the leaders of partitions led elsewhere, so that the producer need not ask for metadata."""
     hints = LeaderHints(context)
     for topic in response.responses:
         for answer in topic.partition_responses:

@@ -1,4 +1,4 @@
-"""What a Produce request may carry, by its version and the headers of its batches; the log checks everything else."""
+"""Checks what a Produce request may carry, by its version and batch headers. The log checks everything else."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ ZSTD_VERSION = 7
 
 _LENGTH_AND_MAGIC = struct.Struct(">8xi4xb")
 _PLAIN = struct.Struct(">8xi4xb4xh")
-"""batch_length, magic and attributes of format 2: enough for what clients send."""
+"""batch_length, magic and attributes of format 2: enough for client batches."""
 
 _LENGTH_MIN = 14
-"""Bytes of the smallest message, one of format 0."""
+"""Size in bytes of the smallest message, which has format 0."""
 
 
 def check_request(request: ProduceRequest) -> None:
-    """Check what concerns all partitions: one of them spoils the request, and nothing of it is written.
+    """Check what can fail the whole request: one bad partition is enough, and then nothing is written.
 
     Raises:
         KafkaError: TRANSACTIONAL_ID_AUTHORIZATION_FAILED, CORRUPT_MESSAGE.
@@ -63,7 +63,7 @@ def _check_batch(records: memoryview | bytes, has_id: bool) -> None:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"Invalid magic found in record: {magic}")
     is_whole = BATCH_OVERHEAD <= LOG_OVERHEAD + length <= len(records)
     if magic == 2 and is_whole and not has_id and records[ATTRIBUTES + 1] & TRANSACTIONAL_BIT:
-        # Nobody would end such a transaction, and readers of committed records would wait for its end for ever.
+        # Nobody would end such a transaction, and readers of committed records would wait forever.
         raise KafkaError(
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
             "Transactional records come without a transactional id",
@@ -105,7 +105,7 @@ Parts = dict[TopicPartition, PartitionProduceData]
 
 
 def names_a_partition_twice(request: ProduceRequest) -> bool:
-    """Whether a request gives a partition records more than once, which no client does."""
+    """Return whether a request names a partition more than once, which no client does."""
     topics = request.topic_data
     if len(topics) == 1:
         data = topics[0].partition_data
@@ -116,7 +116,7 @@ def names_a_partition_twice(request: ProduceRequest) -> bool:
 
 
 def last_of_each(request: ProduceRequest, version: int) -> tuple[Parts, Parts]:
-    """Return the last records given to each partition that may be appended, and the last that may not."""
+    """Return each partition's last records that may be appended, and the last that may not."""
     good: Parts = {}
     bad: Parts = {}
     for topic in request.topic_data:

@@ -1,9 +1,9 @@
 """The table of handlers. ApiVersions, the API table of the docs and the conformance tests all come from it.
 
-A handler is registered with the decorator ``handles``. A plain function answers at once (or returns a ``Deferred``
-whose answer comes from a purgatory); its request's memoryviews are valid during the call only. An ``async def`` handler
-may await; it runs as a task while its connection is muted, and its request owns its bytes. A plain handler may also
-return a coroutine for the rare case in which it must wait; that one keeps no memoryview.
+The decorator ``handles`` registers a handler. A plain function answers at once (or returns a ``Deferred`` whose
+answer comes from a purgatory); its request's memoryviews are valid only during the call. An ``async def`` handler may
+await; it runs as a task while its connection is muted, and its request owns its bytes. A plain handler may also
+return a coroutine for the rare case that it must wait; the coroutine keeps no memoryview.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class HandlerEntry:
-    """One registered API: which versions are answered, and by what."""
+    """One registered API, with its versions and handlers."""
 
     key: ApiKey
     min_version: int
@@ -33,7 +33,7 @@ class HandlerEntry:
 
     @property
     def large_handler(self) -> Callable[..., Any]:
-        """What handles a large request: it gives way to others meanwhile, and its request owns its bytes."""
+        """The handler for large requests: it takes turns with others, and its request owns its bytes."""
         return _LARGE_HANDLERS.get(self.key, self.handler)
 
 
@@ -42,7 +42,7 @@ _HANDLERS: dict[int, HandlerEntry] = {}
 
 
 def handles(key: ApiKey, *, versions: tuple[int, int] | None = None) -> Callable[[Handler], Handler]:
-    """Register the decorated function for an API; ``versions`` defaults to all that are declared."""
+    """Register the decorated function for an API; ``versions`` defaults to all declared versions."""
 
     def register(handler: Handler) -> Handler:
         if key in _HANDLERS:
@@ -60,7 +60,7 @@ def handles(key: ApiKey, *, versions: tuple[int, int] | None = None) -> Callable
 
 
 def handles_large(key: ApiKey) -> Callable[[Handler], Handler]:
-    """Register an ``async def`` function for the large requests of an API whose ordinary ones are answered at once."""
+    """Register an ``async def`` function for the large requests of an API that answers ordinary ones at once."""
 
     def register(handler: Handler) -> Handler:
         _LARGE_HANDLERS[key] = handler
@@ -70,7 +70,7 @@ def handles_large(key: ApiKey) -> Callable[[Handler], Handler]:
 
 
 def all_handlers() -> dict[int, HandlerEntry]:
-    """Return the table, by API key. The first call imports every module of this package, which takes a while."""
+    """Return the table by API key. The first call imports every module of this package, which takes a while."""
     _import_all()
     return dict(sorted(_HANDLERS.items()))
 

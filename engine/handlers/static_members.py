@@ -7,7 +7,7 @@ from engine.handlers.context import RequestContext
 
 
 def are_static_members_refused(context: RequestContext, group_instance_id: str | None) -> bool:
-    """Whether the request names a static member that the cluster cannot have yet: UNSUPPORTED_VERSION."""
+    """Return whether the request names a static member that the cluster cannot have yet: UNSUPPORTED_VERSION."""
     if group_instance_id is None:
         return False
     return context.broker.config.inter_broker_protocol_version < MetadataVersion.IBP_2_3_IV0

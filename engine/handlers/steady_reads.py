@@ -1,7 +1,7 @@
-"""A follower's partition of a fetch session that was read to its end: nothing is new while all of that stands.
+"""A follower's partition in a fetch session that was read to its end and has nothing new while it stays the same.
 
-Most of a session's partitions are so most of the time. Those of which the follower knows all there is are *settled*:
-no Fetch looks at them until the partition says that it changed. So a round costs what there is to tell.
+Most partitions of a session are in this state most of the time. Once the follower knows everything about one, it is
+*settled*: no Fetch looks at it until the partition reports a change. So the cost of a round depends only on the news.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ End = tuple[Partition | None, int, int]
 
 
 class SteadyRead:
-    """What a read to the end found, and by what one sees that another would find the same."""
+    """The result of a read to the end, and the signs that another read would find the same."""
 
     __slots__ = ("_session", "_wanted", "end", "follower", "isr_state", "leader_epoch", "log", "partition", "read")
 
@@ -33,9 +33,9 @@ class SteadyRead:
         self._wanted: FetchPartition | None = None
 
     def renewed(self, fetch_offset: int, now_ms: int | None) -> PartitionRead | None:
-        """Return the read with the watermarks of now if it still stands; None if it has to be read.
+        """Return the read with current watermarks if it still holds; None if the partition must be read.
 
-        The fetch is noted, unless it was before (``now_ms`` is None).
+        It also notes the fetch, unless that has happened already (``now_ms`` is None).
         """
         log, read = self.log, self.read
         if not self._stands(fetch_offset):
@@ -48,7 +48,7 @@ class SteadyRead:
         return read
 
     def settle(self, session: FetchSession, wanted: FetchPartition) -> None:
-        """Look at the partition no more until it changes, if the follower was told all there is."""
+        """Skip the partition until it changes, if the follower knows everything about it."""
         log = self.log
         if (
             wanted.sent_high_watermark != log.high_watermark
@@ -62,7 +62,7 @@ class SteadyRead:
         self.follower.join_session(session.last_fetch)
 
     def wake(self) -> None:
-        """Look at the partition with the session's next request, and now if one waits."""
+        """Look at the partition in the session's next request, or now if one is waiting."""
         session, wanted = self._session, self._wanted
         assert session is not None and wanted is not None
         self.follower.leave_session(session.last_fetch)
@@ -86,7 +86,7 @@ class SteadyRead:
 
 
 def steady_read(partition: Partition, replica_id: int, fetch_offset: int, read: PartitionRead) -> SteadyRead | None:
-    """Return what makes the next read needless: the follower is in sync and at the leader's end."""
+    """Return the state that makes the next read needless: the follower is in sync and at the leader's end."""
     log = partition.leader_log
     if log is None or read.records is not None or log.log_end_offset != fetch_offset:
         return None

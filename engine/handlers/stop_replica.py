@@ -1,13 +1,13 @@
 """StopReplica (5): v0–v4.
 
 Behaviour
-* Stops replicas, and deletes them if the controller says so. STALE_BROKER_EPOCH and STALE_CONTROLLER_EPOCH refuse it
-  as a whole, without partitions.
-* Without deletion the fetcher stops and the replica stays. With deletion the log's folder is renamed at once and
-  removed after ``file.delete.delay.ms``; a folder nobody knows any more goes too. The answer waits until no checkpoint
-  on the disk names the log.
-* Leader epoch -2 (topic is deleted) and -1 (not sent) are not checked; an older one is FENCED_LEADER_EPOCH, the same or
-  a newer one is applied (as since 3.4).
+* Stops replicas, and deletes them if the controller says so. STALE_BROKER_EPOCH and STALE_CONTROLLER_EPOCH refuse the
+  whole request, and the answer has no partitions.
+* Without deletion the fetcher stops and the replica stays. With deletion the broker renames the log's folder at once
+  and removes it after ``file.delete.delay.ms``; it also removes a folder that nobody knows any more. The answer waits
+  until no checkpoint on the disk names the log.
+* It does not check leader epochs -2 (topic is deleted) and -1 (not sent). An older epoch is FENCED_LEADER_EPOCH; the
+  same or a newer one is applied (as since 3.4).
 
 Version notes
 * v0–v2 one deletion flag for all   * v1 grouped by topic, broker epoch   * v3 leader epoch and deletion per partition

@@ -1,9 +1,9 @@
 """SyncGroup (14): v0–v5.
 
 Behaviour
-* The leader brings the assignment; every member is answered with its part once the assignment is replicated in
-  ``__consumer_offsets``. In a stable group the part is answered at once.
-* While the group prepares another rebalance, or is being loaded: REBALANCE_IN_PROGRESS.
+* The leader brings the assignment. Every member gets its part once the assignment is replicated in
+  ``__consumer_offsets``, or at once in a stable group.
+* While the group prepares another rebalance, or is loading, the answer is REBALANCE_IN_PROGRESS.
 
 Version notes
 * v3 static members   * v4 flexible   * v5 protocol type and name, checked against the group's (KIP-559)

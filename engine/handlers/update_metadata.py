@@ -1,12 +1,12 @@
 """UpdateMetadata (6): v0–v8.
 
 Behaviour
-* Tells a broker what clients are to be told of the cluster; the controller sends it. STALE_BROKER_EPOCH and
-  STALE_CONTROLLER_EPOCH refuse it as a whole.
-* One that names many partitions or brokers is taken over in turns with other requests; the next update waits for it,
-  and readers see nothing of it before all is there.
-* Live brokers are replaced, partitions merged; leader -2 takes a partition out of the cache. Whoever waits for a topic
-  to be led looks again.
+* The controller sends a broker what clients should know about the cluster. STALE_BROKER_EPOCH and
+  STALE_CONTROLLER_EPOCH refuse the whole request.
+* The broker applies a large update in turns with other requests. The next update waits for it, and readers see none
+  of it until it is complete.
+* It replaces the live brokers and merges the partitions; leader -2 removes a partition from the cache. Requests that
+  wait for a topic's leaders check again.
 
 Version notes
 * v0 one host and port per broker   * v1 endpoints   * v3 listener names   * v4 offline replicas
@@ -32,7 +32,7 @@ from engine.replication.metadata_cache import names_many
 def update_metadata(
     context: RequestContext, request: UpdateMetadataRequest
 ) -> UpdateMetadataResponse | Coroutine[Any, Any, UpdateMetadataResponse]:
-    """Learn what clients are to be told of the cluster."""
+    """Learn what clients should know about the cluster."""
     if is_stale(context.broker, request.broker_epoch):
         return UpdateMetadataResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
     manager = context.broker.replica_manager

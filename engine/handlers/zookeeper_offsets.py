@@ -1,6 +1,6 @@
 """Offsets that groups keep in ZooKeeper: what OffsetCommit 0 writes and OffsetFetch 0 reads, as in Kafka 0.8.1.
 
-It registers no API. Texts that are committed beside the offsets are not kept.
+It registers no API. It does not keep the texts committed with offsets.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ async def write_offsets(
 async def read_offsets(
     zk: KafkaZkClient, group_id: str, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, int | ErrorCode]:
-    """Read offsets; if there is none: UNKNOWN_TOPIC_OR_PARTITION, as old consumers expect it."""
+    """Read offsets; a missing one is UNKNOWN_TOPIC_OR_PARTITION, as old consumers expect."""
     partitions = list(partitions)
     if not is_group_znode_name(group_id):
         return dict.fromkeys(partitions, ErrorCode.INVALID_GROUP_ID)

@@ -1,7 +1,6 @@
-"""Every API of Kafka 3.9 in ZooKeeper mode, and what our tools ask of KRaft: key, versions, header versions, module.
+"""All APIs of Kafka 3.9 in ZooKeeper mode, and those our tools use on KRaft: key, versions, header versions, module.
 
-Light on purpose: no message is imported here. What a broker really answers is a
-part of this table, its registry of handlers.
+It is light on purpose and imports no message. A broker answers a part of this table: its registry of handlers.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from typing import NamedTuple
 
 
 class ApiKey(IntEnum):
-    """The number that opens every request. Of those that only KRaft knows there are the two that our tools ask for."""
+    """The number that opens every request. Of KRaft's own keys, it has only the two that our tools use."""
 
     PRODUCE = 0
     FETCH = 1
@@ -78,7 +77,7 @@ class ApiKey(IntEnum):
 
 
 KRAFT_ONLY = frozenset({ApiKey.DESCRIBE_QUORUM, ApiKey.CONSUMER_GROUP_DESCRIBE})
-"""What no broker with ZooKeeper answers: ours never do."""
+"""APIs that no ZooKeeper-based broker answers, and so ours does not."""
 
 
 class ApiSpec(NamedTuple):
@@ -95,11 +94,11 @@ class ApiSpec(NamedTuple):
     """Full name of the module that declares the messages."""
 
     def supports(self, api_version: int) -> bool:
-        """The version is declared here."""
+        """Whether the version is declared here."""
         return self.min_version <= api_version <= self.max_version
 
     def is_flexible_in(self, api_version: int) -> bool:
-        """The version has flexible messages and headers."""
+        """Whether the version has flexible messages and headers."""
         return self.flexible_since is not None and api_version >= self.flexible_since
 
 
@@ -176,7 +175,7 @@ API_SPECS: dict[ApiKey, ApiSpec] = {
         _spec(69, "ConsumerGroupDescribe", 0, 0, 0),
     )
 }
-"""By key; look up with a plain int as well."""
+"""Specs by key; a plain int works as a key too."""
 
 
 def request_header_version(key: ApiKey, api_version: int) -> int:
@@ -187,5 +186,5 @@ def request_header_version(key: ApiKey, api_version: int) -> int:
 
 
 def response_header_version(key: ApiKey, api_version: int) -> int:
-    """Return 0, or 1 (tagged fields). ApiVersions keeps 0, so that a client can read the answer to any version."""
+    """Return 0, or 1 (tagged fields). ApiVersions stays at 0, so that a client can read the answer to any version."""
     return 1 if key != ApiKey.API_VERSIONS and API_SPECS[key].is_flexible_in(api_version) else 0

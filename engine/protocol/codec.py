@@ -1,6 +1,6 @@
 """Decoders and encoders: one function per (message, version), compiled on first use and kept.
 
-Callers on a hot path look their function up once and keep it.
+Callers on a hot path look up their function once and keep it.
 """
 
 from __future__ import annotations
@@ -21,23 +21,24 @@ __all__ = ["Buffer", "Decoder", "Encoder", "Outgoing", "SizedRange", "decoder", 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 M = TypeVar("M", bound=Message)
 Decoder: TypeAlias = Callable[[Buffer, int], tuple[M, int]]
-"""(buffer, offset) -> (value, offset behind it). The buffer must end with the message: its end bounds all lengths.
+"""(buffer, offset) -> (value, offset after it). The buffer must end with the message: its end limits all lengths.
 
 RECORDS fields are memoryviews into the buffer; everything else is copied.
 
 Raises:
-    RemoteProtocolError: the bytes are not such a message. Bytes behind it are not looked at.
+    RemoteProtocolError: the bytes are not such a message. It ignores bytes after the message.
 """
 Encoder: TypeAlias = Callable[[Outgoing, M], None]
 """Appends a value to the buffer.
 
 Raises:
-    LocalProtocolError: the version cannot carry the value; names the field. The buffer's end is then undefined.
+    LocalProtocolError: the version cannot carry the value; the error names the field. The buffer's end is then
+        undefined.
 """
 
 
 def decoder(cls: type[M], version: int) -> Decoder[M]:
-    """Return the decoder of a message in one version.
+    """Return the decoder for one version of a message.
 
     Raises:
         LocalProtocolError: the API has no such version.
@@ -47,7 +48,7 @@ def decoder(cls: type[M], version: int) -> Decoder[M]:
 
 
 def encoder(cls: type[M], version: int) -> Encoder[M]:
-    """Return the encoder of a message in one version.
+    """Return the encoder for one version of a message.
 
     Raises:
         LocalProtocolError: the API has no such version.

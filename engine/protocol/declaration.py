@@ -1,7 +1,7 @@
-"""How messages are declared: typed fields that say in which versions they exist.
+"""Declares messages: typed fields that name the versions in which they exist.
 
     class MetadataRequestTopic(Struct):
-        '''One topic that is asked for.'''
+        '''One requested topic.'''
 
         topic_id: bytes = field(UUID, since=10)
         name: str | None = field(STRING, nullable_since=10)
@@ -9,8 +9,8 @@
     class MetadataRequest(Request, key=ApiKey.METADATA):
         topics: list[MetadataRequestTopic] | None = field(Array(MetadataRequestTopic), nullable_since=1)
 
-The classes are plain and slotted, made by keyword, every field with a default. One declaration serves all versions:
-a field that a version lacks has its default after decoding. Encoding is in ``codec``.
+The classes are plain and slotted, take keyword arguments, and give every field a default. One declaration serves all
+versions: a field that a version lacks has its default after decoding. ``codec`` does the encoding.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LATEST = 32767
 
 
 class _NewList:
-    """Stands for an empty list of its own for each value."""
+    """Stands for a new empty list for each value."""
 
     def __repr__(self) -> str:
         return "[]"
@@ -62,11 +62,11 @@ class Field:
         self.ignorable = ignorable
 
     def is_in(self, version: int) -> bool:
-        """The version carries the field, tagged or not."""
+        """Whether the version has the field, tagged or not."""
         return self.since <= version <= self.until
 
     def is_nullable_in(self, version: int) -> bool:
-        """None can be written in this version."""
+        """Whether this version can carry None."""
         return self.nullable_since is not None and version >= self.nullable_since
 
 
@@ -86,10 +86,11 @@ def field(
         type: its wire type; a Struct class only for tagged fields: None means "left out" there.
         since: first version that has it.
         until: last version that has it, inclusive.
-        default: its value if a version lacks it. Unless given: zero or empty; None for records, structs, and strings
-            and bytes that were always nullable. Nullable arrays are empty: in most APIs their None means "all".
+        default: its value if a version lacks it. Without ``default`` it is zero or empty, but None for records,
+            structs, and strings and bytes that were always nullable. Nullable arrays are empty: in most APIs their
+            None means "all".
         nullable_since: first version in which it may be None.
-        tag: its number among the tagged fields; tagged in all versions that have it, and not written when default.
+        tag: its number among the tagged fields; tagged in all versions that have it, and omitted if it has its default.
         ignorable: whether a version that lacks it may drop a value that is not the default; otherwise encoding fails.
     """
     if default is _TYPE_DEFAULT:
@@ -123,12 +124,12 @@ class _StructMeta(type):
 
 
 class Struct(metaclass=_StructMeta):
-    """A group of fields. Compared by value; not hashable, being mutable."""
+    """A group of fields. It compares by value and is mutable, so it is not hashable."""
 
     wire_fields: ClassVar[tuple[Field, ...]]
 
     def __init__(self, **values: Any) -> None:
-        # Written on first use: most of the structs that a program imports it never makes.
+        # Generated on first use: a program never creates most of the structs that it imports.
         cls = type(self)
         cls.__init__ = _compile_init(cls)  # type: ignore[method-assign]
         self.__init__(**values)  # type: ignore[misc]
@@ -148,7 +149,7 @@ class Struct(metaclass=_StructMeta):
 
 
 class Message(Struct):
-    """A struct that stands alone on the wire, so that it is known from which version on it is flexible."""
+    """A struct that stands alone on the wire, so its first flexible version is known."""
 
     flexible_since: ClassVar[int | None] = None
 
@@ -157,7 +158,7 @@ class Message(Struct):
 
     @classmethod
     def is_flexible_in(cls, version: int) -> bool:
-        """The version uses compact lengths and tagged fields (KIP-482)."""
+        """Whether the version uses compact lengths and tagged fields (KIP-482)."""
         return cls.flexible_since is not None and version >= cls.flexible_since
 
 
@@ -171,11 +172,11 @@ class _ApiMessage(Message):
 
 
 class Request(_ApiMessage):
-    """A question of the API ``key``."""
+    """A request of the API ``key``."""
 
 
 class Response(_ApiMessage):
-    """An answer of the API ``key``."""
+    """A response of the API ``key``."""
 
 
 def _is_default(declared: Field, value: object) -> bool:

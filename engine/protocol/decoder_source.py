@@ -1,8 +1,8 @@
-"""Writes the Python of a decoder for one message in one version.
+"""Generates the Python source of a decoder for one version of a message.
 
-Neighbouring fields of fixed size, and the length that follows them, are read by one struct call; nested structs are
-decoded in place, without calls. Counts are bounded by the bytes that are left, so that no number in a message can make
-the decoder take more memory than a small multiple of the message's size.
+One struct call reads adjacent fields of fixed size and the length that follows them. Nested structs are decoded in
+place, without calls. The remaining bytes limit every count, so that no number in a message can make the decoder use
+more memory than a small multiple of the message's size.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def compile_decoder(cls: type[Message], version: int) -> Any:
 
 
 def min_size_bytes(cls: type[Struct], version: int, *, is_flexible: bool) -> int:
-    """Return the fewest bytes that a value can take."""
+    """Return the minimum size of a value in bytes."""
     total = 1 if is_flexible else 0
     for declared in cls.wire_fields:
         if declared.tag is None and declared.is_in(version):
@@ -49,7 +49,7 @@ def _min_field_bytes(kind: Scalar | Blob | Array | type[Struct], version: int, i
 
 
 def holds_records(cls: type[Struct], version: int) -> bool:
-    """Tell whether a RECORDS field occurs in the version, however deep."""
+    """Return whether the version has a RECORDS field at any depth."""
     for declared in cls.wire_fields:
         if declared.is_in(version):
             kind = declared.type.element if isinstance(declared.type, Array) else declared.type
@@ -59,7 +59,7 @@ def holds_records(cls: type[Struct], version: int) -> bool:
 
 
 class _Run:
-    """Fixed-size reads that wait to be done by one struct call."""
+    """Pending fixed-size reads, to be done in one struct call."""
 
     def __init__(self) -> None:
         self.codes = ""
@@ -92,7 +92,7 @@ class _DecoderWriter:
                 if self._is_zero_copy:
                     source.line("if buffer.__class__ is not memoryview: buffer = memoryview(buffer)")
                 else:
-                    # Slices of bytes are cheaper than those of a memoryview by more than this copy costs.
+                    # Slicing bytes is cheaper than slicing a memoryview, by more than this copy costs.
                     source.line("if buffer.__class__ is not bytes: buffer = bytes(buffer)")
                 source.line("limit = len(buffer)")
                 self._struct(self._cls, "value")
@@ -144,7 +144,7 @@ class _DecoderWriter:
             self._sized(kind, size, place, label)
 
     def _length(self, run: _Run, *, is_wide: bool) -> str:
-        """Read a length or count; return the variable that holds it, -1 for null."""
+        """Read a length or count; return the variable that holds it (-1 for null)."""
         size = self._source.fresh("n")
         if self._is_flexible:
             self._first_byte(run, size)

@@ -1,4 +1,4 @@
-"""Finds out which field made a value impossible to encode. Slow; runs only after an encoder has failed."""
+"""Finds the field that makes a value impossible to encode. Slow; runs only after an encoder has failed."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from engine.protocol.wire import STRING_BYTES_MAX
 
 
 def unencodable(cls: type[Message], version: int, value: Any, error: Exception) -> LocalProtocolError:
-    """Return the exception that names the first field at fault, or tells ``error`` if none is found."""
+    """Return an exception that names the first field at fault, or ``error`` if there is none."""
     fault = find_fault(cls, version, value) or str(error)
     return LocalProtocolError(f"{cls.__name__} cannot be written in version {version}: {fault}")
 
 
 def find_fault(cls: type[Struct], version: int, value: Any) -> str | None:
-    """Return where the first fault lies and what it is, e.g. ``topics[3].name is None``; None if there is none."""
+    """Return the first fault and its place, e.g. ``topics[3].name is None``; None if there is none."""
     if not isinstance(value, cls):
         return f"is a {type(value).__name__}, not a {cls.__name__}"
     for declared in cls.wire_fields:

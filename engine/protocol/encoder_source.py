@@ -1,7 +1,7 @@
-"""Writes the Python of an encoder for one message in one version.
+"""Generates the Python source of an encoder for one version of a message.
 
-Neighbouring fields of fixed size, the length that follows them and an empty section of tagged fields are packed by one
-struct call; nested structs are encoded in place, without calls.
+One struct call packs adjacent fields of fixed size, the length that follows them and an empty section of tagged
+fields. Nested structs are encoded in place, without calls.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def compile_encoder(cls: type[Message], version: int) -> Any:
 
 
 class _Run:
-    """Fixed-size writes that wait to be done by one struct call."""
+    """Pending fixed-size writes, to be done in one struct call."""
 
     def __init__(self) -> None:
         self.codes = ""
@@ -87,7 +87,7 @@ class _EncoderWriter:
             self._line(f"if {self._differs(declared, value)}: raise Unfit('not in this version')")
 
     def _differs(self, declared: Field, value: str) -> str:
-        """Return an expression that tells whether the value is other than the default."""
+        """Return an expression for whether the value differs from the default."""
         if declared.default is NEW_LIST:
             return value
         if declared.default is None:
@@ -177,7 +177,7 @@ class _EncoderWriter:
         return f"len({data}) + 1" if self._is_flexible else f"len({data})"
 
     def _length(self, run: _Run, size: str, *, is_wide: bool) -> None:
-        """Write what waits, then the length or count in the variable ``size``, as it shall stand there."""
+        """Write the pending fields, then the length or count, which the variable ``size`` holds in its final form."""
         if not self._is_flexible:
             run.add("i" if is_wide else "h", size)
             self._flush(run)
@@ -198,7 +198,7 @@ class _EncoderWriter:
         run.codes, run.values = "", []
 
     def _call(self, run: _Run) -> str:
-        """Return the expression that packs what waits; empty if nothing does."""
+        """Return the expression that packs the pending fields; empty if there are none."""
         if not run.codes:
             return ""
         if run.codes not in self._packers:

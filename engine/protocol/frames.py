@@ -1,6 +1,6 @@
-"""Whole frames: request and response headers before their messages, lengths in front.
+"""Whole frames: a length, then a request or response header, then the message.
 
-A frame that is given to be decoded has lost its length; one that was encoded has it.
+A frame to decode no longer has its length; an encoded frame has it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _RESPONSE_START = (struct.Struct(">ii"), struct.Struct(">iix"))
 
 
 class RequestHeader:
-    """What stands before every request. ``api_key`` is a plain int if it is not known."""
+    """The header of every request. ``api_key`` is a plain int if it is unknown."""
 
     __slots__ = ("api_key", "api_version", "client_id", "correlation_id")
 
@@ -44,7 +44,7 @@ class RequestHeader:
 
 
 class UnsupportedVersion(RemoteProtocolError):
-    """The request's key or version is not declared. An ApiVersions request is answered nevertheless (KIP-511)."""
+    """The request's key or version is not declared. An ApiVersions request still gets an answer (KIP-511)."""
 
     def __init__(self, header: RequestHeader) -> None:
         super().__init__(f"no such request: key {int(header.api_key)} version {header.api_version}")
@@ -55,8 +55,8 @@ def decode_request_header(buffer: Buffer, offset: int = 0) -> tuple[RequestHeade
     """Return the header and the offset of the request's body.
 
     Raises:
-        UnsupportedVersion: unknown key, or version outside of the table; the client id was not read.
-        RemoteProtocolError: the bytes are no header.
+        UnsupportedVersion: unknown key, or a version outside the table; the client id was not read.
+        RemoteProtocolError: the bytes are not a header.
     """
     try:
         key, version, correlation_id, size = _REQUEST_START_WITH_LENGTH.unpack_from(buffer, offset)
@@ -89,7 +89,7 @@ _HEADERS = {
 
 
 def _rare_header(buffer: Buffer, offset: int) -> tuple[RequestHeader, int]:
-    """Read the header without client id of ControlledShutdown 0, or tell what is wrong."""
+    """Read the header of ControlledShutdown 0, which has no client id, or report what is wrong."""
     try:
         key, version, correlation_id = _REQUEST_START.unpack_from(buffer, offset)
     except struct.error as error:
@@ -102,7 +102,7 @@ def _rare_header(buffer: Buffer, offset: int) -> tuple[RequestHeader, int]:
 
 
 def skip_header_tags(buffer: Buffer, position: int) -> int:
-    """Return the offset behind a header's tagged fields, which nobody here reads."""
+    """Return the offset after a header's tagged fields, which this code does not read."""
     try:
         count = buffer[position]
         return position + 1 if count == 0 else skip_tagged(buffer, position + 1, count)
@@ -111,7 +111,7 @@ def skip_header_tags(buffer: Buffer, position: int) -> int:
 
 
 def decode_request(buffer: Buffer) -> tuple[RequestHeader, Request]:
-    """Return header and request of a frame without its length.
+    """Return the header and request in a frame without its length.
 
     Raises:
         RemoteProtocolError: malformed, or bytes are left over.
@@ -162,7 +162,7 @@ def _response_parts(api_key: ApiKey, api_version: int) -> tuple[Callable[..., by
 
 
 def encode_response(response: Response, api_key: ApiKey, api_version: int, correlation_id: int) -> Outgoing:
-    """Return a whole frame with its length, which counts the ranges to be spliced in.
+    """Return a whole frame with its length, which includes the spliced ranges.
 
     Raises:
         LocalProtocolError: the version cannot carry the answer.
@@ -175,7 +175,7 @@ def encode_response(response: Response, api_key: ApiKey, api_version: int, corre
 
 
 def decode_response(buffer: Buffer, api_key: ApiKey, api_version: int) -> tuple[int, Response]:
-    """Return (correlation id, answer) of a frame without its length.
+    """Return (correlation id, response) from a frame without its length.
 
     Raises:
         RemoteProtocolError: malformed, or bytes are left over.

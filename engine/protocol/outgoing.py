@@ -1,4 +1,4 @@
-"""The buffer a message is written to."""
+"""The buffer for an encoded message."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ from typing import Protocol
 
 
 class SizedRange(Protocol):
-    """Bytes that lie elsewhere, in a file, and are sent from there."""
+    """Bytes in a file, which are sent from there."""
 
     @property
     def size_bytes(self) -> int:
-        """How many bytes will be spliced in; must not change until they are sent."""
+        """Number of bytes to splice in; must not change until they are sent."""
 
 
 class Outgoing(bytearray):
-    """Encoded bytes, less the ranges: each is (position, range), to be sent before the byte at that position.
+    """Encoded bytes without the ranges. Each range is (position, range), to be sent before the byte at that position.
 
-    Positions count the bytes of this buffer only, and rise. Lengths inside the message already count the ranges.
+    Positions ascend and count only the bytes of this buffer. Lengths inside the message already include the ranges.
     """
 
     ranges: list[tuple[int, SizedRange]] | tuple[()] = ()
 
     def splice(self, record_range: SizedRange) -> None:
-        """Note that ``record_range`` belongs at the present end."""
+        """Splice in ``record_range`` at the current end."""
         if not self.ranges:
             self.ranges = []
         self.ranges.append((len(self), record_range))
 
     @property
     def size_bytes(self) -> int:
-        """Length with the ranges."""
+        """Length including the ranges."""
         return len(self) + sum([record_range.size_bytes for _, record_range in self.ranges])
 
     def append_whole(self, other: Outgoing) -> None:

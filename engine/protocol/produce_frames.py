@@ -1,4 +1,4 @@
-"""How many partitions a Produce request names, read off its frame: only counts and lengths are looked at."""
+"""Counts the partitions in a Produce request's frame; it looks only at counts and lengths."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _ACKS_AND_TIMEOUT_BYTES, _INDEX_BYTES = 6, 4
 
 
 def names_many_partitions(frame: Buffer, position: int, version: int, at_most: int) -> bool:
-    """Whether a request whose body begins at ``position`` names more topics and partitions than ``at_most``.
+    """Return whether the request body at ``position`` names more topics and partitions than ``at_most``.
 
-    It looks at no more of them than that. A frame that cannot be read is left to the decoder.
+    It looks at no more of them than that. It leaves malformed frames to the decoder.
     """
     try:
         return _Frame(frame, position, version >= _FLEXIBLE_SINCE).names_more(
@@ -27,7 +27,7 @@ def names_many_partitions(frame: Buffer, position: int, version: int, at_most: i
 
 
 class _Frame:
-    """A request that is being read."""
+    """A request under reading."""
 
     __slots__ = ("_frame", "_is_flexible", "_position")
 
@@ -57,7 +57,7 @@ class _Frame:
         return named > at_most
 
     def _size(self, plain: struct.Struct) -> int:
-        """Read a count or length; null is as none."""
+        """Read a count or length; null counts as zero."""
         if self._is_flexible:
             above, self._position = read_varint(self._frame, self._position)
             return max(above - 1, 0)

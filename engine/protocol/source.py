@@ -1,4 +1,4 @@
-"""A Python function under construction: lines, indentation, fresh names, constants. Knows nothing of messages."""
+"""A Python function under construction: lines, indentation, fresh names, constants. It knows nothing about messages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Source:
-    """Collects the text of functions, and the globals they will run with."""
+    """Collects the source of functions, and their globals."""
 
     def __init__(self) -> None:
         self.constants: dict[str, Any] = {}
@@ -17,7 +17,7 @@ class Source:
         self._count = 0
 
     def line(self, text: str) -> None:
-        """Add one line at the present depth."""
+        """Add one line at the current depth."""
         self._lines.append(" " * self._depth + text)
 
     @contextmanager
@@ -29,12 +29,12 @@ class Source:
         self._depth -= 1
 
     def fresh(self, stem: str) -> str:
-        """Return a name that was not used before."""
+        """Return an unused name."""
         self._count += 1
         return f"{stem}{self._count}"
 
     def constant(self, value: Any, stem: str) -> str:
-        """Return the name under which the functions find ``value``."""
+        """Return the name that gives the functions ``value``."""
         for name, known in self.constants.items():
             if known is value:
                 return name

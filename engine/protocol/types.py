@@ -1,6 +1,6 @@
-"""The types a field can have on the wire.
+"""The wire types of fields.
 
-Not here: how they are written in a given version (compact or not), which is the codec's business.
+Not here: their encoding in a given version (compact or not), which is the codec's job.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any, Final, TypeAlias
 
 
-# Plain classes: dataclasses would cost the import of every tool more than the whole table of APIs does.
+# Plain classes: dataclasses would slow the import of every tool more than the whole table of APIs does.
 class Scalar:
-    """A value of fixed size; ``code`` is its letter in the struct module's language."""
+    """A value of fixed size; ``code`` is its letter in the struct module."""
 
     __slots__ = ("code", "default", "name", "size_bytes")
 
@@ -33,7 +33,7 @@ class Blob:
 
 
 class Array:
-    """A count followed by that many elements: a scalar but UUID, a string, or a Struct class. A ``list`` in memory."""
+    """A count followed by that many elements: scalars except UUID, strings, or structs. A ``list`` in memory."""
 
     __slots__ = ("element",)
 
@@ -55,7 +55,10 @@ UUID: Final = Scalar("uuid", "16s", 16, bytes(16))
 STRING: Final = Blob("string", False, "")
 BYTES: Final = Blob("bytes", True, b"")
 RECORDS: Final = Blob("records", True, None)
-"""Record batches: a memoryview into the frame when decoded. To be encoded: bytes, or an object with ``size_bytes``."""
+"""Record batches. Decoding gives a memoryview into the frame; encoding takes bytes or an object with ``size_bytes``."""
 
 Records: TypeAlias = Any
-"""What a RECORDS attribute holds. Reading gives memoryview or None, writing takes more, which no annotation can say."""
+"""Type of a RECORDS attribute.
+
+Reading gives memoryview or None; writing accepts more, which no annotation can express.
+"""

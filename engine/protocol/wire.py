@@ -17,7 +17,7 @@ _CACHED_MAX = 64
 
 
 class Malformed(ValueError):
-    """Bytes that make no message; a decoder turns it into RemoteProtocolError."""
+    """Bytes that are not a message; a decoder turns it into RemoteProtocolError."""
 
 
 class Unfit(ValueError):
@@ -25,7 +25,7 @@ class Unfit(ValueError):
 
 
 def rest_of_varint(buffer: Any, position: int, first: int) -> tuple[int, int]:
-    """Return (value, next position) of a varint whose first byte, with its high bit set, was read already."""
+    """Return (value, next position) of a varint whose first byte, with its high bit set, has been read."""
     value = first & 0x7F
     for shift in (7, 14, 21, 28):
         byte = buffer[position]
@@ -45,7 +45,7 @@ def read_varint(buffer: Any, position: int) -> tuple[int, int]:
 
 
 def append_varint(out: bytearray, value: int) -> None:
-    """Append ``value``, which is not negative."""
+    """Append ``value``, which must not be negative."""
     while value > 127:
         out.append(value & 0x7F | 0x80)
         value >>= 7
@@ -53,7 +53,7 @@ def append_varint(out: bytearray, value: int) -> None:
 
 
 def skip_tagged(buffer: Any, position: int, first: int) -> int:
-    """Return the position behind a section of tagged fields whose count began with the byte ``first``, before it."""
+    """Return the position after a section of tagged fields; ``first``, the first byte of its count, has been read."""
     count = first
     if first > 127:
         count, position = rest_of_varint(buffer, position, first)
@@ -67,7 +67,7 @@ def skip_tagged(buffer: Any, position: int, first: int) -> int:
 
 
 class RepeatedUnpack(dict[int, Callable[..., tuple[Any, ...]]]):
-    """By count: a function (buffer, offset) that unpacks this many values of a kind. ``label`` names them in errors."""
+    """By count: a function (buffer, offset) that unpacks so many values of one type. ``label`` names them in errors."""
 
     def __init__(self, code: str, label: str) -> None:
         self._code = code
@@ -76,7 +76,7 @@ class RepeatedUnpack(dict[int, Callable[..., tuple[Any, ...]]]):
     def __missing__(self, count: int) -> Callable[..., tuple[Any, ...]]:
         if count < 0:
             raise Malformed(f"{self._label} has the count {count}")
-        # A huge count allocates nothing here, and is refused when the buffer turns out to be too short.
+        # A huge count allocates nothing here, and fails once the buffer turns out to be too short.
         unpack = struct.Struct(f">{count}{self._code}").unpack_from
         if count <= _CACHED_MAX:
             self[count] = unpack
@@ -84,7 +84,7 @@ class RepeatedUnpack(dict[int, Callable[..., tuple[Any, ...]]]):
 
 
 class RepeatedPack(dict[int, Callable[..., bytes]]):
-    """By count: a function that packs this many values of one kind."""
+    """By count: a function that packs so many values of one type."""
 
     def __init__(self, code: str) -> None:
         self._code = code

@@ -1,4 +1,4 @@
-"""Who appends: it decides which checks apply."""
+"""Who appends. This decides which checks apply."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ class AppendOrigin(Enum):
     """Kafka's AppendOrigin, without KRaft's."""
 
     CLIENT = "client"
-    """A produce request: everything is checked."""
+    """A produce request: the log checks everything."""
 
     COORDINATOR = "coordinator"
-    """A group or transaction coordinator of this broker: may write control records, sequences are not checked."""
+    """A group or transaction coordinator of this broker. It may write control records; nobody checks its sequences."""
 
     REPLICATION = "replication"
-    """A follower's fetch, or a log that is read at start: the leader has checked already."""
+    """A follower's fetch, or a log that is read at start: the leader has already checked it."""

@@ -1,6 +1,6 @@
-"""A replica's move into another log dir of its broker, as far as folders go: ``-future`` copy, swap, giving up.
+"""The folder side of a replica's move to another log dir of its broker: ``-future`` copy, swap, giving up.
 
-Who copies the records is ``engine.replication.log_dir_moves``. Source: LogManager of Kafka 3.9 (KIP-113), but for the
+``engine.replication.log_dir_moves`` copies the records. Source: LogManager of Kafka 3.9 (KIP-113), except for the
 mark: the swap is two renames on two disks, and Kafka does not start after a crash between them.
 """
 
@@ -24,11 +24,11 @@ logger = logging.getLogger("kafka.log.LogManager")
 
 
 def create_future_log(manager: LogManager, topic_partition: TopicPartition, log_dir: Path) -> Log:
-    """Make the empty log in ``log_dir`` that is to replace the partition's log.
+    """Create the empty log in ``log_dir`` that will replace the partition's log.
 
     Raises:
-        KafkaError: KAFKA_STORAGE_ERROR if any dir is offline, for the partition may have a future log in there, or
-            the disk fails.
+        KafkaError: KAFKA_STORAGE_ERROR if any dir is offline (the partition may have a future log there) or the disk
+            fails.
     """
     if manager.offline_dirs:
         raise KafkaError(
@@ -43,20 +43,21 @@ def create_future_log(manager: LogManager, topic_partition: TopicPartition, log_
 
 
 def delete_future_log(manager: LogManager, topic_partition: TopicPartition) -> None:
-    """Take a partition's future log away; none: nothing happens. Raises KafkaError KAFKA_STORAGE_ERROR."""
+    """Delete a partition's future log, if it has one. Raises KafkaError KAFKA_STORAGE_ERROR."""
     log = manager.future_logs.pop(topic_partition, None)
     if log is not None and not log.is_offline:
         manager.retire(log)
 
 
 def replace_current_with_future(manager: LogManager, topic_partition: TopicPartition) -> Log:
-    """Let the future log, which must have all records of the current one, take its place; return it.
+    """Replace the current log with the future log, which must have all its records; return the future log.
 
-    ``preparing_jobs`` are to be done before, or are done here; ``manager.replaced.jobs`` are to follow.
+    The caller may run ``preparing_jobs`` beforehand; otherwise they run here. It must run ``manager.replaced.jobs``
+    afterwards.
 
     Raises:
-        KafkaError: KAFKA_STORAGE_ERROR if one of the two is gone, or the future log's disk fails. When the current
-            one's fails it is too late to matter.
+        KafkaError: KAFKA_STORAGE_ERROR if one of the two is gone, or the future log's disk fails. If the current
+            log's disk fails, it no longer matters.
     """
     current, future = manager.logs.get(topic_partition), manager.future_logs.get(topic_partition)
     if current is None or future is None:
@@ -70,7 +71,7 @@ def replace_current_with_future(manager: LogManager, topic_partition: TopicParti
     _take_over_knowledge(current, future)
     has_older_folder = is_moved(current)
     if future.is_flush_due:
-        # flush.messages: whoever waits for a flush of the current log is answered by this one.
+        # flush.messages: a flush of this log answers those who wait for a flush of the current one.
         future.flush()
     future.rename_dir(log_dir_name(topic_partition))
     del manager.future_logs[topic_partition]
@@ -92,9 +93,9 @@ def _told(log: Log) -> str:
 
 
 def preparing_jobs(manager: LogManager, current: Log, future: Log) -> Iterator[DiskJob]:
-    """Mark the future log, and yield what has to reach the disk before it takes its place, one after the other.
+    """Mark the future log, and yield one by one the jobs that bring to the disk what it needs to take its place.
 
-    All of the move that brought the current log where it is, which bears no mark any more then; and the future log's
+    These are the whole move that brought the current log here, which then has no mark any more, and the future log's
     records, topic id and mark.
 
     Raises:
@@ -123,7 +124,7 @@ def _take_over_topic_id(current: Log, future: Log) -> None:
 
 
 def _take_over_knowledge(current: Log, future: Log) -> None:
-    """Give the future log what records do not tell: high watermark, topic id, a leader epoch without any record."""
+    """Give the future log what the records do not hold: high watermark, topic id, a leader epoch without records."""
     _take_over_topic_id(current, future)
     latest = current.leader_epochs.latest_entry
     if latest is not None and latest.leader_epoch > future.leader_epochs.latest_epoch:

@@ -1,6 +1,6 @@
-"""The searching side of a log's reads: where offsets are, and what part of a segment a read takes.
+"""Searches for a log's reads: where an offset is, and which part of a segment a read takes.
 
-The usual read, of who keeps up with the log's end, needs no search: ``Log.read`` does it.
+A reader that keeps up with the log's end needs no search: ``Log.read`` serves it.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from engine.storage.segment_list import SegmentList
 
 
 class SegmentSearch:
-    """Searches the segments of one log. It changes nothing but what the active segment remembers.
+    """Searches the segments of one log. It changes only what the active segment remembers.
 
-    The caller says where the log ends, and asks for no offset beyond. Methods raise KafkaError KAFKA_STORAGE_ERROR
-    when the disk fails.
+    The caller says where the log ends, and asks for no offset beyond that. Methods raise KafkaError
+    KAFKA_STORAGE_ERROR if the disk fails.
     """
 
     __slots__ = ("_active", "_folder", "_segments")
@@ -31,7 +31,7 @@ class SegmentSearch:
         self._active = active
 
     def position_of(self, offset: int, end_offset: int) -> LogPosition:
-        """Return where the batch that holds ``offset`` begins, or where it will."""
+        """Return where the batch that holds ``offset`` begins, or will begin."""
         active = self._active.segment
         position = active.size_bytes if offset == end_offset else self._active.known_position(offset)
         if position >= 0:
@@ -59,7 +59,7 @@ class SegmentSearch:
         return found
 
     def upper_bound_offset(self, read: LogRead, end_offset: int) -> int:
-        """Return an offset that is beyond all that ``read`` holds: up to there aborted transactions matter."""
+        """Return an offset beyond everything that ``read`` holds: aborted transactions matter up to there."""
         segment = self._segments.floor(read.position.segment_base_offset) or self._active.segment
         try:
             bound = segment.offset_index.first_offset_after(read.position.position + read.size_bytes - 1)
@@ -86,7 +86,7 @@ class SegmentSearch:
     def read_part(
         self, segment: LogSegment, position: int, end: int, max_bytes: int, *, min_one_batch: bool
     ) -> LogRead:
-        """Read as far as ``max_bytes`` allows, the first batch whole if wanted; nothing if there is nothing."""
+        """Read up to ``max_bytes``, with the first batch whole if wanted; return no records if there are none."""
         where = LogPosition(segment.base_offset, position)
         if position >= end:
             return LogRead(None, where)
@@ -105,7 +105,7 @@ class SegmentSearch:
         return LogRead(FileRange(file, position, min(size_bytes, end - position)), where, size_bytes < first_bytes)
 
     def _find(self, offset: int) -> tuple[LogSegment, int]:
-        """Search the first batch that reaches ``offset``; the log's end if the rest of the log is empty."""
+        """Find the first batch that reaches ``offset``, or the log's end if the rest of the log is empty."""
         segment = self._segments.floor(offset)
         while segment is not None:
             position = segment.find(offset)

@@ -1,4 +1,4 @@
-"""Logs by partition, with those of one topic at hand: a change of its settings must not look at every log there is."""
+"""Logs by partition and by topic: a change of a topic's settings must not have to look at every log."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _REQUIRED = cast("Log", object())
 
 
 class LogTable(dict[TopicPartition, Log]):
-    """A dict that also knows its logs by topic. ``popitem``, ``update`` and ``clear`` are not for it."""
+    """A dict that also knows its logs by topic. Do not call ``popitem``, ``update`` or ``clear`` on it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class LogTable(dict[TopicPartition, Log]):
             del self._by_topic[topic_partition.topic]
 
     def setdefault(self, topic_partition: TopicPartition, log: Log) -> Log:
-        """Return the partition's log; ``log`` becomes it if there is none."""
+        """Return the partition's log; if there is none, store ``log`` as it."""
         known = super().setdefault(topic_partition, log)
         if known is log:
             self[topic_partition] = log

@@ -15,11 +15,11 @@ from engine.storage.segment import LogSegment
 from engine.storage.time_index import NO_TIMESTAMP
 
 HEADERS_AT_ONCE_MAX = 500
-"""Batches looked at in one step of a search: timestamps out of order may make it a long one."""
+"""Maximum batches to look at in one step: timestamps out of order can make a search long."""
 
 
 class BatchToSearch(NamedTuple):
-    """A batch that should have a record of at least ``timestamp_ms``. A value: it may be searched in any thread."""
+    """A batch that should have a record of at least ``timestamp_ms``. It is a value: any thread may search it."""
 
     data: bytes
     header: BatchHeader
@@ -27,7 +27,7 @@ class BatchToSearch(NamedTuple):
     start_offset: int
 
     def first_record(self) -> OffsetAtTime | None:
-        """Return the first record at or after time and offset; None if the header promised too much.
+        """Return the first record at or after the time and offset; None if the header promised too much.
 
         It decompresses, and walks through the records up to that one.
 
@@ -43,14 +43,14 @@ class BatchToSearch(NamedTuple):
 
 
 class TimeStep(NamedTuple):
-    """One step of a search by time: the batch it came to, if any, and the offset from which the next step goes on."""
+    """One step of a search by time: the batch it found, if any, and the offset where the next step continues."""
 
     batch: BatchToSearch | None
     next_offset: int
 
 
 class SearchedLog(Protocol):
-    """A log, as far as searches by time go."""
+    """The part of a log that searches by time use."""
 
     @property
     def folder(self) -> PartitionFolder: ...
@@ -59,7 +59,7 @@ class SearchedLog(Protocol):
     def segments(self) -> tuple[LogSegment, ...]: ...
 
     def segments_between(self, start: int, end: int) -> list[LogSegment]:
-        """Return the segment of offset ``start`` and those that follow, as far as they begin before ``end``."""
+        """Return the segment of offset ``start`` and the following ones that begin before ``end``."""
 
     @property
     def leader_epochs(self) -> LeaderEpochCache: ...
@@ -75,11 +75,11 @@ def step_by_time(log: SearchedLog, timestamp_ms: int, from_offset: int) -> TimeS
     """Look for the next batch that has a record of at least ``timestamp_ms``; None if there is none left.
 
     A search begins at offset 0 and ends with the first batch whose records keep what its header promises. The log
-    may change between two steps. Segments without timestamps (messages of v0) count by when their file was last
-    written, as in Kafka.
+    may change between two steps. For segments without timestamps (messages of v0), the time of the last write to the
+    file counts, as in Kafka.
 
     Raises:
-        KafkaError: KAFKA_STORAGE_ERROR when the disk fails.
+        KafkaError: KAFKA_STORAGE_ERROR if the disk fails.
     """
     log.folder.check_online()
     start_offset = max(from_offset, log.log_start_offset)
@@ -87,7 +87,7 @@ def step_by_time(log: SearchedLog, timestamp_ms: int, from_offset: int) -> TimeS
         for segment in log.segments_between(start_offset, log.log_end_offset + 1):
             if segment.largest_timestamp_ms() >= timestamp_ms:
                 step = _step(segment, timestamp_ms, start_offset)
-                # Its only such record may be before the log's start: then Kafka gives up, and this looks on.
+                # Its only such record may be before the log's start: Kafka then gives up, and this code searches on.
                 if step is not None:
                     return step
     return None
@@ -108,7 +108,7 @@ def newest_batch(log: SearchedLog) -> BatchToSearch | None:
 
 
 def earliest_offset(log: SearchedLog) -> OffsetAtTime:
-    """Return the log's start, with the epoch it was written under if the epoch cache reaches back that far."""
+    """Return the log's start, with its leader epoch if the epoch cache reaches back that far."""
     earliest = log.leader_epochs.earliest_entry
     is_known = earliest is not None and earliest.start_offset <= log.log_start_offset
     leader_epoch = earliest.leader_epoch if earliest is not None and is_known else None
@@ -116,7 +116,7 @@ def earliest_offset(log: SearchedLog) -> OffsetAtTime:
 
 
 def segment_offsets_before(log: SearchedLog, timestamp_ms: int, max_count: int, now_ms: int) -> list[int]:
-    """Answer ListOffsets version 0: base offsets of segments written by then, newest first, the end included.
+    """Answer ListOffsets version 0: base offsets of segments written by then, newest first, including the log's end.
 
     ``timestamp_ms`` may be -1 (latest) or -2 (earliest).
     """

@@ -1,4 +1,4 @@
-"""The sparse offset index of a segment: which position to scan from for an offset (``.index``)."""
+"""The sparse offset index of a segment (``.index``): the position from which to scan for an offset."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class OffsetIndex(IndexFile):
 
     @classmethod
     def load(cls, paths: SegmentPaths, capacity_bytes: int) -> OffsetIndex:
-        """Read how far an existing file goes. A preallocated tail, as a crash leaves it, does not count."""
+        """Find the end of an existing file's entries. A preallocated tail, which a crash leaves, does not count."""
         size_bytes = paths.path(OFFSET_INDEX_SUFFIX).stat().st_size
         index = cls(paths, capacity_bytes, size_bytes // OFFSET_ENTRY.size)
         index._drop_preallocated_tail(_POSITION)
@@ -42,7 +42,7 @@ class OffsetIndex(IndexFile):
         """Add an entry.
 
         Raises:
-            StorageError: ``offset`` is not beyond the last entry's.
+            StorageError: ``offset`` is not greater than the last entry's.
         """
         relative_offset = offset - self._paths.base_offset
         if self.count and relative_offset <= self._last_relative_offset:
@@ -68,7 +68,7 @@ class OffsetIndex(IndexFile):
         return None if slot >= self.count else self._paths.base_offset + self.entry(slot)[_OFFSET]
 
     def truncate_to(self, offset: int) -> None:
-        """Drop the entries of ``offset`` and all after it."""
+        """Drop the entries at ``offset`` and beyond."""
         self._cut(self._floor_slot(offset - 1 - self._paths.base_offset, _OFFSET) + 1)
         self._remember_last()
 

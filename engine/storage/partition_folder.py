@@ -1,6 +1,6 @@
-"""A partition's folder: its name, its topic id, and what of it a power failure could still take back.
+"""A partition's folder: its name, its topic id, and what a power failure could still undo in it.
 
-It also knows whether the log dir has failed, and turns errors of the disk into what a log's callers are told.
+It also knows whether the log dir has failed, and turns disk errors into the errors that a log's callers see.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from engine.storage.small_files import replace_file
 
 
 class PartitionFolder:
-    """The folder of one log. Segments, epochs and snapshots in it belong to others."""
+    """The folder of one log. Other classes own the segments, epochs and snapshots in it."""
 
     __slots__ = (
         "_is_entry_unsynced",
@@ -38,9 +38,9 @@ class PartitionFolder:
         self.topic_id = topic_id
         self.is_offline = False
         self.is_unsynced = False
-        """Files in it were made, renamed or removed since a flush brought it to the disk."""
+        """Files in it have been created, renamed or removed since a flush last brought it to the disk."""
         self._is_entry_unsynced = False
-        """It was made or renamed since a flush brought its log dir to the disk."""
+        """It has been created or renamed since a flush last brought its log dir to the disk."""
         self._is_metadata_unsynced = False
         self._keeper = keeper
 
@@ -85,11 +85,13 @@ class PartitionFolder:
     # --- what the disk does not know yet
 
     def nothing_is_synced(self) -> None:
-        """Note that nothing of the folder is known to be on the disk, whatever a flush under way achieves."""
+        """Assume that nothing in the folder is on the disk, whatever a running flush achieves."""
         self._is_metadata_unsynced = self.is_unsynced = self._is_entry_unsynced = True
 
     def take_unsynced(self, changed: list[Path]) -> list[Path]:
-        """Return ``changed`` files of the folder and what of the folder is not on the disk; count it as if it were."""
+        """Return ``changed`` and the parts of the folder that are not on the disk; from now on they count as if they
+        were.
+        """
         paths = list(changed)
         if self._is_metadata_unsynced:
             paths.append(self.path / PARTITION_METADATA_FILE)

@@ -1,7 +1,7 @@
-"""Batches that have their place: offsets and leader epochs are stamped, and nothing is written yet.
+"""Batches that have their place: their offsets and leader epochs are stamped, but nothing is written yet.
 
-What a topic's settings demand of an append is here too. All of it works on values: ``log_append`` checks, ``Log``
-writes.
+This file also has what a topic's settings demand of an append. It works on values only: ``log_append`` checks,
+``Log`` writes.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ class AppendTerms:
 
     rules: AppendRules
     in_place_attributes: frozenset[int]
-    """Attributes of a client's batch that may be taken by its header alone."""
+    """Attributes of a client's batch that the log may accept by its header alone."""
     in_place_bytes_max: int
     stamps_append_time: bool
 
     @staticmethod
     @lru_cache(maxsize=256)
     def of(config: LogConfig) -> AppendTerms:
-        """Read them off a topic's settings. Thousands of partitions share a few."""
+        """Derive them from a topic's settings. Thousands of partitions share a few."""
         rules = AppendRules.of(config)
         codecs = tuple(Codec) if rules.codec is None else (rules.codec,)
         return AppendTerms(
@@ -74,7 +74,7 @@ class AppendTerms:
         )
 
     def takes_as_it_is(self, header: BatchHeader, origin: AppendOrigin) -> bool:
-        """Return whether the batch may be stored with no look at its records."""
+        """Return whether the log may store the batch without looking at its records."""
         if header.magic != 2 or self.rules.magic < 2:
             return False
         attributes = header.attributes
@@ -89,7 +89,7 @@ class AppendTerms:
         return self.takes_from_coordinator(attributes & CODEC_MASK, origin)
 
     def takes_from_coordinator(self, codec: int, origin: AppendOrigin) -> bool:
-        """Return whether these are a coordinator's records, none of which lacks a key, and are taken as they are."""
+        """Return whether these records come from a coordinator (so each has a key) and can be stored as they are."""
         rules = self.rules
         if origin is AppendOrigin.CLIENT or self.stamps_append_time or codec > CODEC_MASK:
             return False
@@ -97,7 +97,7 @@ class AppendTerms:
 
 
 def stamp_append_time(records: memoryview, position: int, size_bytes: int, attributes: int, now_ms: int) -> None:
-    """Give the batch at ``position`` the time of its append, and a checksum that agrees."""
+    """Give the batch at ``position`` the time of its append and a matching checksum."""
     _ATTRIBUTES.pack_into(records, position + ATTRIBUTES, attributes | TIMESTAMP_TYPE_BIT)
     _TIMESTAMP.pack_into(records, position + MAX_TIMESTAMP, now_ms)
     stamp_crc(records, position, size_bytes)
@@ -137,7 +137,7 @@ def stamped(
 
 
 def replicated(records: memoryview, headers: list[PositionedHeader]) -> PlacedBatches:
-    """Return batches that bear the stamps of their leader, cut out of ``records``."""
+    """Return the batches in ``records``, which their leader has stamped."""
     max_timestamp_ms, max_timestamp_offset = NO_TIMESTAMP, headers[0][1].base_offset
     for _, header in headers:
         if header.max_timestamp > max_timestamp_ms:
@@ -156,7 +156,7 @@ def replicated(records: memoryview, headers: list[PositionedHeader]) -> PlacedBa
 
 
 def segment_runs(headers: list[PositionedHeader], segment_bytes: int) -> list[list[PositionedHeader]]:
-    """Split neighbouring batches that do not fit into one segment."""
+    """Group adjacent batches so that each group fits into one segment."""
     first_position = headers[0][0]
     if headers[-1][0] + headers[-1][1].size_bytes - first_position <= segment_bytes:
         return [headers]

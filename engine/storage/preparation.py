@@ -1,7 +1,7 @@
-"""Work on the records of a large append that would hold the event loop, so that it can be done beside it.
+"""Work on the records of a large append, done in a thread because it would block the event loop.
 
-A batch has to be unpacked if its codec is not the topic's, if the topic is compacted or limits timestamps, and
-if it comes in an old format: up to a second for a megabyte of small records.
+A batch must be unpacked if its codec is not the topic's, if the topic is compacted or limits timestamps, or if its
+format is old. That takes up to a second for a megabyte of small records.
 """
 
 from __future__ import annotations
@@ -12,17 +12,20 @@ from engine.protocol.records.validate import prepare_append
 
 PREPARED_BYTES = 16 * 1024
 PREPARED_RECORDS = 1_000
-"""From either on a thread does it: below, it takes a millisecond at most, and the way to a thread and back as long."""
+"""From either limit on, a thread does the work. Below, it takes a millisecond at most, as long as the thread switch."""
 
 
 class Preparation:
-    """One append's records, and what the topic demands of them. ``run`` touches nothing else, in whichever thread."""
+    """One append's records, and what the topic demands of them.
+
+    ``run`` touches nothing else and may run in any thread.
+    """
 
     __slots__ = ("_now_ms", "records", "rules")
 
     def __init__(self, records: memoryview, rules: AppendRules, now_ms: int) -> None:
         self.records = memoryview(bytearray(records))
-        """What was sent; after ``run`` the one batch of version 2 that may be appended as it is."""
+        """What the client sent; after ``run``, the one batch of version 2 that can be appended as it is."""
         self.rules = rules
         self._now_ms = now_ms
 
@@ -30,7 +33,7 @@ class Preparation:
         """Check and convert the records.
 
         Raises:
-            KafkaError: they are refused, see ``prepare_append``.
+            KafkaError: the log refuses them, see ``prepare_append``.
         """
         prepared = prepare_append(self.records, self.rules, first_offset=0, leader_epoch=0, now_ms=self._now_ms)
         found = prepared.records
@@ -42,12 +45,12 @@ class PreparationNeeded(Exception):
     """Nothing was appended: run ``preparation`` in a thread and append again with it."""
 
     def __init__(self, preparation: Preparation) -> None:
-        super().__init__("these records are to be prepared beside the event loop")
+        super().__init__("these records must be prepared outside the event loop")
         self.preparation = preparation
 
 
 def is_long_work(headers: list[tuple[int, BatchHeader]]) -> bool:
-    """Whether unpacking these batches would hold the event loop for long."""
+    """Return whether unpacking these batches would block the event loop for long."""
     size_bytes = sum(header.size_bytes for _, header in headers)
-    # Old formats tell how many records there are only to who unpacks them.
+    # In old formats the number of records is known only after unpacking.
     return size_bytes >= PREPARED_BYTES or sum(header.record_count for _, header in headers) >= PREPARED_RECORDS

@@ -1,4 +1,4 @@
-"""What a partition remembers of one producer, and the checks of what that producer appends next (KIP-98)."""
+"""What a partition remembers about one producer, and the checks of what that producer appends next (KIP-98)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NO_TRANSACTION = -1
 SEQUENCE_MODULUS = 2**31
 
 BatchMetadata = tuple[int, int, int, int]
-"""last_sequence, last_offset, offset_delta, timestamp_ms. A plain tuple: one is made per append."""
+"""last_sequence, last_offset, offset_delta, timestamp_ms. A plain tuple: each append makes one."""
 
 
 class CompletedTransaction(NamedTuple):
@@ -35,7 +35,10 @@ class CompletedTransaction(NamedTuple):
 
 
 class ProducerEntry:
-    """A producer's epoch, its last five batches and its open transaction. ``next_sequence`` is -1 without a batch."""
+    """A producer's epoch, its last five batches and its open transaction.
+
+    ``next_sequence`` is -1 if there is no batch.
+    """
 
     __slots__ = (
         "batches",
@@ -65,10 +68,10 @@ class ProducerEntry:
         self.batches: deque[BatchMetadata] = deque(batches, maxlen=BATCHES_TO_RETAIN)
         self.next_sequence = (self.batches[-1][0] + 1) % SEQUENCE_MODULUS if self.batches else NO_SEQUENCE
         self.is_frozen = False
-        """It belongs to a snapshot that is still to be written: a copy takes its place before anything changes."""
+        """A snapshot that is not written yet holds this entry: a copy must replace it before anything changes."""
 
     def copy(self) -> ProducerEntry:
-        """Return an entry like this that may be changed."""
+        """Return a copy that may be changed."""
         return ProducerEntry(
             self.producer_id,
             self.producer_epoch,
@@ -92,7 +95,7 @@ class ProducerEntry:
         )
 
     def to_snapshot(self) -> ProducerSnapshotEntry:
-        """Return what a snapshot keeps of it."""
+        """Return the part that a snapshot keeps."""
         last_sequence, last_offset, offset_delta, _ = self.batches[-1] if self.batches else (NO_SEQUENCE, -1, 0, 0)
         return ProducerSnapshotEntry(
             self.producer_id,
@@ -111,11 +114,11 @@ class ProducerEntry:
 
     @property
     def last_offset(self) -> int:
-        """Offset of the last record that is remembered; -1 without one."""
+        """Offset of the last record remembered; -1 if there is none."""
         return self.batches[-1][1] if self.batches else -1
 
     def is_continued_by(self, producer_epoch: int, base_sequence: int) -> bool:
-        """Return whether a batch outside of transactions is plainly the next one, which needs no further check."""
+        """Return whether a non-transactional batch is plainly the next one, so that it needs no further check."""
         return (
             self.next_sequence == base_sequence >= 0
             and self.producer_epoch == producer_epoch
@@ -132,7 +135,7 @@ class ProducerEntry:
         return None
 
     def add_batch(self, last_sequence: int, last_offset: int, offset_delta: int, timestamp_ms: int) -> None:
-        """Remember a batch of the present epoch, and forget the sixth last."""
+        """Remember a batch of the current epoch, and forget the sixth last."""
         self.batches.append((last_sequence, last_offset, offset_delta, timestamp_ms))
         self.next_sequence = (last_sequence + 1) % SEQUENCE_MODULUS
         self.last_timestamp_ms = timestamp_ms
@@ -146,7 +149,7 @@ class ProducerEntry:
 
 
 class ProducerAppend:
-    """One producer's part of an append that is being checked. Nothing shows until the manager applies it."""
+    """One producer's part of an append under check. Nothing is visible until the manager applies it."""
 
     __slots__ = ("_current", "_origin", "_topic_partition", "started_transactions", "updated")
 
@@ -189,7 +192,7 @@ class ProducerAppend:
             )
 
     def end_transaction(self, marker: EndTransactionMarker, header: BatchHeader) -> CompletedTransaction | None:
-        """Check the marker of a control batch in its place; return the transaction it ends, if one was open here.
+        """Check the marker of a placed control batch; return the transaction it ends, if one was open here.
 
         Raises:
             KafkaError: INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED.
@@ -234,7 +237,7 @@ class ProducerAppend:
                 )
             return
         if current.producer_epoch == NO_PRODUCER_EPOCH:
-            # Nothing is known of it, perhaps because its records were deleted: any sequence is taken.
+            # Nothing is known about it, perhaps because its records were deleted: any sequence is accepted.
             return
         known = updated if updated.batches or producer_epoch != current.producer_epoch else current
         expected = known.next_sequence if known.batches else 0

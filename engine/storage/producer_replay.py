@@ -1,6 +1,6 @@
-"""Brings a log's producer state to its end: from the newest snapshot on by the batches that follow it.
+"""Brings a log's producer state up to date: loads the newest snapshot and replays the batches that follow.
 
-Used at start and after truncation. Reads headers only, but for control batches.
+Used at start and after truncation. Reads only headers, except for control batches.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def rebuild_producer_state(
 ) -> None:
     """Make ``producers`` valid for ``end_offset``.
 
-    A log that was closed in order and has no snapshot at all was written by a Kafka without producer state: it is not
-    read, and gets empty snapshots.
+    A log that was closed cleanly and has no snapshot was written by a Kafka without producer state: this function
+    does not read it, and gives it empty snapshots.
     """
     offsets_to_snapshot = _offsets_to_snapshot(segments)
     if had_clean_shutdown and producers.snapshots.latest is None:
@@ -52,7 +52,7 @@ def rebuild_producer_state(
 
 
 def replay_segment(producers: ProducerStateManager, segment: LogSegment, start_offset: int, end_offset: int) -> None:
-    """Take over the batches of a segment from the one that holds ``start_offset`` to the last before ``end_offset``."""
+    """Replay a segment's batches from the one that holds ``start_offset`` to the last before ``end_offset``."""
     start = segment.find(start_offset)
     if start < 0:
         return
@@ -66,10 +66,10 @@ def replay_segment(producers: ProducerStateManager, segment: LogSegment, start_o
 
 
 def _bytes_of(segment: LogSegment, position: int, header: BatchHeader) -> bytes:
-    """Read a control batch; of others the header says all."""
+    """Read a control batch whole; for others the header is enough."""
     return read_fully(segment.file().fd, position, header.size_bytes) if header.is_control else b""
 
 
 def _offsets_to_snapshot(segments: SegmentList) -> tuple[int, ...]:
-    """The last two segments' starts: a truncation will seldom reach back further."""
+    """Return the start offsets of the last two segments: a truncation seldom reaches back further."""
     return tuple(segments.base_offsets[-2:])

@@ -1,7 +1,7 @@
-"""The ``.snapshot`` files of a partition's folder: which there are, writing, reading, removing.
+"""Lists, writes, reads and removes the ``.snapshot`` files of a partition's folder.
 
-A snapshot may be written later, by a thread, and counts as being there until then. A crash before that loses nothing:
-the recovery point is not beyond it yet, and a recovery reads the records from there on.
+A thread may write a snapshot later; until then the snapshot counts as present. A crash before that loses nothing: the
+recovery point is not beyond it yet, and a recovery reads the records from there on.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from engine.storage.file_range import write_fully
 
 
 class PendingSnapshot:
-    """A snapshot whose content is settled and whose file is still to be written."""
+    """A snapshot whose content is fixed and whose file is not written yet."""
 
     __slots__ = ("_lock", "entries", "is_settled", "path")
 
@@ -31,13 +31,13 @@ class PendingSnapshot:
         self.path = path
         self.entries = entries
         self.is_settled = False
-        """It is written, or not wanted any more."""
+        """The file is written, or nobody wants it any more."""
         self._lock = threading.Lock()
 
     def write(self) -> None:
         """Write the file; safe in any thread. Raises OSError.
 
-        Who drops it meanwhile waits for the writing, not for the work on its content.
+        A caller that drops it meanwhile waits for the write, but not for the work on its content.
         """
         if self.is_settled:
             return
@@ -48,18 +48,18 @@ class PendingSnapshot:
                 self.is_settled = True
 
     def move_to(self, path: Path) -> None:
-        """Follow a rename that has happened. A thread must not write under a name that may be used again."""
+        """Take the new path after a rename. A thread must not write to a name that may be used again."""
         with self._lock:
             self.path = path
 
     def drop(self) -> None:
-        """Have it not written, or no longer than this call takes."""
+        """Cancel the write, or wait until a running one ends."""
         with self._lock:
             self.is_settled = True
 
 
 class ProducerSnapshots:
-    """The snapshots by offset, ascending."""
+    """The snapshots in ascending order of offset."""
 
     __slots__ = ("_offsets", "_pending", "_unsynced", "folder")
 
@@ -87,9 +87,9 @@ class ProducerSnapshots:
         return self.folder / segment_file_name(offset, SNAPSHOT_SUFFIX)
 
     def add(self, offset: int, entries: Callable[[], list[ProducerSnapshotEntry]]) -> None:
-        """Take the snapshot for ``offset``. The next flush writes it and brings it to the disk.
+        """Add a snapshot for ``offset``. The next flush writes it and brings it to the disk.
 
-        ``entries`` is called in any thread, and must give at any time what holds now.
+        Any thread may call ``entries`` at any time; it must always return the producers as they are now.
         """
         self._forget(offset)
         self._pending[offset] = PendingSnapshot(self.path(offset), entries)
@@ -97,38 +97,38 @@ class ProducerSnapshots:
 
     @property
     def pending(self) -> tuple[PendingSnapshot, ...]:
-        """What is still to be written."""
+        """Return the snapshots that are not written yet."""
         return tuple(self._pending.values())
 
     def forget_written(self) -> None:
-        """Let go of the content of what is written."""
+        """Release the content of the snapshots that are written."""
         self._pending = {offset: one for offset, one in self._pending.items() if not one.is_settled}
 
     def write_pending(self) -> None:
-        """Write here and now what is still to be written. The next flush brings it to the disk. Raises OSError."""
+        """Write all pending snapshots now. The next flush brings them to the disk. Raises OSError."""
         for offset, one in self._pending.items():
             self._unsynced.add(offset)
             one.write()
         self.forget_written()
 
     def take_unsynced(self) -> list[Path]:
-        """Return the snapshots that no flush has brought to the disk yet, and take them as if one had."""
+        """Return the snapshots that no flush has brought to the disk; from now on they count as if one had."""
         paths = [self.path(offset) for offset in sorted(self._unsynced | self._pending.keys())]
         self._unsynced.clear()
         return paths
 
     def move_to(self, folder: Path) -> None:
-        """Follow a rename of the partition's folder."""
+        """Take the new paths after a rename of the partition's folder."""
         self.folder = folder
         for offset, one in self._pending.items():
             one.move_to(self.path(offset))
 
     def nothing_is_synced(self) -> None:
-        """Note that the newest snapshot, which the next start begins with, may not be on the disk."""
+        """Note that the newest snapshot, which the next start loads, may not be on the disk."""
         self._unsynced.update(self._offsets[-1:])
 
     def read(self, offset: int) -> list[ProducerSnapshotEntry]:
-        """Return the producers in a snapshot; CorruptFileError if it is damaged."""
+        """Return the producers in a snapshot. Raises CorruptFileError if it is damaged."""
         pending = self._pending.get(offset)
         if pending is not None:
             return pending.entries()
@@ -151,7 +151,7 @@ class ProducerSnapshots:
         return None
 
     def remove_stray(self, base_offsets: Collection[int]) -> None:
-        """Remove those that are of no segment's base offset, but for the newest if it is beyond all segments."""
+        """Remove snapshots that match no segment's base offset, but keep the newest if it is beyond all segments."""
         stray = [offset for offset in self._offsets if offset not in base_offsets]
         newest_base_offset = max(base_offsets, default=-1)
         for offset in stray[:-1]:
@@ -176,7 +176,7 @@ def _write_file(path: Path, data: bytes) -> None:
 
 
 def _in_javas_order(entries: list[ProducerSnapshotEntry]) -> list[ProducerSnapshotEntry]:
-    """Order the entries as Kafka's HashMap<Long, …> yields them, so that equal states give equal bytes."""
+    """Sort the entries as Kafka's HashMap<Long, …> yields them, so that equal states give equal bytes."""
     capacity = 16
     while len(entries) > capacity * 3 // 4:
         capacity *= 2

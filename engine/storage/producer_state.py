@@ -1,7 +1,7 @@
-"""Which producers have written to a partition, their open transactions, and from which offset on nothing is decided.
+"""A partition's producers, their open transactions, and the first offset whose outcome is still open.
 
-The map is valid up to ``map_end_offset``; snapshots of it stand beside the segments, so that a log need not be read
-from its beginning at start.
+The map is valid up to ``map_end_offset``. Snapshots of it lie beside the segments, so that a start need not read the
+log from its beginning.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class ProducerStateManager:
         self.map_end_offset = 0
         self._last_snapshot_offset = 0
         self._ongoing: dict[int, int] = {}
-        """First offset of each open transaction, ascending, and its producer id."""
+        """First offset and producer id of each open transaction, in ascending order."""
         self._unreplicated: dict[int, int] = {}
-        """First and last offset of transactions whose markers are not below the high watermark yet."""
+        """First and last offsets of transactions whose markers are not below the high watermark yet."""
 
     @property
     def is_empty(self) -> bool:
@@ -57,7 +57,7 @@ class ProducerStateManager:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """First offset of the oldest transaction that is open, or whose marker is not replicated yet."""
+        """First offset of the oldest transaction that is still open or has an unreplicated marker."""
         first = next(iter(self._ongoing), None)
         if self._unreplicated:
             unreplicated = min(self._unreplicated)
@@ -65,7 +65,7 @@ class ProducerStateManager:
         return first
 
     def has_late_transaction(self, now_ms: int, transaction_max_timeout_ms: int) -> bool:
-        """Return whether the oldest open transaction has been silent for longer than any may last."""
+        """Return whether the oldest open transaction has been silent for longer than any transaction may last."""
         producer_id = next(iter(self._ongoing.values()), None)
         entry = None if producer_id is None else self.producers.get(producer_id)
         if entry is None or entry.last_timestamp_ms <= 0:
@@ -75,11 +75,11 @@ class ProducerStateManager:
     # --- appends
 
     def prepare(self, producer_id: int, origin: AppendOrigin) -> ProducerAppend:
-        """Begin the checks of what a producer appends."""
+        """Start checking what a producer appends."""
         return ProducerAppend(self._topic_partition, producer_id, self.producers.get(producer_id), origin)
 
     def apply(self, append: ProducerAppend) -> None:
-        """Take over what was checked."""
+        """Apply a checked append."""
         updated = append.updated
         current = self.producers.get(updated.producer_id)
         if current is None:
@@ -96,15 +96,15 @@ class ProducerStateManager:
             self._ongoing[first_offset] = updated.producer_id
 
     def changeable(self, entry: ProducerEntry) -> ProducerEntry:
-        """Return the producer's entry to change: another one if a snapshot still needs this one."""
+        """Return an entry that may be changed: a copy if a snapshot still needs this one."""
         if entry.is_frozen:
             entry = self.producers[entry.producer_id] = entry.copy()
         return entry
 
     def aborted(self, completed: CompletedTransaction) -> AbortedTransaction:
-        """Return the index entry of an aborted transaction that is not marked ``complete`` yet.
+        """Return the index entry for an aborted transaction that is not marked ``complete`` yet.
 
-        Its last stable offset is the one that holds once the marker is replicated.
+        Its last stable offset is the one that will apply once the marker is replicated.
         """
         others = (first for first, producer_id in self._ongoing.items() if producer_id != completed.producer_id)
         last_stable_offset = next(others, completed.last_offset + 1)
@@ -127,7 +127,7 @@ class ProducerStateManager:
         return bool(done)
 
     def replay(self, buffer: Buffer, position: int, header: BatchHeader) -> CompletedTransaction | None:
-        """Take over a batch that is in the log already; return the transaction it ends, still to be ``complete``-d."""
+        """Replay a batch from the log; return the transaction it ends, which the caller must ``complete``."""
         if not header.has_producer_id:
             return None
         append = self.prepare(header.producer_id, AppendOrigin.REPLICATION)
@@ -142,7 +142,7 @@ class ProducerStateManager:
         return completed
 
     def expire(self, now_ms: int) -> None:
-        """Forget producers without open transaction that were silent for ``producer.id.expiration.ms``."""
+        """Forget producers with no open transaction that have been silent for ``producer.id.expiration.ms``."""
         expired = [producer_id for producer_id, entry in self.producers.items() if self._is_expired(entry, now_ms)]
         for producer_id in expired:
             del self.producers[producer_id]
@@ -152,7 +152,8 @@ class ProducerStateManager:
     def take_snapshot(self, *, is_written_later: bool = False) -> int | None:
         """Write a snapshot at ``map_end_offset`` unless there is one; return its offset.
 
-        One that the next flush writes holds the event loop for a hundredth of the time: 50,000 producers take 100 ms.
+        Leaving the write to the next flush blocks the event loop for a hundredth of the time: 50,000 producers take
+        100 ms.
         """
         if self.map_end_offset <= self._last_snapshot_offset:
             return None
@@ -166,7 +167,7 @@ class ProducerStateManager:
         return self.map_end_offset
 
     def truncate_and_reload(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
-        """Go back to the newest snapshot within the log; what follows it must then be replayed."""
+        """Go back to the newest snapshot within the log. The caller must then replay what follows it."""
         for offset in self.snapshots.offsets:
             if offset > log_end_offset or offset <= log_start_offset:
                 self.snapshots.delete(offset)
@@ -177,7 +178,7 @@ class ProducerStateManager:
         self._load_latest_snapshot(log_start_offset, now_ms)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Forget everything; the log is empty and goes on at ``offset``."""
+        """Forget everything: the log is empty and continues at ``offset``."""
         self._clear()
         for snapshot_offset in self.snapshots.offsets:
             self.snapshots.delete(snapshot_offset)
@@ -185,14 +186,14 @@ class ProducerStateManager:
         self.map_end_offset = offset
 
     def on_log_start_offset(self, log_start_offset: int) -> None:
-        """Follow the log's start."""
+        """Adjust to the log's new start."""
         self.on_high_watermark(log_start_offset)
         self.map_end_offset = max(self.map_end_offset, log_start_offset)
         latest = self.snapshots.latest
         self._last_snapshot_offset = log_start_offset if latest is None else latest
 
     def move_to(self, folder: Path) -> None:
-        """Follow a rename of the partition's folder."""
+        """Take the new paths after a rename of the partition's folder."""
         self.snapshots.move_to(folder)
 
     def _clear(self) -> None:
@@ -205,9 +206,7 @@ class ProducerStateManager:
             try:
                 stored = self.snapshots.read(offset)
             except CorruptFileError as error:
-                logger.warning(
-                    "A producer snapshot is damaged and is dropped path=%s: %s", self.snapshots.path(offset), error
-                )
+                logger.warning("Dropping a damaged producer snapshot path=%s: %s", self.snapshots.path(offset), error)
                 self.snapshots.delete(offset)
                 continue
             entries = [ProducerEntry.of_snapshot(one) for one in stored]

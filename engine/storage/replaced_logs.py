@@ -1,7 +1,7 @@
-"""Logs whose copies in other log dirs have taken their place, until the disks know it too.
+"""Logs that copies in other log dirs have replaced, until the change is on both disks.
 
-The names change on two disks, and a power failure may take either change back. So the folder of the old log keeps its
-name until that of the new one is on the disk, and the new one keeps its mark until the old one's change is.
+The names change on two disks, and a power failure may undo either change. So the old log's folder keeps its name
+until the new log's name is on its disk, and the new log keeps its mark until the old log's rename is on its disk.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from engine.storage.log import Log
 logger = logging.getLogger("kafka.log.LogManager")
 
 MOVED_MARK: Final = "moved-from-another-log-dir"
-"""Empty file in the folder of a replica that has just been moved, until its old folder is renamed."""
+"""Name of an empty file in the folder of a replica that has just moved. It stays until the old folder is renamed."""
 
 
 def is_moved(log: Log) -> bool:
-    """Whether the log bears the mark: an older folder of the replica may be in another dir."""
+    """Return whether the log has the mark: another dir may hold an older folder of the replica."""
     return (log.dir / MOVED_MARK).exists()
 
 
 def unmark_moved(log: Log) -> None:
-    """Remove the mark. One that cannot be removed harms nobody."""
+    """Remove the mark. A mark that cannot be removed does no harm."""
     try:
         (log.dir / MOVED_MARK).unlink(missing_ok=True)
         log.folder.is_unsynced = True
@@ -38,18 +38,19 @@ def unmark_moved(log: Log) -> None:
 
 
 def choose_of_two(one: Log, other: Log) -> tuple[Log, Log]:
-    """Return of two folders of a replica the one that counts, and the one that is left over.
+    """Of a replica's two folders, return the one that counts, then the leftover.
 
-    One is left over by a move, or has no record: the dir failed when the log was made in it, and it was made elsewhere.
+    A move left it over, or it has no record: its dir failed while the log was created in it, so the log was created
+    elsewhere.
 
     Raises:
-        StorageError: neither explains them.
+        StorageError: neither reason applies.
     """
     if is_moved(one) == is_moved(other):
         if other.log_end_offset == 0:
             one, other = other, one
         if one.log_end_offset == 0:
-            logger.warning("A second folder of %s has no record and is deleted dir=%s", one.topic_partition, one.dir)
+            logger.warning("Deleting a second folder of %s, which has no records dir=%s", one.topic_partition, one.dir)
             return other, one
         raise StorageError(
             f"Duplicate log directories for {one.topic_partition} are found in both {other.dir} and {one.dir}. "
@@ -79,7 +80,7 @@ class _Replaced:
 
 
 class ReplacedLogs:
-    """All that are under way, by partition."""
+    """All replacements under way, by partition."""
 
     def __init__(self, keeper: DirKeeper, retire: Callable[[Log], None]) -> None:
         self._keeper = keeper
@@ -87,13 +88,13 @@ class ReplacedLogs:
         self._logs: dict[TopicPartition, _Replaced] = {}
 
     def add(self, old: Log, new: Log, *, keeps_mark: bool) -> None:
-        """Take a log out of use; ``keeps_mark`` if yet another folder of the replica may be somewhere."""
+        """Take a log out of use; ``keeps_mark`` if the replica may have yet another folder somewhere."""
         old.is_retired = True
         old.abandon()
         self._logs[old.topic_partition] = _Replaced(old, new, keeps_mark)
 
     def jobs(self, topic_partition: TopicPartition | None = None) -> Iterator[DiskJob]:
-        """Yield what is to be done for all, or for one; do one job before asking for the next."""
+        """Yield the jobs for all partitions, or for one. The caller must do each job before it asks for the next."""
         for name in list(self._logs) if topic_partition is None else [topic_partition]:
             one = self._logs.get(name)
             if one is not None:
@@ -115,7 +116,7 @@ class ReplacedLogs:
         try:
             self._retire(one.old)
         except KafkaError as error:
-            # Its dir is offline by now. The mark stays, and tells which one counts once the dir is back.
+            # Its dir is offline by now. The mark stays, and shows which log counts once the dir is back.
             self._logs.pop(one.old.topic_partition, None)
             logger.warning("The replaced log of %s could not be renamed: %s", one.old.topic_partition, error)
 
@@ -126,13 +127,13 @@ class ReplacedLogs:
                 unmark_moved(one.new)
 
     def give_up(self, topic_partition: TopicPartition) -> None:
-        """Let the old folder go at once: the new one goes too."""
+        """Delete the old folder at once: the new one is being deleted too."""
         one = self._logs.pop(topic_partition, None)
         if one is not None and not one.is_old_renamed:
             self._rename(one)
 
     def dir_failed(self, log_dir: Path) -> None:
-        """Follow the failure of a log dir. If the new log is gone the old one must not come back for it."""
+        """React to a failed log dir. If the new log is gone, the old one must not come back in its place."""
         for name, one in list(self._logs.items()):
             if one.old.log_dir == log_dir:
                 del self._logs[name]

@@ -1,4 +1,4 @@
-"""What appends and reads of a log return, and what they raise beside wire errors."""
+"""What appends and reads of a log return, and what they raise besides wire errors."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ NO_APPEND_TIME = -1
 
 
 class AppendResult:
-    """Where records went. All offsets are -1 when there was nothing to append.
+    """Where records went. All offsets are -1 if there was nothing to append.
 
-    ``log_append_time_ms`` is -1 but for topics with LogAppendTime and for duplicates. Of a duplicate the offsets are
-    those of the batch that was appended before. ``size_bytes`` is what was written.
+    ``log_append_time_ms`` is -1 except for topics with LogAppendTime and for duplicates. A duplicate has the offsets
+    of the batch that was appended before. ``size_bytes`` is the number of bytes written.
     """
 
     __slots__ = (
@@ -57,17 +57,17 @@ class AppendResult:
 
 
 class LogPosition(NamedTuple):
-    """Where an offset is: in which segment, and at which byte of it. Positions compare in log order."""
+    """Where an offset is: its segment, and the byte in it. Positions compare in log order."""
 
     segment_base_offset: int
     position: int
 
 
 class LogRead:
-    """What a read found. ``records`` is None if there is nothing below the limit.
+    """What a read found. ``records`` is None if there are none below the limit.
 
-    ``position`` is where the first batch begins. The bytes begin with the batch that holds the offset asked for, which
-    may begin earlier, and may end within a batch.
+    ``position`` is where the first batch begins. That batch holds the offset asked for and may begin before it. The
+    bytes may end within a batch.
     """
 
     __slots__ = ("is_first_batch_incomplete", "position", "records")
@@ -96,7 +96,7 @@ class OffsetAtTime(NamedTuple):
 
 
 class UnexpectedAppendOffset(KlammError):
-    """What a follower was given begins before the end of its log. Kafka's UnexpectedAppendOffsetException."""
+    """A follower's fetched records begin before the end of its log. Kafka's UnexpectedAppendOffsetException."""
 
     def __init__(self, message: str, *, first_offset: int, last_offset: int) -> None:
         super().__init__(message)
@@ -105,4 +105,4 @@ class UnexpectedAppendOffset(KlammError):
 
 
 class OffsetsOutOfOrder(KlammError):
-    """Batches that a follower was given do not ascend. Kafka's OffsetsOutOfOrderException."""
+    """A follower's fetched batches are not in ascending order. Kafka's OffsetsOutOfOrderException."""

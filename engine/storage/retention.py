@@ -1,4 +1,4 @@
-"""Retention: which segments at the start of a log are before its start, too old or too many."""
+"""Retention: which segments at the beginning of a log are before its start offset, too old or too many."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from engine.storage.segment import LogSegment
 
 
 class RetainedLog(Protocol):
-    """A log, as far as retention goes."""
+    """The part of a log that retention uses."""
 
     @property
     def topic_partition(self) -> TopicPartition: ...
@@ -35,21 +35,21 @@ class RetainedLog(Protocol):
     def log_end_offset(self) -> int: ...
 
     def drop_first_segments(self, count: int, why: str) -> None:
-        """Take the first segments out of the log, which then starts behind them."""
+        """Remove the first segments from the log, which then starts after them."""
 
 
 IsDeletable = Callable[[LogSegment, LogSegment | None], bool]
-"""Whether a segment may go, which another one follows; none follows the active one."""
+"""Decides whether a segment may go, given the one that follows it; none follows the active segment."""
 
 
 def delete_old_segments(log: RetainedLog, now_ms: int) -> int:
     """Drop segments that are before the log's start, too old or too many; return how many.
 
-    Only segments wholly below the high watermark go. Their files are removed after ``file.delete.delay.ms``.
+    Only segments wholly below the high watermark go. Their files follow after ``file.delete.delay.ms``.
 
     Raises:
         OSError: the disk fails.
-        KafkaError: KAFKA_STORAGE_ERROR when the disk fails.
+        KafkaError: KAFKA_STORAGE_ERROR if the disk fails.
     """
     deleted = _delete_from_start(log, _is_before(log.log_start_offset), "its records are before the log start offset")
     if log.config.is_deleted_by_retention:
@@ -87,7 +87,7 @@ def _delete_by_time(log: RetainedLog, now_ms: int) -> int:
 
 
 def _delete_from_start(log: RetainedLog, is_deletable: IsDeletable, why: str) -> int:
-    """Drop the leading segments for which ``is_deletable``; the active one only when it has records."""
+    """Drop the leading segments that are ``is_deletable``; the active one only if it has records."""
     segments = log.segments
     count = 0
     for segment, following in zip(segments, (*segments[1:], None), strict=True):

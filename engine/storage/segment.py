@@ -1,7 +1,7 @@
 """One segment of a log: a file of batches, and its offset, time and transaction index.
 
-It knows positions and sizes, nothing of leaders, producers or retention. The log file is opened when first needed;
-readers keep it open through the ranges they were given, whatever happens to the segment.
+It knows positions and sizes, but nothing about leaders, producers or retention. The log file opens on first use.
+Readers keep it open through their file ranges, whatever happens to the segment.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from engine.storage.time_index import NO_TIMESTAMP, TimeIndex
 from engine.storage.transaction_index import TransactionIndex
 
 UNKNOWN_TIMESTAMP = -2
-"""The largest timestamp is not known yet: it stands in the time index."""
+"""The largest timestamp is not known yet: the time index has it."""
 
 
 class LogSegment:
@@ -71,7 +71,7 @@ class LogSegment:
         self.bytes_since_index_entry = 0
         self.is_index_full = False
         self.has_unsynced_index = False
-        """An index was changed since a flush has brought all of them to the disk."""
+        """An index has changed since a flush last brought all of them to the disk."""
         self.max_timestamp_ms = UNKNOWN_TIMESTAMP
         self.max_timestamp_offset = paths.base_offset
         self._rolling_timestamp_ms: int | None = None
@@ -115,7 +115,7 @@ class LogSegment:
         return self._file
 
     def create_files(self, *, preallocated_bytes: int = 0) -> None:
-        """Make an empty log file and preallocated indexes; a file of the name that is there is replaced."""
+        """Create an empty log file and preallocated indexes; replace files of the same names."""
         self._file = OpenFile(open_file(self.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC))
         if preallocated_bytes:
             os.ftruncate(self._file.fd, preallocated_bytes)
@@ -123,14 +123,14 @@ class LogSegment:
         self.max_timestamp_ms = NO_TIMESTAMP
 
     def create_indexes(self) -> None:
-        """Make empty, preallocated indexes."""
+        """Create empty, preallocated indexes."""
         self._offset_index = OffsetIndex(self.paths, self.index_capacity_bytes)
         self._time_index = TimeIndex(self.paths, self.index_capacity_bytes)
         self.preallocate_indexes()
         self.has_unsynced_index = True
 
     def release_idle(self) -> None:
-        """Let go of the file and of caches, unless they were used since the last call."""
+        """Release the file and caches, unless they were used since the last call."""
         if self._was_read:
             self._was_read = False
             return
@@ -141,7 +141,7 @@ class LogSegment:
                 index.release()
 
     def last_modified_ms(self) -> int:
-        """When the log file was last written, by the file system's word."""
+        """Return when the log file was last written, according to the file system."""
         return self.path.stat().st_mtime_ns // 1_000_000
 
     # --- append
@@ -178,9 +178,9 @@ class LogSegment:
     def append_batches(
         self, records: bytes | bytearray | memoryview, size_bytes: int, headers: Sequence[tuple[int, BatchHeader]]
     ) -> None:
-        """Write several batches with one call; the indexes know each of them by itself, as in Kafka 3.9.1.
+        """Write several batches with one call; each counts for the indexes by itself, as in Kafka 3.9.1.
 
-        ``headers`` have the batches' positions in ``records``.
+        ``headers`` hold the batches' positions in ``records``.
 
         Raises:
             OSError: the disk did not take all; call ``cut_back`` with the size from before.
@@ -207,7 +207,7 @@ class LogSegment:
         except OSError as error:
             if not is_out_of_descriptors(error):
                 raise
-            # The records are written. The next append comes by here again; an entry less costs a longer search.
+            # The records are written. The next append tries again; one missing entry only makes a search longer.
 
     def _note_max_timestamp(self, timestamp_ms: int, offset: int) -> None:
         if self.max_timestamp_ms == UNKNOWN_TIMESTAMP:
@@ -218,7 +218,7 @@ class LogSegment:
         self.max_timestamp_offset = offset
 
     def add_index_entries(self, last_offset: int, position: int) -> None:
-        """Note in the indexes that the append which ended with ``last_offset`` began at ``position``."""
+        """Add to the indexes that the append ending with ``last_offset`` began at ``position``."""
         offset_index, time_index = self.offset_index, self.time_index
         offset_index.append(last_offset, position)
         time_index.maybe_append(self.max_timestamp_ms, self.max_timestamp_offset)
@@ -226,34 +226,34 @@ class LogSegment:
         self.has_unsynced_index = True
 
     def add_aborted(self, transaction: AbortedTransaction) -> None:
-        """Note an aborted transaction whose marker is in this segment."""
+        """Add an aborted transaction whose marker is in this segment."""
         self.transaction_index.append(transaction)
         self.has_unsynced_index = True
 
     def write_pending(self) -> list[Path]:
-        """Bring index entries that wait in memory into their files; return the paths of all index files."""
+        """Write index entries held in memory to their files; return the paths of all index files."""
         for index in (self._offset_index, self._time_index):
             if index is not None:
                 index.write_pending()
         return [self.paths.path(kind) for kind in INDEX_SUFFIXES]
 
     def cut_back(self, size_bytes: int) -> None:
-        """Take back what a failed append left behind ``size_bytes``. May raise OSError."""
+        """Remove what a failed append left beyond ``size_bytes``. May raise OSError."""
         os.ftruncate(self.file().fd, size_bytes)
 
     # --- roll
 
     def takes(self, last_offset: int) -> bool:
-        """Return whether ``last_offset`` can be written relative to the base offset."""
+        """Return whether ``last_offset`` fits relative to the base offset."""
         return 0 <= last_offset - self.base_offset <= RELATIVE_OFFSET_MAX
 
     def waited_for_roll_ms(self, now_ms: int, timestamp_ms: int) -> int:
-        """Return how old the segment is: by timestamps if its first batch has one, else by the clock."""
+        """Return the segment's age: by timestamps if its first batch has one, else by the clock."""
         first_ms = self.first_batch_timestamp_ms()
         return timestamp_ms - first_ms if first_ms >= 0 else now_ms - self.created_ms
 
     def first_batch_timestamp_ms(self) -> int:
-        """Return the first batch's largest timestamp; -1 if there is no batch, or one without timestamp."""
+        """Return the first batch's largest timestamp; -1 if there is no batch or it has no timestamp."""
         if self._rolling_timestamp_ms is None:
             if self.size_bytes == 0:
                 return NO_TIMESTAMP
@@ -263,20 +263,20 @@ class LogSegment:
         return NO_TIMESTAMP if self._rolling_timestamp_ms is None else self._rolling_timestamp_ms
 
     def become_inactive(self) -> None:
-        """Complete the indexes and cut off what was preallocated: nothing will be appended any more."""
+        """Complete the indexes and cut off preallocated space: no more appends will come."""
         self.load_max_timestamp()
         self._complete_time_index()
         self.trim()
 
     def _complete_time_index(self) -> None:
-        # A segment of an old Kafka may have offsets that no entry can hold: those are scanned for.
+        # A segment of an old Kafka may have offsets that no entry can hold: searches scan for those.
         if self.takes(self.max_timestamp_offset):
             count = self.time_index.count
             self.time_index.maybe_append(self.max_timestamp_ms, self.max_timestamp_offset)
             self.has_unsynced_index |= self.time_index.count != count
 
     def trim(self) -> None:
-        """Write what waits, and cut off what was preallocated. Files that were not touched stay as they are."""
+        """Write pending entries, and cut off preallocated space. Untouched files stay as they are."""
         if self._offset_index is not None:
             self._offset_index.trim()
         if self._time_index is not None:
@@ -285,7 +285,7 @@ class LogSegment:
             os.ftruncate(self._file.fd, self.size_bytes)
 
     def preallocate_indexes(self) -> None:
-        """Make the index files as large as they may become."""
+        """Grow the index files to their maximum size."""
         self.offset_index.preallocate()
         self.time_index.preallocate()
 
@@ -305,7 +305,7 @@ class LogSegment:
     # --- positions
 
     def iter_batches(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
-        """Yield position and header of the batches from ``position`` to ``end`` (the segment's by default)."""
+        """Yield the position and header of each batch from ``position`` to ``end`` (the segment's end by default)."""
         return scan_batches(self.file().fd, position, self.size_bytes if end is None else end)
 
     def find(self, offset: int) -> int:
@@ -331,7 +331,7 @@ class LogSegment:
     # --- cut, rename, sync
 
     def truncate_to(self, offset: int, now_ms: int) -> int:
-        """Drop the batch of ``offset`` and all after it; return the number of bytes dropped."""
+        """Drop the batch that holds ``offset`` and all after it; return the number of bytes dropped."""
         position = self.find(offset)
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
@@ -361,11 +361,11 @@ class LogSegment:
         self.max_timestamp_ms, self.max_timestamp_offset = timestamp_ms, offset
 
     def move_to(self, folder: Path) -> None:
-        """Follow a rename of the partition's folder."""
+        """Take the new paths after a rename of the partition's folder."""
         self.paths.folder = folder
 
     def change_suffix(self, suffix: str) -> None:
-        """Rename the files; those that are not there (a transaction index, as a rule) are passed over."""
+        """Rename the files; skip those that do not exist (usually the transaction index)."""
         for kind in SEGMENT_SUFFIXES:
             source = self.paths.path(kind)
             target = SegmentPaths(self.paths.folder, self.base_offset, suffix).path(kind)
@@ -378,12 +378,12 @@ class LogSegment:
         return [self.paths.path(kind) for kind in SEGMENT_SUFFIXES]
 
     def close(self) -> None:
-        """Complete the indexes of an orderly stop, cut what was preallocated, and let go of the file."""
+        """Complete the indexes for a clean stop, cut off preallocated space, and release the file."""
         if self.max_timestamp_ms != UNKNOWN_TIMESTAMP:
             self._complete_time_index()
         self.trim()
         self._file = None
 
     def close_file(self) -> None:
-        """Let go of the open file; it is opened again when needed."""
+        """Release the open file; the next use opens it again."""
         self._file = None

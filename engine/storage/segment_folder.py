@@ -1,4 +1,4 @@
-"""What a partition's folder holds at start, and the clearing up of what a crash left half done in it."""
+"""What a partition's folder holds at start; it also clears up what a crash left half done."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class SegmentFolder:
     __slots__ = ("folder", "sizes")
 
     def __init__(self, folder: Path) -> None:
-        """Look at a folder; ``sizes`` has the sizes of log files, and 0 for others."""
+        """List a folder; ``sizes`` has the sizes of log files, and 0 for other files."""
         self.folder = folder
         self.sizes: dict[str, int] = {}
         with os.scandir(folder) as entries:
@@ -67,7 +67,7 @@ class SegmentFolder:
         return segment_file_name(base_offset, TRANSACTION_INDEX_SUFFIX) in self.sizes
 
     def clear_up(self) -> None:
-        """Remove what was marked for deletion or half cleaned, finish swaps, remove indexes that have no log."""
+        """Remove files marked for deletion or half cleaned, finish swaps, and remove indexes without a log."""
         if any(name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)) for name in self.sizes):
             self._remove_temporary()
             self._finish_swaps()
@@ -76,7 +76,7 @@ class SegmentFolder:
         for name in [name for name in self.sizes if name.endswith(INDEX_SUFFIXES)]:
             offset = offset_of_file_name(name)
             if offset is not None and segment_file_name(offset, LOG_SUFFIX) not in self.sizes:
-                logger.warning("An index without its log file is removed path=%s", self.folder / name)
+                logger.warning("Removing an index without a log file path=%s", self.folder / name)
                 self._remove(name)
 
     def _remove_temporary(self) -> None:
@@ -89,11 +89,11 @@ class SegmentFolder:
             if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX)):
                 self._remove(name)
             elif name.endswith(SWAP_SUFFIX) and (offset_of_file_name(name) or 0) >= first_cleaned:
-                # A swap file beyond an unfinished clean file belongs to a split that was not completed.
+                # A swap file beyond an unfinished clean file belongs to an incomplete split.
                 self._remove(name)
 
     def _finish_swaps(self) -> None:
-        """Put cleaned segments in the place of those they were made of."""
+        """Replace the original segments with the cleaned ones made from them."""
         swaps = [name for name in self.sizes if name.endswith(SWAP_SUFFIX)]
         ranges = [self._range(name) for name in swaps if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
         if ranges:
@@ -101,7 +101,7 @@ class SegmentFolder:
             for name in [name for name in self.sizes if not name.endswith(SWAP_SUFFIX)]:
                 offset = offset_of_file_name(name)
                 if offset is not None and first <= offset < end:
-                    logger.info("A segment file that was cleaned already is removed path=%s", self.folder / name)
+                    logger.info("Removing a segment file that has already been cleaned path=%s", self.folder / name)
                     self._remove(name)
         for name in swaps:
             target = name.removesuffix(SWAP_SUFFIX)

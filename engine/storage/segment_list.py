@@ -44,7 +44,7 @@ class SegmentList:
         return sum(segment.size_bytes for segment in self._segments)
 
     def add(self, segment: LogSegment) -> None:
-        """Put a segment in its place; one of the same base offset is replaced."""
+        """Add a segment; it replaces one with the same base offset."""
         index = bisect_left(self._base_offsets, segment.base_offset)
         if segment.base_offset in self:
             self._segments[index] = segment
@@ -53,7 +53,7 @@ class SegmentList:
             self._segments.insert(index, segment)
 
     def remove(self, segment: LogSegment) -> None:
-        """Take a segment out."""
+        """Remove a segment."""
         index = bisect_left(self._base_offsets, segment.base_offset)
         del self._base_offsets[index], self._segments[index]
 
@@ -73,10 +73,10 @@ class SegmentList:
         return self._segments[index - 1] if index else None
 
     def between(self, start: int, end: int) -> list[LogSegment]:
-        """Return the segment of ``start`` and those that follow, as far as they begin before ``end``."""
+        """Return the segment of ``start`` and the following ones that begin before ``end``."""
         first = max(0, bisect_right(self._base_offsets, start) - 1)
         return self._segments[first : bisect_left(self._base_offsets, end)] if start < end else []
 
     def reaching(self, offset: int) -> list[LogSegment]:
-        """Return the segment of ``offset`` (or the first, if it is before all) and all that follow."""
+        """Return the segment of ``offset`` (or the first, if ``offset`` is before all of them) and all that follow."""
         return self._segments[max(0, bisect_right(self._base_offsets, offset) - 1) :]

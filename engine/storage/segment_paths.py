@@ -8,7 +8,7 @@ from engine.formats.segment_files import segment_file_name
 
 
 class SegmentPaths:
-    """The paths of a segment's files, made when asked for: thousands of segments are idle."""
+    """The paths of a segment's files, built on demand: thousands of segments are idle."""
 
     __slots__ = ("base_offset", "folder", "suffix")
 

@@ -1,4 +1,4 @@
-"""Makes a segment sound after a crash: cuts it at the first bad byte and builds its indexes again."""
+"""Repairs a segment after a crash: cuts it at the first bad byte and rebuilds its indexes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BATCHES_BETWEEN_LOOKS = 4096
 
 
 class RecoveryProgress:
-    """Says now and then how far a long recovery has come, and ends it when the broker is to end."""
+    """Reports now and then how far a long recovery has come, and ends it if the broker must stop."""
 
     __slots__ = ("_clock", "_environment", "_next_ms", "_seen")
 
@@ -35,10 +35,10 @@ class RecoveryProgress:
         """Note that the recovery of ``segment`` has reached ``position``.
 
         Raises:
-            LoadingStopped: the broker is to end; what is on the disk can be recovered as before.
+            LoadingStopped: the broker must stop; the next start can recover the files on the disk as before.
         """
         if self._environment.is_stopping:
-            raise LoadingStopped(f"stopped while {segment.path} was recovered")
+            raise LoadingStopped(f"stopped while recovering {segment.path}")
         self._seen += 1
         if self._seen % _BATCHES_BETWEEN_LOOKS == 0 and self._clock.monotonic_ms() >= self._next_ms:
             self._next_ms = self._clock.monotonic_ms() + PROGRESS_INTERVAL_MS
@@ -61,10 +61,10 @@ def recover_segment(
 ) -> int:
     """Check every batch, cut at the first that is bad, and rebuild all indexes; return the bytes cut off.
 
-    Bad is also an offset that does not ascend: offsets have no checksum. The next segment begins at ``end_offset``.
+    An offset that does not ascend is bad too: offsets have no checksum. The next segment begins at ``end_offset``.
 
-    ``producers`` must be valid for the segment's start, and is valid for its end then. Epochs that the cache misses
-    are added to it.
+    ``producers`` must be valid for the segment's start; afterwards it is valid for its end. The cache gets the epochs
+    that it lacks.
 
     Raises:
         SegmentOverflow: the segment must be split first.
@@ -103,7 +103,7 @@ def recover_segment(
     cut_bytes = segment.size_bytes - valid_bytes
     if cut_bytes:
         os.ftruncate(segment.file().fd, valid_bytes)
-        # No flush may come by here again, and what was cut would be back after a power failure.
+        # No later flush may cover this file, and after a power failure the bytes cut off would be back.
         os.fsync(segment.file().fd)
         segment.size_bytes = valid_bytes
     time_index.maybe_append(segment.max_timestamp_ms, segment.max_timestamp_offset)

@@ -1,7 +1,7 @@
-"""Splits a segment that reaches further than its indexes can count: an offset in them has 31 bits (KAFKA-6264).
+"""Splits a segment that reaches further than its indexes can count: their offsets have 31 bits (KAFKA-6264).
 
-Old Kafkas wrote such segments, and merged segments into such ones when they compacted. They are noticed when a segment
-is recovered; a cleaning splits them by itself. Source: LocalLog.splitOverflowedSegment and LogLoader of Kafka 3.9.
+Old Kafkas wrote such segments, and also made them by merging segments in a compaction. A recovery notices them; a
+cleaning splits them by itself. Source: LocalLog.splitOverflowedSegment and LogLoader of Kafka 3.9.
 """
 
 from __future__ import annotations
@@ -39,9 +39,10 @@ class _Piece(NamedTuple):
 
 
 def is_overflow(segment: LogSegment, position: int, end_offset: int) -> bool:
-    """Whether the batches from ``position`` on, which are too far from the base, may be the segment's all the same.
+    """Return whether the batches from ``position`` on, though too far from the base, may belong to the segment.
 
-    Offsets have no checksum: one that the next batch, or the next segment at ``end_offset``, does not exceed is damage.
+    Offsets have no checksum. An offset counts as damage if the next batch, or the next segment at ``end_offset``,
+    does not exceed it.
     """
     last_offset = segment.base_offset - 1
     for _, header, _ in check_batches(segment.file().fd, segment.size_bytes, position):
@@ -52,10 +53,10 @@ def is_overflow(segment: LogSegment, position: int, end_offset: int) -> bool:
 
 
 def split_segment(segment: LogSegment) -> list[NewSegment]:
-    """Copy a segment's batches, in pieces that indexes can count, to ``.cleaned`` files without indexes.
+    """Copy a segment's batches to ``.cleaned`` files without indexes, in pieces that indexes can count.
 
-    The first piece has the segment's base offset, and no batch if all are too far from it. What follows the last
-    whole batch goes with it: whether it is cut is not decided here.
+    The first piece has the segment's base offset, and no batch if all are too far from it. Bytes after the last whole
+    batch stay with it: others decide whether to cut them.
 
     Raises:
         OSError: the disk fails.
@@ -76,13 +77,16 @@ def split_segment(segment: LogSegment) -> list[NewSegment]:
 
 
 def first_offset_of(data: bytes | memoryview, header: BatchHeader) -> int:
-    """Return the offset of a batch's first record: compressed ones of the old formats have the last one's outside."""
+    """Return the offset of a batch's first record.
+
+    In old formats a compressed batch carries its last offset instead.
+    """
     if header.magic >= 2 or not header.is_compressed:
         return header.base_offset
     try:
         return next((record.offset for record in iter_batch_records(data, 0, header)), header.base_offset)
     except KafkaError:
-        # No client can read these records: it does not matter where the search for them begins.
+        # No client can read these records, so it does not matter where a search for them begins.
         return header.base_offset
 
 

@@ -1,8 +1,8 @@
-"""Puts new segments in the place of old ones, so that a crash at any point leaves the ones or the others whole.
+"""Replaces old segments with new ones, so that a crash at any point leaves one or the other set whole.
 
-The new ones are there as ``.cleaned`` files. As long as one of them is, a start throws away what is ``.cleaned``, and
-what is ``.swap`` from the first of those on: so they are renamed from the last to the first. From then on a start
-finishes the swap. Source: LocalLog.replaceSegments of Kafka 3.9.
+The new ones begin as ``.cleaned`` files. While one of these exists, a start throws away all ``.cleaned`` files, and
+all ``.swap`` files from the first ``.cleaned`` one on. So the renames go from the last to the first. Once all are
+renamed, a start finishes the swap. Source: LocalLog.replaceSegments of Kafka 3.9.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class NewSegment:
 
 
 def swap_in(new: Sequence[LogSegment], old: Sequence[LogSegment]) -> list[Path]:
-    """Give ``new``, in order of their offsets, the names of segments; return the paths of ``old``, to be removed later.
+    """Rename ``new``, which is in offset order, to normal segments; return the paths of ``old`` to remove later.
 
-    The first new one begins where the first old one does: a start tells by the offsets which files are replaced.
+    The first new one begins where the first old one does: a start tells from the offsets which files to replace.
 
     Raises:
         OSError: the disk fails.

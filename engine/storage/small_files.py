@@ -1,4 +1,4 @@
-"""Writing small text files so that a reader finds the old content or the new, never a part."""
+"""Writes small text files so that a reader finds the old content or the new, never a part."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _numbers = itertools.count()
 
 
 def replace_file(path: Path, text: str, *, sync: bool) -> None:
-    """Write ``text`` beside ``path``, under a name that nobody else uses, and put it in place.
+    """Write ``text`` beside ``path``, under a unique name, and rename it into place.
 
-    With ``sync`` it is on the disk when this returns, folder entry included; without, only a crash of the whole
-    machine can lose it. Two threads may write the same file: the one that ends last wins.
+    With ``sync`` it is on the disk when this returns, including the folder entry. Without, only a crash of the whole
+    machine can lose it. Two threads may write the same file: the one that finishes last wins.
     """
     temporary = path.with_name(f"{path.name}.{next(_numbers)}{TEMPORARY_SUFFIX}")
     fd = open_file(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -35,12 +35,12 @@ def replace_file(path: Path, text: str, *, sync: bool) -> None:
 
 
 def is_blank_text(text: str) -> bool:
-    """Whether a file was there by name only, when the machine crashed before its content was on the disk."""
+    """Return whether a file exists by name only: the machine crashed before its content was on the disk."""
     return not text.strip("\0 \r\n")
 
 
 def sync_path(path: Path) -> None:
-    """Bring a file or folder to the disk; one that is gone by now (renamed, deleted) needs nothing."""
+    """Bring a file or folder to the disk; do nothing if it is gone by now (renamed, deleted)."""
     try:
         fd = open_file(path, os.O_RDONLY)
     except FileNotFoundError:
@@ -52,7 +52,7 @@ def sync_path(path: Path) -> None:
 
 
 def remove_temporary_files(folder: Path) -> None:
-    """Remove what a crash left of files that were about to be replaced."""
+    """Remove the temporary files that a crash left behind."""
     for path in folder.glob(f"*{TEMPORARY_SUFFIX}"):
         if path.is_file():
             path.unlink(missing_ok=True)

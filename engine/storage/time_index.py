@@ -1,4 +1,4 @@
-"""The sparse time index of a segment: up to which offset all timestamps are at most so large (``.timeindex``)."""
+"""The sparse time index of a segment (``.timeindex``): the largest timestamp up to an offset."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class TimeIndex(IndexFile):
 
     @classmethod
     def load(cls, paths: SegmentPaths, capacity_bytes: int) -> TimeIndex:
-        """Read how far an existing file goes; a missing one is empty. A preallocated tail does not count."""
+        """Find the end of an existing file's entries; a missing file is empty. A preallocated tail does not count."""
         path = paths.path(TIME_INDEX_SUFFIX)
         size_bytes = path.stat().st_size if path.exists() else 0
         index = cls(paths, capacity_bytes, size_bytes // TIME_ENTRY.size)
@@ -33,7 +33,7 @@ class TimeIndex(IndexFile):
 
     @property
     def is_full(self) -> bool:
-        """Whether only the one slot is left that is kept for the roll."""
+        """Whether only the slot reserved for the roll is left."""
         return self.count >= self.capacity - 1
 
     @property
@@ -55,7 +55,7 @@ class TimeIndex(IndexFile):
         return TimestampOffset(NO_TIMESTAMP, self._paths.base_offset) if slot < 0 else self._at(slot)
 
     def truncate_to(self, offset: int) -> None:
-        """Drop the entries of ``offset`` and all after it."""
+        """Drop the entries at ``offset`` and beyond."""
         self._cut(self._floor_slot(offset - 1 - self._paths.base_offset, _OFFSET) + 1)
         self._remember_last()
 

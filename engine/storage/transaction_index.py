@@ -1,4 +1,4 @@
-"""The aborted transactions of a segment (``.txnindex``). There is no file until there is an aborted transaction."""
+"""The aborted transactions of a segment (``.txnindex``). The file exists only once there is one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from engine.storage.segment_paths import SegmentPaths
 
 
 class TransactionIndex:
-    """Ordered by last offset. What was read stays in memory: every read_committed fetch asks."""
+    """Ordered by last offset. Entries stay in memory once read: every read_committed fetch asks for them."""
 
     __slots__ = ("_entries", "_exists", "_paths")
 
@@ -55,7 +55,9 @@ class TransactionIndex:
         entries.append(transaction)
 
     def collect(self, fetch_offset: int, upper_bound_offset: int) -> tuple[list[AbortedTransaction], bool]:
-        """Return those that reach into ``[fetch_offset, upper_bound_offset)``, and whether later segments have none."""
+        """Return the entries that overlap ``[fetch_offset, upper_bound_offset)``, and whether later segments have
+        none.
+        """
         found = []
         for transaction in self.entries():
             if transaction.last_offset >= fetch_offset and transaction.first_offset < upper_bound_offset:
@@ -65,7 +67,7 @@ class TransactionIndex:
         return found, False
 
     def truncate_to(self, offset: int) -> None:
-        """Drop those whose last offset is ``offset`` or later."""
+        """Drop the entries whose last offset is ``offset`` or later."""
         entries = self.entries()
         kept = [transaction for transaction in entries if transaction.last_offset < offset]
         if len(kept) < len(entries):
@@ -73,7 +75,7 @@ class TransactionIndex:
             self._entries = kept
 
     def reset(self) -> None:
-        """Drop all; the file stays, empty."""
+        """Drop all entries; the file stays, empty."""
         if self._exists:
             os.truncate(self._paths.path(TRANSACTION_INDEX_SUFFIX), 0)
         self._entries = []
@@ -89,7 +91,7 @@ class TransactionIndex:
                 )
 
     def release(self) -> None:
-        """Let go of memory that only makes the next question faster."""
+        """Release memory that only makes the next lookup faster."""
         if self._exists:
             self._entries = None
 

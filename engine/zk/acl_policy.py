@@ -1,4 +1,4 @@
-"""Which access list Kafka gives to which znode when ``zookeeper.set.acl`` is on. Sets nothing."""
+"""Which access list Kafka gives each znode when ``zookeeper.set.acl`` is on. Sets nothing."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ _OPEN_PATH = "/consumers"
 
 
 class AclPolicy:
-    """Access lists by path. Without security everybody may do everything, as Kafka's default is."""
+    """Access lists by path. Without security everybody may do everything, which is Kafka's default."""
 
     def __init__(self, is_secure: bool = False) -> None:
         self.is_secure = is_secure
 
     def acl(self, path: str) -> tuple[Acl, ...]:
-        """Return the access list for a new znode: its creator's, readable by all unless it holds secrets.
+        """Return the access list for a new znode: its creator may do everything, and all may read it unless it holds
+        secrets.
 
-        Old consumers write below ``/consumers``, which alone is open to all.
+        Only ``/consumers`` is open to all, because old consumers write below it.
         """
         if not self.is_secure or path == _OPEN_PATH:
             return OPEN_ACL

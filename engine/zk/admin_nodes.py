@@ -1,4 +1,4 @@
-"""What tools ask of the controller through ``/admin``: deletions, reassignments, preferred elections."""
+"""Requests of tools to the controller through ``/admin``: deletions, reassignments, preferred elections."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from engine.zk.znodes.admin_znodes import (
 
 
 class AdminZnodes:
-    """Reads and writes below ``/admin``. The controller's writes take ``epoch_zk_version``, a tool's do not."""
+    """Reads and writes below ``/admin``. The controller's writes take ``epoch_zk_version``; a tool's writes do not."""
 
     def __init__(self, client: ZkClient, acl_policy: AclPolicy) -> None:
         self._client = client
@@ -31,7 +31,7 @@ class AdminZnodes:
         return sorted(await children_or_empty(self._client, DeleteTopicsZNode.path))
 
     async def get_topic_deletion_times(self) -> dict[str, int]:
-        """Return when each topic that is marked for deletion was marked, as milliseconds of ZooKeeper's clock."""
+        """Return when each topic was marked for deletion, in milliseconds of ZooKeeper's clock."""
         topics = await self.get_topic_deletions()
         stats = await self._client.exists_many(map(DeleteTopicsTopicZNode.path, topics))
         return {topic: stat.ctime_ms for topic, stat in zip(topics, map(or_raise, stats), strict=True) if stat}
@@ -43,13 +43,13 @@ class AdminZnodes:
         """Mark a topic for deletion, unguarded.
 
         Raises:
-            NodeExists: it is marked already.
+            NodeExists: it is already marked.
         """
         path = DeleteTopicsTopicZNode.path(topic)
         await self._client.create(path, acl=self._acl(path))
 
     async def delete_topic_deletions(self, topics: Iterable[str], epoch_zk_version: int | None) -> None:
-        """Remove deletion marks, guarded; what is gone already is no error."""
+        """Remove deletion marks, guarded; a mark that is already gone is no error."""
         deletes = [Delete(DeleteTopicsTopicZNode.path(topic)) for topic in topics]
         raise_first(await write_guarded(self._client, deletes, epoch_zk_version), NoNode)
 
@@ -63,7 +63,7 @@ class AdminZnodes:
         return await read_znode(self._client, path, lambda data, _: ReassignPartitionsZNode.decode(data))
 
     async def create_reassignments(self, reassignments: Mapping[TopicPartition, Sequence[int]]) -> None:
-        """Ask for partitions to be moved, as tools before Kafka 2.4 do.
+        """Ask the controller to move partitions, as tools before Kafka 2.4 do.
 
         Raises:
             NodeExists: an earlier request is still being carried out.
@@ -74,7 +74,7 @@ class AdminZnodes:
     async def set_reassignments(
         self, reassignments: Mapping[TopicPartition, Sequence[int]], epoch_zk_version: int | None
     ) -> None:
-        """Write what is still to be moved, guarded; with nothing left the znode is removed.
+        """Write the moves that remain, guarded; remove the znode if none is left.
 
         Raises:
             ControllerMoved: another controller has been elected.
@@ -91,7 +91,7 @@ class AdminZnodes:
         raise_first(outcomes)
 
     async def get_preferred_election(self) -> tuple[TopicPartition, ...] | None:
-        """Return what ``/admin/preferred_replica_election`` asks for, None if it is not there; arms its callbacks.
+        """Return what ``/admin/preferred_replica_election`` asks for, None if it does not exist; arms its callbacks.
 
         Raises:
             ZnodeFormatError: it cannot be understood.
@@ -100,7 +100,7 @@ class AdminZnodes:
         return await read_znode(self._client, path, lambda data, _: PreferredReplicaElectionZNode.decode(data))
 
     async def create_preferred_election(self, partitions: Iterable[TopicPartition]) -> None:
-        """Ask for partitions to be led by their preferred replicas, as tools before Kafka 2.4 do.
+        """Ask for preferred replicas to lead these partitions, as tools before Kafka 2.4 do.
 
         Raises:
             NodeExists: an earlier request is still being carried out.
@@ -109,6 +109,6 @@ class AdminZnodes:
         await self._client.create(path, PreferredReplicaElectionZNode.encode(partitions), acl=self._acl(path))
 
     async def delete_preferred_election(self, epoch_zk_version: int | None) -> None:
-        """Remove ``/admin/preferred_replica_election``, guarded; that it does not exist is the usual case."""
+        """Remove ``/admin/preferred_replica_election``, guarded. Usually it does not exist."""
         outcomes = await write_guarded(self._client, [Delete(PreferredReplicaElectionZNode.path)], epoch_zk_version)
         raise_first(outcomes, NoNode)

@@ -1,4 +1,4 @@
-"""Brokers in ZooKeeper: their registrations, and ids made up for those that have none."""
+"""Brokers in ZooKeeper: their registrations, and generated ids for those that have none."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class BrokerZnodes:
         self._own_sessions: set[int] = set()
 
     async def register_broker(self, registration: BrokerRegistration, *, wait_ms: int | None = None) -> int:
-        """Make the broker's ephemeral znode and return the broker epoch (its czxid).
+        """Create the broker's ephemeral znode and return the broker epoch (its czxid).
 
-        A znode of an old session of this broker goes within that session's time-out, so it is waited for. One that this
-        very client made in a session since lost is replaced (KAFKA-7165).
+        A znode from an old session of this broker disappears within that session's time-out, so this method waits for
+        that. It replaces a znode that this client created in a session that it has lost since (KAFKA-7165).
 
         Args:
             wait_ms: how long to wait for another session's znode; None is the session time-out and 2 s.
@@ -60,7 +60,7 @@ class BrokerZnodes:
                 return stat.czxid
 
     async def _take_over(self, broker_id: int, deadline_ms: int) -> ZnodeStat | None:
-        """Deal with a registration that is there: ours it is returned, else None once it is gone."""
+        """Handle an existing registration: return it if it is ours, or None once it is gone."""
         path = BrokerIdZNode.path(broker_id)
         try:
             data, stat = await self._client.get(path)
@@ -86,10 +86,10 @@ class BrokerZnodes:
         try:
             await self._client.delete(path)
         except NoNode:
-            _log.debug("The registration went by itself. path=%s", path)
+            _log.debug("The registration disappeared by itself. path=%s", path)
 
     async def update_broker_registration(self, registration: BrokerRegistration) -> None:
-        """Write other content into the broker's znode, such as new listeners; the broker epoch stays."""
+        """Write new content, such as new listeners, to the broker's znode; the broker epoch stays the same."""
         await self._client.set(BrokerIdZNode.path(registration.broker.id), BrokerIdZNode.encode(registration))
 
     async def get_broker_ids(self) -> list[int]:
@@ -98,17 +98,17 @@ class BrokerZnodes:
         return sorted(int(name) for name in names if name.isdecimal())
 
     async def get_broker_registrations(self) -> dict[int, BrokerRegistration]:
-        """Return all registrations by id, ascending. One that cannot be understood is logged and left out."""
+        """Return all registrations in order of id. Log and leave out those that cannot be decoded."""
         registrations = {}
         for broker_id, read in (await self.read_broker_registrations()).items():
             if isinstance(read, ZnodeFormatError):
-                _log.error("A broker's registration is left out: %s", read)
+                _log.error("Leaving out a broker's registration: %s", read)
             else:
                 registrations[broker_id] = or_raise(read)
         return registrations
 
     async def read_broker_registrations(self) -> dict[int, BrokerRegistration | CoordinationError]:
-        """As ``get_broker_registrations``, with an error for one that cannot be read or understood."""
+        """Like ``get_broker_registrations``, but return an error for each that cannot be read or decoded."""
         broker_ids = await self.get_broker_ids()
         found = await self._client.read_many(
             map(BrokerIdZNode.path, broker_ids),
@@ -117,7 +117,7 @@ class BrokerZnodes:
         return {broker_id: read for broker_id, read in zip(broker_ids, found, strict=True) if read is not None}
 
     async def get_all_brokers_with_epochs(self) -> dict[int, BrokerInfo]:
-        """Return all registered brokers by id, ascending; ``broker_epoch`` is each registration's czxid."""
+        """Return all registered brokers in order of id; ``broker_epoch`` is each registration's czxid."""
         registrations = await self.get_broker_registrations()
         return {broker_id: registration.broker for broker_id, registration in registrations.items()}
 
@@ -131,7 +131,7 @@ class BrokerZnodes:
         return None if registration is None else registration.broker
 
     async def generate_broker_id(self, reserved_broker_max_id: int) -> int:
-        """Return an id above the reserved ones that nobody got before (``broker.id.generation.enable``)."""
+        """Return a new id above the reserved ones (``broker.id.generation.enable``)."""
         try:
             stat = await self._client.set(BrokerSequenceIdZNode.path, b"")
         except NoNode:

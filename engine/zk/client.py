@@ -1,7 +1,7 @@
 """The asynchronous ZooKeeper client: znodes, watches and sessions for code that lives in an event loop.
 
-What it adds to a plain session: another one is opened when one is lost, lost answers are settled, many requests can be
-in flight at once, and callbacks stay registered over reconnects and sessions. It knows nothing of Kafka.
+Beyond a plain session, it opens another session when one is lost, settles lost answers, keeps many requests in flight
+at once, and keeps callbacks registered across reconnects and sessions. It knows nothing about Kafka.
 
 All answers, fired watches and session events reach the loop through one queue in the order of the wire, so a watch
 event never comes after an answer that already contains the change.
@@ -51,14 +51,14 @@ _EVENT_KINDS = {
 T = TypeVar("T")
 
 ReadOutcome = tuple[bytes, ZnodeStat] | ZooKeeperError
-"""What became of reading one of many znodes: its data (null as empty) and stat, or why not."""
+"""The outcome of reading one of many znodes: its data (null as empty) and stat, or an error."""
 
 
 class ZkClient:
-    """A client of one ZooKeeper ensemble, below one chroot. Made by ``connect``; belongs to one event loop.
+    """A client of one ZooKeeper ensemble, below one chroot. ``connect`` creates it; it belongs to one event loop.
 
-    While the connection is broken, calls wait for the next one, at most as long as the client is patient. They end with
-    SessionLost when the session is over, and until the next session is open.
+    While the connection is broken, calls wait for the next one, but no longer than the client's patience. They end
+    with SessionLost when the session is over, and until the next session is open.
     """
 
     def __init__(
@@ -105,18 +105,18 @@ class ZkClient:
         Args:
             hosts: ``host:port,…``; a chroot may follow, as in Kafka's ``zookeeper.connect``.
             chroot: a chroot below the one in ``hosts``.
-            session_timeout_ms: ephemeral znodes go so long after the client was last heard of.
+            session_timeout_ms: ephemeral znodes disappear when ZooKeeper has not heard from the client for this long.
             connection_timeout_ms: how long to wait for the first connection; None is the session time-out.
-            client_name: who asks, for log lines.
+            client_name: the client's name in log lines.
             auth: pairs of scheme and credentials, such as ``("digest", "user:password")``.
-            make_chroot: make the chroot if it is missing, as a broker does; a tool had better not.
-            patience_ms: so long after the connection broke the session counts as lost, and calls end, though nobody has
-                said so. None, which is right for a broker, waits for ZooKeeper for as long as it takes.
+            make_chroot: create the chroot if it is missing, as a broker does; a tool should not.
+            patience_ms: how long after a broken connection the session counts as lost, so that calls end, though
+                ZooKeeper has not said so. None, which is right for a broker, waits for ZooKeeper as long as it takes.
 
         Raises:
             ConnectTimedOut: no server answered in time.
-            AuthFailed: the credentials were refused.
-            NoNode: the chroot is missing and was not to be made.
+            AuthFailed: ZooKeeper refused the credentials.
+            NoNode: the chroot is missing and ``make_chroot`` is off.
             ConfigError: ``hosts`` names no servers.
         """
         servers, path = split_connect_string(hosts)
@@ -139,7 +139,7 @@ class ZkClient:
         return client
 
     async def close(self) -> None:
-        """End the session; its ephemeral znodes go. Calls still waiting end with SessionLost."""
+        """End the session; its ephemeral znodes disappear. Waiting calls end with SessionLost."""
         await self._keeper.close()
 
     async def __aenter__(self) -> ZkClient:
@@ -152,7 +152,7 @@ class ZkClient:
 
     @property
     def session_id(self) -> int:
-        """Id of the present session, the owner of ephemeral znodes made now; 0 between two sessions."""
+        """Id of the current session, which owns the ephemeral znodes created now; 0 between two sessions."""
         return self._keeper.session_id
 
     @property
@@ -162,16 +162,16 @@ class ZkClient:
 
     @property
     def session_credentials(self) -> tuple[int, bytes]:
-        """Id and password of the present session: who has both can take it over."""
+        """Id and password of the current session: a client that has both can take it over."""
         return self._keeper.current().credentials
 
     @property
     def silent_s(self) -> float:
-        """For how many seconds ZooKeeper has left all that was asked unanswered; 0 if nothing was."""
+        """How many seconds ZooKeeper has left all requests unanswered; 0 if there are none."""
         return self._keeper.silent_s
 
     def add_session_listener(self, listener: SessionListener) -> None:
-        """Have ``listener`` called, in the event loop, with each SessionEvent from now on."""
+        """Call ``listener`` in the event loop with each SessionEvent from now on."""
         self._keeper.listeners.append(listener)
 
     async def wait_connected(self) -> None:
@@ -181,7 +181,7 @@ class ZkClient:
     def break_connection(self) -> None:
         """Cut the connection, if there is one, as a failing network does; the client connects again. For fault tests.
 
-        Between two sessions there is none: a client may have noticed the end of its session already.
+        Between two sessions there is none: the client may already have noticed the end of its session.
         """
         with suppress(SessionLost):
             self._keeper.current().break_connection()
@@ -189,7 +189,7 @@ class ZkClient:
     # Reads
 
     async def get(self, path: str) -> tuple[bytes, ZnodeStat]:
-        """Return a znode's data (null as empty) and stat; arms the path's data callbacks, also if it is missing.
+        """Return a znode's data (null as empty) and stat; arms the path's data callbacks, even if the znode is missing.
 
         Raises:
             NoNode: there is none.
@@ -217,19 +217,19 @@ class ZkClient:
         return (await self.children_and_stat(path))[0]
 
     async def children_and_stat(self, path: str) -> tuple[list[str], ZnodeStat]:
-        """As ``children``, with the parent's stat."""
+        """Like ``children``, with the parent's stat."""
         names, stat = await self._read(requests.get_children(self._full(path), self._watches.wants_children(path)))
         return names, stat
 
     async def get_many(self, paths: Iterable[str]) -> list[ReadOutcome]:
-        """Read many znodes, up to 1,000 requests in flight; an error is a value in its place, mostly NoNode."""
+        """Read many znodes, with up to 1,000 requests in flight; errors, mostly NoNode, are values in the result."""
         return await self.read_many(paths, lambda _, outcome: outcome)
 
     async def read_many(self, paths: Iterable[str], convert: Callable[[int, ReadOutcome], T]) -> list[T]:
-        """As ``get_many``, with each outcome converted as it comes, which spares the event loop a long stretch.
+        """Like ``get_many``, but convert each outcome as it arrives, so that the event loop never blocks for long.
 
         Args:
-            convert: gets the path's position, and data with stat, or an error.
+            convert: receives the path's position, and the data with stat or an error.
         """
         wants = self._watches.wants_data
         return await self._read_many(paths, lambda p: requests.get_data(self._full(p), wants(p)), convert)
@@ -240,7 +240,7 @@ class ZkClient:
         return await self._read_many(paths, lambda p: requests.exists(self._full(p), wants(p)))
 
     async def children_many(self, paths: Iterable[str]) -> list[list[str] | ZooKeeperError]:
-        """Return the children of many znodes; an error is a value in its place."""
+        """Return the children of many znodes; errors are values in the result."""
         wants = self._watches.wants_children
         return await self._read_many(
             paths,
@@ -249,7 +249,7 @@ class ZkClient:
         )
 
     async def sync(self, path: str = "/") -> None:
-        """Have the server that we are connected to catch up with the ensemble."""
+        """Make the server that we are connected to catch up with the ensemble."""
         await self._read(requests.sync(self._full(path)))
 
     async def get_acl(self, path: str) -> tuple[tuple[Acl, ...], ZnodeStat]:
@@ -273,10 +273,10 @@ class ZkClient:
         sequential: bool = False,
         acl: Sequence[Acl] = OPEN_ACL,
     ) -> str:
-        """Make a znode and return its path (a sequential one's ends in ten digits).
+        """Create a znode and return its path (a sequential one's ends in ten digits).
 
         Raises:
-            NodeExists: it exists already, and not by this very call.
+            NodeExists: it already exists, and this call did not create it.
             NoNode: its parent is missing.
         """
         result = await self._write(Create(path, data, ephemeral, sequential, tuple(acl)))
@@ -284,10 +284,10 @@ class ZkClient:
         return result
 
     async def set(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> ZnodeStat:
-        """Write a znode's data if it has this version, and return its new stat.
+        """Write a znode's data if it has this version; return its new stat.
 
         Raises:
-            BadVersion: it has another.
+            BadVersion: it has another version.
             NoNode: there is none.
         """
         result = await self._write(SetData(path, data, version))
@@ -306,7 +306,7 @@ class ZkClient:
         """Do all operations or none, and return their results.
 
         Raises:
-            MultiFailed: one was refused; it says which and why.
+            MultiFailed: ZooKeeper refused one; the error says which and why.
         """
         (outcome,) = await self.multi_many([operations])
         if isinstance(outcome, ZooKeeperError):
@@ -314,23 +314,23 @@ class ZkClient:
         return outcome
 
     async def multi_many(self, multis: Iterable[Sequence[Operation]]) -> list[MultiOutcome]:
-        """Do many multis, each for itself, up to 1,000 in flight; a refused one is a MultiFailed in its place.
+        """Do many independent multis, up to 1,000 in flight; a refused one is a MultiFailed in the result.
 
         Raises:
-            SessionLost: the session ended meanwhile; some may have been done.
+            SessionLost: the session ended meanwhile; some may have succeeded.
         """
         session = self._keeper.current()
         with self._noting_lost(""):
             return await write_multis(session, multis, self.chroot)
 
     async def write_many(self, operations: Iterable[Operation]) -> list[OperationResult | ZooKeeperError]:
-        """Do many writes, each for itself, up to 1,000 in flight; an error is a value in its place."""
+        """Do many independent writes, up to 1,000 in flight; errors are values in the result."""
         session = self._keeper.current()
         with self._noting_lost(""):
             return await write_singles(session, operations, self.chroot)
 
     async def ensure_path(self, path: str, acl: Sequence[Acl] = OPEN_ACL) -> None:
-        """Make a persistent znode without data, and its missing parents; those that exist stay as they are."""
+        """Create a persistent znode without data, and its missing parents; existing znodes stay as they are."""
         try:
             await self.create(path, acl=acl)
         except NodeExists:
@@ -344,7 +344,7 @@ class ZkClient:
                 await self.create(path, acl=acl)
 
     async def delete_tree(self, path: str) -> None:
-        """Remove a znode and all below it, children first; what others remove meanwhile is no error."""
+        """Remove a znode and all below it, children first; it is no error if others remove some meanwhile."""
         with suppress(NoNode):
             for name in await self.children(path):
                 await self.delete_tree(f"{path.rstrip('/')}/{name}")
@@ -355,8 +355,8 @@ class ZkClient:
     def watch_data(self, path: str, callback: WatchCallback) -> None:
         """Register a callback for creation, deletion and data changes of a znode.
 
-        The next ``get`` or ``exists`` of the path arms it, as in Kafka; after an event it is armed again by itself. It
-        stays registered over reconnects and new sessions; of a new session it is told (``NEW_SESSION``).
+        The next ``get`` or ``exists`` of the path arms it, as in Kafka; after an event it re-arms itself. It stays
+        registered across reconnects and new sessions; a new session calls it with ``NEW_SESSION``.
         """
         self._watches.add_data(path, callback)
 
@@ -365,7 +365,7 @@ class ZkClient:
         self._watches.add_children(path, callback)
 
     def unwatch(self, path: str, callback: WatchCallback | None = None) -> None:
-        """Forget one callback of a path, or all of them. An event already on its way is not delivered any more."""
+        """Forget one callback of a path, or all of them. Events already on their way are no longer delivered."""
         self._watches.remove(path, callback)
 
     async def watch_and_check_exists(self, path: str, callback: WatchCallback) -> bool:
@@ -390,17 +390,17 @@ class ZkClient:
         path = full_path[len(self.chroot) :] or "/"
         if event_type is not WatchEventType.CHILDREN_CHANGED and self._watches.wants_data(path):
             session.submit(requests.exists(full_path, watch=True), _ignore_answer)
-        # Through the loop's own queue, behind the tasks that earlier answers of the same burst have woken.
+        # Goes through the loop's own queue, behind the tasks that earlier answers of the same burst woke.
         session.loop.call_soon(self._notify, WatchEvent(path, _EVENT_KINDS[event_type]))
 
     async def _rearm(self, session: Session) -> None:
-        """A new session: arm all registered watches again, then have everybody look."""
+        """Re-arm all registered watches in a new session, then tell every callback to read again."""
         data_paths, children_paths = self._watches.data_paths(), self._watches.children_paths()
         try:
             await send_all(session, (requests.exists(self._full(path), True) for path in data_paths))
             await send_all(session, (requests.get_children(self._full(path), True) for path in children_paths))
         except SessionLost:
-            _log.info("The ZooKeeper session was lost again while its watches were armed; the next one arms them.")
+            _log.info("The ZooKeeper session was lost again while arming its watches; the next one arms them.")
             return
         for path in dict.fromkeys([*data_paths, *children_paths]):
             self._notify(WatchEvent(path, WatchEventKind.NEW_SESSION))
@@ -457,7 +457,7 @@ class ZkClient:
 
 
 def split_connect_string(text: str) -> tuple[str, str]:
-    """Split ``host:port,host:port/chroot`` into servers and chroot; blanks around commas go.
+    """Split ``host:port,host:port/chroot`` into servers and chroot; drop blanks around commas.
 
     Raises:
         ConfigError: it names no servers.
@@ -486,4 +486,4 @@ def normalized_chroot(path: str) -> str:
 
 
 def _ignore_answer(_value: object, _error: ZooKeeperError | None) -> None:
-    """For requests that are sent for their watch alone."""
+    """The callback for requests sent only for their watch."""

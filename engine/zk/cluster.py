@@ -38,23 +38,23 @@ PERSISTENT_PATHS = (
     "/config/brokers",
     "/config/ips",
 )
-"""What every broker makes at its start, in Kafka's order."""
+"""The folders that every broker creates at start, in Kafka's order."""
 
 
 class ClusterZnodes:
-    """Reads and writes of what there is once per cluster."""
+    """Reads and writes of the znodes that exist once per cluster."""
 
     def __init__(self, client: ZkClient, acl_policy: AclPolicy) -> None:
         self._client = client
         self._acl = acl_policy.acl
 
     async def make_persistent_paths(self) -> None:
-        """Make Kafka's folders if they are missing, one by one and in Kafka's order."""
+        """Create Kafka's missing folders one by one, in Kafka's order."""
         for path in PERSISTENT_PATHS:
             await self._client.ensure_path(path, self._acl(path))
 
     async def get_cluster_id(self) -> str | None:
-        """Return the cluster id, or None if no broker has made one yet."""
+        """Return the cluster id, or None if no broker has created one yet."""
         return await read_znode(self._client, ClusterIdZNode.path, lambda data, _: ClusterIdZNode.decode(data))
 
     async def get_or_create_cluster_id(self, proposed: str) -> str:
@@ -70,14 +70,14 @@ class ClusterZnodes:
             except NoNode:
                 await self._client.ensure_path("/cluster", self._acl("/cluster"))
             except NodeExists:
-                _log.debug("Another broker made the cluster id first.")
+                _log.debug("Another broker created the cluster id first.")
 
     async def get_features(self) -> FinalizedFeatures | None:
         """Return the finalized features, or None if none were ever written."""
         return await read_znode(self._client, FeatureZNode.path, lambda data, _: FeatureZNode.decode(data))
 
     async def set_up_features(self, status: FeatureStatus, json_version: int) -> None:
-        """Make ``/feature``, or bring it into the form of the controller's inter-broker protocol. Not guarded (Kafka).
+        """Create ``/feature``, or convert it to the controller's inter-broker protocol. Not guarded, as in Kafka.
 
         Args:
             status: ENABLED from 2.7 on.
@@ -96,12 +96,13 @@ class ClusterZnodes:
             await self._client.set(FeatureZNode.path, FeatureZNode.encode(wanted), stat.version)
 
     async def get_producer_id_block(self) -> ProducerIdBlock | None:
-        """Return the block of producer ids that was given out last, or None."""
+        """Return the last block of producer ids given out, or None."""
         data, _ = await self._client.get(ProducerIdBlockZNode.path)
         return ProducerIdBlockZNode.decode(data) if data else None
 
     async def allocate_producer_id_block(self, broker_id: int) -> ProducerIdBlock:
-        """Claim the next 1,000 producer ids for a broker. Conditional on the znode's version, not guarded (Kafka).
+        """Claim the next 1,000 producer ids for a broker. Conditional on the znode's version, but not guarded, as in
+        Kafka.
 
         Raises:
             CoordinationError: all producer ids have been given out.

@@ -1,7 +1,7 @@
 """Keeps a broker's DynamicConfigs in step with ZooKeeper: reads ``/config`` at start, then follows its changes.
 
-A notification says whose settings changed, never what: they are read again, so that a missed or a repeated one does no
-harm. The settings themselves are written by the handlers of the alter APIs and by tools.
+A notification says whose settings changed, never what changed. The listener reads them all again, so a missed or
+repeated notification does no harm. The handlers of the alter APIs and tools write the settings themselves.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from engine.zk.znodes.config_znodes import (
 )
 
 NOTIFICATION_AGE_MS_MAX: Final = 15 * 60 * 1000
-"""Older notifications are removed by whichever broker sees them: the others have read them, or read all at start."""
+"""Any broker removes older notifications: the others have read them, or read all settings at start."""
 
 _log = logging.getLogger("kafka.server.ZkConfigManager")
 _notification_log = logging.getLogger("kafka.common.ZkNodeChangeNotificationListener")
@@ -41,7 +41,7 @@ Entity = tuple[str, str]
 
 
 class ConfigChangeListener:
-    """Feeds one DynamicConfigs. ``start`` before logs are loaded; ``stop`` before the client is closed."""
+    """Feeds one DynamicConfigs. Call ``start`` before loading logs, and ``stop`` before closing the client."""
 
     def __init__(self, client: ZkClient, configs: DynamicConfigs, clock: Clock) -> None:
         self._client = client
@@ -54,7 +54,7 @@ class ConfigChangeListener:
         self._newest_mzxid: dict[Entity, int] = {}
 
     async def start(self) -> None:
-        """Watch for changes, then read all settings there are.
+        """Watch for changes, then read all settings.
 
         Raises:
             CoordinationError: they could not be read.
@@ -65,7 +65,7 @@ class ConfigChangeListener:
         self._supervisor.start(self._follow(), "follow")
 
     async def stop(self) -> None:
-        """End following; what was read stays in force."""
+        """Stop following changes; the settings read so far stay in force."""
         self._client.unwatch(ConfigEntityChangeNotificationZNode.path, self._on_event)
         await self._supervisor.stop()
 
@@ -81,11 +81,11 @@ class ConfigChangeListener:
             await self.load([(entity_type, name) for name in names])
 
     async def load_topics(self, topics: Iterable[str]) -> None:
-        """Read topics' settings now: nobody is notified when a topic is created with settings."""
+        """Read topics' settings now: a topic created with settings causes no notification."""
         await self.load([(TOPICS, topic) for topic in topics])
 
     async def load(self, entities: Sequence[Entity]) -> None:
-        """Read these entities' settings and put them in force."""
+        """Read and apply these entities' settings."""
         answers = await self._client.get_many([ConfigEntityZNode.path(*entity) for entity in entities])
         for entity, answer in zip(entities, answers, strict=True):
             if isinstance(answer, SessionLost):
@@ -123,10 +123,10 @@ class ConfigChangeListener:
             try:
                 await self._catch_up()
             except SessionLost as error:
-                _log.info("Changes of settings are read again in the next session: %s", error)
+                _log.info("The next session will read changes of settings again: %s", error)
                 self._must_reload = True
             except Exception:
-                # Whatever one change runs into, the next is heard of, and what was left out is read then.
+                # Whatever goes wrong with one change, the next one still arrives, and then this reads what it missed.
                 _notification_log.exception("Error while processing notification change for path = /config/changes")
                 self._must_reload = True
 
@@ -138,7 +138,7 @@ class ConfigChangeListener:
         await self._purge()
 
     async def _take_notifications(self, *, apply: bool) -> None:
-        """Read the notifications not seen before; with ``apply`` the settings they speak of, too."""
+        """Read new notifications; with ``apply``, also read the settings they refer to."""
         names = sorted(await children_or_empty(self._client, ConfigEntityChangeNotificationZNode.path))
         present = set(names)
         new = [name for name in names if name not in self._seen]
@@ -171,7 +171,7 @@ class ConfigChangeListener:
         return read
 
     async def _purge(self) -> None:
-        """Remove notifications that every broker has seen long ago."""
+        """Remove notifications that every broker saw long ago."""
         oldest_ms = self._clock.now_ms() - NOTIFICATION_AGE_MS_MAX
         for name in [name for name, ctime_ms in self._seen.items() if ctime_ms < oldest_ms]:
             try:
@@ -214,7 +214,7 @@ def _entity(name: str, data: bytes) -> Entity | None:
 
 
 def _loggable(entity_type: str, name: str, text: str) -> str:
-    """Hide what may be a secret: SCRAM credentials, passwords, and settings of brokers and topics nobody knows."""
+    """Hide possible secrets: SCRAM credentials, passwords, and unknown settings of brokers and topics."""
     if entity_type not in (TOPICS, BROKERS):
         return REDACTED if name.startswith("SCRAM-") else text
     key = TOPIC_CONFIG_DEF.get(name) if entity_type == TOPICS else broker_config_key(name)

@@ -1,7 +1,7 @@
-"""Dynamic settings in ZooKeeper: of topics, brokers, users, clients and addresses, and the notices of their changes.
+"""Dynamic settings of topics, brokers, users, clients and addresses in ZooKeeper, and notices of their changes.
 
-An entity is named by its path below ``/config``: ``topics/orders``, ``brokers/0``, ``brokers/<default>``,
-``users/alice/clients/app``; names of users, clients and addresses are sanitized (``znodes.config_znodes.sanitized``).
+An entity's name is its path below ``/config``: ``topics/orders``, ``brokers/0``, ``brokers/<default>``,
+``users/alice/clients/app``. Names of users, clients and addresses are sanitized (``znodes.config_znodes.sanitized``).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ConfigZnodes:
         return await read_znode(self._client, path, lambda data, _: EntityZNode.decode(path, data)) or {}
 
     async def get_entities_configs(self, entity_paths: Sequence[str]) -> dict[str, dict[str, str] | CoordinationError]:
-        """Return the settings of many entities, empty for those without; an error is a value in its place."""
+        """Return the settings of many entities, empty if an entity has none; errors are values in the result."""
         paths = [f"/config/{entity_path}" for entity_path in entity_paths]
         found = await self._client.read_many(
             paths,
@@ -52,7 +52,7 @@ class ConfigZnodes:
         return dict(zip(entity_paths, found, strict=True))
 
     async def get_topic_configs(self, topics: Sequence[str]) -> dict[str, dict[str, str] | CoordinationError]:
-        """Return the overrides of many topics by topic; an error is a value in its place."""
+        """Return many topics' overrides by topic; errors are values in the result."""
         found = await self.get_entities_configs([f"{ConfigType.TOPIC.value}/{topic}" for topic in topics])
         return dict(zip(topics, found.values(), strict=True))
 
@@ -61,7 +61,7 @@ class ConfigZnodes:
         return sorted(await children_or_empty(self._client, ConfigEntityTypeZNode.path(entity_type)))
 
     async def get_clients_of_users(self) -> list[tuple[str, str]]:
-        """Return user and client (sanitized) of all clients that have a znode below a user's, sorted."""
+        """Return sorted (user, client) pairs, sanitized, of all clients that have a znode below a user's."""
         users = await self.get_entity_names(ConfigType.USER)
         found = await self._client.children_many(map(client_folder, users))
         return [
@@ -74,10 +74,10 @@ class ConfigZnodes:
     async def set_entity_configs(
         self, entity_path: str, configs: Mapping[str, str], *, check_controller: bool = True
     ) -> None:
-        """Replace an entity's settings. Nobody is told; ``change_entity_configs`` does both.
+        """Replace an entity's settings without telling brokers; ``change_entity_configs`` does both.
 
-        The write is refused while a KRaft controller takes the cluster over; for this, and as Kafka 3.4 and newer, the
-        controller's znode is checked along with it. Concurrent writers: the last one wins.
+        The write fails while a KRaft controller takes over the cluster. For this it also checks the controller's
+        znode, as Kafka 3.4 and newer do. With concurrent writers, the last one wins.
 
         Args:
             check_controller: False for a tool that prepares a cluster before its first start.
@@ -105,7 +105,7 @@ class ConfigZnodes:
             await self._client.multi([*checks, SetData(path, data)])
         except MultiFailed as refusal:
             if refusal.index < len(checks):
-                raise ControllerMoved("the controller changed while settings were written; try again") from refusal
+                raise ControllerMoved("the controller changed while writing settings; try again") from refusal
             if isinstance(refusal.error, NoNode):
                 return False
             raise refusal.error from refusal
@@ -123,7 +123,7 @@ class ConfigZnodes:
         return True
 
     async def delete_entity_configs(self, entity_path: str) -> None:
-        """Remove an entity's znode; that it is gone already is no error. Nobody is told."""
+        """Remove an entity's znode without telling brokers; it is no error if it is already gone."""
         try:
             await self._client.delete(f"/config/{entity_path}")
         except NoNode:
@@ -134,7 +134,8 @@ class ConfigZnodes:
     ) -> None:
         """Replace an entity's settings and tell all brokers.
 
-        Users, clients and addresses without any setting lose their znode; topics and brokers keep theirs (Kafka 3.9).
+        The znodes of users, clients and addresses without settings are removed; those of topics and brokers stay, as
+        in Kafka 3.9.
         """
         if configs or entity_path.startswith(_KEPT_WITHOUT_SETTINGS):
             await self.set_entity_configs(entity_path, configs, check_controller=check_controller)
@@ -152,5 +153,5 @@ class ConfigZnodes:
 
 
 def client_folder(user: str) -> str:
-    """Return the path whose children are the clients of a user (sanitized) that have settings of their own."""
+    """Return the path whose children are a user's clients (sanitized) that have their own settings."""
     return f"{EntityZNode.path(ConfigType.USER, user)}/{ConfigType.CLIENT.value}"

@@ -36,7 +36,7 @@ class ConsumerZnodes:
     async def set_or_create_consumer_offsets(
         self, group: str, offsets: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, ZooKeeperError | None]:
-        """Write a group's offsets, making znodes that are missing; return each partition's error, or None."""
+        """Write a group's offsets, creating missing znodes; return each partition's error, or None."""
         paths = {partition: ConsumerOffsetZNode.path(group, partition) for partition in offsets}
         sets = {p: SetData(paths[p], ConsumerOffsetZNode.encode(offset)) for p, offset in offsets.items()}
         errors = await self._write(sets)
@@ -51,7 +51,7 @@ class ConsumerZnodes:
             else:
                 errors |= dict.fromkeys(partitions, refusal)
         errors |= await self._write(creates)
-        # Somebody else made these between our two writes.
+        # Somebody else created these between our two writes.
         return errors | await self._write({p: sets[p] for p in _failed(errors, NodeExists)})
 
     async def _make_folder(self, group: str, topic: str) -> ZooKeeperError | None:
@@ -69,7 +69,7 @@ class ConsumerZnodes:
 
 
 def is_group_znode_name(group: str) -> bool:
-    """Whether a group's id can be the name of a znode."""
+    """Return whether a group id can be the name of a znode."""
     return group not in ("", ".", "..") and "/" not in group and "\0" not in group
 
 

@@ -33,10 +33,10 @@ class ControllerZnodes:
         self._clock = clock
 
     async def elect_controller(self, broker_id: int) -> ControllerEpoch | None:
-        """Try to become the controller: ``/controller`` and the next epoch are written in one multi.
+        """Try to become the controller: write ``/controller`` and the next epoch in one multi.
 
         Returns:
-            The new epoch, or None when another broker is the controller or wrote an epoch first.
+            The new epoch, or None if another broker is the controller or wrote an epoch first.
         """
         before = await self.get_controller_epoch() or await self._create_epoch()
         registration = ControllerRegistration(broker_id, self._clock.now_ms())
@@ -65,7 +65,7 @@ class ControllerZnodes:
         try:
             await self._client.create(path, ControllerEpochZNode.encode(0), acl=self._acl(path))
         except NodeExists:
-            _log.debug("Another broker made the controller epoch first.")
+            _log.debug("Another broker created the controller epoch first.")
         epoch = await self.get_controller_epoch()
         return epoch or ControllerEpoch(0, 0)
 
@@ -86,11 +86,11 @@ class ControllerZnodes:
         return await self._client.exists(ControllerZNode.path) is not None
 
     async def get_controller_registration(self) -> ControllerRegistration | None:
-        """Return what the controller wrote of itself, or None if there is none."""
+        """Return the controller's registration, or None if there is no controller."""
         return await read_znode(self._client, ControllerZNode.path, lambda data, _: ControllerZNode.decode(data))
 
     async def delete_controller(self, epoch_zk_version: int | None) -> None:
-        """Remove ``/controller``, which starts an election; that it is gone already is no error.
+        """Remove ``/controller``, which starts an election; it is no error if it is already gone.
 
         Raises:
             ControllerMoved: another controller has been elected since.

@@ -1,16 +1,16 @@
-"""What can go wrong with ZooKeeper, as exceptions of ours; kazoo's never leave this package.
+"""Our exceptions for what can go wrong with ZooKeeper; kazoo's own never leave this package.
 
 CoordinationError
-├── ZooKeeperError        an answer of the server, or the want of one; ``path`` names the znode
+├── ZooKeeperError        the server's error, or no answer from it; ``path`` names the znode
 │   ├── NoNode, NodeExists, BadVersion, NotEmpty, NoChildrenForEphemerals, NoAuth, InvalidAcl
 │   ├── AuthFailed        the server refused our credentials
-│   ├── ConnectionLost    the answer got lost; a write may or may not have happened (retried inside this package)
+│   ├── ConnectionLost    the answer was lost; a write may or may not have happened (retried inside this package)
 │   ├── SessionLost       the session is over: ephemerals and watches are gone, cached versions mean nothing any more
-│   ├── TooLarge          a write that ZooKeeper hangs up on, again and again
+│   ├── TooLarge          a write on which ZooKeeper repeatedly closes the connection
 │   ├── ConnectTimedOut   no server could be reached in time
-│   └── MultiFailed       a multi was refused as a whole; names the operation that was the reason
+│   └── MultiFailed       ZooKeeper refused a whole multi; names the operation at fault
 ├── ZnodeFormatError      a znode's content is not what its class expects
-└── ControllerMoved       a guarded write was refused, for another controller has been elected
+└── ControllerMoved       a guarded write was refused: another controller has been elected
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class NoNode(ZooKeeperError):
 
 
 class NodeExists(ZooKeeperError):
-    """The znode exists already."""
+    """The znode already exists."""
 
 
 class BadVersion(ZooKeeperError):
-    """The znode has another version than expected."""
+    """The znode's version is not the expected one."""
 
 
 class NotEmpty(ZooKeeperError):
@@ -48,7 +48,7 @@ class NoChildrenForEphemerals(ZooKeeperError):
 
 
 class NoAuth(ZooKeeperError):
-    """Not allowed by the znode's ACL."""
+    """The znode's ACL does not allow it."""
 
 
 class InvalidAcl(ZooKeeperError):
@@ -80,10 +80,10 @@ class UnexpectedAnswer(ZooKeeperError):
 
 
 class MultiFailed(ZooKeeperError):
-    """A multi was refused as a whole.
+    """ZooKeeper refused a whole multi.
 
     Attributes:
-        index: position of the operation that was the reason.
+        index: position of the operation at fault.
         error: what was wrong with it.
     """
 
@@ -103,7 +103,7 @@ class ZnodeFormatError(CoordinationError):
 
 
 class ControllerMoved(CoordinationError):
-    """This is not the controller any more: its epoch is refused, an election was lost, or the session ended."""
+    """This broker is not the controller any more: its epoch was refused, it lost an election, or its session ended."""
 
 
 _BY_CODE: dict[int, type[ZooKeeperError]] = {
@@ -122,7 +122,7 @@ _BY_CODE: dict[int, type[ZooKeeperError]] = {
 }
 
 ROLLED_BACK_CODES = frozenset({0, -2})
-"""What a refused multi says of the operations that were not the reason: before it 0, after it -2."""
+"""The codes that a refused multi gives the other operations: 0 before the one at fault, -2 after it."""
 
 
 def error_of_code(code: int, path: str | None) -> ZooKeeperError:

@@ -1,4 +1,4 @@
-"""Follows ``/feature``: which finalized features clients are told of, by the epoch that the znode's version is.
+"""Follows ``/feature``: the finalized features that clients see. Their epoch is the znode's version.
 
 Source: FinalizedFeatureChangeListener and ZkMetadataCache of Kafka 3.9.
 """
@@ -18,13 +18,13 @@ from engine.zk.watches import WatchEvent
 from engine.zk.znodes.cluster_znodes import FeatureStatus, FeatureZNode
 
 NO_FEATURES_EPOCH: Final = -1
-"""There are no finalized features: the znode is missing, or disabled by an IBP before 2.7."""
+"""There are no finalized features: the znode is missing, or an IBP before 2.7 disabled it."""
 
 _log = logging.getLogger("kafka.server.FinalizedFeatureChangeListener")
 
 
 class FinalizedFeaturesListener:
-    """Keeps ``features_epoch`` as the znode has it. ``start`` before the broker serves; ``stop`` before the client."""
+    """Keeps ``features_epoch`` equal to the znode's. Start it before the broker serves; stop it before the client."""
 
     def __init__(self, client: ZkClient) -> None:
         self.features_epoch = NO_FEATURES_EPOCH
@@ -43,7 +43,7 @@ class FinalizedFeaturesListener:
         self._supervisor.start(self._follow(), "follow")
 
     async def stop(self) -> None:
-        """End following."""
+        """Stop following changes."""
         self._client.unwatch(FeatureZNode.path, self._on_event)
         await self._supervisor.stop()
 
@@ -57,15 +57,15 @@ class FinalizedFeaturesListener:
             try:
                 await self._read()
             except SessionLost as error:
-                _log.info("The finalized features are read again in the next session: %s", error)
+                _log.info("The next session will read the finalized features again: %s", error)
             except ZooKeeperError as error:
-                _log.error("The finalized features cannot be read and stay as they were: %s", error)
+                _log.error("Cannot read the finalized features; they stay as they were: %s", error)
 
     async def _read(self) -> None:
         try:
             epoch = await read_znode(self._client, FeatureZNode.path, _epoch_of)
         except ZnodeFormatError as error:
-            _log.error("The finalized features cannot be read and stay as they were: %s", error)
+            _log.error("Cannot read the finalized features; they stay as they were: %s", error)
             return
         self.features_epoch = NO_FEATURES_EPOCH if epoch is None else epoch
 

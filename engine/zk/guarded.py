@@ -1,7 +1,7 @@
-"""The controller's writes: each in a multi with a check of ``/controller_epoch``, so that a deposed one writes nothing.
+"""The controller's writes. Each is in a multi that checks ``/controller_epoch``: a deposed controller writes nothing.
 
-One multi per znode, all of a call in flight at once: one stale version does not fail the others. Source: KAFKA-6082
-(Kafka 2.2).
+Each znode has its own multi, and all multis of a call are in flight at once: one stale version does not fail the
+others. Source: KAFKA-6082 (Kafka 2.2).
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from engine.zk.operations import Check, Operation, OperationResult
 from engine.zk.znodes.controller_znodes import ControllerEpochZNode
 
 WriteOutcome = OperationResult | ZooKeeperError
-"""The result of a write that was done, or why it was refused."""
+"""The result of a successful write, or the reason for its refusal."""
 
 
 async def write_guarded(
     client: ZkClient, operations: Iterable[Operation], epoch_zk_version: int | None
 ) -> list[WriteOutcome]:
-    """Do each write on condition that the controller epoch's znode has the given version.
+    """Do each write only if the controller epoch's znode has the given version.
 
     Args:
-        epoch_zk_version: version of ``/controller_epoch`` that its controller was elected with; None does not check.
+        epoch_zk_version: version of ``/controller_epoch`` from the controller's election; None does not check.
 
     Returns:
-        For each write its result, or the error of that znode alone.
+        Each write's result, or the error of that znode alone.
 
     Raises:
-        ControllerMoved: the check failed for at least one; others may have been done before.
+        ControllerMoved: the check failed for at least one write; others may have succeeded before.
         SessionLost: the session ended meanwhile.
     """
     if epoch_zk_version is None:
@@ -50,7 +50,7 @@ async def write_guarded(
 
 
 def raise_first(outcomes: Iterable[WriteOutcome], *tolerated: type[ZooKeeperError]) -> None:
-    """Raise the first error that is not of a tolerated kind."""
+    """Raise the first error that is not of a tolerated type."""
     for outcome in outcomes:
         if isinstance(outcome, ZooKeeperError) and not isinstance(outcome, tolerated):
             raise outcome

@@ -1,9 +1,8 @@
 """Kafka's operations on ZooKeeper, all in one place.
 
 Each subject is a class in a file of this package: ``brokers``, ``cluster``, ``controller``, ``topics``, ``partitions``,
-``configs``, ``consumers``, ``admin_nodes`` and ``notifications``. What the controller writes takes
-``epoch_zk_version``, the version of ``/controller_epoch`` that it was elected with; a write that finds another one
-raises ControllerMoved.
+``configs``, ``consumers``, ``admin_nodes`` and ``notifications``. The controller's writes take ``epoch_zk_version``,
+the version of ``/controller_epoch`` from its election; a write that finds another version raises ControllerMoved.
 
 Reads arm the watch callbacks registered for their znodes (``watch_data`` and ``watch_children`` of ``client``).
 """
@@ -30,7 +29,7 @@ class KafkaZkClient:
     Args:
         client: an open client; ``close`` closes it.
         is_secure: ``zookeeper.set.acl``: new znodes get access lists.
-        clock: for the timestamps that Kafka writes into znodes, and for how long a broker's id is waited for.
+        clock: for the timestamps that Kafka writes into znodes, and for the wait for a broker id.
     """
 
     def __init__(self, client: ZkClient, *, is_secure: bool = False, clock: Clock | None = None) -> None:

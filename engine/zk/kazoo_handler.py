@@ -1,7 +1,7 @@
-"""Lets kazoo run beside an asyncio loop: one queue for all that happens, and sockets that cost few system calls.
+"""Runs kazoo beside an asyncio loop: one queue for all events, and sockets that need few system calls.
 
-kazoo hands completions and watch events to two queues with a thread each, which reorders them. Here there is one queue,
-filled by kazoo's connection thread in the order in which ZooKeeper spoke, and drained in the event loop.
+kazoo puts completions and watch events into two queues with a thread each, which reorders them. Here there is one
+queue. kazoo's connection thread fills it in the order of ZooKeeper's messages, and the event loop drains it.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ _log = logging.getLogger("engine.zk")
 
 _ITEMS_PER_TURN = 64
 _HOLD_S_MAX = 0.002
-"""So many deliveries, or as long, before other callbacks of the event loop have their turn: a small znode takes some
-microseconds, a topic of 1,000 partitions some milliseconds."""
+"""Maximum deliveries and time before other callbacks of the event loop get a turn:
+
+a small znode takes some microseconds, a topic of 1,000 partitions some milliseconds.
+"""
 
 _RECEIVE_SIZE = 65_536
 _SEND_SIZE = 65_536
@@ -41,18 +43,18 @@ class Inbox:
         self._is_deaf = False
 
     def put(self, call: Callable[..., None], *arguments: object) -> None:
-        """Have ``call(*arguments)`` made in the event loop, after all that was put before. From any thread."""
+        """Call ``call(*arguments)`` in the event loop, after all earlier calls. Any thread may use this."""
         self._items.append((call, arguments))
         if not self._is_scheduled and not self._is_deaf:
             self._is_scheduled = True
             try:
                 self._loop.call_soon_threadsafe(self._drain)
             except RuntimeError:
-                # The loop is closed: nobody is left to be told.
+                # The loop is closed: there is nobody left to tell.
                 self._is_deaf = True
 
     def _drain(self) -> None:
-        # Cleared first: what is put from here on either is seen below or schedules another drain.
+        # Cleared first: the code below sees any later call, or that call schedules another drain.
         self._is_scheduled = False
         items = self._items
         until_s = self._loop.time() + _HOLD_S_MAX
@@ -61,7 +63,7 @@ class Inbox:
             try:
                 call(*arguments)
             except Exception:
-                _log.exception("A delivery from ZooKeeper failed; the others go on.")
+                _log.exception("A delivery from ZooKeeper failed; the others continue.")
             if self._loop.time() >= until_s:
                 break
         if items and not self._is_scheduled:
@@ -70,7 +72,7 @@ class Inbox:
 
 
 class WakePipe:
-    """kazoo's pipe from callers to its connection thread, with a byte per burst instead of one per request."""
+    """kazoo's pipe from callers to its connection thread, with one byte per burst instead of one per request."""
 
     def __init__(self) -> None:
         self._reader, self._writer = socket.socketpair()
@@ -87,17 +89,17 @@ class WakePipe:
         return 1
 
     def recv(self, _size: int) -> bytes:
-        """kazoo takes a byte per request; the real ones are taken by ``clear``."""
+        """Return a byte, since kazoo reads one per request; ``clear`` reads the real ones."""
         return b"\0"
 
     def clear(self) -> None:
-        """Forget past signals. The caller looks at the request queue afterwards, so none is missed."""
+        """Forget past signals. The caller then looks at the request queue, so it misses none."""
         if self._is_signalled:
             self._is_signalled = False
             try:
                 self._reader.recv(64)
             except BlockingIOError:
-                # Announced but not written yet: the byte will wake the next poll for nothing.
+                # Announced but not written yet: the byte will wake the next poll needlessly.
                 return
 
     def close(self) -> None:
@@ -106,7 +108,7 @@ class WakePipe:
 
 
 class BufferedSocket:
-    """A socket read in large pieces and written in bursts, for kazoo reads and writes in small ones."""
+    """A socket that reads large pieces and writes in bursts, because kazoo reads and writes small ones."""
 
     def __init__(self, inner: socket.socket, write_timeout_s: float) -> None:
         self._inner = inner
@@ -125,7 +127,7 @@ class BufferedSocket:
         return self._inner.getpeername()
 
     def pending(self) -> int:
-        """Bytes that can be had without the network."""
+        """Bytes that can be read without the network."""
         waiting = len(self._received) - self._position
         if not waiting and isinstance(self._inner, ssl.SSLSocket):
             return self._inner.pending()
@@ -145,7 +147,7 @@ class BufferedSocket:
         return len(data)
 
     def flush(self) -> None:
-        """Write what is waiting; raises OSError, also when the peer takes nothing for the write time-out."""
+        """Write what is pending. Raises OSError, also if the peer accepts nothing for the write time-out."""
         while self._unsent:
             try:
                 sent = self._inner.send(self._unsent)
@@ -158,11 +160,11 @@ class BufferedSocket:
             del self._unsent[:sent]
 
     def shutdown(self) -> None:
-        """Break the connection; the thread that reads from it sees its end."""
+        """Break the connection; the reading thread sees it end."""
         try:
             self._inner.shutdown(socket.SHUT_RDWR)
         except OSError:
-            # Already broken, which is what was wanted.
+            # Already broken, as intended.
             return
 
     def close(self) -> None:
@@ -193,7 +195,7 @@ class InboxHandler:
     def select(
         self, readers: Sequence[Any], writers: Sequence[Any], _errors: Sequence[Any], timeout: float | None = None
     ) -> tuple[list[Any], list[Any], list[Any]]:
-        """As select.select, for what kazoo asks: one writer, which buffers; or readers, of which some have buffers."""
+        """Do what select.select does for kazoo's calls: one writer, which buffers, or readers, some with buffers."""
         if writers:
             return [], list(writers), []
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -204,8 +206,8 @@ class InboxHandler:
             left_ms = None if deadline is None else max(deadline - time.monotonic(), 0) * 1000
             hits = {descriptor for descriptor, _ in self._poller(readers).poll(left_ms)}
             ready = [reader for reader in readers if reader.fileno() in hits and not isinstance(reader, WakePipe)]
-            # A wake-up alone is no answer: whether there are requests is asked of their queue. And kazoo takes an
-            # empty answer for a time-out.
+            # A wake-up alone is no answer: only the queue shows whether there are requests. And kazoo takes an empty
+            # answer for a time-out.
             if ready or not hits:
                 return ready, [], []
 
@@ -235,7 +237,7 @@ class InboxHandler:
         return create_tcp_socket(socket)
 
     def create_connection(self, *arguments: Any, **options: Any) -> BufferedSocket:
-        # kazoo would wait for a server that cannot be reached as long as the session lives.
+        # kazoo would wait for an unreachable server as long as the session lives.
         options["timeout"] = self._connect_timeout_s
         connection = BufferedSocket(create_tcp_connection(socket, *arguments, **options), self._write_timeout_s)
         self._connection = connection
@@ -246,7 +248,7 @@ class InboxHandler:
         return pipe, pipe
 
     def break_connection(self) -> None:
-        """Cut the connection to the server, as a failing network does. From any thread."""
+        """Cut the connection to the server, as a failing network does. Any thread may call this."""
         if self._connection is not None:
             self._connection.shutdown()
 

@@ -1,8 +1,8 @@
-"""Decides whether a write happened whose answer got lost with the connection. Pure: others read what it is given.
+"""Decides whether a write happened if its answer was lost with the connection. Pure: others read the znodes.
 
-The connection broke between sending a write and hearing of it. ZooKeeper gives every write a zxid higher than any it
-told us before, so a znode made or changed by the lost write carries a zxid above ``zxid_before``; together with the
-data (or, for an ephemeral, its owner) that settles whose write it was.
+The connection broke after a write was sent and before its answer came. ZooKeeper gives every write a zxid above all
+earlier ones, so a znode that the lost write created or changed has a zxid above ``zxid_before``. Together with the
+data (or, for an ephemeral, the owner), that settles whose write it was.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from engine.zk.operations import ANY_VERSION, Check, Create, Delete, Operation, 
 
 @dataclass(frozen=True, slots=True)
 class ZnodeSeen:
-    """A znode as found after the reconnect; null data is empty."""
+    """A znode as read after the reconnect; null data is empty."""
 
     path: str
     data: bytes
@@ -27,7 +27,7 @@ class LostWrite:
     """A write without an answer: one operation, or those of a multi.
 
     Attributes:
-        zxid_before: the newest zxid known when it was sent.
+        zxid_before: the newest zxid known at sending.
         session_id: the session that sent it.
     """
 
@@ -36,12 +36,12 @@ class LostWrite:
     session_id: int
 
     def results(self, seen: Sequence[ZnodeSeen | None]) -> list[OperationResult] | None:
-        """Return the results if all looks as after the write, else None: then it is to be sent again.
+        """Return the results if everything looks as it does after the write; None means to send it again.
 
         Args:
             seen: what was found for each operation, None if there is no such znode (and for a Check).
         """
-        # A multi may make a znode and write it: then only the last data can be seen.
+        # A multi may create a znode and then write it: only the last data is visible.
         final_data = {op.path: op.data or b"" for op in self.operations if isinstance(op, Create | SetData)}
         results: list[OperationResult] = []
         for operation, found in zip(self.operations, seen, strict=True):
@@ -51,7 +51,7 @@ class LostWrite:
         return results
 
     def is_made_by(self, operation: Create, found: ZnodeSeen) -> bool:
-        """Whether a znode is the one that this create made, going by its data."""
+        """Return whether this create made the znode, judging by its data."""
         return self._is_new(operation, found, operation.data or b"")
 
     def _is_done(self, operation: Operation, found: ZnodeSeen | None, final_data: dict[str, bytes]) -> bool:

@@ -29,24 +29,24 @@ class NotificationZnodes:
         self._acl = acl_policy.acl
 
     async def get_isr_change_notifications(self) -> Notifications[TopicPartition]:
-        """Return the partitions whose ISR was changed by their leaders; arms the folder's children callbacks."""
+        """Return the partitions whose leaders changed the ISR; arms the folder's children callbacks."""
         return await self._read(IsrChangesZNode.path, IsrChangeZNode.prefix, IsrChangeZNode.decode)
 
     async def delete_isr_change_notifications(self, names: Iterable[str] | None, epoch_zk_version: int | None) -> None:
-        """Remove the named notices, guarded; None stands for all. What is gone already is no error."""
+        """Remove the named notices (all if None), guarded; missing notices are no error."""
         await self._delete(IsrChangesZNode.path, IsrChangeZNode.prefix, names, epoch_zk_version)
 
     async def propagate_isr_changes(self, partitions: Iterable[TopicPartition]) -> None:
-        """Tell the controller of partitions whose ISR their leader wrote itself."""
+        """Tell the controller about partitions whose leader wrote the ISR itself."""
         path = IsrChangeZNode.create_path
         await self._client.create(path, IsrChangeZNode.encode(partitions), sequential=True, acl=self._acl(path))
 
     async def get_log_dir_events(self) -> Notifications[int]:
-        """Return the ids of brokers that say a log dir failed; arms the folder's children callbacks."""
+        """Return the ids of brokers that report a failed log dir; arms the folder's children callbacks."""
         return await self._read(LogDirEventsZNode.path, LogDirEventZNode.prefix, _decode_log_dir_event)
 
     async def delete_log_dir_events(self, names: Iterable[str] | None, epoch_zk_version: int | None) -> None:
-        """Remove the named notices, guarded; None stands for all. What is gone already is no error."""
+        """Remove the named notices (all if None), guarded; missing notices are no error."""
         await self._delete(LogDirEventsZNode.path, LogDirEventZNode.prefix, names, epoch_zk_version)
 
     async def propagate_log_dir_event(self, broker_id: int) -> None:

@@ -1,4 +1,4 @@
-"""Writes as values: what a single write or one part of a multi asks of ZooKeeper. Sends nothing."""
+"""Writes as values: a single write, or one part of a multi. Sends nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ ANY_VERSION = -1
 
 
 class Acl(NamedTuple):
-    """One entry of a znode's access list: permission bits (read 1, write 2, create 4, delete 8, admin 16) and whose."""
+    """One entry of a znode's access list:
+
+    permission bits (read 1, write 2, create 4, delete 8, admin 16) and who has them.
+    """
 
     permissions: int
     scheme: str
@@ -22,7 +25,7 @@ OPEN_ACL = (Acl(31, "world", "anyone"),)
 
 
 class ZnodeStat(NamedTuple):
-    """What ZooKeeper knows of a znode beside its data; zxids order all writes of the ensemble.
+    """What ZooKeeper knows about a znode besides its data; zxids order all writes of the ensemble.
 
     ``version`` counts writes of the data, ``cversion`` changes of the children, ``aversion`` those of the access list;
     ``pzxid`` is the last change of the children; ``ephemeral_owner`` is the owning session's id, 0 for persistent ones.
@@ -43,7 +46,7 @@ class ZnodeStat(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Make a znode. ``data`` None is stored as null, as Kafka does for folders. The result is the path."""
+    """Create a znode. If ``data`` is None, store null, as Kafka does for folders. The result is the path."""
 
     path: str
     data: bytes | None = None

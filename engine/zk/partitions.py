@@ -1,4 +1,4 @@
-"""Partition states in ZooKeeper: leader, ISR and epochs, read and written by the thousand."""
+"""Partition states in ZooKeeper: reads and writes thousands of leaders, ISRs and epochs."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ class PartitionZnodes:
         return dict(zip(partitions, states, strict=True))
 
     async def get_partition_ids(self, topic: str) -> set[int]:
-        """Return which partitions of a topic have a znode of their own; none if the topic has no such folder."""
+        """Return the partitions of a topic that have their own znode; none if the topic has no such folder."""
         names = await children_or_empty(self._client, TopicPartitionsZNode.path(topic))
         return {int(name) for name in names if name.isdecimal()}
 
     async def create_partition_states(
         self, states: Mapping[TopicPartition, LeaderIsrAndControllerEpoch], epoch_zk_version: int | None
     ) -> dict[TopicPartition, CoordinationError | None]:
-        """Make ``partitions``, then each ``partitions/<p>``, then each ``…/state``, all guarded, in Kafka's order.
+        """Create ``partitions``, then each ``partitions/<p>``, then each ``…/state``, all guarded, in Kafka's order.
 
         Returns:
-            None for a state that was made, NodeExists for one that was there already.
+            None for a state that was created, NodeExists for one that already existed.
 
         Raises:
             ControllerMoved: another controller has been elected.
@@ -73,7 +73,7 @@ class PartitionZnodes:
     async def update_partition_states(
         self, states: Mapping[TopicPartition, LeaderAndIsr], controller_epoch: int, epoch_zk_version: int | None
     ) -> PartitionStateUpdates:
-        """Write states, each if its znode still has the value's ``partition_epoch`` as version; guarded.
+        """Write each state if its znode's version is still the value's ``partition_epoch``; guarded.
 
         Raises:
             ControllerMoved: another controller has been elected.
@@ -98,10 +98,10 @@ class PartitionZnodes:
         return updates
 
     async def write_partition_state(self, partition: TopicPartition, state: LeaderIsrAndControllerEpoch) -> int | None:
-        """Write one state as its leader does before IBP 2.7-IV2: on condition of the version alone, unguarded.
+        """Write one state as its leader does before IBP 2.7-IV2: only if the version matches, unguarded.
 
         Returns:
-            The znode's new version, or None when it had another than ``partition_epoch``, or is gone.
+            The znode's new version, or None if its version was not ``partition_epoch`` or it is gone.
         """
         path, data = TopicPartitionStateZNode.path(partition), TopicPartitionStateZNode.encode(state)
         try:

@@ -1,6 +1,6 @@
-"""Sends many requests with a window of them in flight. Knows sessions, not what the requests mean.
+"""Sends many requests with a window in flight. It knows sessions, but not what the requests mean.
 
-Requests are made and answers are converted one by one as the window moves, so that tens of thousands of them never hold
+It builds requests and converts answers one by one as the window moves, so that tens of thousands of them never block
 the event loop for long.
 """
 
@@ -17,20 +17,20 @@ from engine.zk.requests import Request
 from engine.zk.session import Session
 
 WINDOW = 1_000
-"""Requests in flight at once: more gain nothing, and hold up those of others for longer."""
+"""Maximum requests in flight: more would gain nothing and would delay other callers' requests for longer."""
 
 _SENT_PER_TURN = 100
-"""Requests made at a stretch while the window fills, a millisecond or two."""
+"""Requests built in one go while the window fills; they take a millisecond or two."""
 
 Convert = Callable[[int, Any], Any]
-"""Turns an answer, or an error other than ConnectionLost, into what the caller wants; gets its position too."""
+"""Turns an answer, or an error other than ConnectionLost, into what the caller wants; also receives its position."""
 
 
 async def send_all(session: Session, wanted: Iterable[Request], convert: Convert | None = None) -> list[Any]:
-    """Send all requests and return their answers in the same order; an error is a value in its place.
+    """Send all requests and return their answers in the same order; errors are values in the result.
 
     Args:
-        convert: applied to each answer when it comes; a ConnectionLost is left as it is.
+        convert: applied to each answer as it arrives; ConnectionLost stays as it is.
 
     Raises:
         SessionLost: the session ended before the last answer.
@@ -39,7 +39,7 @@ async def send_all(session: Session, wanted: Iterable[Request], convert: Convert
 
 
 class _Batch:
-    """One run of ``send_all``: no task per request, one future for all."""
+    """One run of ``send_all``, with one future for all instead of a task per request."""
 
     def __init__(self, session: Session, wanted: Iterable[Request], convert: Convert | None) -> None:
         self._session = session
@@ -71,7 +71,7 @@ class _Batch:
                 self._unanswered += 1
                 sent += 1
         except Exception as failure:
-            # What makes the requests is the caller's: its failure is the call's.
+            # The caller's code builds the requests: if it fails, the call fails.
             self._fail(failure)
             return
         if sent < count:

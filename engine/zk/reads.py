@@ -1,4 +1,4 @@
-"""Reads of single znodes that every subject needs: one that may be missing, and what an answer says, decoded."""
+"""Reads of single znodes that every subject needs: missing znodes, and decoded answers."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from engine.zk.watches import WatchEvent
 T = TypeVar("T")
 
 Decode = Callable[[bytes, ZnodeStat], T]
-"""Turns a znode's data and stat into what they mean; raises ZnodeFormatError if it cannot."""
+"""Decodes a znode's data and stat; raises ZnodeFormatError if it cannot."""
 
 
 async def read_znode(client: ZkClient, path: str, decode: Decode[T]) -> T | None:
-    """Return what a znode says, or None if there is no such znode; arms the path's data callbacks either way.
+    """Return a znode's decoded content, or None if there is no such znode; arms the path's data callbacks either way.
 
     Raises:
         ZnodeFormatError: it cannot be understood.
@@ -40,7 +40,7 @@ async def children_or_empty(client: ZkClient, path: str) -> list[str]:
 
 
 def decoded(outcome: ReadOutcome, decode: Decode[T]) -> T | CoordinationError | None:
-    """Return what one of many znodes says: None if there is none, an error if nobody can read or decode it."""
+    """Return one of many znodes, decoded; None if there is none, an error if it cannot be read or decoded."""
     if isinstance(outcome, NoNode):
         return None
     if isinstance(outcome, ZooKeeperError):
@@ -52,14 +52,14 @@ def decoded(outcome: ReadOutcome, decode: Decode[T]) -> T | CoordinationError | 
 
 
 def or_raise(read: T | CoordinationError) -> T:
-    """Return what was read; raise it if it is an error."""
+    """Return the value; raise it if it is an error."""
     if isinstance(read, CoordinationError):
         raise read
     return read
 
 
 async def wait_until_gone(client: ZkClient, path: str, timeout_s: float) -> bool:
-    """Wait until a znode does not exist any more; return False if it still does when the time is over."""
+    """Wait until a znode is gone; return False if it still exists after ``timeout_s``."""
     changed = asyncio.Event()
 
     def on_change(_: WatchEvent) -> None:

@@ -1,8 +1,8 @@
-"""The requests of ZooKeeper's wire protocol that klamm sends, as kazoo's connection wants them. No sockets here.
+"""The ZooKeeper protocol requests that klamm sends, in the form that kazoo's connection needs. No sockets here.
 
-Only what ZooKeeper 3.4 knows: no create2, no addWatch, no multiRead. kazoo has classes for most of these; ours are
-there because they let a multi create null data, carry the watch flag without kazoo's registry, decode into our own
-values, and because kazoo has no setWatches.
+They use only what ZooKeeper 3.4 knows: no create2, no addWatch, no multiRead. kazoo has classes for most of these.
+Ours exist because a multi can then create null data, a read can carry the watch flag without kazoo's registry,
+answers decode into our own values, and kazoo has no setWatches.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _ERROR = -1
 
 
 class WatchKind(Enum):
-    """What a read arms a watch for."""
+    """What an armed watch looks for."""
 
     DATA = "data"
     CHILDREN = "children"
 
 
 class Request:
-    """One request: its type, its bytes, how its answer is decoded, and the watch it arms. Duck-typed as kazoo's own."""
+    """A request: its type, its bytes, its answer's decoder, and the watch it arms. Duck-typed like kazoo's own."""
 
     __slots__ = ("decode", "path", "payload", "type", "watch")
 
@@ -91,7 +91,7 @@ def set_acl(path: str, acl: Sequence[Acl], version: int) -> Request:
 def set_watches(
     relative_zxid: int, data_paths: Iterable[str], absent_paths: Iterable[str], children_paths: Iterable[str]
 ) -> Request:
-    """Arm watches again after a reconnect; the server first sends what was missed since ``relative_zxid``."""
+    """Re-arm watches after a reconnect; the server first sends the events since ``relative_zxid``."""
     payload = struct.pack(">q", relative_zxid)
     for paths in (list(data_paths), list(absent_paths), list(children_paths)):
         payload += _INT.pack(len(paths)) + b"".join(map(_string, paths))
@@ -105,7 +105,7 @@ def write(operation: Operation, chroot: str) -> Request:
 
 
 def multi(operations: Sequence[Operation], chroot: str) -> Request:
-    """Answered with a list of results, or of errors (None for those that were not the reason)."""
+    """Answered with a list of results, or of errors (None for operations not at fault)."""
     payload = bytearray()
     for operation in operations:
         payload += _MULTI_HEADER.pack(_KINDS[type(operation)][0], False, -1)

@@ -1,10 +1,10 @@
-"""One ZooKeeper session over kazoo: sends requests, tells what happens, ends for good when the session does.
+"""One ZooKeeper session over kazoo: sends requests, reports events, and ends for good when the session does.
 
-kazoo would open another session by itself when one expires, and send under it what was asked under the old one. Here a
-session object is one session; ``engine.zk.session_keeper`` opens the next. kazoo also forgets watches when a connection
-breaks; here they are armed again as ZooKeeper's own client does it, by setWatches before any other request.
+When a session expires, kazoo opens another by itself and sends the old session's requests in it. Here a session
+object is one session; ``engine.zk.session_keeper`` opens the next. kazoo also forgets watches when a connection
+breaks. This class re-arms them as ZooKeeper's own client does, with setWatches before any other request.
 
-Two threads: kazoo's connection thread runs what is marked so below, everything else runs in the event loop.
+There are two threads: kazoo's connection thread runs the methods marked so below, and the event loop runs the rest.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ _WATCHES_PER_REQUEST = 1_000
 _GRACE_S = 1.0
 
 OnAnswer = Callable[[Any, ZooKeeperError | None], None]
-"""Gets an answer or an error, in the event loop."""
+"""Receives an answer or an error, in the event loop."""
 
 
 class ConnectionState(Enum):
-    """What a session says of itself."""
+    """The state that a session reports."""
 
     CONNECTED = "connected"
     SUSPENDED = "suspended"
@@ -56,7 +56,7 @@ class ConnectionState(Enum):
 
 
 class WatchEventType(Enum):
-    """What a fired watch says; the numbers are ZooKeeper's."""
+    """The type of a fired watch; the numbers are ZooKeeper's."""
 
     CREATED = 1
     DELETED = 2
@@ -65,7 +65,7 @@ class WatchEventType(Enum):
 
 
 class _Completion:
-    """kazoo's end of a request: ``set`` and ``set_exception`` are called by its connection thread, at times twice."""
+    """kazoo's end of a request: its connection thread calls ``set`` or ``set_exception``, sometimes twice."""
 
     __slots__ = ("_is_done", "_on_answer", "_request", "_session")
 
@@ -90,7 +90,7 @@ class _Completion:
 
 
 class _ArmedWatches:
-    """Which watches the server holds for us. Only the connection thread touches it, in the order of the wire."""
+    """The watches that the server holds for us. Only the connection thread touches this, in wire order."""
 
     def __init__(self) -> None:
         self._data: set[str] = set()
@@ -113,7 +113,7 @@ class _ArmedWatches:
             self._children.discard(path)
 
     def rearming(self, relative_zxid: int) -> Iterator[Request]:
-        """The setWatches requests that arm all again."""
+        """Yield the setWatches requests that re-arm all watches."""
         pending = [*((0, p) for p in self._data), *((1, p) for p in self._absent), *((2, p) for p in self._children)]
         paths = iter(pending)
         while chunk := list(islice(paths, _WATCHES_PER_REQUEST)):
@@ -131,10 +131,11 @@ class _OneSessionClient(KazooClient):  # type: ignore[misc]
     def _session_callback(self, state: str) -> None:
         before = self._state
         if state == KeeperState.EXPIRED_SESSION:
-            # Seen by the connection loop before it would open a new session.
+            # The connection loop sees this before it would open a new session.
             self._stopped.set()
         is_end = state in (KeeperState.EXPIRED_SESSION, KeeperState.CLOSED, KeeperState.AUTH_FAILED)
-        # The end is told before the calls that end with it: who was told SessionLost finds the session gone.
+        # Listeners learn of the end before the pending calls end: a caller that gets SessionLost finds the session
+        # gone.
         if is_end and state != before:
             self._session.state_changed(before, state)
         super()._session_callback(state)
@@ -147,13 +148,13 @@ class _OneSessionClient(KazooClient):  # type: ignore[misc]
 
 
 class Session:
-    """One session. Made in a running event loop; ``start`` begins to connect.
+    """One session. Create it in a running event loop; ``start`` begins to connect.
 
     Args:
         hosts: ``host:port,…`` without chroot.
         auth: pairs of scheme and credentials, such as ``("digest", "user:password")``.
-        on_state: told of each change of the connection, in the event loop.
-        on_watch: told of each fired watch (type, full path), in the event loop, never after an answer that is newer.
+        on_state: called in the event loop at each change of the connection.
+        on_watch: called in the event loop for each fired watch (type, full path), never after a newer answer.
     """
 
     def __init__(
@@ -169,16 +170,16 @@ class Session:
         self.watches = _ArmedWatches()
         self.end_state: ConnectionState | None = None
         self.is_given_up = False
-        """Whether it is closed because the server fell silent."""
+        """Whether this side closed it because the server fell silent."""
         self.loop = asyncio.get_running_loop()
         self.heard_at = 0.0
-        """When the newest answer came; the connection thread writes it."""
+        """When the newest answer arrived; the connection thread writes this."""
         self._asked_at = 0.0
         self._on_state = on_state
         self._on_watch = on_watch
         self._suspended_zxid: int | None = None
         timeout_s = session_timeout_ms / 1000
-        # As ZooKeeper's own client: each server is tried within the session, however many cannot be reached.
+        # As in ZooKeeper's own client: it tries each server within the session, however many are unreachable.
         connect_timeout_s = timeout_s / len(hosts.split(","))
         self._handler = InboxHandler(self._has_requests, connect_timeout_s=connect_timeout_s, write_timeout_s=timeout_s)
         retry = KazooRetry(max_tries=-1, delay=0.02, backoff=2, max_delay=1.0, sleep_func=self._handler.sleep_func)
@@ -199,20 +200,20 @@ class Session:
 
     @property
     def credentials(self) -> tuple[int, bytes]:
-        """Session id and password: whoever has both can take the session over."""
+        """Session id and password: a client that has both can take the session over."""
         return self.id, bytes(self._kazoo._session_passwd)
 
     @property
     def last_zxid(self) -> int:
-        """The newest zxid an answer carried; a write sent from now on gets a higher one."""
+        """The newest zxid in an answer; a write sent from now on gets a higher one."""
         return int(self._kazoo.last_zxid)
 
     def start(self) -> None:
-        """Begin to connect. The state becomes CONNECTED when a session is open."""
+        """Start connecting. The state becomes CONNECTED when a session is open."""
         self._kazoo.start_async()
 
     def submit(self, request: Request, on_answer: OnAnswer) -> None:
-        """Send a request. While the connection is broken it waits for the next one; ``on_answer`` is always called."""
+        """Send a request, or hold it while the connection is broken. ``on_answer`` is always called."""
         if self.end_state is not None:
             self.loop.call_soon(on_answer, None, self.end_error())
             return
@@ -237,14 +238,14 @@ class Session:
 
     @property
     def silent_s(self) -> float:
-        """How many seconds ZooKeeper has answered nothing while requests wait; 0 if no request waits."""
+        """How many seconds waiting requests have gone without any answer; 0 if no request waits."""
         return max(0.0, time.monotonic() - max(self._asked_at, self.heard_at)) if self._is_asking() else 0.0
 
     def _is_asking(self) -> bool:
         return bool(self._kazoo._queue or self._kazoo._pending)
 
     def end_error(self) -> ZooKeeperError:
-        """The error of every call on a session that is over."""
+        """The error for every call on a session that is over."""
         if self.end_state is ConnectionState.AUTH_FAILED:
             return error_of_code(-115, None)
         if self.is_given_up:
@@ -256,13 +257,16 @@ class Session:
         self._handler.break_connection()
 
     async def close(self) -> None:
-        """End the session; its ephemeral znodes go at once if the server hears of it, else with the time-out."""
+        """End the session.
+
+        Its ephemeral znodes go at once if the message reaches the server, else with the time-out.
+        """
         ended: asyncio.Future[None] = self.loop.create_future()
         if not self.id:
-            # Nothing that the server could be told to end: who has not answered so far need not be waited for.
+            # There is no session for the server to end: no need to wait for a server that has never answered.
             self._kazoo._stopped.set()
             self._handler.break_connection()
-        # A thread of its own: one of the loop's would be waited for at the loop's end, however long a connect hangs.
+        # Its own thread: the loop would wait for one of its threads when it ends, however long a connect hangs.
         self._handler.spawn(self._stop, ended)
         done, _ = await asyncio.wait([ended], timeout=_GRACE_S)
         if not done:
@@ -273,16 +277,16 @@ class Session:
             _log.debug("A connection to ZooKeeper did not end in time; its thread ends by itself.")
 
     def _stop(self, ended: asyncio.Future[None]) -> None:
-        """Runs in a thread of its own."""
+        """Runs in its own thread."""
         try:
             if self._kazoo._stopped.is_set():
-                # It ended by itself; its thread may still be on its way out.
+                # It ended by itself; its thread may still be finishing.
                 self._kazoo._safe_close()
             else:
                 self._kazoo.stop()
             self._kazoo.close()
         except WriterNotClosedException:
-            _log.debug("A thread of kazoo's still hangs in a connect.")
+            _log.debug("A kazoo thread still hangs in a connect.")
         self.inbox.put(_set_done, ended)
 
     def _has_requests(self) -> bool:
@@ -304,7 +308,7 @@ class Session:
     def watch_fired(self, event_type: int, path: str) -> None:
         """Runs in the connection thread."""
         if event_type not in _WATCH_EVENT_TYPES:
-            # Of watches that were removed, or persistent: none of ours.
+            # For removed or persistent watches: none are ours.
             return
         known = WatchEventType(event_type)
         self.watches.fired(known, path)

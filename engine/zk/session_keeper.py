@@ -1,6 +1,7 @@
-"""Keeps a ZooKeeper session open: opens the first, opens another when one is lost, tells listeners. Moves no data.
+"""Keeps a ZooKeeper session open: opens the first, replaces each lost one, and tells listeners. Moves no data.
 
-A session counts as open after its first answer: by then the credentials are accepted and the newest zxid is known.
+A session counts as open after its first answer: then ZooKeeper has accepted the credentials and the newest zxid is
+known.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ _log = logging.getLogger("engine.zk")
 
 
 class SessionEvent(Enum):
-    """What listeners of the session are told."""
+    """The events that session listeners receive."""
 
     SUSPENDED = "suspended"
     """The connection broke; the session may live on. Calls wait."""
     RECONNECTED = "reconnected"
-    """The same session goes on; missed watch events follow."""
+    """The same session continues; missed watch events follow."""
     LOST = "lost"
-    """The session is over: its ephemerals go, outstanding calls end with SessionLost, forget cached versions."""
+    """The session is over: its ephemerals go, and pending calls end with SessionLost. Forget cached versions."""
     NEW_SESSION = "new session"
-    """Another session is open; watch callbacks are told right after."""
+    """Another session is open; the watch callbacks run right after."""
     AUTH_FAILED = "auth failed"
     """The server refuses our credentials; nothing will work any more."""
 
@@ -37,13 +38,13 @@ SessionListener = Callable[[SessionEvent], None]
 
 
 class SessionKeeper:
-    """The present session of a client and the way to the next one. Belongs to one event loop.
+    """A client's current session, and the steps to the next one. Belongs to one event loop.
 
     Args:
-        patience_ms: so long after the connection broke the session counts as lost, though ZooKeeper may keep it; None
-            waits for the next connection for ever.
-        on_watch: told of each watch that fires in the present session (session, type, full path).
-        on_renewed: awaited after each new session but the first, with it.
+        patience_ms: how long after a broken connection the session counts as lost, though ZooKeeper may keep it; None
+            waits forever for the next connection.
+        on_watch: called for each watch that fires in the current session (session, type, full path).
+        on_renewed: awaited with each new session except the first.
     """
 
     def __init__(
@@ -83,7 +84,7 @@ class SessionKeeper:
 
     @property
     def silent_s(self) -> float:
-        """For how many seconds the open session has left all questions unanswered; 0 if there are none."""
+        """How many seconds ZooKeeper has left all requests of the open session unanswered; 0 if there are none."""
         return self._session.silent_s if self._session is not None and self._is_open else 0.0
 
     def current(self) -> Session:
@@ -101,7 +102,7 @@ class SessionKeeper:
 
         Raises:
             ConnectTimedOut: no server answered in time.
-            AuthFailed: the credentials were refused.
+            AuthFailed: ZooKeeper refused the credentials.
         """
         self._start_session()
         try:
@@ -147,7 +148,7 @@ class SessionKeeper:
 
     def _take_state(self, session: Session, state: ConnectionState) -> None:
         if self.is_closed or session is not self._session or session is self._replaced:
-            # One that was given up still tells of its end, or that it is connected after all.
+            # An abandoned session still reports its end, or that it has connected after all.
             return
         match state:
             case ConnectionState.CONNECTED if self._is_open:
@@ -171,7 +172,7 @@ class SessionKeeper:
 
     def _ask_first(self, session: Session) -> None:
         def on_answer(_value: object, error: ZooKeeperError | None) -> None:
-            # A connection that broke is followed by the next, which asks again.
+            # The next connection follows a broken one, and asks again.
             if self.is_closed or session is not self._session or isinstance(error, ConnectionLost | SessionLost):
                 return
             if not self._is_open and not isinstance(error, AuthFailed):
@@ -180,7 +181,7 @@ class SessionKeeper:
         session.submit(requests.exists("/", watch=False), on_answer)
 
     def _ask_again(self, session: Session) -> None:
-        """Be patient again when ZooKeeper answers: one that stands still may take connections and answer nothing."""
+        """Reset the patience once ZooKeeper answers: a hanging server may accept connections and answer nothing."""
 
         def on_answer(_value: object, error: ZooKeeperError | None) -> None:
             if session is self._session and error is None:
@@ -237,10 +238,10 @@ class SessionKeeper:
 
     def _fail_opening(self, error: ZooKeeperError) -> None:
         self._opened.set_exception(error)
-        # Marks it as seen: there may be no waiter.
+        # This marks it as seen: there may be no waiter.
         self._opened.exception()
 
     def _tell(self, event: SessionEvent) -> None:
-        # Through the loop's own queue, behind the tasks whose calls ended with the same burst.
+        # Goes through the loop's own queue, behind the tasks whose calls ended with the same burst.
         for listener in list(self.listeners):
             self._loop.call_soon(listener, event)

@@ -1,4 +1,4 @@
-"""Topics in ZooKeeper: which there are, their ids and assignments, and their removal."""
+"""Topics in ZooKeeper: their names, ids and assignments, and their removal."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from engine.zk.znodes.topic_znodes import (
 _log = logging.getLogger("engine.zk")
 
 DELETE_TRIES = 3
-"""How often a topic's znodes are removed level by level, while others make new ones."""
+"""How often to try removing a topic's znodes level by level while others create new ones."""
 
 
 class TopicZnodes:
@@ -46,12 +46,12 @@ class TopicZnodes:
     async def get_topic_assignments(self, topics: Sequence[str]) -> dict[str, TopicIdReplicaAssignment]:
         """Return id, assignment and version of topics; arms the data callbacks of their znodes.
 
-        A topic without znode is left out; one that cannot be understood is logged and left out.
+        Topics without a znode are left out, and so are those that cannot be decoded, which are logged.
         """
         assignments = {}
         for topic, outcome in (await self.read_topics(topics)).items():
             if isinstance(outcome, CoordinationError):
-                _log.error("A topic is left out: %s", outcome)
+                _log.error("Leaving out a topic: %s", outcome)
             elif outcome is not None:
                 assignments[topic] = outcome
         return assignments
@@ -59,7 +59,7 @@ class TopicZnodes:
     async def read_topics(
         self, topics: Sequence[str]
     ) -> dict[str, TopicIdReplicaAssignment | CoordinationError | None]:
-        """As ``get_topic_assignments``, with None for a topic without znode and an error for a broken one."""
+        """Like ``get_topic_assignments``, with None for a topic without a znode and an error for a broken one."""
         found = await self._client.read_many(
             map(TopicZNode.path, topics), lambda position, outcome: decoded(outcome, _assignment_of(topics[position]))
         )
@@ -68,7 +68,7 @@ class TopicZnodes:
     async def create_topic_assignment(
         self, topic: str, topic_id: bytes | None, assignment: Mapping[int, ReplicaAssignment]
     ) -> None:
-        """Make a topic's znode, from which the controller makes the topic. Its settings are to be written before.
+        """Create a topic's znode, from which the controller creates the topic. Write its settings first.
 
         Raises:
             NodeExists: the topic exists.
@@ -87,8 +87,8 @@ class TopicZnodes:
         """Write a topic's assignment and return the znode's new version.
 
         Args:
-            epoch_zk_version: the controller's guard; None for brokers and tools that are not it.
-            zk_version: expected version of the znode; Kafka checks none.
+            epoch_zk_version: the controller's guard; None for other brokers and tools.
+            zk_version: expected version of the znode; Kafka does not check it.
 
         Raises:
             ControllerMoved, NoNode, BadVersion: as they say.
@@ -102,7 +102,7 @@ class TopicZnodes:
     async def set_topic_assignments(
         self, wanted: Iterable[TopicIdReplicaAssignment], epoch_zk_version: int | None
     ) -> dict[str, int | ZooKeeperError]:
-        """Write the assignments of many topics, each if its znode still has the value's ``zk_version`` (None: any).
+        """Write many topics' assignments, each only if its znode still has the value's ``zk_version`` (None: any).
 
         Returns:
             The new version by topic, or BadVersion, NoNode … of that topic alone.
@@ -123,21 +123,21 @@ class TopicZnodes:
         return {each.topic: _version(outcome) for each, outcome in zip(topics, outcomes, strict=True)}
 
     async def delete_topic_znode(self, topic: str, epoch_zk_version: int | None) -> None:
-        """Remove a topic's znode with all below it, children first, each guarded; what is gone already is no error.
+        """Remove a topic's znode and all below it, children first, each guarded; missing znodes are no error.
 
         Raises:
             ControllerMoved: another controller has been elected.
-            NotEmpty: somebody keeps on making znodes below it.
+            NotEmpty: somebody keeps creating znodes below it.
         """
         partitions = await self._partitions_below(topic)
         in_order = [p(one) for one in partitions for p in (TopicPartitionStateZNode.path, TopicPartitionZNode.path)]
         try:
-            # In Kafka's order, all at once: ZooKeeper carries out the requests of a connection as they come.
+            # In Kafka's order, all at once: ZooKeeper handles a connection's requests in order.
             parents = [TopicPartitionsZNode.path(topic), TopicZNode.path(topic)]
             await self._delete_all([*in_order, *parents], epoch_zk_version)
             return
         except NotEmpty:
-            _log.info("A topic's znodes are not all gone, so they are removed level by level topic=%s", topic)
+            _log.info("Some of a topic's znodes remain; removing them level by level topic=%s", topic)
         for tries_left in reversed(range(DELETE_TRIES)):
             try:
                 await self._delete_by_levels(topic, epoch_zk_version)
@@ -147,10 +147,10 @@ class TopicZnodes:
                     raise
 
     async def _delete_by_levels(self, topic: str, epoch_zk_version: int | None) -> None:
-        """Settle each level before its parents go.
+        """Finish each level before removing its parents.
 
-        If the connection breaks, what was sent over it may be lost, and what follows over the next one is not: then
-        parents are asked for before their children.
+        If the connection breaks, requests sent over it may be lost while later ones on the next connection arrive:
+        then parents would be removed before their children.
         """
         partitions = await self._partitions_below(topic)
         await self._delete_all(map(TopicPartitionStateZNode.path, partitions), epoch_zk_version)
@@ -166,7 +166,7 @@ class TopicZnodes:
         raise_first(await write_guarded(self._client, map(Delete, paths), epoch_zk_version), NoNode)
 
     async def delete_topic_configs(self, topics: Iterable[str], epoch_zk_version: int | None) -> None:
-        """Remove topics' settings, guarded; what is gone already is no error."""
+        """Remove topics' settings, guarded; missing settings are no error."""
         deletes = [Delete(ConfigEntityZNode.path(ConfigType.TOPIC, topic)) for topic in topics]
         raise_first(await write_guarded(self._client, deletes, epoch_zk_version), NoNode)
 

@@ -1,4 +1,4 @@
-"""Who wants to be told when a znode changes: a registry of callbacks. Arms nothing and sends nothing."""
+"""A registry of callbacks for changes of znodes. It arms nothing and sends nothing."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ class WatchEventKind(Enum):
     DATA_CHANGED = "data changed"
     CHILDREN_CHANGED = "children changed"
     NEW_SESSION = "new session"
-    """A new session replaced a lost one: changes in between were not seen, so read again."""
+    """A new session replaced a lost one. Changes in between went unseen, so read again."""
 
 
 @dataclass(frozen=True, slots=True)
 class WatchEvent:
-    """One notice: something happened to the znode. It tells that, not what is there now."""
+    """One notice: something happened to the znode. It does not say what is there now."""
 
     path: str
     kind: WatchEventKind
 
 
 WatchCallback = Callable[[WatchEvent], None]
-"""Called in the event loop; must not block and should not raise."""
+"""Runs in the event loop; must not block and should not raise."""
 
 
 class WatchRegistry:
-    """Callbacks by path, apart for data (creation, deletion, change) and for children."""
+    """Callbacks by path, separate for data (creation, deletion, change) and for children."""
 
     def __init__(self) -> None:
         self._data: dict[str, list[WatchCallback]] = {}
@@ -65,7 +65,7 @@ class WatchRegistry:
         return list(self._children)
 
     def callbacks_of(self, event: WatchEvent) -> list[WatchCallback]:
-        """Return who is to be told of an event, in the order of their registration."""
+        """Return the callbacks for an event in order of registration."""
         if event.kind is WatchEventKind.CHILDREN_CHANGED:
             return list(self._children.get(event.path, ()))
         if event.kind is WatchEventKind.NEW_SESSION:

@@ -1,4 +1,7 @@
-"""Sends writes and settles those whose answer got lost: done already, or to be sent again. Paths are below a chroot."""
+"""Sends writes.
+
+If an answer is lost, finds out whether the write happened, and resends it if not. Applies the chroot.
+"""
 
 from __future__ import annotations
 
@@ -15,18 +18,20 @@ from engine.zk.session import Session
 T = TypeVar("T")
 
 LARGE_BYTES = 1_000_000
-"""A server hangs up on requests of 1 MiB and more (jute.maxbuffer), unless it was told to take larger ones."""
+"""A server closes the connection on requests of 1 MiB or more (jute.maxbuffer), unless configured for larger ones."""
 
 LOSSES_OF_LARGE_MAX = 3
-"""A large write whose connection breaks so often is refused by the server. Sent for ever it would break each
-connection that is made, and take the answers of all others along."""
+"""After this many broken connections, the server is refusing a large write.
+
+Resent forever, it would break every new connection and lose the answers of all other requests.
+"""
 
 MultiOutcome = list[OperationResult] | ZooKeeperError
-"""The results of a multi that was done, or why it was refused."""
+"""The results of a successful multi, or the reason for its refusal."""
 
 
 async def write_one(session: Session, operation: Operation, chroot: str) -> OperationResult:
-    """Do one write; raises the server's error, or SessionLost when the session ends before it is known."""
+    """Do one write. Raises the server's error, or SessionLost if the session ends before the outcome is known."""
     zxid_before = session.last_zxid
     try:
         result: OperationResult = _below(chroot, await session.call(requests.write(operation, chroot)))
@@ -41,7 +46,7 @@ async def write_one(session: Session, operation: Operation, chroot: str) -> Oper
 async def write_singles(
     session: Session, operations: Iterable[Operation], chroot: str
 ) -> list[OperationResult | ZooKeeperError]:
-    """Do many writes with a window in flight, each for itself; an error is a value in its place."""
+    """Do many independent writes with a window in flight; errors are values in the result."""
     zxid_before = session.last_zxid
     kept: list[Operation] = []
     wanted = (requests.write(operation, chroot) for operation in _keeping(operations, kept))
@@ -53,7 +58,7 @@ async def write_singles(
 
 
 async def write_multis(session: Session, multis: Iterable[Sequence[Operation]], chroot: str) -> list[MultiOutcome]:
-    """Do many multis with a window in flight; each is done or refused for itself."""
+    """Do many multis with a window in flight; each succeeds or fails by itself."""
     zxid_before = session.last_zxid
     kept: list[Sequence[Operation]] = []
     wanted = (requests.multi(operations, chroot) for operations in _keeping(multis, kept))
@@ -65,7 +70,7 @@ async def write_multis(session: Session, multis: Iterable[Sequence[Operation]], 
 
 
 def _keeping(items: Iterable[T], kept: list[T]) -> Iterator[T]:
-    """Yield the items and remember them: one whose answer gets lost is needed again."""
+    """Yield the items and keep them: a lost answer means that its item is needed again."""
     for item in items:
         kept.append(item)
         yield item
@@ -100,7 +105,7 @@ async def _settle_multi(session: Session, lost: LostWrite, chroot: str) -> Multi
 
 
 class _Losses:
-    """Counts how often a write was lost with its connection, to tell bad luck from a server that will not have it."""
+    """Counts how often a write was lost with its connection, to tell bad luck from a server that refuses it."""
 
     __slots__ = ("_count", "_path", "_size_bytes")
 
@@ -111,7 +116,7 @@ class _Losses:
         self._count = 0
 
     def refusal(self) -> TooLarge | None:
-        """Count one more loss; return the error when it is not to be tried again."""
+        """Count one more loss; return an error if the write should not be retried."""
         self._count += 1
         if self._count < LOSSES_OF_LARGE_MAX or self._size_bytes < LARGE_BYTES:
             return None
@@ -119,10 +124,10 @@ class _Losses:
 
 
 async def _look_for(session: Session, lost: LostWrite, chroot: str) -> list[OperationResult] | None:
-    """Return the results of a write whose answer got lost, or None when it was not done."""
+    """Return the results of a write whose answer was lost, or None if it did not happen."""
     while True:
         try:
-            # The server that we are connected to now may be behind the one that took the write.
+            # The current server may be behind the one that took the write.
             await session.call(requests.sync(chroot or "/"))
             return lost.results([await _see(session, lost, operation, chroot) for operation in lost.operations])
         except ConnectionLost:

@@ -26,7 +26,7 @@ class AddPartitionsToTxnTransaction(Struct):
     producer_id: int = field(INT64, since=4)
     producer_epoch: int = field(INT16, since=4)
     verify_only: bool = field(BOOL, since=4)
-    """Only tell whether they belong to it."""
+    """Only check whether they belong to it."""
     topics: list[AddPartitionsToTxnTopic] = field(Array(AddPartitionsToTxnTopic), since=4)
 
 
@@ -44,7 +44,7 @@ class AddPartitionsToTxnRequest(Request, key=ApiKey.ADD_PARTITIONS_TO_TXN):
 
 
 class AddPartitionsToTxnPartitionResult(Struct):
-    """What became of one partition."""
+    """The outcome for one partition."""
 
     partition_index: int = field(INT32)
     partition_error_code: int = field(INT16)

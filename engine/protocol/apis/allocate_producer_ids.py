@@ -8,7 +8,7 @@ from engine.protocol.types import INT16, INT32, INT64
 
 
 class AllocateProducerIdsRequest(Request, key=ApiKey.ALLOCATE_PRODUCER_IDS):
-    """Give me a block."""
+    """Allocate a block."""
 
     broker_id: int = field(INT32)
     broker_epoch: int = field(INT64, default=-1)

@@ -52,7 +52,7 @@ class ResponseEntityData(Struct):
 
 
 class ResponseEntryData(Struct):
-    """What became of one entity."""
+    """The outcome for one entity."""
 
     error_code: int = field(INT16)
     error_message: str | None = field(STRING, nullable_since=0)

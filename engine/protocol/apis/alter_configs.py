@@ -1,4 +1,4 @@
-"""AlterConfigs (33), versions 0–2: replace all overrides of a resource. IncrementalAlterConfigs is the better one.
+"""AlterConfigs (33), versions 0–2: replace all overrides of a resource. IncrementalAlterConfigs is better.
 
 Version notes
 * 2: flexible
@@ -34,7 +34,7 @@ class AlterConfigsRequest(Request, key=ApiKey.ALTER_CONFIGS):
 
 
 class AlterConfigsResourceResponse(Struct):
-    """What became of one resource."""
+    """The outcome for one resource."""
 
     error_code: int = field(INT16)
     error_message: str | None = field(STRING, nullable_since=0)

@@ -1,6 +1,6 @@
 """AlterPartition (56), versions 0–3: a leader asks the controller to change ISRs (KIP-497).
 
-Struct names carry Request or Response before Kafka's, which uses the same ones for both.
+Struct names have Request or Response before Kafka's name, because Kafka uses the same names for both.
 
 Version notes
 * 1: leader recovery state (KIP-704)   * 2: topic ids instead of names (KIP-841)
@@ -55,7 +55,7 @@ class AlterPartitionRequest(Request, key=ApiKey.ALTER_PARTITION):
 
 
 class ResponsePartitionData(Struct):
-    """One partition's state now."""
+    """One partition's current state."""
 
     partition_index: int = field(INT32)
     error_code: int = field(INT16)

@@ -12,7 +12,7 @@ class ReassignablePartition(Struct):
 
     partition_index: int = field(INT32)
     replicas: list[int] | None = field(Array(INT32), default=None, nullable_since=0)
-    """None: cancel what is under way."""
+    """None: cancel the reassignment under way."""
 
 
 class ReassignableTopic(Struct):
@@ -30,7 +30,7 @@ class AlterPartitionReassignmentsRequest(Request, key=ApiKey.ALTER_PARTITION_REA
 
 
 class ReassignablePartitionResponse(Struct):
-    """What became of one partition."""
+    """The outcome for one partition."""
 
     partition_index: int = field(INT32)
     error_code: int = field(INT16)
@@ -45,7 +45,7 @@ class ReassignableTopicResponse(Struct):
 
 
 class AlterPartitionReassignmentsResponse(Response, key=ApiKey.ALTER_PARTITION_REASSIGNMENTS):
-    """Result per partition: whether it was started, not whether it is done."""
+    """Result per partition: whether the reassignment has started, not whether it is done."""
 
     throttle_time_ms: int = field(INT32)
     error_code: int = field(INT16)

@@ -32,7 +32,7 @@ class AlterReplicaLogDirsRequest(Request, key=ApiKey.ALTER_REPLICA_LOG_DIRS):
 
 
 class AlterReplicaLogDirPartitionResult(Struct):
-    """What became of one replica."""
+    """The outcome for one replica."""
 
     partition_index: int = field(INT32)
     error_code: int = field(INT16)

@@ -35,7 +35,7 @@ class AlterUserScramCredentialsRequest(Request, key=ApiKey.ALTER_USER_SCRAM_CRED
 
 
 class AlterUserScramCredentialsResult(Struct):
-    """What became of one user's credentials."""
+    """The outcome for one user's credentials."""
 
     user: str = field(STRING)
     error_code: int = field(INT16)

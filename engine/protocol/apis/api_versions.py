@@ -1,6 +1,6 @@
 """ApiVersions (18), versions 0–4: which APIs and versions a broker answers.
 
-An unknown version is answered in version 0 with UNSUPPORTED_VERSION. The answer's header stays version 0 for ever.
+The answer to an unknown version is UNSUPPORTED_VERSION in version 0. The answer's header always has version 0.
 
 Version notes
 * 3: flexible, name and version of the client (KIP-511), features (KIP-584)
@@ -38,7 +38,7 @@ class SupportedFeatureKey(Struct):
 
 
 class FinalizedFeatureKey(Struct):
-    """A feature's version levels in force in the cluster."""
+    """A feature's effective version levels in the cluster."""
 
     name: str = field(STRING, since=3)
     max_version_level: int = field(INT16, since=3)

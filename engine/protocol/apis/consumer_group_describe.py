@@ -26,7 +26,7 @@ class ConsumerGroupTopicPartitions(Struct):
 
 
 class ConsumerGroupAssignment(Struct):
-    """What a member has, or is to have."""
+    """A member's current or target partitions."""
 
     topic_partitions: list[ConsumerGroupTopicPartitions] = field(Array(ConsumerGroupTopicPartitions))
 
@@ -45,7 +45,7 @@ class ConsumerGroupMember(Struct):
     assignment: ConsumerGroupAssignment = field(ConsumerGroupAssignment)
     """What it has now."""
     target_assignment: ConsumerGroupAssignment = field(ConsumerGroupAssignment)
-    """What it has once the group is reconciled."""
+    """What it will have once the group is reconciled."""
 
 
 class ConsumerGroupDescribed(Struct):
@@ -60,7 +60,7 @@ class ConsumerGroupDescribed(Struct):
     assignor_name: str = field(STRING)
     members: list[ConsumerGroupMember] = field(Array(ConsumerGroupMember))
     authorized_operations: int = field(INT32, default=-(2**31))
-    """Bits of the operations allowed; the least int32 if not asked for."""
+    """Bits of the operations allowed; the minimum int32 if not requested."""
 
 
 class ConsumerGroupDescribeResponse(Response, key=ApiKey.CONSUMER_GROUP_DESCRIBE):

@@ -1,4 +1,4 @@
-"""ControlledShutdown (7), versions 0–3: a broker asks the controller to take its leaderships away before it stops.
+"""ControlledShutdown (7), versions 0–3: a broker asks the controller to move its leaderships before it stops.
 
 The request of version 0 has the old header without client id.
 
@@ -29,7 +29,7 @@ class RemainingPartition(Struct):
 
 
 class ControlledShutdownResponse(Response, key=ApiKey.CONTROLLED_SHUTDOWN):
-    """What is left to do; none left means that the broker may stop."""
+    """The partitions that remain; if there are none, the broker may stop."""
 
     error_code: int = field(INT16)
     remaining_partitions: list[RemainingPartition] = field(Array(RemainingPartition))

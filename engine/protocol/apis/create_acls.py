@@ -30,7 +30,7 @@ class CreateAclsRequest(Request, key=ApiKey.CREATE_ACLS):
 
 
 class AclCreationResult(Struct):
-    """What became of one rule."""
+    """The outcome for one rule."""
 
     error_code: int = field(INT16)
     error_message: str | None = field(STRING, nullable_since=0)

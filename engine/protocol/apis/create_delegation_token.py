@@ -1,4 +1,4 @@
-"""CreateDelegationToken (38), versions 0–3: make a token that stands for a principal (KIP-48).
+"""CreateDelegationToken (38), versions 0–3: create a token that stands for a principal (KIP-48).
 
 Version notes
 * 2: flexible   * 3: for another owner (KIP-373)
@@ -19,10 +19,10 @@ class CreatableRenewers(Struct):
 
 
 class CreateDelegationTokenRequest(Request, key=ApiKey.CREATE_DELEGATION_TOKEN):
-    """Make a token."""
+    """Create a token."""
 
     owner_principal_type: str | None = field(STRING, since=3, nullable_since=3, ignorable=False)
-    """None, with the name: whoever asks."""
+    """None, with the name: the requester."""
     owner_principal_name: str | None = field(STRING, since=3, nullable_since=3, ignorable=False)
     renewers: list[CreatableRenewers] = field(Array(CreatableRenewers))
     max_lifetime_ms: int = field(INT64)

@@ -22,7 +22,7 @@ class CreatePartitionsTopic(Struct):
 
     name: str = field(STRING)
     count: int = field(INT32)
-    """How many it shall have in all."""
+    """The new total."""
     assignments: list[CreatePartitionsAssignment] | None = field(Array(CreatePartitionsAssignment), nullable_since=0)
     """None for an automatic assignment."""
 
@@ -37,7 +37,7 @@ class CreatePartitionsRequest(Request, key=ApiKey.CREATE_PARTITIONS):
 
 
 class CreatePartitionsTopicResult(Struct):
-    """What became of one topic."""
+    """The outcome for one topic."""
 
     name: str = field(STRING)
     error_code: int = field(INT16)

@@ -44,7 +44,7 @@ class CreateTopicsRequest(Request, key=ApiKey.CREATE_TOPICS):
 
     topics: list[CreatableTopic] = field(Array(CreatableTopic))
     timeout_ms: int = field(INT32, default=60000)
-    """How long to wait until the topics are there."""
+    """How long to wait until the topics exist."""
     validate_only: bool = field(BOOL, since=1, ignorable=False)
     """Check only; create nothing."""
 
@@ -61,7 +61,7 @@ class CreatableTopicConfigs(Struct):
 
 
 class CreatableTopicResult(Struct):
-    """What became of one topic."""
+    """The outcome for one topic."""
 
     name: str = field(STRING)
     topic_id: bytes = field(UUID, since=7)

@@ -18,7 +18,7 @@ class DeleteGroupsRequest(Request, key=ApiKey.DELETE_GROUPS):
 
 
 class DeletableGroupResult(Struct):
-    """What became of one group."""
+    """The outcome for one group."""
 
     group_id: str = field(STRING)
     error_code: int = field(INT16)

@@ -1,4 +1,4 @@
-"""DeleteRecords (21), versions 0–2: move the log start offset of partitions up.
+"""DeleteRecords (21), versions 0–2: raise the log start offset of partitions.
 
 Version notes
 * 2: flexible
@@ -12,7 +12,7 @@ from engine.protocol.types import INT16, INT32, INT64, STRING, Array
 
 
 class DeleteRecordsPartition(Struct):
-    """Delete what lies before an offset of one partition."""
+    """Delete the records before an offset in one partition."""
 
     partition_index: int = field(INT32)
     offset: int = field(INT64)
@@ -35,11 +35,11 @@ class DeleteRecordsRequest(Request, key=ApiKey.DELETE_RECORDS):
 
 
 class DeleteRecordsPartitionResult(Struct):
-    """What became of one partition."""
+    """The outcome for one partition."""
 
     partition_index: int = field(INT32)
     low_watermark: int = field(INT64)
-    """Least log start offset of the live replicas; -1 with an error."""
+    """Lowest log start offset of the live replicas; -1 with an error."""
     error_code: int = field(INT16)
 
 

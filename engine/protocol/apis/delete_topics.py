@@ -29,7 +29,7 @@ class DeleteTopicsRequest(Request, key=ApiKey.DELETE_TOPICS):
 
 
 class DeletableTopicResult(Struct):
-    """What became of one topic."""
+    """The outcome for one topic."""
 
     name: str | None = field(STRING, nullable_since=6)
     """None if an unknown id was given."""

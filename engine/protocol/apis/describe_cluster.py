@@ -20,7 +20,7 @@ class DescribeClusterRequest(Request, key=ApiKey.DESCRIBE_CLUSTER):
 
 
 class DescribeClusterBroker(Struct):
-    """One live broker, at its address for the listener that was asked on."""
+    """One live broker, with its address on the request's listener."""
 
     broker_id: int = field(INT32)
     host: str = field(STRING)
@@ -40,4 +40,4 @@ class DescribeClusterResponse(Response, key=ApiKey.DESCRIBE_CLUSTER):
     """-1 if unknown."""
     brokers: list[DescribeClusterBroker] = field(Array(DescribeClusterBroker))
     cluster_authorized_operations: int = field(INT32, default=-(2**31))
-    """Bits of the operations allowed; the least int32 if not asked for."""
+    """Bits of the operations allowed; the minimum int32 if not requested."""

@@ -22,7 +22,7 @@ class DescribeDelegationTokenRequest(Request, key=ApiKey.DESCRIBE_DELEGATION_TOK
     """List the tokens of these owners."""
 
     owners: list[DescribeDelegationTokenOwner] | None = field(Array(DescribeDelegationTokenOwner), nullable_since=0)
-    """None: all that the asker may see."""
+    """None: all that the requester may see."""
 
 
 class DescribedDelegationTokenRenewer(Struct):

@@ -43,7 +43,7 @@ class DescribedGroup(Struct):
     """The strategy chosen, while stable."""
     members: list[DescribedGroupMember] = field(Array(DescribedGroupMember))
     authorized_operations: int = field(INT32, since=3, default=-(2**31), ignorable=False)
-    """Bits of the operations allowed; the least int32 if not asked for."""
+    """Bits of the operations allowed; the minimum int32 if not requested."""
 
 
 class DescribeGroupsResponse(Response, key=ApiKey.DESCRIBE_GROUPS):

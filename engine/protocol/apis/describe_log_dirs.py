@@ -34,7 +34,7 @@ class DescribeLogDirsPartition(Struct):
     offset_lag: int = field(INT64)
     """High watermark less log end offset, not below 0; for a future log what it still has to copy."""
     is_future_key: bool = field(BOOL)
-    """The replica is on its way into this directory."""
+    """The replica is moving to this directory."""
 
 
 class DescribeLogDirsTopic(Struct):

@@ -1,4 +1,4 @@
-"""DescribeQuorum (55), versions 0–1: who leads the quorum of KRaft's controllers, and how far everybody is (KIP-595).
+"""DescribeQuorum (55), versions 0–1: the leader of the KRaft controllers' quorum, and all replicas' progress (KIP-595).
 
 Brokers pass it on to the active controller.
 
@@ -20,7 +20,7 @@ class QuorumPartitionAsked(Struct):
 
 
 class QuorumTopicAsked(Struct):
-    """One topic: ``__cluster_metadata`` is all there is."""
+    """One topic; only ``__cluster_metadata`` exists."""
 
     topic_name: str = field(STRING)
     partitions: list[QuorumPartitionAsked] = field(Array(QuorumPartitionAsked))

@@ -29,7 +29,7 @@ class ElectLeadersRequest(Request, key=ApiKey.ELECT_LEADERS):
 
 
 class PartitionResult(Struct):
-    """What became of one partition."""
+    """The outcome for one partition."""
 
     partition_id: int = field(INT32)
     error_code: int = field(INT16)

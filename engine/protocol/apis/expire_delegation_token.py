@@ -20,7 +20,7 @@ class ExpireDelegationTokenRequest(Request, key=ApiKey.EXPIRE_DELEGATION_TOKEN):
 
 
 class ExpireDelegationTokenResponse(Response, key=ApiKey.EXPIRE_DELEGATION_TOKEN):
-    """When it expires now."""
+    """The new expiry time."""
 
     error_code: int = field(INT16)
     expiry_timestamp_ms: int = field(INT64)

@@ -16,7 +16,7 @@ from engine.protocol.types import INT8, INT16, INT32, INT64, RECORDS, STRING, UU
 
 
 class ReplicaState(Struct):
-    """Which follower asks; left out by consumers."""
+    """The follower that asks; consumers leave it out."""
 
     replica_id: int = field(INT32, since=15, default=-1)
     replica_epoch: int = field(INT64, since=15, default=-1)
@@ -24,7 +24,7 @@ class ReplicaState(Struct):
 
 
 class FetchPartition(Struct):
-    """From where and how much to read of one partition."""
+    """Where to start and how much to read in one partition."""
 
     partition: int = field(INT32)
     current_leader_epoch: int = field(INT32, since=9, default=-1)
@@ -71,9 +71,9 @@ class FetchRequest(Request, key=ApiKey.FETCH):
     isolation_level: int = field(INT8, since=4)
     """0: up to the high watermark; 1: up to the last stable offset, with aborted transactions."""
     session_id: int = field(INT32, since=7)
-    """0: no session, or make one."""
+    """0: no session, or create one."""
     session_epoch: int = field(INT32, since=7, default=-1)
-    """-1: no session; 0: make one; from 1 on: next request of the session."""
+    """-1: no session; 0: create one; from 1 on: next request of the session."""
     topics: list[FetchTopic] = field(Array(FetchTopic))
     """In a session: only what is new or changed."""
     forgotten_topics_data: list[ForgottenTopic] = field(Array(ForgottenTopic), since=7, ignorable=False)
@@ -82,16 +82,16 @@ class FetchRequest(Request, key=ApiKey.FETCH):
 
 
 class EpochEndOffset(Struct):
-    """Where the follower's log parts from the leader's."""
+    """Where the follower's log diverges from the leader's."""
 
     epoch: int = field(INT32, since=12, default=-1)
-    """Largest epoch at or below the one asked for."""
+    """Largest epoch at or below the requested one."""
     end_offset: int = field(INT64, since=12, default=-1)
     """The leader's end offset of that epoch."""
 
 
 class LeaderIdAndEpoch(Struct):
-    """Who leads the partition now."""
+    """The partition's current leader."""
 
     leader_id: int = field(INT32, since=12, default=-1)
     leader_epoch: int = field(INT32, since=12, default=-1)

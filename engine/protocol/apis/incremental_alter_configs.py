@@ -36,7 +36,7 @@ class IncrementalAlterConfigsRequest(Request, key=ApiKey.INCREMENTAL_ALTER_CONFI
 
 
 class AlterConfigsResourceResponse(Struct):
-    """What became of one resource."""
+    """The outcome for one resource."""
 
     error_code: int = field(INT16)
     error_message: str | None = field(STRING, nullable_since=0)

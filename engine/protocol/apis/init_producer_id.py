@@ -16,7 +16,7 @@ class InitProducerIdRequest(Request, key=ApiKey.INIT_PRODUCER_ID):
     """Give this producer an id."""
 
     transactional_id: str | None = field(STRING, nullable_since=0)
-    """None for a producer that is idempotent only."""
+    """None for a producer that is only idempotent."""
     transaction_timeout_ms: int = field(INT32)
     producer_id: int = field(INT64, since=3, default=-1, ignorable=False)
     """The id it has and wants to keep; -1: a new one."""

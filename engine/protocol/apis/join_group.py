@@ -14,7 +14,7 @@ from engine.protocol.types import BOOL, BYTES, INT16, INT32, STRING, Array
 
 
 class JoinGroupRequestProtocol(Struct):
-    """An assignment strategy the member knows, with its subscription."""
+    """An assignment strategy that the member supports, with its subscription."""
 
     name: str = field(STRING)
     metadata: bytes = field(BYTES)
@@ -26,9 +26,9 @@ class JoinGroupRequest(Request, key=ApiKey.JOIN_GROUP):
 
     group_id: str = field(STRING)
     session_timeout_ms: int = field(INT32)
-    """Without a heartbeat for so long the member is dead."""
+    """After this long without a heartbeat, the member is dead."""
     rebalance_timeout_ms: int = field(INT32, since=1, default=-1)
-    """How long members have to join again; -1 (version 0): the session timeout."""
+    """How long members have to rejoin; -1 (version 0): the session timeout."""
     member_id: str = field(STRING)
     """Empty the first time."""
     group_instance_id: str | None = field(STRING, since=5, nullable_since=5, ignorable=False)
@@ -40,7 +40,7 @@ class JoinGroupRequest(Request, key=ApiKey.JOIN_GROUP):
 
 
 class JoinGroupResponseMember(Struct):
-    """One member, told to the leader."""
+    """One member, as the leader sees it."""
 
     member_id: str = field(STRING)
     group_instance_id: str | None = field(STRING, since=5, nullable_since=5)
@@ -57,7 +57,7 @@ class JoinGroupResponse(Response, key=ApiKey.JOIN_GROUP):
     protocol_name: str | None = field(STRING, nullable_since=7)
     """The strategy chosen; None with an error, from version 7 on."""
     leader: str = field(STRING)
-    """Member id of the leader, who makes the assignment."""
+    """Member id of the leader, which makes the assignment."""
     skip_assignment: bool = field(BOOL, since=9, ignorable=False)
     """The leader need not make an assignment: a static member came back."""
     member_id: str = field(STRING)

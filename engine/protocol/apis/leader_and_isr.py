@@ -14,7 +14,7 @@ from engine.protocol.types import BOOL, INT8, INT16, INT32, INT64, STRING, UUID,
 
 
 class LeaderAndIsrPartitionState(Struct):
-    """The state one partition shall have."""
+    """The new state of one partition."""
 
     topic_name: str = field(STRING, until=1)
     """In versions 0 and 1 only."""
@@ -46,7 +46,7 @@ class LeaderAndIsrTopicState(Struct):
 
 
 class LeaderAndIsrLiveLeader(Struct):
-    """Address of a leader that followers fetch from."""
+    """Address of a leader from which followers fetch."""
 
     broker_id: int = field(INT32)
     host_name: str = field(STRING)
@@ -72,7 +72,7 @@ class LeaderAndIsrRequest(Request, key=ApiKey.LEADER_AND_ISR):
 
 
 class LeaderAndIsrPartitionError(Struct):
-    """What became of one partition."""
+    """The outcome for one partition."""
 
     topic_name: str = field(STRING, until=4)
     """Until version 4."""

@@ -1,4 +1,4 @@
-"""LeaveGroup (13), versions 0–5: members go, or are removed.
+"""LeaveGroup (13), versions 0–5: members leave, or are removed.
 
 Version notes
 * 3: several members, static ones by instance id (KIP-345)   * 4: flexible   * 5: reason (KIP-800)
@@ -15,7 +15,7 @@ class MemberIdentity(Struct):
     """One member to remove."""
 
     member_id: str = field(STRING, since=3)
-    """Empty if named by the instance id only."""
+    """Empty if only the instance id names it."""
     group_instance_id: str | None = field(STRING, since=3, nullable_since=3)
     reason: str | None = field(STRING, since=5, nullable_since=5)
 
@@ -30,7 +30,7 @@ class LeaveGroupRequest(Request, key=ApiKey.LEAVE_GROUP):
 
 
 class MemberResponse(Struct):
-    """What became of one member."""
+    """The outcome for one member."""
 
     member_id: str = field(STRING, since=3)
     group_instance_id: str | None = field(STRING, since=3, nullable_since=3)

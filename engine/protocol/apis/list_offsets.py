@@ -18,11 +18,11 @@ class ListOffsetsPartition(Struct):
 
     partition_index: int = field(INT32)
     current_leader_epoch: int = field(INT32, since=4, default=-1)
-    """Epoch the asker believes is current; -1 turns the check off."""
+    """Epoch the client believes is current; -1 turns the check off."""
     timestamp: int = field(INT64)
     """Milliseconds; or -1 latest, -2 earliest, -3 largest timestamp, -4 earliest local, -5 latest tiered."""
     max_num_offsets: int = field(INT32, until=0, default=1, ignorable=False)
-    """How many segment offsets to return, version 0 only."""
+    """Maximum segment offsets to return, version 0 only."""
 
 
 class ListOffsetsTopic(Struct):
@@ -50,7 +50,7 @@ class ListOffsetsPartitionResponse(Struct):
     old_style_offsets: list[int] = field(Array(INT64), until=0, ignorable=False)
     """Segment base offsets, newest first; version 0 only."""
     timestamp: int = field(INT64, since=1, default=-1, ignorable=False)
-    """The record's timestamp; -1 if the offset was not found by time."""
+    """The record's timestamp; -1 if the search was not by time."""
     offset: int = field(INT64, since=1, default=-1, ignorable=False)
     """-1 if nothing was found."""
     leader_epoch: int = field(INT32, since=4, default=-1, ignorable=False)

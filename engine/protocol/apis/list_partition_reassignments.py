@@ -15,7 +15,7 @@ class ListPartitionReassignmentsTopics(Struct):
 
 
 class ListPartitionReassignmentsRequest(Request, key=ApiKey.LIST_PARTITION_REASSIGNMENTS):
-    """List those of these partitions."""
+    """List the reassignments of these partitions."""
 
     timeout_ms: int = field(INT32, default=60000)
     topics: list[ListPartitionReassignmentsTopics] | None = field(
@@ -29,7 +29,7 @@ class OngoingPartitionReassignment(Struct):
 
     partition_index: int = field(INT32)
     replicas: list[int] = field(Array(INT32))
-    """All replicas, those that come and those that go included."""
+    """All replicas, including the adding and removing ones."""
     adding_replicas: list[int] = field(Array(INT32))
     removing_replicas: list[int] = field(Array(INT32))
 

@@ -19,7 +19,7 @@ class ListTransactionsRequest(Request, key=ApiKey.LIST_TRANSACTIONS):
     producer_id_filters: list[int] = field(Array(INT64))
     """Empty: all."""
     duration_filter: int = field(INT64, since=1, default=-1, ignorable=False)
-    """Only those that run longer than this many milliseconds; negative: all."""
+    """Only transactions that run longer than this many milliseconds; negative: all."""
 
 
 class TransactionState(Struct):
@@ -36,5 +36,5 @@ class ListTransactionsResponse(Response, key=ApiKey.LIST_TRANSACTIONS):
     throttle_time_ms: int = field(INT32)
     error_code: int = field(INT16)
     unknown_state_filters: list[str] = field(Array(STRING))
-    """Filters that name no state."""
+    """Filters that are not states."""
     transaction_states: list[TransactionState] = field(Array(TransactionState))

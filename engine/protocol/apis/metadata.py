@@ -15,7 +15,7 @@ from engine.protocol.types import BOOL, INT16, INT32, STRING, UUID, Array
 
 
 class MetadataRequestTopic(Struct):
-    """One topic that is asked for, by name or (12) by id."""
+    """One requested topic, by name or (12) by id."""
 
     topic_id: bytes = field(UUID, since=10)
     name: str | None = field(STRING, nullable_since=10)
@@ -27,13 +27,13 @@ class MetadataRequest(Request, key=ApiKey.METADATA):
     topics: list[MetadataRequestTopic] | None = field(Array(MetadataRequestTopic), nullable_since=1)
     """None: all topics; empty: none (version 0: all)."""
     allow_auto_topic_creation: bool = field(BOOL, since=4, default=True, ignorable=False)
-    """A topic that is missing may be created, if the broker's settings allow it."""
+    """Whether the broker may create a missing topic, if its settings allow it."""
     include_cluster_authorized_operations: bool = field(BOOL, since=8, until=10, ignorable=False)
     include_topic_authorized_operations: bool = field(BOOL, since=8, ignorable=False)
 
 
 class MetadataResponseBroker(Struct):
-    """One live broker, at its address for the listener that was asked on."""
+    """One live broker, with its address on the request's listener."""
 
     node_id: int = field(INT32)
     host: str = field(STRING)
@@ -42,7 +42,7 @@ class MetadataResponseBroker(Struct):
 
 
 class MetadataResponsePartition(Struct):
-    """One partition: who leads it, who holds it."""
+    """One partition: its leader and replicas."""
 
     error_code: int = field(INT16)
     partition_index: int = field(INT32)
@@ -60,12 +60,12 @@ class MetadataResponseTopic(Struct):
 
     error_code: int = field(INT16)
     name: str | None = field(STRING, nullable_since=12)
-    """None if an unknown id was asked for."""
+    """None if the requested id is unknown."""
     topic_id: bytes = field(UUID, since=10)
     is_internal: bool = field(BOOL, since=1)
     partitions: list[MetadataResponsePartition] = field(Array(MetadataResponsePartition))
     topic_authorized_operations: int = field(INT32, since=8, default=-(2**31), ignorable=False)
-    """Bits of the operations allowed; the least int32 if not asked for."""
+    """Bits of the operations allowed; the minimum int32 if not requested."""
 
 
 class MetadataResponse(Response, key=ApiKey.METADATA):
@@ -78,4 +78,4 @@ class MetadataResponse(Response, key=ApiKey.METADATA):
     """-1 if unknown."""
     topics: list[MetadataResponseTopic] = field(Array(MetadataResponseTopic))
     cluster_authorized_operations: int = field(INT32, since=8, until=10, default=-(2**31), ignorable=False)
-    """Bits of the operations allowed; the least int32 if not asked for."""
+    """Bits of the operations allowed; the minimum int32 if not requested."""

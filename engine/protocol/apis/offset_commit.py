@@ -39,7 +39,7 @@ class OffsetCommitRequest(Request, key=ApiKey.OFFSET_COMMIT):
 
     group_id: str = field(STRING)
     generation_id_or_member_epoch: int = field(INT32, since=1, default=-1)
-    """Generation of the group; -1 from clients that assign themselves."""
+    """Generation of the group; -1 from clients that assign partitions themselves."""
     member_id: str = field(STRING, since=1)
     group_instance_id: str | None = field(STRING, since=7, nullable_since=7, ignorable=False)
     """Given by static members."""
@@ -49,7 +49,7 @@ class OffsetCommitRequest(Request, key=ApiKey.OFFSET_COMMIT):
 
 
 class OffsetCommitResponsePartition(Struct):
-    """What became of one partition's offset."""
+    """The outcome for one partition's offset."""
 
     partition_index: int = field(INT32)
     error_code: int = field(INT16)

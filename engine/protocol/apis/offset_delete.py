@@ -28,7 +28,7 @@ class OffsetDeleteRequest(Request, key=ApiKey.OFFSET_DELETE):
 
 
 class OffsetDeleteResponsePartition(Struct):
-    """What became of one partition's offset."""
+    """The outcome for one partition's offset."""
 
     partition_index: int = field(INT32)
     error_code: int = field(INT16)

@@ -1,4 +1,4 @@
-"""OffsetFetch (9), versions 0–9: what offsets a consumer group has stored.
+"""OffsetFetch (9), versions 0–9: the offsets that a consumer group has stored.
 
 Version notes
 * 0: read from ZooKeeper; from 1 on from the offsets topic   * 2: None asks for all topics; error of the whole group
@@ -28,7 +28,7 @@ class OffsetFetchRequestTopics(Struct):
 
 
 class OffsetFetchRequestGroup(Struct):
-    """One group and what to read of it."""
+    """One group, and which of its offsets to read."""
 
     group_id: str = field(STRING, since=8)
     member_id: str | None = field(STRING, since=9, nullable_since=9)

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch (23), versions 0–4: where a leader epoch ends: what followers and consumers truncate by.
+"""OffsetForLeaderEpoch (23), versions 0–4: where a leader epoch ends, so that followers and consumers can truncate.
 
 Version notes
 * 1: epoch in the answer (KIP-279)   * 2: fencing (KIP-320)   * 3: replica id   * 4: flexible
@@ -12,11 +12,11 @@ from engine.protocol.types import INT16, INT32, INT64, STRING, Array
 
 
 class OffsetForLeaderPartition(Struct):
-    """Which epoch of one partition."""
+    """The epoch to find in one partition."""
 
     partition: int = field(INT32)
     current_leader_epoch: int = field(INT32, since=2, default=-1)
-    """Epoch the asker believes is current; -1 turns the check off."""
+    """Epoch the client believes is current; -1 turns the check off."""
     leader_epoch: int = field(INT32)
 
 
@@ -41,7 +41,7 @@ class EpochEndOffset(Struct):
     error_code: int = field(INT16)
     partition: int = field(INT32)
     leader_epoch: int = field(INT32, since=1, default=-1)
-    """Largest epoch at or below the one asked for; -1 if unknown."""
+    """Largest epoch at or below the requested one; -1 if unknown."""
     end_offset: int = field(INT64, default=-1)
     """First offset of the next epoch, or the log end offset; -1 if unknown."""
 

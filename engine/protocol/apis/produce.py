@@ -1,6 +1,6 @@
 """Produce (0), versions 0–11: append record batches to partitions.
 
-An answer is sent unless ``acks`` is 0.
+The broker answers unless ``acks`` is 0.
 
 Version notes
 * 3: record batches of format 2 only, transactional id; before: message sets of format 0 and 1   * 7: zstd
@@ -49,14 +49,14 @@ class BatchIndexAndErrorMessage(Struct):
 
 
 class LeaderIdAndEpoch(Struct):
-    """Who leads the partition now, told with NOT_LEADER_OR_FOLLOWER."""
+    """The partition's current leader, given with NOT_LEADER_OR_FOLLOWER."""
 
     leader_id: int = field(INT32, since=10, default=-1)
     leader_epoch: int = field(INT32, since=10, default=-1)
 
 
 class PartitionProduceResponse(Struct):
-    """What became of one partition's batches."""
+    """The outcome for one partition's batches."""
 
     index: int = field(INT32)
     error_code: int = field(INT16)
@@ -67,7 +67,7 @@ class PartitionProduceResponse(Struct):
     log_start_offset: int = field(INT64, since=5, default=-1)
     record_errors: list[BatchIndexAndErrorMessage] = field(Array(BatchIndexAndErrorMessage), since=8)
     error_message: str | None = field(STRING, since=8, nullable_since=8)
-    """What the record errors have in common."""
+    """The summary of the record errors."""
     current_leader: LeaderIdAndEpoch | None = field(LeaderIdAndEpoch, since=10, tag=0, ignorable=False)
 
 

@@ -1,4 +1,4 @@
-"""RenewDelegationToken (39), versions 0–2: put off a token's expiry.
+"""RenewDelegationToken (39), versions 0–2: extend a token's lifetime.
 
 Version notes
 * 2: flexible
@@ -20,7 +20,7 @@ class RenewDelegationTokenRequest(Request, key=ApiKey.RENEW_DELEGATION_TOKEN):
 
 
 class RenewDelegationTokenResponse(Response, key=ApiKey.RENEW_DELEGATION_TOKEN):
-    """When it expires now."""
+    """The new expiry time."""
 
     error_code: int = field(INT16)
     expiry_timestamp_ms: int = field(INT64)

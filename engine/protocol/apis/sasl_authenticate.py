@@ -24,4 +24,4 @@ class SaslAuthenticateResponse(Response, key=ApiKey.SASL_AUTHENTICATE):
     error_message: str | None = field(STRING, nullable_since=0)
     auth_bytes: bytes = field(BYTES)
     session_lifetime_ms: int = field(INT64, since=1)
-    """Authenticate again before it ends; 0: never."""
+    """Reauthenticate before it ends; 0: never."""

@@ -12,13 +12,13 @@ from engine.protocol.types import INT16, STRING, Array
 
 
 class SaslHandshakeRequest(Request, key=ApiKey.SASL_HANDSHAKE):
-    """Authenticate by this mechanism."""
+    """Authenticate with this mechanism."""
 
     mechanism: str = field(STRING)
 
 
 class SaslHandshakeResponse(Response, key=ApiKey.SASL_HANDSHAKE):
-    """Whether that is enabled, and what is."""
+    """Whether that mechanism is enabled, and which ones are."""
 
     error_code: int = field(INT16)
     mechanisms: list[str] = field(Array(STRING))

@@ -31,7 +31,7 @@ class StopReplicaPartitionState(Struct):
 
     partition_index: int = field(INT32, since=3)
     leader_epoch: int = field(INT32, since=3, default=-1)
-    """-1 if unknown, -2 if the topic is being deleted: not checked then."""
+    """-1 if unknown, -2 if the topic is being deleted; neither is checked."""
     delete_partition: bool = field(BOOL, since=3)
     """Delete the log, too."""
 
@@ -59,7 +59,7 @@ class StopReplicaRequest(Request, key=ApiKey.STOP_REPLICA):
 
 
 class StopReplicaPartitionError(Struct):
-    """What became of one replica."""
+    """The outcome for one replica."""
 
     topic_name: str = field(STRING)
     partition_index: int = field(INT32)

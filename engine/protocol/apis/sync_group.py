@@ -1,4 +1,4 @@
-"""SyncGroup (14), versions 0–5: the leader hands in the assignment, every member gets its part.
+"""SyncGroup (14), versions 0–5: the leader submits the assignment, and every member gets its part.
 
 Version notes
 * 3: static members (KIP-345)   * 4: flexible   * 5: protocol type and name (KIP-559)
@@ -20,7 +20,7 @@ class SyncGroupRequestAssignment(Struct):
 
 
 class SyncGroupRequest(Request, key=ApiKey.SYNC_GROUP):
-    """Give me my part."""
+    """Return this member's part."""
 
     group_id: str = field(STRING)
     generation_id: int = field(INT32)

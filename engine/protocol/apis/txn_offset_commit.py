@@ -43,7 +43,7 @@ class TxnOffsetCommitRequest(Request, key=ApiKey.TXN_OFFSET_COMMIT):
 
 
 class TxnOffsetCommitResponsePartition(Struct):
-    """What became of one partition's offset."""
+    """The outcome for one partition's offset."""
 
     partition_index: int = field(INT32)
     error_code: int = field(INT16)

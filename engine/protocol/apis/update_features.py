@@ -31,7 +31,7 @@ class UpdateFeaturesRequest(Request, key=ApiKey.UPDATE_FEATURES):
 
 
 class UpdatableFeatureResult(Struct):
-    """What became of one feature."""
+    """The outcome for one feature."""
 
     feature: str = field(STRING)
     error_code: int = field(INT16)

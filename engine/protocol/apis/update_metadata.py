@@ -1,4 +1,4 @@
-"""UpdateMetadata (6), versions 0–8: the controller tells a broker what clients shall learn of the cluster.
+"""UpdateMetadata (6), versions 0–8: the controller tells a broker what clients should know about the cluster.
 
 Version notes
 * 1: endpoints per broker   * 2: racks   * 3: listener names   * 4: offline replicas
@@ -79,6 +79,6 @@ class UpdateMetadataRequest(Request, key=ApiKey.UPDATE_METADATA):
 
 
 class UpdateMetadataResponse(Response, key=ApiKey.UPDATE_METADATA):
-    """Whether the receiver took it over."""
+    """Whether the receiver applied the update."""
 
     error_code: int = field(INT16)

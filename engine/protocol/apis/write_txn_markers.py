@@ -1,4 +1,5 @@
-"""WriteTxnMarkers (27), versions 0–1: the transaction coordinator has leaders write the markers that end transactions.
+"""WriteTxnMarkers (27), versions 0–1: the transaction coordinator makes leaders write the markers that end
+transactions.
 
 Version notes
 * 1: flexible
@@ -37,7 +38,7 @@ class WriteTxnMarkersRequest(Request, key=ApiKey.WRITE_TXN_MARKERS):
 
 
 class WritableTxnMarkerPartitionResult(Struct):
-    """What became of one partition's marker."""
+    """The outcome for one partition's marker."""
 
     partition_index: int = field(INT32)
     error_code: int = field(INT16)

@@ -1,4 +1,4 @@
-"""What the leader checks on the headers of produced batches, before it looks at any record."""
+"""The leader's checks of produced batch headers, before it looks at any record."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ def check_batch(header: BatchHeader, *, from_client: bool = True) -> None:
     """Check a batch's header as the leader does before it appends the batch.
 
     Raises:
-        KafkaError: INVALID_RECORD when counts and offsets contradict each other, a client sends control records, a base
-            offset other than 0, or a producer id without sequence.
+        KafkaError: INVALID_RECORD if counts and offsets contradict each other, or a client sends control records, a
+            base offset other than 0, or a producer id without a sequence.
     """
     if not from_client or header.magic < 2:
         return

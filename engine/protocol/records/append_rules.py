@@ -1,4 +1,4 @@
-"""What a topic demands of the records that are appended to it, and the errors for records that do not comply."""
+"""What a topic demands of appended records, and the errors for records that do not comply."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _PRODUCER = "producer"
 _SHOWN_MAX = 3
 
 REFUSED_MAX = 1000
-"""This many refused records of a batch are looked for and named: a small batch may unpack to millions."""
+"""Maximum refused records to find and name per batch: a small batch may unpack to millions."""
 
 
 @dataclass(frozen=True, slots=True)
 class AppendRules:
-    """What of a topic's settings decides how produced batches are stored; parsed once per change of settings."""
+    """The topic settings that decide how to store produced batches, parsed once per change of settings."""
 
     codec: Codec | None = None
     """The codec to store with; None keeps the producer's."""
@@ -35,9 +35,9 @@ class AppendRules:
 
     @classmethod
     def of(cls, config: LogConfig) -> AppendRules:
-        """Read the rules off a topic's settings.
+        """Derive the rules from a topic's settings.
 
-        ``message.timestamp.difference.max.ms`` counts for each bound that is not set, as in Kafka 3.6 and later.
+        ``message.timestamp.difference.max.ms`` applies to each limit that is not set, as in Kafka 3.6 and later.
         """
         codec = None if config.compression_type == _PRODUCER else codec_named(config.compression_type)
         difference = config.message_timestamp_difference_max_ms
@@ -63,7 +63,9 @@ class AppendRules:
 
     @property
     def concerns_records(self) -> bool:
-        """Whether records must be looked at: else a batch whose codec fits can be stored by its header alone."""
+        """Whether the records must be checked; if not, the header alone is enough to store a batch with a fitting
+        codec.
+        """
         if self.is_compacted or self.magic < 2:
             return True
         return self.timestamp_type is TimestampType.CREATE_TIME and self.has_timestamp_bounds
@@ -77,7 +79,7 @@ class RecordError(NamedTuple):
 
 
 class RecordValidationError(KafkaError):
-    """The whole batch is refused for single records; Produce 8 and later names them (KIP-467)."""
+    """Single records cause the refusal of the whole batch; Produce 8 and later names them (KIP-467)."""
 
     def __init__(self, code: ErrorCode, message: str, record_errors: Sequence[RecordError]) -> None:
         super().__init__(code, message)
@@ -85,10 +87,10 @@ class RecordValidationError(KafkaError):
 
 
 def refuse_records(refused: Sequence[tuple[ErrorCode, RecordError]]) -> None:
-    """Raise the error for the refused records, if there are any; beyond ``REFUSED_MAX`` they need not be there.
+    """Raise the error for the refused records, if there are any. The list may end after ``REFUSED_MAX``.
 
     Raises:
-        RecordValidationError: INVALID_TIMESTAMP when any record is refused for its timestamp, else INVALID_RECORD.
+        RecordValidationError: INVALID_TIMESTAMP if any record is refused for its timestamp, else INVALID_RECORD.
     """
     if not refused:
         return

@@ -1,4 +1,4 @@
-"""The closed sets that a batch's attributes name: compression codec and kind of timestamp."""
+"""The enums in a batch's attributes: compression codec and timestamp type."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from engine.common.errors import ErrorCode, KafkaError
 
 
 class Codec(IntEnum):
-    """Compression of a batch, as in the lowest three bits of its attributes. Kafka's name is the lower-case member."""
+    """Compression of a batch: the lowest three bits of its attributes. Kafka's name is the member in lower case."""
 
     NONE = 0
     GZIP = 1
@@ -60,7 +60,7 @@ def codec_named(name: str) -> Codec:
     """Return the codec for a value of ``compression.type``; ``uncompressed`` is none.
 
     Raises:
-        ValueError: the name is no codec's (``producer`` included: it leaves the choice to the producer).
+        ValueError: no codec has this name (nor does ``producer``, which leaves the choice to the producer).
     """
     codec = _CODECS_BY_NAME.get(name)
     if codec is None:

@@ -1,6 +1,6 @@
-"""The front door to record batches: headers, checksums, records in and out.
+"""The entry point to record batches: headers, checksums, reading and writing records.
 
-Who needs headers alone imports ``header`` and is spared the checksum library's import.
+Code that needs only headers imports ``header``, and so avoids importing the checksum library.
 """
 
 from __future__ import annotations

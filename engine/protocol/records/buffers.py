@@ -1,4 +1,4 @@
-"""What the record code reads from: any of Python's contiguous byte buffers."""
+"""The input of the record code: any of Python's contiguous byte buffers."""
 
 from __future__ import annotations
 

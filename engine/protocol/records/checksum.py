@@ -1,6 +1,6 @@
 """Checksums of batches: CRC-32C for format v2, CRC-32 for v0 and v1.
 
-Kept apart from ``header`` because the C library's import is slow (40-55 ms): who only reads headers does not pay it.
+Separate from ``header`` because importing the C library is slow (40-55 ms): code that only reads headers avoids it.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _CRC = struct.Struct(">I")
 
 
 def verify_crc(buffer: Buffer, position: int, size_bytes: int) -> bool:
-    """Say whether the batch's stored checksum matches its bytes.
+    """Return whether the batch's stored checksum matches its bytes.
 
-    ``size_bytes`` is the whole batch's, base offset and length included, and must lie within the buffer.
+    ``size_bytes`` covers the whole batch, including base offset and length, and must lie within the buffer.
     """
     view = memoryview(buffer)
     if view[position + layout.MAGIC] >= 2:
@@ -30,7 +30,7 @@ def verify_crc(buffer: Buffer, position: int, size_bytes: int) -> bool:
 
 
 def compute_crc(buffer: Buffer, position: int, size_bytes: int) -> int:
-    """Return the CRC-32C that belongs into the version 2 batch at the position."""
+    """Return the CRC-32C for the version 2 batch at the position."""
     return int(crc32c(memoryview(buffer)[position + layout.ATTRIBUTES : position + size_bytes]))
 
 

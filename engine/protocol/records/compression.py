@@ -1,7 +1,7 @@
-"""Compression of record sections and of v0/v1 message sets: all of Kafka's codecs, bounded in memory.
+"""Compression of record sections and of v0/v1 message sets: all of Kafka's codecs, with limited memory.
 
-``compress`` writes what Kafka itself writes, so that every client reads it; ``decompress`` reads what any client is
-known to send. Codecs are loaded when they are first used: a Python worker of Spark reads headers without them.
+``compress`` writes what Kafka itself writes, so that every client can read it. ``decompress`` reads everything that
+clients are known to send. Codecs load on first use: Spark's Python workers read headers without them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from engine.protocol.records.unpacking_errors import Corrupt, TooLarge
 __all__ = ["DECOMPRESSED_BYTES_MAX", "DEFAULT_LEVELS", "Codec", "codec_named", "codec_of", "compress", "decompress"]
 
 DECOMPRESSED_BYTES_MAX = 128 * 1024 * 1024
-"""What one batch may take in memory once decompressed, unless a caller says otherwise."""
+"""Maximum memory for one decompressed batch, unless a caller says otherwise."""
 
 DEFAULT_LEVELS = {Codec.GZIP: -1, Codec.LZ4: 9, Codec.ZSTD: 3}
 """Kafka 3.9's defaults of ``compression.<codec>.level`` (KIP-390); the other codecs have none."""
@@ -28,7 +28,7 @@ _GZIP_MAGIC = b"\x1f\x8b"
 def compress(codec: Codec, data: Buffer, level: int | None = None, *, magic: int = 2) -> bytes:
     """Compress a record section as Kafka 3.9 does; ``level`` None is Kafka's default for the codec.
 
-    ``magic`` is that of the batch: LZ4 of format v0 has a header of its own, and zstd exists from v2 on.
+    ``magic`` is the batch's: LZ4 in format v0 has its own header, and zstd exists from v2 on.
 
     Raises:
         KafkaError: UNSUPPORTED_COMPRESSION_TYPE for zstd below magic 2.
@@ -55,10 +55,10 @@ def compress(codec: Codec, data: Buffer, level: int | None = None, *, magic: int
 
 
 def decompress(codec: Codec, data: Buffer, *, magic: int = 2, size_max: int = DECOMPRESSED_BYTES_MAX) -> bytes:
-    """Return the plain bytes; never more than ``size_max`` of them are held in memory.
+    """Return the plain bytes; never holds more than ``size_max`` of them in memory.
 
     Raises:
-        KafkaError: CORRUPT_MESSAGE when the bytes are not the codec's, MESSAGE_TOO_LARGE when they would unpack to more
+        KafkaError: CORRUPT_MESSAGE if the bytes are not the codec's, MESSAGE_TOO_LARGE if they would unpack to more
             than ``size_max``, UNSUPPORTED_COMPRESSION_TYPE for zstd below magic 2.
     """
     packed = bytes(data)
@@ -91,7 +91,7 @@ def decompress(codec: Codec, data: Buffer, *, magic: int = 2, size_max: int = DE
 
 
 def _gunzip(data: bytes, size_max: int) -> bytes:
-    """Read one gzip member after the other, as Java's reader does; other bytes after a member are ignored."""
+    """Read one gzip member after another, as Java's reader does; ignore other bytes after a member."""
     parts = []
     room = size_max
     while True:

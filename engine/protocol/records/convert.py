@@ -1,7 +1,7 @@
-"""Between message formats: old producers' messages up to version 2, batches down to v0 or v1 for old consumers.
+"""Converts between message formats: old producers' messages to version 2, and batches to v0 or v1 for old consumers.
 
-What is lost on the way down is what the old format has no place for: headers, control batches, producer state, and
-timestamps in v0.
+A conversion to an old format loses what that format has no field for: headers, control batches, producer state, and
+in v0 timestamps.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from engine.protocol.records.legacy import Message, encode_message_set
 from engine.protocol.records.record import Record
 
 DOWN_CONVERTED_RECORDS_MAX = 1_000_000
-"""Records of one batch that are all held in memory, some 200 bytes each, while it is converted."""
+"""Maximum records in a batch to convert: all of them are in memory then, at some 200 bytes each."""
 
 
 def down_convert(buffer: Buffer, magic: int, first_offset: int, *, size_max: int = DECOMPRESSED_BYTES_MAX) -> bytes:
     """Return the buffer's complete batches as messages of format v0 or v1, for Fetch 0-1 (magic 0) and 2-3 (magic 1).
 
-    Control batches are left out, all other records kept whatever became of their transaction, for these clients read
-    uncommitted. Compressed batches stay compressed by the same codec. Of an uncompressed batch the records below
-    ``first_offset`` are dropped: such clients take the first message for the one they asked for. Batches that are old
-    enough already pass as they are.
+    It leaves out control batches and keeps all other records, whatever the outcome of their transaction, because
+    these clients read uncommitted. Compressed batches keep their codec. From an uncompressed batch it drops the
+    records below ``first_offset``: such clients take the first message for the one they asked for. Batches that
+    already have an old enough format stay as they are.
 
     Raises:
-        KafkaError: UNSUPPORTED_COMPRESSION_TYPE when the first batch is zstd (before a later one the answer just ends,
-            as in Kafka); MESSAGE_TOO_LARGE for a batch of more than ``DOWN_CONVERTED_RECORDS_MAX`` records; or as
-            ``iter_records``.
+        KafkaError: UNSUPPORTED_COMPRESSION_TYPE if the first batch is zstd (before a later one the answer just ends,
+            as in Kafka); MESSAGE_TOO_LARGE for a batch of more than ``DOWN_CONVERTED_RECORDS_MAX`` records; or the
+            errors of ``iter_records``.
     """
     parts: list[bytes] = []
     for position, header in iter_batches(buffer):
@@ -54,10 +54,10 @@ def down_convert(buffer: Buffer, magic: int, first_offset: int, *, size_max: int
 
 
 def in_old_format(buffer: Buffer, magic: int) -> bytes:
-    """Return the one version 2 batch of an append as messages of v0 or v1, for a log that is kept in that format.
+    """Return an append's one version 2 batch as messages of v0 or v1, for a log in that format.
 
     Raises:
-        KafkaError: UNSUPPORTED_FOR_MESSAGE_FORMAT if the batch has what the old format has no place for: a
+        KafkaError: UNSUPPORTED_FOR_MESSAGE_FORMAT if the old format has no field for something in the batch: a
             producer's sequences, a transaction, headers. UNSUPPORTED_COMPRESSION_TYPE for zstd.
     """
     for position, header in iter_batches(buffer):
@@ -79,7 +79,7 @@ def to_v2(
     timestamp_type: TimestampType = TimestampType.CREATE_TIME,
     log_append_time_ms: int | None = None,
 ) -> bytes:
-    """Return one version 2 batch that holds all the messages of an old producer, numbered from ``base_offset``."""
+    """Return one version 2 batch with all messages of an old producer, numbered from ``base_offset``."""
     return encode_batch(
         (Record(timestamp_ms=message.timestamp_ms, key=message.key, value=message.value) for message in messages),
         base_offset=base_offset,

@@ -1,4 +1,4 @@
-"""Records out of version 2 batches. Pure Python, written for speed: the varint reading is inlined where it is hot."""
+"""Decodes the records of version 2 batches. Pure Python, written for speed: hot code reads varints inline."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from engine.protocol.records.varint import read_tail, read_varint
 
 
 def record_section(buffer: Buffer, position: int, header: BatchHeader, size_max: int = DECOMPRESSED_BYTES_MAX) -> bytes:
-    """Return the bytes of a version 2 batch's records, decompressed; ``header`` is the batch's at the position.
+    """Return the decompressed record bytes of the version 2 batch at the position, which has this ``header``.
 
     Raises:
-        KafkaError: CORRUPT_MESSAGE when the bytes do not decompress or are not all there, MESSAGE_TOO_LARGE when they
+        KafkaError: CORRUPT_MESSAGE if the bytes do not decompress or some are missing, MESSAGE_TOO_LARGE if they
             would take more than ``size_max``.
     """
     end = position + header.size_bytes
@@ -32,15 +32,15 @@ def record_section(buffer: Buffer, position: int, header: BatchHeader, size_max:
     codec = header.codec
     if codec is Codec.NONE:
         return bytes(section)
-    # An emptied batch of a compacted log keeps its codec bits, but there is no compressed stream in it.
+    # An emptied batch of a compacted log keeps its codec bits, but has no compressed stream.
     return decompress(codec, section, magic=2, size_max=size_max) if section else b""
 
 
 def iter_section(header: BatchHeader, section: bytes) -> Iterator[Record]:
-    """Yield the records of a version 2 batch from its uncompressed record section.
+    """Yield a version 2 batch's records from its uncompressed record section.
 
     Raises:
-        KafkaError: INVALID_RECORD when the bytes are not exactly ``header.record_count`` well-formed records.
+        KafkaError: INVALID_RECORD if the bytes are not exactly ``header.record_count`` well-formed records.
     """
     count = header.record_count
     if count < 0:
@@ -57,9 +57,9 @@ def iter_section(header: BatchHeader, section: bytes) -> Iterator[Record]:
 def _records(
     data: bytes, count: int, base_offset: int, base_timestamp: int, append_time: int | None
 ) -> Iterator[Record]:
-    """Yield the records; BadRecord or IndexError when the bytes are not exactly ``count`` of them.
+    """Yield the records. Raises BadRecord or IndexError if the bytes are not exactly ``count`` records.
 
-    Numbers are kept in zig-zag form until they are used: odd means negative, which for a length means null.
+    Numbers stay in zig-zag form until they are used: odd means negative, and a negative length means null.
     """
     position = 0
     size = len(data)

@@ -1,4 +1,4 @@
-"""Decompressing into bounded memory. Shared by the codecs' modules."""
+"""Decompression into limited memory, which the codecs' modules share."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ _SMALL_BYTES = 256 * 1024
 
 
 def decompress_within(codec: Any, data: bytes, bound: int, size_max: int) -> bytes:
-    """Run one of cramjam's codec modules into a buffer that can grow no further than ``size_max``.
+    """Run one of cramjam's codec modules with an output buffer that cannot grow beyond ``size_max``.
 
-    ``bound`` is an upper bound of the plain size which the data cannot exceed without being corrupt.
+    ``bound`` is an upper bound of the plain size: data that exceeds it is corrupt.
 
     Raises:
         Corrupt: not this codec's bytes. TooLarge: more than ``size_max`` plain bytes.
     """
     room = min(bound, size_max)
-    # A bytearray is written with zeros first; pages of a mapping cost only when they are used.
+    # A bytearray is first filled with zeros; pages of a mapping cost nothing until they are used.
     target: bytearray | mmap.mmap = bytearray(room) if room <= _SMALL_BYTES else mmap.mmap(-1, room)
     try:
         size = codec.decompress_into(data, target)

@@ -1,4 +1,4 @@
-"""Version 2 batches from records: what a producer, a coordinator, the cleaner and the converters write."""
+"""Builds version 2 batches from records, for producers, coordinators, the cleaner and the converters."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MAGIC = 2
 
 @dataclass(frozen=True, slots=True)
 class RecordSection:
-    """Encoded records, uncompressed, and what the batch's header must say about them."""
+    """Encoded, uncompressed records, and the facts about them for the batch's header."""
 
     data: bytes | bytearray | memoryview
     record_count: int
@@ -31,12 +31,12 @@ class RecordSection:
 
 
 def encode_records(records: Iterable[Record], base_offset: int, base_timestamp: int | None = None) -> RecordSection:
-    """Encode the records of a batch. A record whose offset is -1 gets the one after the record before it.
+    """Encode the records of a batch. A record with offset -1 gets the offset after the previous record's.
 
-    ``base_timestamp`` None takes the first record's, as Kafka does.
+    If ``base_timestamp`` is None, it is the first record's, as in Kafka.
 
     Raises:
-        KafkaError: INVALID_RECORD when offsets do not rise, lie before ``base_offset`` or 2^31 and more after it.
+        KafkaError: INVALID_RECORD if offsets do not ascend, or are below ``base_offset`` or 2^31 or more above it.
     """
     varints = VARINTS
     join = b"".join
@@ -100,7 +100,7 @@ def encode_batch(
     last_offset: int | None = None,
     delete_horizon_ms: int | None = None,
 ) -> bytes:
-    """Make one version 2 batch of the records, which may be encoded for this ``base_offset``.
+    """Build one version 2 batch from the records, which may already be encoded for this ``base_offset``.
 
     ``log_append_time_ms`` is the batch's maximum timestamp under ``LOG_APPEND_TIME``; the records keep their own in the
     bytes, as in Kafka. ``last_offset`` keeps a batch's end if compaction took the last record; ``delete_horizon_ms``
@@ -132,16 +132,17 @@ def encode_batch(
 
 
 def empty_batch(header: BatchHeader) -> bytes:
-    """Return the batch that compaction leaves when it took every record of one: offsets and producer state stay.
+    """Return what compaction leaves of a batch when it has removed every record: offsets and producer state stay.
 
-    As Kafka writes it: no codec, no base timestamp, no delete horizon, count 0; maximum timestamp and last offset kept.
+    It is as Kafka writes it: no codec, base timestamp or delete horizon, and count 0; maximum timestamp and last
+    offset stay.
     """
     attributes = header.attributes & ~(layout.CODEC_MASK | layout.DELETE_HORIZON_BIT)
     return seal_batch(header._replace(attributes=attributes, base_timestamp=layout.NO_TIMESTAMP, record_count=0), b"")
 
 
 def seal_batch(header: BatchHeader, section: bytes | bytearray | memoryview) -> bytes:
-    """Put header and (compressed) record section together; length and checksum are computed here."""
+    """Join header and (compressed) record section; compute length and checksum."""
     batch = bytearray(layout.BATCH_OVERHEAD)
     batch += section
     length = len(batch) - layout.LOG_OVERHEAD
@@ -154,7 +155,7 @@ def write_header(target: bytearray | memoryview, header: BatchHeader) -> None:
     """Write the header over the first bytes of the target.
 
     Raises:
-        KafkaError: INVALID_RECORD for a value that its field cannot hold: what a producer's deltas can add up to.
+        KafkaError: INVALID_RECORD for a value that its field cannot hold, such as a sum of a producer's deltas.
     """
     try:
         layout.BATCH_HEADER.pack_into(target, 0, *header)

@@ -1,4 +1,4 @@
-"""How record code says that bytes are not records: an inner exception for the loops, and the wire error made of it."""
+"""The errors for bytes that are not records: an inner exception for the loops, and the wire error made from it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from engine.protocol.records.header import BatchHeader
 
 
 class BadRecord(Exception):
-    """A record contradicts itself; the text says how. Never leaves the record code."""
+    """A record contradicts itself; the text says how. It never leaves the record code."""
 
 
 def invalid_records(header: BatchHeader, what: str) -> KafkaError:

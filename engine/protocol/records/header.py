@@ -1,7 +1,7 @@
-"""Headers of record batches: read, walked through and checked for sense, without touching a record.
+"""Reads, walks and checks the headers of record batches without touching a record.
 
-A message of the formats v0 and v1 is read into the same value: a single message is a batch of one, a compressed wrapper
-a batch whose first offset and count stand inside its compressed part (see ``BatchHeader``).
+A message of format v0 or v1 becomes the same value: a single message is a batch of one, and a compressed wrapper is a
+batch whose first offset and count are inside its compressed part (see ``BatchHeader``).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from engine.protocol.records.attributes import Codec, TimestampType, codec_of
 from engine.protocol.records.buffers import Buffer
 
 UNKNOWN_COUNT = -1
-"""Record count of a compressed v0 or v1 wrapper: it stands nowhere outside of the compressed part."""
+"""Record count of a compressed v0 or v1 wrapper: only the compressed part has it."""
 
 _HEADER_SIZE_UP_TO_MAGIC = 17
 _SEQUENCE_MODULUS = 2**31
@@ -25,9 +25,9 @@ _new = tuple.__new__
 
 
 class BatchHeader(NamedTuple):
-    """The header of a version 2 batch, field for field; or what a v0 or v1 message has of it.
+    """The header of a version 2 batch, field for field, or the part of it that a v0 or v1 message has.
 
-    For magic 0 and 1 ``base_offset`` is the entry's own offset, which for a compressed wrapper is the *last* inner
+    For magic 0 and 1 ``base_offset`` is the entry's own offset, which in a compressed wrapper is the *last* inner
     message's (``is_wrapper``); ``record_count`` is 1, or ``UNKNOWN_COUNT`` for a wrapper; producer fields and the
     leader epoch are -1; ``base_timestamp`` equals ``max_timestamp`` (v0: -1).
     """
@@ -48,7 +48,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the whole batch in the log, base offset and length included."""
+        """Bytes of the whole batch in the log, including base offset and length."""
         return layout.LOG_OVERHEAD + self.batch_length
 
     @property
@@ -104,17 +104,17 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of the last record; -1 when the batch has none. Wraps from 2^31-1 to 0."""
+        """Sequence of the last record; -1 if the batch has none. Wraps from 2^31-1 to 0."""
         if self.base_sequence == layout.NO_SEQUENCE:
             return layout.NO_SEQUENCE
         return (self.base_sequence + self.last_offset_delta) % _SEQUENCE_MODULUS
 
 
 def read_batch_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """Read the header of the batch that starts at the position; the batch's records need not be in the buffer.
+    """Read the header of the batch at the position; its records need not be in the buffer.
 
     Raises:
-        KafkaError: CORRUPT_MESSAGE when there are too few bytes, the magic is unknown or the length senseless.
+        KafkaError: CORRUPT_MESSAGE if there are too few bytes, the magic is unknown or the length makes no sense.
     """
     try:
         magic = buffer[position + layout.MAGIC]
@@ -136,12 +136,12 @@ def read_batch_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 
 
 def iter_batches(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield position and header of each complete batch; an incomplete one at the end just ends the walk.
+    """Yield the position and header of each complete batch; an incomplete one at the end just ends the walk.
 
-    Records are neither read nor checked, nor is the checksum.
+    It neither reads nor checks records, and does not check the checksum.
 
     Raises:
-        KafkaError: CORRUPT_MESSAGE when a length or magic makes no sense.
+        KafkaError: CORRUPT_MESSAGE if a length or magic makes no sense.
     """
     end = len(buffer)
     while end - position >= _HEADER_SIZE_UP_TO_MAGIC:

@@ -1,4 +1,4 @@
-"""Records out of any batch: version 2, or messages of v0 and v1, compressed or not."""
+"""Reads the records of any batch: version 2, or messages of v0 and v1, compressed or not."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from engine.protocol.records.record import Record
 
 
 def iter_records(buffer: Buffer, *, size_max: int = DECOMPRESSED_BYTES_MAX) -> Iterator[Record]:
-    """Yield every record of the complete batches in the buffer, with absolute offsets; control records included.
+    """Yield every record of the complete batches in the buffer, including control records, with absolute offsets.
 
-    Checksums are not verified (``verify_crc``). ``size_max`` bounds what one batch may take once decompressed.
+    It does not verify checksums (``verify_crc`` does). ``size_max`` limits the size of one decompressed batch.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE, INVALID_RECORD or MESSAGE_TOO_LARGE for bytes that are not records.
@@ -27,7 +27,7 @@ def iter_records(buffer: Buffer, *, size_max: int = DECOMPRESSED_BYTES_MAX) -> I
 def iter_batch_records(
     buffer: Buffer, position: int, header: BatchHeader, *, size_max: int = DECOMPRESSED_BYTES_MAX
 ) -> Iterator[Record]:
-    """Yield the records of the one batch at the position, whose header was read before. Errors as ``iter_records``."""
+    """Yield the records of the one batch at the position, which has this header. Same errors as ``iter_records``."""
     if header.magic >= 2:
         return iter_section(header, record_section(buffer, position, header, size_max))
     return iter_messages(buffer, position, header, size_max=size_max)

@@ -1,4 +1,4 @@
-"""Where the fields of a record batch lie: version 2 (KIP-98), and the messages of v0 and v1 at the end.
+"""Where the fields of a record batch are: version 2 (KIP-98) first, then the messages of v0 and v1.
 
 Offsets are from the batch's first byte in the log.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 
 LOG_OVERHEAD = 12
-"""Bytes of base offset and length, which every entry of a log has, whatever its magic."""
+"""Bytes of base offset and length, which every log entry has, whatever its magic."""
 
 BATCH_OVERHEAD = 61
 """Bytes of a version 2 batch before its first record."""

@@ -1,6 +1,6 @@
 """Messages of the formats v0 and v1: single ones, and wrappers that hold a compressed message set.
 
-Reading follows Kafka 3.9, tolerance for wrappers with offset 0 (early librdkafka) included. Writing is for old
+Reading follows Kafka 3.9, including its tolerance for wrappers with offset 0 (early librdkafka). Writing is for old
 consumers: the log itself gets only version 2.
 """
 
@@ -23,7 +23,7 @@ _INT32 = struct.Struct(">i")
 
 
 class Message(NamedTuple):
-    """One message of v0 or v1 as it stands in the bytes, for callers that need more than a ``Record``."""
+    """One message of v0 or v1 as encoded, for callers that need more than a ``Record``."""
 
     offset: int
     magic: int
@@ -40,7 +40,7 @@ class Message(NamedTuple):
 def iter_messages(
     buffer: Buffer, position: int, header: BatchHeader, *, size_max: int = DECOMPRESSED_BYTES_MAX
 ) -> Iterator[Record]:
-    """Yield the records of the message, or of the set that a wrapper holds, at the position.
+    """Yield the records of the message at the position, or of the set inside a wrapper.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE, or UNSUPPORTED_COMPRESSION_TYPE for zstd.
@@ -52,10 +52,10 @@ def iter_messages(
 def read_messages(
     buffer: Buffer, position: int, header: BatchHeader, *, size_max: int = DECOMPRESSED_BYTES_MAX
 ) -> list[Message]:
-    """Return the message at the position, or what the wrapper there holds, offsets absolute. Errors as above.
+    """Return the message at the position, or the messages in its wrapper, with absolute offsets. Errors as above.
 
-    Inner messages of a v1 wrapper have relative offsets, the wrapper the last one's absolute offset; under
-    LogAppendTime the wrapper's timestamp is theirs. In v0 inner offsets are absolute.
+    Inner messages of a v1 wrapper have relative offsets, and the wrapper has the last one's absolute offset. Under
+    LogAppendTime they take the wrapper's timestamp. In v0, inner offsets are absolute.
     """
     outer = _parse(buffer, position, header)
     if not header.is_wrapper:
@@ -81,10 +81,10 @@ def encode_message(
     codec: Codec = Codec.NONE,
     timestamp_type: TimestampType = TimestampType.CREATE_TIME,
 ) -> bytes:
-    """Return one log entry of format v0 or v1. With a codec, ``value`` is the compressed set and this its wrapper.
+    """Return one log entry of format v0 or v1. With a codec, it is a wrapper and ``value`` is its compressed set.
 
     Raises:
-        KafkaError: INVALID_RECORD for an offset or timestamp that does not fit 64 bits.
+        KafkaError: INVALID_RECORD for an offset or timestamp that does not fit in 64 bits.
     """
     attributes = int(codec)
     if magic == 1 and timestamp_type is TimestampType.LOG_APPEND_TIME:
@@ -106,9 +106,9 @@ def encode_message_set(
     log_append_time_ms: int | None = None,
     level: int | None = None,
 ) -> bytes:
-    """Return the records as messages, one by one, or compressed in one wrapper; headers are lost, v0 loses times too.
+    """Return the records as messages, one by one or compressed in one wrapper, without headers and, in v0, timestamps.
 
-    Offsets are the records' own; a v1 wrapper holds them relative to its first.
+    Offsets are the records' own; in a v1 wrapper they are relative to the first.
 
     Raises:
         KafkaError: UNSUPPORTED_COMPRESSION_TYPE for zstd.
@@ -138,7 +138,7 @@ def encode_message_set(
 
 
 def _parse(buffer: Buffer, position: int, header: BatchHeader) -> Message:
-    """Read one message's key and value; the header was read and its length checked before."""
+    """Read one message's key and value. The caller has read the header and checked its length."""
     end = position + header.size_bytes
     if end > len(buffer):
         raise _corrupt(header, f"needs {header.size_bytes} bytes, of which {len(buffer) - position} are there")
@@ -176,7 +176,7 @@ def _read_sized(buffer: Buffer, position: int, end: int, header: BatchHeader) ->
 def _inner_messages(plain: bytes, wrapper: BatchHeader) -> list[Message]:
     messages = []
     position = 0
-    # A set cut short in the middle of a message is read up to there, as in Kafka.
+    # If a set ends in the middle of a message, read up to there, as in Kafka.
     while position + layout.LOG_OVERHEAD <= len(plain):
         (length,) = _INT32.unpack_from(plain, position + layout.BATCH_LENGTH)
         if length >= 0 and position + layout.LOG_OVERHEAD + length > len(plain):
@@ -192,7 +192,7 @@ def _inner_messages(plain: bytes, wrapper: BatchHeader) -> list[Message]:
 
 
 def _absolute_base(last_inner_offset: int, wrapper: BatchHeader) -> int:
-    # Early librdkafka leaves the wrapper's offset 0: then the inner offsets count from 0.
+    # Early librdkafka leaves the wrapper's offset at 0: then the inner offsets count from 0.
     if wrapper.magic == 0 or wrapper.base_offset == 0:
         return 0
     if wrapper.base_offset < last_inner_offset:

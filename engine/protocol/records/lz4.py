@@ -1,7 +1,8 @@
-"""LZ4 frames as Kafka writes and reads them, the wrong header checksum of its early clients included.
+"""LZ4 frames as Kafka writes and reads them, including the wrong header checksum of its early clients.
 
-Kafka writes independent blocks of 64 KB, no checksums of blocks or content, no content size. The clients of message
-format v0 took the header checksum over the frame magic too; that is written for v0, and accepted in v0 (KAFKA-3160).
+Kafka writes independent blocks of 64 KB, without block or content checksums and without content size. Clients of
+message format v0 included the frame magic in the header checksum. This code writes that for v0, and accepts it in v0
+(KAFKA-3160).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _BLOCK_LENGTH = struct.Struct("<I")
 _RATIO_MAX = 255
 _STRONG_LEVEL_MIN = 3
 _FAST_LEVEL = 9
-"""Kafka's default level stands for the fast compressor, all others for the high-compression one."""
+"""Kafka's default level means the fast compressor; all others mean the high-compression one."""
 
 
 def compress(data: Buffer, level: int, magic: int) -> bytes:
@@ -53,7 +54,7 @@ def _fast_blocks(data: memoryview) -> Iterator[bytes]:
 
 
 def _strong_blocks(data: Buffer, level: int) -> Iterator[bytes]:
-    """Blocks of the high-compression kind: the library makes them only in whole frames, with a checksum each."""
+    """Yield high-compression blocks: the library only makes them in whole frames, with a checksum each."""
     compressor = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
     compressor.compress(bytes(data))
     frame = bytes(compressor.finish())
@@ -69,7 +70,7 @@ def _strong_blocks(data: Buffer, level: int) -> Iterator[bytes]:
 
 
 def decompress(data: bytes, size_max: int, magic: int) -> bytes:
-    """Return the plain bytes of the first frame; what follows it is ignored, as in Kafka. Raises Corrupt, TooLarge."""
+    """Return the plain bytes of the first frame; ignore what follows, as in Kafka. Raises Corrupt, TooLarge."""
     if len(data) < 7 or not data.startswith(_MAGIC):
         raise Corrupt("no LZ4 frame header")
     flags, block_descriptor = data[4], data[5]

@@ -1,4 +1,4 @@
-"""One record as tools, compaction and tests see it. The hot path never makes one."""
+"""One record as tools, compaction and tests see it. The hot path never creates one."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ NO_OFFSET = -1
 
 
 class Record:
-    """A decoded record, whatever the format it came from.
+    """A decoded record, whatever its original format.
 
-    ``offset`` is absolute; -1 in a record that is yet to be written means "the one after the record before".
+    ``offset`` is absolute. In a record that is not written yet, -1 means "the offset after the previous record's".
     ``timestamp_ms`` is what a consumer sees (the batch's append time under LogAppendTime), -1 for none.
     ``headers`` is empty for the formats v0 and v1, which have none.
     """

@@ -1,6 +1,6 @@
-"""What the broker must know of a batch's records before it appends them, without making a single record object.
+"""What the broker must know about a batch's records before an append, without creating any record object.
 
-It checks the same structure as ``decode`` does, field by field, and costs about half.
+It checks the same structure as ``decode``, field by field, at about half the cost.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from engine.protocol.records.varint import read_tail
 
 
 class SectionFacts(NamedTuple):
-    """Findings over all records of one batch. Timestamps are the records' own, also under LogAppendTime."""
+    """Facts about all records of one batch. Timestamps are the records' own, even under LogAppendTime."""
 
     min_timestamp: int
-    """Smallest timestamp of a record that has one; -1 when none has."""
+    """Smallest timestamp of a record that has one; -1 if none has."""
     max_timestamp: int
     has_null_key: bool
     offsets_in_order: bool
-    """The offset deltas are 0, 1, 2 …: the batch can be placed by stamping its base offset."""
+    """Whether the offset deltas are 0, 1, 2 …: then stamping the base offset is enough to place the batch."""
 
 
 def scan_section(header: BatchHeader, section: bytes) -> SectionFacts:
     """Walk through the uncompressed record section of a version 2 batch.
 
     Raises:
-        KafkaError: INVALID_RECORD when the bytes are not exactly ``header.record_count`` well-formed records.
+        KafkaError: INVALID_RECORD if the bytes are not exactly ``header.record_count`` well-formed records.
     """
     if header.record_count < 0:
         raise invalid_records(header, f"it declares {header.record_count} records")
@@ -49,7 +49,7 @@ def scan_section(header: BatchHeader, section: bytes) -> SectionFacts:
 
 
 def _scan(data: bytes, count: int, no_timestamp_delta: int) -> tuple[int | None, int | None, bool, bool]:
-    """Return (smallest delta, largest delta, a key is null, offsets in order); numbers are read as in ``decode``.
+    """Return (smallest delta, largest delta, a key is null, offsets in order). Reads numbers as ``decode`` does.
 
     ``no_timestamp_delta`` is the delta of a record that has no timestamp.
     """

@@ -1,6 +1,6 @@
-"""Snappy as Kafka meets it: blocks framed as by xerial's snappy-java (the Java client writes it), or one raw block.
+"""Snappy as Kafka sees it: blocks in the framing of xerial's snappy-java (from the Java client), or one raw block.
 
-Not the framing format of Google's snappy.
+It is not the framing format of Google's snappy.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from engine.protocol.records.unpacking_errors import Corrupt, TooLarge
 
 _MAGIC = b"\x82SNAPPY\x00"
 _FRAME_HEADER = _MAGIC + struct.pack(">ii", 1, 1)
-"""Magic, version, oldest version that reads it."""
+"""Magic, version, oldest version that can read it."""
 
 _BLOCK_BYTES = 32 * 1024
 _BLOCK_LENGTH = struct.Struct(">i")
 _RATIO_MAX = 64
-"""No element of the format makes more bytes out of one: a length beyond it is a lie, refused before memory is taken."""
+"""Maximum expansion of any element. A length beyond it is false, and is refused before any allocation."""
 
 
 def compress(data: Buffer) -> bytes:
@@ -49,7 +49,7 @@ def decompress(data: bytes, size_max: int) -> bytes:
 
 
 def _blocks(data: bytes) -> list[bytes]:
-    """Split xerial framing. Streams may be concatenated: a whole frame header may be in a length's place."""
+    """Split xerial framing. Streams may be concatenated: a whole frame header may take the place of a length."""
     blocks = []
     position = len(_FRAME_HEADER)
     while position < len(data):

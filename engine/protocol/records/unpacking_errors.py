@@ -1,4 +1,4 @@
-"""The two ways in which decompressing fails. They never leave the record code."""
+"""The two ways in which decompression fails. They never leave the record code."""
 
 from __future__ import annotations
 

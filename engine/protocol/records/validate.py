@@ -1,7 +1,7 @@
-"""From the bytes of a produce request to the bytes of the log: what Kafka's leader checks, changes and refuses.
+"""Turns the bytes of a produce request into those of the log: what Kafka's leader checks, changes and refuses.
 
-The log's hot path (one version 2 batch, codec and timestamps taken as they are) needs ``check_batch`` alone; everything
-else comes through ``prepare_append``. Sizes and checksums are the caller's: checksums before, sizes before and after.
+The log's hot path (one version 2 batch that keeps its codec and timestamps) needs only ``check_batch``; everything
+else goes through ``prepare_append``. The caller checks checksums before, and sizes before and after.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ _NO_OFFSET = -1
 
 @dataclass(frozen=True, slots=True)
 class PreparedRecords:
-    """One version 2 batch, ready to be written: offsets, leader epoch, timestamps and checksum are in it."""
+    """One version 2 batch, ready to write, with offsets, leader epoch, timestamps and checksum."""
 
     records: Buffer
-    """The caller's own buffer, stamped, when nothing had to be rebuilt and it is writable; else new bytes."""
+    """The caller's own buffer, stamped, if nothing had to be rebuilt and it is writable; else new bytes."""
     first_offset: int
     last_offset: int
     record_count: int
     max_timestamp: int
     offset_of_max_timestamp: int
-    """The batch's last offset, which is what a time index points at; -1 when no record has a timestamp."""
+    """The batch's last offset, to which a time index points; -1 if no record has a timestamp."""
     log_append_time_ms: int
     """-1 unless the topic has LogAppendTime."""
     is_rebuilt: bool
-    """The size may have changed: compare it with ``max.message.bytes`` again."""
+    """The size may have changed: check it against ``max.message.bytes`` again."""
 
 
 def prepare_append(
@@ -56,14 +56,14 @@ def prepare_append(
     from_client: bool = True,
     size_max: int = DECOMPRESSED_BYTES_MAX,
 ) -> PreparedRecords:
-    """Check the records of one append, and return them as the one batch that the log gets.
+    """Check the records of one append, and return them as the one batch for the log.
 
-    Messages of v0 and v1 become version 2. The batch is decoded and rebuilt only if its codec is not the topic's,
-    or its inner offsets do not count 0, 1, 2 …; otherwise it is stamped in place, and its checksum renewed when the
-    timestamps had to change. ``size_max`` bounds the decompressed records.
+    Messages of v0 and v1 become version 2. It decodes and rebuilds the batch only if its codec is not the topic's, or
+    its inner offsets do not count 0, 1, 2 …. Otherwise it stamps the batch in place, and renews the checksum if the
+    timestamps had to change. ``size_max`` limits the size of the decompressed records.
 
     Raises:
-        RecordValidationError: INVALID_RECORD or INVALID_TIMESTAMP with the records concerned.
+        RecordValidationError: INVALID_RECORD or INVALID_TIMESTAMP, with the bad records.
         KafkaError: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE.
     """
     batches = list(iter_batches(records))
@@ -102,7 +102,7 @@ class _Append:
         codec = header.codec if self.rules.codec is None else self.rules.codec
         if not facts.offsets_in_order:
             return self._prepared(self._rebuilt(header, section, codec), is_rebuilt=True)
-        # Control records are the coordinators' own, and stay as they wrote them.
+        # Control records belong to the coordinators, and stay as they wrote them.
         if codec is header.codec or (header.is_control and not header.is_compressed):
             return self._prepared(self._stamped(records, position, header, facts.max_timestamp), is_rebuilt=False)
         return self._prepared(self._recompressed(header, section, codec, facts.max_timestamp), is_rebuilt=True)
@@ -139,7 +139,7 @@ class _Append:
         )
 
     def _is_suspect(self, header: BatchHeader, facts: SectionFacts) -> bool:
-        """Whether some record may have to be refused: the cheap question, asked of every batch."""
+        """Return whether some record may need to be refused; this cheap check runs for every batch."""
         rules = self.rules
         if rules.is_compacted and facts.has_null_key:
             return True
@@ -193,7 +193,7 @@ class _Append:
         return target
 
     def _recompressed(self, header: BatchHeader, section: bytes, codec: Codec, max_timestamp: int) -> bytes:
-        """Only the codec changes: the records' own bytes stay, for they are relative to the header."""
+        """Return the batch with another codec; the records' bytes stay, because they are relative to the header."""
         placed = self._placed(header, max_timestamp)
         attributes = placed.attributes & ~layout.CODEC_MASK | codec
         return seal_batch(placed._replace(attributes=attributes), compress(codec, section, self.rules.level))
@@ -218,7 +218,7 @@ class _Append:
         )
 
     def _placed(self, header: BatchHeader, max_timestamp: int) -> BatchHeader:
-        """The header with its place in the log, and with the topic's kind of timestamp."""
+        """Return the header with its place in the log and the topic's timestamp type."""
         attributes = header.attributes & ~layout.TIMESTAMP_TYPE_BIT
         if self.rules.timestamp_type is TimestampType.LOG_APPEND_TIME:
             attributes |= layout.TIMESTAMP_TYPE_BIT

@@ -1,4 +1,4 @@
-"""Zig-zag variable-length integers, as records of format v2 use them. Not the unsigned ones of flexible messages."""
+"""Zig-zag variable-length integers of records in format v2, not the unsigned ones of flexible messages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _CACHED_LIMIT = 8192
 
 
 class _Varints(dict[int, bytes]):
-    """Number to its bytes. Small numbers, which nearly all are, stay remembered; others are made each time."""
+    """The bytes of each number. It caches small numbers, which are nearly all; it builds others each time."""
 
     def __missing__(self, number: int) -> bytes:
         encoded = _encode(number)
@@ -46,7 +46,7 @@ def read_varint(data: bytes, position: int) -> tuple[int, int]:
 
 
 def read_tail(data: bytes, position: int, first: int) -> tuple[int, int]:
-    """Read on after a first byte above 127: (the number still in zig-zag form, position after it). Errors as above."""
+    """Continue after a first byte above 127; return (number in zig-zag form, position after it). Errors as above."""
     zigzag = first & 127
     shift = 7
     while True:

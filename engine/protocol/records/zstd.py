@@ -1,4 +1,4 @@
-"""Zstandard frames. How large they can get is read off their headers before anything is decompressed (RFC 8878)."""
+"""Zstandard frames. Their headers show the maximum size before any decompression (RFC 8878)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def decompress(data: bytes, size_max: int) -> bytes:
 
 
 def _size_bound(data: bytes) -> int:
-    """An upper bound of the plain size: the sum over the blocks, each of which holds at most 128 KB."""
+    """Return an upper bound of the plain size: the sum over the blocks, each of which holds at most 128 KB."""
     bound = 0
     position = 0
     while position < len(data):

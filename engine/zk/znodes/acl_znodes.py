@@ -12,14 +12,14 @@ from engine.zk.znodes.fields import Fields, decode_text, encode_json
 
 
 class PatternType(Enum):
-    """How a resource's name is meant (KIP-290)."""
+    """How to read a resource's name (KIP-290)."""
 
     LITERAL = "LITERAL"
     PREFIXED = "PREFIXED"
 
 
 class ResourceType(Enum):
-    """What an access list is for; the value is the folder's name, the name what notifications say."""
+    """What an access list is for. The value is the folder's name; notifications use the enum name."""
 
     TOPIC = "Topic"
     GROUP = "Group"
@@ -40,7 +40,7 @@ class ResourcePattern:
 
 @dataclass(frozen=True, slots=True)
 class AclEntry:
-    """Who may or may not do what from where; texts as Kafka writes them: ``User:alice``, ``Allow``, ``Read``, ``*``."""
+    """Who may or may not do what, from where, in Kafka's spelling: ``User:alice``, ``Allow``, ``Read``, ``*``."""
 
     principal: str
     permission_type: str

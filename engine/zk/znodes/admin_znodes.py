@@ -1,4 +1,4 @@
-"""Znodes by which tools ask the controller for something, below ``/admin``. Codecs only."""
+"""Znodes below ``/admin``, with which tools send requests to the controller. Codecs only."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from engine.zk.znodes.fields import Fields, encode_json
 
 
 class DeleteTopicsZNode:
-    """Parent of the marks of topics to delete; the controller watches its children."""
+    """Parent of the deletion marks of topics; the controller watches its children."""
 
     path: Final = "/admin/delete_topics"
 
@@ -42,13 +42,13 @@ class ReassignPartitionsZNode:
 
     @staticmethod
     def decode(data: bytes) -> dict[TopicPartition, tuple[int, ...]]:
-        """Read the wanted replicas; they are not checked, and a partition named twice keeps the last list."""
+        """Read the wanted replicas without checking them; if a partition appears twice, the last list counts."""
         fields = Fields.parse(ReassignPartitionsZNode.path, data)
         return {_partition(entry): entry.integers("replicas") for entry in fields.children("partitions")}
 
 
 class PreferredReplicaElectionZNode:
-    """Partitions to be led by their preferred replicas, as tools before Kafka 2.4 ask for it."""
+    """Partitions that their preferred replicas should lead, as tools before Kafka 2.4 ask for it."""
 
     path: Final = "/admin/preferred_replica_election"
 

@@ -1,6 +1,6 @@
 """Znodes of brokers: ``/brokers/ids``, ``/brokers/ids/<id>``, ``/brokers/seqid``. Codecs only.
 
-Versions of a registration, by the inter-broker protocol of who wrote it: 1 host and port (0.8), 2 endpoints (0.9),
+Versions of a registration, by the writer's inter-broker protocol: 1 host and port (0.8), 2 endpoints (0.9),
 3 rack (0.10.0), 4 security protocols of the listeners (0.10.1), 5 supported features (2.7).
 """
 
@@ -32,12 +32,12 @@ class BrokerSequenceIdZNode:
 
 @dataclass(frozen=True, slots=True)
 class BrokerRegistration:
-    """What a broker says of itself.
+    """What a broker registers about itself.
 
     Attributes:
-        json_version: which version of the format it is written in.
+        json_version: the version of its format.
         timestamp_ms: when it was written.
-        features: supported features, by name the least and highest version.
+        features: the minimum and maximum version of each supported feature.
     """
 
     broker: BrokerInfo
@@ -56,7 +56,9 @@ class BrokerIdZNode:
 
     @staticmethod
     def encode(registration: BrokerRegistration) -> bytes:
-        """Return the JSON in Kafka's order of keys; host and port, for old clients, are the first plain listener."""
+        """Return the JSON in Kafka's key order; host and port, for old clients, are those of the first plain
+        listener.
+        """
         broker, version = registration.broker, registration.json_version
         plain = next((e for e in broker.endpoints if e.security_protocol is SecurityProtocol.PLAINTEXT), None)
         values: dict[str, Any] = {}
@@ -86,7 +88,7 @@ class BrokerIdZNode:
             broker_epoch: the znode's czxid.
 
         Raises:
-            ZnodeFormatError: it is of version 0, or not what it should be.
+            ZnodeFormatError: it has version 0 or bad content.
         """
         fields = Fields.parse(BrokerIdZNode.path(broker_id), data)
         version = fields.integer("version")
@@ -112,7 +114,7 @@ def _endpoints(fields: Fields) -> tuple[Endpoint, ...]:
     if "listener_security_protocol_map" in fields:
         protocols = {name.upper(): value for name, value in fields.text_map("listener_security_protocol_map").items()}
     else:
-        # Before version 4 a listener is named like its security protocol.
+        # Before version 4, a listener's name is its security protocol.
         protocols = {protocol.name: protocol.name for protocol in SecurityProtocol}
     return tuple(_endpoint(fields.path, text, protocols) for text in fields.texts("endpoints"))
 

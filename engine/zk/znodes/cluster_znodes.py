@@ -1,4 +1,4 @@
-"""Znodes of the cluster as a whole: its id, features, producer ids, and a migration to KRaft. Codecs only."""
+"""Znodes of the whole cluster: its id, features, producer ids, and a migration to KRaft. Codecs only."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Final
 from engine.zk.znodes.fields import Fields, encode_json
 
 PRODUCER_IDS_BLOCK_SIZE = 1000
-"""Producer ids that a broker gets at once (KIP-730)."""
+"""Producer ids that a broker gets in one block (KIP-730)."""
 
 LAST_PRODUCER_ID = (1 << 63) - 1
 
 
 class ClusterIdZNode:
-    """The cluster's id: 22 characters, made once by its first broker."""
+    """The cluster's id: 22 characters, created once by its first broker."""
 
     path: Final = "/cluster/id"
 
@@ -30,7 +30,7 @@ class ClusterIdZNode:
 
 
 class FeatureStatus(IntEnum):
-    """Whether the finalized features hold (KIP-584): not below inter-broker protocol 2.7."""
+    """Whether the finalized features apply (KIP-584); below inter-broker protocol 2.7 they do not."""
 
     DISABLED = 0
     ENABLED = 1
@@ -38,7 +38,7 @@ class FeatureStatus(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class FinalizedFeatures:
-    """Highest finalized version of each feature; ``json_version`` 1 also wrote the least (IBP before 3.3)."""
+    """Maximum finalized version of each feature; ``json_version`` 1 also has the minimum (IBP before 3.3)."""
 
     status: FeatureStatus
     json_version: int = 2
@@ -46,7 +46,7 @@ class FinalizedFeatures:
 
 
 class FeatureZNode:
-    """Finalized features of the cluster; written by each new controller if it is missing or of the wrong form."""
+    """Finalized features of the cluster. Each new controller writes them if they are missing or in the wrong form."""
 
     path: Final = "/feature"
 
@@ -86,7 +86,7 @@ class ProducerIdBlock:
 
 
 class ProducerIdBlockZNode:
-    """The block of producer ids that was given out last; empty before the first."""
+    """The last block of producer ids given out; empty before the first."""
 
     path: Final = "/latest_producer_id_block"
 
@@ -112,7 +112,7 @@ class ProducerIdBlockZNode:
 
 @dataclass(frozen=True, slots=True)
 class MigrationState:
-    """How far a KRaft controller has come in taking the cluster over (Kafka 3.4 and newer)."""
+    """How far a KRaft controller has taken over the cluster (Kafka 3.4 and newer)."""
 
     kraft_controller_id: int
     kraft_controller_epoch: int
@@ -121,7 +121,7 @@ class MigrationState:
 
 
 class MigrationZNode:
-    """Written by KRaft controllers only; klamm reads it."""
+    """Only KRaft controllers write it; klamm reads it."""
 
     path: Final = "/migration"
 

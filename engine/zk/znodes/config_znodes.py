@@ -12,11 +12,11 @@ from engine.zk.errors import ZnodeFormatError
 from engine.zk.znodes.fields import Fields, encode_json
 
 DEFAULT_ENTITY = "<default>"
-"""Name of the znode whose settings hold for all entities without their own."""
+"""Name of the znode whose settings apply to all entities without their own."""
 
 
 class ConfigType(Enum):
-    """Kinds of entities that have settings; the value is the znode's name."""
+    """Types of entities that have settings; the value is the znode's name."""
 
     TOPIC = "topics"
     CLIENT = "clients"
@@ -44,7 +44,7 @@ class ConfigEntityTypeZNode:
 
 
 class ConfigEntityZNode:
-    """Settings of one entity: texts by key, exactly as they were set.
+    """Settings of one entity: strings by key, exactly as set.
 
     The entity's path is ``topics/orders``, ``users/alice``, ``users/alice/clients/app`` and so on, names sanitized.
     """
@@ -73,7 +73,7 @@ class ConfigEntityChangeNotificationZNode:
 
 
 class ConfigEntityChangeNotificationSequenceZNode:
-    """Tells every broker that an entity's settings were changed; which entity, not what."""
+    """Tells every broker whose settings changed, not what changed."""
 
     prefix: Final = "config_change_"
     create_path: Final = "/config/changes/config_change_"
@@ -89,7 +89,7 @@ class ConfigEntityChangeNotificationSequenceZNode:
 
     @staticmethod
     def decode(name: str, data: bytes) -> str:
-        """Return the entity path, also of version 1 (0.9: type and name) and of 0.8 (a topic's name in quotes)."""
+        """Return the entity path; also reads version 1 (0.9: type and name) and 0.8 (a topic's name in quotes)."""
         path = ConfigEntityChangeNotificationSequenceZNode.path(name)
         if data.lstrip().startswith(b'"'):
             return f"topics/{_bare_topic(path, data)}"

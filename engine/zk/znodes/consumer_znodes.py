@@ -22,7 +22,7 @@ class ConsumerPathZNode:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerSubscription:
-    """What a member reads: topics (or a pattern of them) with the number of streams; ``pattern`` says which it is."""
+    """What a member reads: topics, or a pattern, with the number of streams; ``pattern`` says which."""
 
     subscription: Mapping[str, int]
     pattern: str

@@ -8,12 +8,12 @@ from typing import Final
 from engine.zk.znodes.fields import Fields, decode_number, encode_json
 
 NO_KRAFT_EPOCH = -1
-"""``kraftControllerEpoch`` of a controller that lives by ZooKeeper."""
+"""``kraftControllerEpoch`` of a ZooKeeper-based controller."""
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerRegistration:
-    """Who is the controller. ``kraft_controller_epoch`` is None in what Kafka before 3.4 wrote."""
+    """Who is the controller. ``kraft_controller_epoch`` is None if Kafka before 3.4 wrote it."""
 
     broker_id: int
     timestamp_ms: int
@@ -21,7 +21,7 @@ class ControllerRegistration:
 
 
 class ControllerZNode:
-    """The controller's ephemeral znode: who makes it is the controller."""
+    """The controller's ephemeral znode: the broker that creates it is the controller."""
 
     path: Final = "/controller"
 

@@ -1,4 +1,4 @@
-"""Which class reads which path, for tools that show any znode of a Kafka cluster."""
+"""Finds the class that reads a path, for tools that show any znode of a Kafka cluster."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ _Decode = Callable[[re.Match[str], bytes, ZnodeStat], object]
 
 @dataclass(frozen=True, slots=True)
 class KnownZnode:
-    """A znode of Kafka's: the class that reads it, and how; ``decode`` raises ZnodeFormatError if it cannot."""
+    """One of Kafka's znodes, with the class that reads it; ``decode`` raises ZnodeFormatError if it cannot."""
 
     znode_class: type
     decode: Callable[[bytes, ZnodeStat], object]
 
 
 def known_znode(path: str) -> KnownZnode | None:
-    """Return what Kafka keeps at a path; None for a folder, and for what is not Kafka's."""
+    """Return what Kafka keeps at a path; None for a folder and for paths that are not Kafka's."""
     for pattern, znode_class, decode in _TABLE:
         match = pattern.fullmatch(path)
         if match is not None:

@@ -1,6 +1,6 @@
-"""JSON of znodes: written as Kafka writes it, read with one kind of error. Knows no particular znode.
+"""JSON of znodes: written as Kafka writes it, and read with one type of error. It knows no particular znode.
 
-Kafka writes compact UTF-8 and reads by key: further keys are tolerated, the order of keys means nothing.
+Kafka writes compact UTF-8 and reads by key: extra keys are allowed, and key order means nothing.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ T = TypeVar("T")
 
 
 def encode_json(value: object) -> bytes:
-    """Return compact JSON; keys stay in the order in which they are given."""
+    """Return compact JSON; keys keep their order."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
 
 
 def decode_text(path: str, data: bytes) -> str:
-    """Return the text of a znode; raises ZnodeFormatError when it is not UTF-8."""
+    """Return the text of a znode; raises ZnodeFormatError if it is not UTF-8."""
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -28,7 +28,7 @@ def decode_text(path: str, data: bytes) -> str:
 
 
 def decode_number(path: str, data: bytes) -> int:
-    """Return a decimal number that is the whole content; raises ZnodeFormatError when it is not one."""
+    """Return the content as a decimal number; raises ZnodeFormatError if it is not one."""
     text = decode_text(path, data)
     try:
         return int(text)
@@ -67,7 +67,7 @@ class Fields:
         return self.text(key) if key in self else None
 
     def number_in_text(self, key: str) -> int:
-        """Return a number that is written as a text; bare numbers are taken too."""
+        """Return a number that is written as a string; bare numbers are allowed too."""
         value = self.values.get(key)
         if _is_integer(value):
             return int(value)  # type: ignore[arg-type]
@@ -103,7 +103,7 @@ class Fields:
         return [Fields(self.path, value) for value in values]
 
     def complaint(self, key: str, wanted: str) -> ZnodeFormatError:
-        """Return the error for a field that is not what it should be."""
+        """Return the error for a bad field."""
         if key not in self.values:
             return ZnodeFormatError(self.path, f"no {key!r}")
         return ZnodeFormatError(self.path, f"{key!r} is not {wanted}: {str(self.values[key])[:40]!r}")
@@ -116,7 +116,7 @@ class Fields:
 
 
 def _is_integer(value: object) -> bool:
-    # JSON's true is an int in Python and none in Kafka.
+    # JSON's true is an int in Python, but not in Kafka.
     return isinstance(value, int) and not isinstance(value, bool)
 
 

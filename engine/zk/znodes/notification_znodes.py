@@ -1,4 +1,4 @@
-"""Znodes by which brokers tell the controller something: ISR changes and failed log dirs. Codecs only."""
+"""Znodes with which brokers tell the controller about ISR changes and failed log dirs. Codecs only."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class IsrChangeNotificationZNode:
 
 
 class IsrChangeNotificationSequenceZNode:
-    """Partitions whose leader wrote another ISR into the state znode (0.9 up to IBP 2.7-IV1)."""
+    """Partitions whose leader wrote a new ISR to the state znode (0.9 up to IBP 2.7-IV1)."""
 
     prefix: Final = "isr_change_"
     create_path: Final = "/isr_change_notification/isr_change_"

@@ -11,7 +11,7 @@ from engine.zk.znodes.fields import Fields, decode_text, encode_json
 
 @dataclass(frozen=True, slots=True)
 class DelegationToken:
-    """What is stored of a token: not its HMAC, which is computed. Principals as ``User:alice``.
+    """The stored part of a token, without its HMAC, which is computed. Principals look like ``User:alice``.
 
     Attributes:
         token_requester: who asked for it; before Kafka 3.3 always the owner.

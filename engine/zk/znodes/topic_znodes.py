@@ -32,7 +32,7 @@ class TopicsZNode:
 class TopicIdReplicaAssignment:
     """A topic's id (None if it has none yet) and its partitions' replicas, ordered by partition.
 
-    ``zk_version`` is the version of the znode that it was read from; None if it was not read.
+    ``zk_version`` is the version of the znode it came from; None if it was not read.
     """
 
     topic: str
@@ -46,7 +46,7 @@ class TopicIdReplicaAssignment:
 
 
 class TopicZNode:
-    """A topic: its id and which brokers hold which partition. Its data is watched by the controller."""
+    """A topic: its id, and the brokers that hold each partition. The controller watches its data."""
 
     @staticmethod
     def path(topic: str) -> str:
@@ -66,7 +66,7 @@ class TopicZNode:
 
     @staticmethod
     def decode(topic: str, data: bytes, zk_version: int | None = None) -> TopicIdReplicaAssignment:
-        """Read any version; what a version does not have is empty or None."""
+        """Read any version; fields that a version lacks are empty or None."""
         fields = Fields.parse(TopicZNode.path(topic), data)
         partitions = fields.child("partitions")
         adding, removing = fields.optional_child("adding_replicas"), fields.optional_child("removing_replicas")
