@@ -175,3 +175,22 @@ async def test_large_requests_are_let_go_of_one_in_a_turn(monkeypatch: pytest.Mo
     counting.cancel()
     await asyncio.gather(counting, return_exceptions=True)
     assert len(freed) == len(set(freed)) == count
+
+
+@in_event_loop
+async def test_a_thousand_partitions_are_not_encoded_in_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred brokers that were told of so many each, in one turn of the loop, held it for 60 ms."""
+    client = StandInClient()
+    monkeypatch.setattr(channels, "BrokerClient", lambda *_, **__: client)
+    broker = BrokerInfo(1, (Endpoint("127.0.0.1", 1, "PLAINTEXT", SecurityProtocol.PLAINTEXT),))
+    settings = ChannelSettings(0, MetadataVersion.IBP_3_9_IV0, "PLAINTEXT", "PLAINTEXT")
+    channel = BrokerChannel(broker, settings, 1, lambda event: None, asyncio.Lock())
+    parts = tuple(UpdateMetadataPartition(TopicPartition("t", p), 1, 0, 0, (1,), 0, (1,), ()) for p in range(1000))
+    channel.put(UpdateMetadataToBroker(1, 0, 1, parts, live_brokers=(broker,), topic_ids={}))
+    running = asyncio.ensure_future(channel.run())
+    async with asyncio.timeout(60):
+        while not client.sent:
+            await asyncio.sleep(0)
+    assert client.sent == [(len(parts), True)]
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
