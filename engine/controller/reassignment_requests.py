@@ -23,7 +23,6 @@ from engine.controller.instructions import (
     Steps,
     carry_out,
     each,
-    slices,
 )
 from engine.controller.logs import comma, controller_log, scala, scala_map
 from engine.controller.options import ControllerOptions
@@ -53,17 +52,17 @@ class ReassignmentRequests:
         results = event.results
         start = len(results)
         wanted: dict[TopicPartition, ReplicaAssignment] = {}
-        for piece in slices(islice(event.targets.items(), start, start + REASSIGNED_AT_ONCE_MAX)):
+        for partition, target in islice(event.targets.items(), start, start + REASSIGNED_AT_ONCE_MAX):
+            # Before each: a refusal names all replicas, which may be very many.
             yield from carry_out(GiveWay())
-            for partition, target in piece:
-                error = None if target is None else self._refusal(partition, target)
-                assignment = self._towards(partition, target)
-                if error is not None:
-                    results[partition] = error
-                elif assignment is None:
-                    results[partition] = _NOT_IN_PROGRESS
-                else:
-                    wanted[partition] = assignment
+            error = None if target is None else self._refusal(partition, target)
+            assignment = self._towards(partition, target)
+            if error is not None:
+                results[partition] = error
+            elif assignment is None:
+                results[partition] = _NOT_IN_PROGRESS
+            else:
+                wanted[partition] = assignment
         yield from self._reassignments.remove_from_znode(lambda partition, _: partition in wanted)
         results.update((yield from self._start(wanted)))
         if len(results) < len(event.targets):

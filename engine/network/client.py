@@ -40,12 +40,13 @@ CLIENT_SOFTWARE_NAME = "klamm"
 class _Waiting:
     """A request that was sent and not answered yet."""
 
-    __slots__ = ("api_key", "api_version", "future")
+    __slots__ = ("api_key", "api_version", "future", "is_large")
 
-    def __init__(self, api_key: int, api_version: int, future: asyncio.Future[Response]) -> None:
+    def __init__(self, api_key: int, api_version: int, future: asyncio.Future[Any], *, is_large: bool) -> None:
         self.api_key = api_key
         self.api_version = api_version
         self.future = future
+        self.is_large = is_large
 
 
 class _Wire(asyncio.BufferedProtocol):
@@ -181,6 +182,7 @@ class BrokerClient:
         """Send a request in a given version and return its answer; several may be under way at once.
 
         One that ``is_large`` is encoded in a thread: nobody may change it meanwhile, and later ones may be sent before.
+        So is its answer decoded, which a client that lends answers cannot do.
 
         Raises:
             ConnectionLost, RequestTimedOut, RemoteProtocolError.
@@ -190,13 +192,18 @@ class BrokerClient:
         if is_large:
             correlation_id = self._take_correlation_id()
             frame = await asyncio.to_thread(encode_request, request, api_version, correlation_id, self.client_id)
-            future = self._post(frame, request.api_key, api_version, correlation_id)
+            future: asyncio.Future[Any] = self._post(
+                frame, request.api_key, api_version, correlation_id, is_large=not self._lends_answers
+            )
         else:
             future = self.post(request, api_version)
         limit_ms = self._request_timeout_ms if timeout_ms is None else timeout_ms
         try:
             async with asyncio.timeout(limit_ms / 1000):
-                return await future
+                answer = await future
+                if isinstance(answer, memoryview):
+                    _, answer = await asyncio.to_thread(decode_response, answer, request.api_key, api_version)
+                return answer
         except TimeoutError as error:
             name = type(request).__name__.removesuffix("Request")
             raise RequestTimedOut(f"no answer to {name} within {limit_ms / 1000:g} s", address=self.address) from error
@@ -214,13 +221,16 @@ class BrokerClient:
         self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
         return correlation_id
 
-    def _post(self, frame: Outgoing, api_key: int, api_version: int, correlation_id: int) -> asyncio.Future[Response]:
+    def _post(
+        self, frame: Outgoing, api_key: int, api_version: int, correlation_id: int, *, is_large: bool = False
+    ) -> asyncio.Future[Any]:
+        """Write a request; its future is given the answer, or what was received if it ``is_large``."""
         if self._wire is None or self._wire.transport is None:
             raise ConnectionLost("not connected", address=self.address)
         if self._lends_answers:
             self._wire.take_back()
-        future: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
-        self._waiting[correlation_id] = _Waiting(int(api_key), api_version, future)
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting[correlation_id] = _Waiting(int(api_key), api_version, future, is_large=is_large)
         self._wire.transport.write(frame)
         return future
 
@@ -286,6 +296,9 @@ class BrokerClient:
             self.broken(f"an answer to request {correlation_id}, which was never asked")
             return
         if waiting.future.done():
+            return
+        if waiting.is_large:
+            waiting.future.set_result(frame)
             return
         try:
             _, response = decode_response(frame, ApiKey(waiting.api_key), waiting.api_version)

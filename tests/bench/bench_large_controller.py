@@ -48,7 +48,7 @@ TOPIC_PARTITIONS = int(os.environ.get("KLAMM_BENCH_TOPIC_PARTITIONS", "100"))
 BROKERS = range(1, 101)
 LOST = 7
 TOPICS_AT_ONCE = 50
-PATIENCE_S = 300.0
+PATIENCE_S = 1800.0
 READY = "Ready to serve as the new controller"
 
 

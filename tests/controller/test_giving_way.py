@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -234,6 +235,12 @@ def list_reassignments(world: World) -> None:
     world.put(events.ListPartitionReassignments(tuple(world.core.context.all_partitions())))
 
 
+def refuse_reassignments(world: World) -> None:
+    """Ask for more brokers than there are."""
+    some = islice(world.core.context.all_partitions(), 2 * SLICE_SIZE)
+    world.put(events.AlterPartitionReassignments(dict.fromkeys(some, tuple(range(1000, 1100)))))
+
+
 def delete_all(world: World) -> None:
     for topic in list(world.zk.topics):
         world.zk.mark_for_deletion(topic)
@@ -254,6 +261,7 @@ EVENTS: dict[str, Callable[[World], object]] = {
     "a broker that wants to go": shut_down,
     "all asked to be led": elect_all,
     "reassignments listed": list_reassignments,
+    "reassignments refused": refuse_reassignments,
     "a take-over": lambda world: world.elect(),
     "log dirs lost": lambda world: world.put(events.LogDirEventNotification()),
     "all deleted": delete_all,

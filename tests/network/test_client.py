@@ -78,7 +78,13 @@ def test_a_large_request_is_encoded_beside_the_loop(monkeypatch: pytest.MonkeyPa
     loops_thread = threading.get_ident()
     may_encode = threading.Event()
     encoded: list[tuple[str, bool]] = []
-    encode = client_module.encode_request
+    decoded: list[tuple[str, bool]] = []
+    encode, decode = client_module.encode_request, client_module.decode_response
+
+    def noted_answer(*arguments: Any) -> Any:
+        head, answer = decode(*arguments)
+        decoded.append((name_of(answer), threading.get_ident() == loops_thread))
+        return head, answer
 
     def noted(request: Any, *rest: Any) -> Any:
         name = request.topics[0].name
@@ -92,6 +98,7 @@ def test_a_large_request_is_encoded_beside_the_loop(monkeypatch: pytest.MonkeyPa
             client = BrokerClient(host, port, client_id="test")
             await client.connect()
             monkeypatch.setattr(client_module, "encode_request", noted)
+            monkeypatch.setattr(client_module, "decode_response", noted_answer)
             large = asyncio.create_task(client.send(asking("large"), 4, is_large=True))
             async with asyncio.timeout(30):
                 while not encoded:
@@ -101,6 +108,7 @@ def test_a_large_request_is_encoded_beside_the_loop(monkeypatch: pytest.MonkeyPa
             may_encode.set()
             assert name_of(await large) == "large"
             assert encoded == [("large", False), ("small", True)]
+            assert decoded == [("small", True), ("large", False)]
             await client.close()
 
     run(check)

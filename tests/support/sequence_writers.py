@@ -66,9 +66,9 @@ class LibrdkafkaSender:
             "retry.backoff.ms": 50,
             "retry.backoff.max.ms": 300,
             "topic.metadata.refresh.fast.interval.ms": 50,
-            # A whole cluster that starts again knows its brokers a moment before its topics, as Kafka does; by default
-            # librdkafka then gives a topic up that it has written to for half a minute.
-            "topic.metadata.propagation.max.ms": DELIVERY_MS,
+            # A whole cluster that starts again knows its brokers a moment before its topics, as Kafka does. librdkafka
+            # gives a topic up that it first heard of longer ago than this, and records that wait: see ``_ask_again``.
+            "topic.metadata.propagation.max.ms": 3_600_000,
             "debug": "broker,topic,metadata",
             "error_cb": self._on_error,
         }
@@ -87,7 +87,29 @@ class LibrdkafkaSender:
             offset = message.offset()
             on_done(UNKNOWN if offset is None else offset, "")
 
-        self._producer.produce(topic, value, partition=partition, on_delivery=on_delivery)
+        deadline = time.monotonic() + DELIVERY_MS / 1000
+        while True:
+            try:
+                self._producer.produce(topic, value, partition=partition, on_delivery=on_delivery)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError._UNKNOWN_TOPIC or time.monotonic() > deadline:
+                    raise
+                self._ask_again(topic)
+            else:
+                return
+
+    def _ask_again(self, topic: str) -> None:
+        """Have librdkafka look for a topic that it gave up, as a program has to.
+
+        A broker that has just started answers UNKNOWN_TOPIC_OR_PARTITION until the controller has told it of the
+        topics, Kafka's as well. librdkafka believes that of a topic that it has known for long.
+        """
+        try:
+            self._producer.list_topics(topic, timeout=1.0)
+        except KafkaException as error:
+            # Nobody answers; that may be part of the fault.
+            logging.getLogger(__name__).debug("%s was asked for in vain: %s", topic, error)
+        time.sleep(0.05)
 
     def poll(self) -> None:
         self._producer.poll(0)

@@ -1,0 +1,45 @@
+"""The writers of the fault tests do what any program has to do where librdkafka leaves it to the program."""
+
+from __future__ import annotations
+
+import asyncio
+
+from event_loop import in_event_loop
+from scripted_brokers import SILENCE, scripted_cluster
+from sequence_writers import LibrdkafkaSender
+
+from engine.protocol.api_keys import ApiKey
+from engine.protocol.apis.metadata import MetadataRequest
+from engine.protocol.apis.produce import ProduceRequest
+
+PATIENCE_MS = 0
+"""librdkafka counts from when it first heard of a topic, so for one that has been written to for long it is over."""
+
+
+@in_event_loop
+async def test_a_topic_that_a_new_broker_does_not_know_yet_is_asked_for_again() -> None:
+    """A broker that has just started knows no topic, and librdkafka gives up one that it has known for long."""
+    async with scripted_cluster(1) as cluster:
+        (broker,) = cluster.brokers
+        broker.answers[ApiKey.PRODUCE] = lambda _: SILENCE
+        cluster.leaders["t"] = [broker.id]
+        settings = {"enable.idempotence": False, "acks": "1", "topic.metadata.propagation.max.ms": PATIENCE_MS}
+        sender = LibrdkafkaSender(f"{broker.host}:{broker.port}", **settings)
+        try:
+            await asyncio.to_thread(sender.send, "t", 0, b"first", lambda *_: None)
+            async with asyncio.timeout(30):
+                while not broker.requests(ProduceRequest):
+                    await asyncio.sleep(0.01)
+            known, cluster.leaders = cluster.leaders, {}
+            # librdkafka hears that there is no such topic.
+            await asyncio.to_thread(sender._ask_again, "t")
+            asked = len(broker.requests(MetadataRequest))
+            sending = asyncio.create_task(asyncio.to_thread(sender.send, "t", 0, b"second", lambda *_: None))
+            async with asyncio.timeout(30):
+                while len(broker.requests(MetadataRequest)) == asked and not sending.done():
+                    await asyncio.sleep(0.01)
+                assert not sending.done(), "librdkafka has taken it, or the writer has given up"
+                cluster.leaders = known
+                await sending
+        finally:
+            await asyncio.to_thread(sender.close)
