@@ -30,13 +30,14 @@ limits then, while steps of a linear program can be counted one by one."""
 _PROMISING = 2_500
 """So many pairs of a partition and a broker are left then."""
 
+WHOLE_SHARE = 2
+"""Where there is a cap, the whole plan may take one part in this many of the work; only a part of it is carried out."""
+
 _SHARE = 3
-"""The program within a cap may take one part in this many of the whole plan's work."""
+"""The program within a cap may take one part in this many of the work."""
 
 
-def within_caps(
-    problem: Problem, solved: Solved, limits: ByteLimits, time_limit_s: float | None
-) -> tuple[tuple[int, ...], ...]:
+def within_caps(problem: Problem, solved: Solved, limits: ByteLimits, work: Work) -> tuple[tuple[int, ...], ...]:
     """Return the best plan that the caps allow.
 
     Each partition changes as a whole or not at all, and gets only replica sets that the whole plan may give. So the
@@ -48,8 +49,8 @@ def within_caps(
     current = tuple(one.current for one in problem.partitions)
     found = [current, _part_of(problem, solved.after, solved.replica_levels)]
     # Only the whole plan knows which replica succeeds which.
-    if may_use_solver(problem, time_limit_s) and not problem.replacements:
-        best = _of_every_choice(problem, solved, limits, time_limit_s)
+    if may_use_solver(problem, work.seconds) and not problem.replacements:
+        best = _of_every_choice(problem, solved, limits, work.part(work.whole // _SHARE))
         found += [best] if best is not None and _is_within(problem, best) else []
     return min(found, key=lambda lists: rank(problem, lists, solved.replica_levels, solved.leader_levels, limits))
 
@@ -59,7 +60,7 @@ def remaining_moves(
     solved: Solved,
     after: Lists,
     limits_of: Callable[[Problem], ByteLimits],
-    time_limit_s: float | None,
+    work: Work,
 ) -> int:
     """Return how many moves a cap leaves: those of the whole plan, or about the fewest from where the cap ends."""
     every = list(zip(problem.partitions, after, solved.after, strict=True))
@@ -67,8 +68,9 @@ def remaining_moves(
         return costs_of(problem, solved.after).moves - costs_of(problem, after).moves
     parts = tuple(replace(one, current=lists) for one, lists, _ in every)
     rest = replace(problem, partitions=parts, minimise=Minimise.MOVES)
-    limit = _REST_S if time_limit_s is None else min(time_limit_s, _REST_S)
-    found = solve(rest, limits_of(rest), limit, lambda _: None, is_rough=True)
+    seconds = _REST_S if work.seconds is None else min(work.seconds, _REST_S)
+    few = Work(min(max(0, work.left), Work.within(seconds, len(rest.movable)).left), seconds)
+    found = solve(rest, limits_of(rest), few, lambda _: None, is_rough=True)
     return min(costs_of(rest, lists).moves for lists in (found.after, solved.after))
 
 
@@ -79,7 +81,7 @@ def cap_note(remaining: int) -> str:
 
 
 def _of_every_choice(
-    problem: Problem, solved: Solved, limits: ByteLimits, time_limit_s: float | None
+    problem: Problem, solved: Solved, limits: ByteLimits, work: Work
 ) -> tuple[tuple[int, ...], ...] | None:
     """Return the solver's plan; None without the solver, on a large cluster, or if the work is not enough."""
     try:
@@ -89,8 +91,6 @@ def _of_every_choice(
         return None
     if variables_of(problem) > _VARIABLES_MAX:
         return None
-    work = Work.within(time_limit_s, len(problem.movable))
-    work.spend(work.left - work.left // _SHARE)
     levels = solved.replica_levels, solved.leader_levels
     if variables_of(problem) > _WHOLE_MAX:
         relaxed = CappedProgram(problem, *levels, limits, work, is_relaxed=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from engine.common.model import TopicPartition
 from engine.common.snapshot import ClusterSnapshot
 from plans.building import build_problem, unknown_log_dir
-from plans.capping import cap_note, remaining_moves, within_caps
+from plans.capping import WHOLE_SHARE, cap_note, remaining_moves, within_caps
 from plans.digest import input_digest
 from plans.errors import BadOption, Infeasible
 from plans.loads import ByteLimits, held_bytes, whole_replicas
@@ -19,6 +19,7 @@ from plans.problem import Problem, ProblemBroker, ProblemPartition
 from plans.score import LogDirScore, Score
 from plans.scoring import broker_scores, costs_of, measures_of
 from plans.solving import Progress, Solved, first_figure, gap_between, solve
+from plans.work import Work
 
 _UNKNOWN = "log dirs are not known"
 _HINT = "they come from a live cluster, or from a snapshot taken with --sizes"
@@ -66,13 +67,14 @@ def make_log_dir_plan(snapshot: ClusterSnapshot, options: PlanOptions, progress:
         max_bytes=options.max_bytes,
     )
     limits = _limits(problem, dirs, options)
-    solved = solve(problem, limits, options.time_limit_s, progress)
+    work = Work.within(options.time_limit_s, len(problem.movable))
+    solved = solve(problem, limits, work.part(work.whole // (WHOLE_SHARE if problem.is_capped else 1)), progress)
     _check(problem, limits, solved)
     filled = replace(options, aim=aim, minimise=minimise)
-    after = within_caps(problem, solved, limits, options.time_limit_s) if problem.is_capped else solved.after
+    after = within_caps(problem, solved, limits, work) if problem.is_capped else solved.after
     if after == solved.after:
         return _made(snapshot, filled, cluster.problem, problem, dirs, solved, 0)
-    left = remaining_moves(problem, solved, after, lambda _: limits, options.time_limit_s)
+    left = remaining_moves(problem, solved, after, lambda _: limits, work)
     notes = [cap_note(left)] if left else []
     capped = replace(solved, after=after, notes=(*solved.notes, *notes))
     return _made(snapshot, filled, cluster.problem, problem, dirs, capped, left)

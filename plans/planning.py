@@ -19,6 +19,7 @@ from plans.score import Score
 from plans.scoring import Lists, broker_scores, costs_of, measures_of
 from plans.settling import settled
 from plans.solving import Progress, Solved, first_figure, gap_between, level_notes
+from plans.work import Work
 
 
 def make_plan(
@@ -49,15 +50,16 @@ class _Planner:
     def make(self) -> MadePlan:
         problem = self.built.problem
         limits = byte_limits(problem)
-        solved = settled(self.snapshot, self.strategy, self.built, limits, self.progress)
+        work = Work.within(self.built.options.time_limit_s, len(problem.movable))
+        solved = settled(self.snapshot, self.strategy, self.built, limits, work, self.progress)
         after = solved.after
         limits.check(problem, after, is_impossible=solved.is_impossible)
         notes = [*self.built.notes, *solved.notes, *level_notes(problem, solved), *_replace_notes(problem, after)]
         remaining = 0
         if problem.is_capped:
-            after = within_caps(problem, solved, limits, self.built.options.time_limit_s)
+            after = within_caps(problem, solved, limits, work)
             if after != solved.after:
-                remaining = remaining_moves(problem, solved, after, byte_limits, self.built.options.time_limit_s)
+                remaining = remaining_moves(problem, solved, after, byte_limits, work)
                 notes += [cap_note(remaining)] if remaining else []
         score = self._score(after, solved, remaining)
         return MadePlan(self._file(after, score), problem, after, tuple(notes))

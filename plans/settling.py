@@ -12,30 +12,46 @@ from engine.common.model import ReplicaAssignment
 from engine.common.snapshot import ClusterSnapshot
 from plans.building import BuiltProblem, build_problem
 from plans.cap_rules import is_allowed
-from plans.capping import rank
+from plans.capping import WHOLE_SHARE, rank
 from plans.errors import PlanError
 from plans.loads import ByteLimits, byte_limits
-from plans.options import PlanOptions, Strategy
+from plans.options import Strategy
 from plans.ordering import ordered
 from plans.problem import Problem, mask_of
 from plans.scoring import Lists
 from plans.solving import Progress, Solved, is_met, solve
+from plans.work import Work
 
 _ROUNDS_MAX = 10
 
+_SHARE = 3
+"""A round that begins short of the aim may take one part in this many of the work. So it is the same part when somebody
+plans again on the result, and finds as little."""
+
+_CUT = "the limit of work ends the search: planning again, or a longer --time-limit, may come nearer to the aim"
+
 
 def settled(
-    snapshot: ClusterSnapshot, strategy: Strategy, built: BuiltProblem, limits: ByteLimits, progress: Progress
+    snapshot: ClusterSnapshot,
+    strategy: Strategy,
+    built: BuiltProblem,
+    limits: ByteLimits,
+    work: Work,
+    progress: Progress,
 ) -> Solved:
     """Return the best placement found, also by starting from earlier results."""
     problem = built.problem
-    solved = _solved(problem, limits, built.options, progress)
-    for _ in range(0 if problem.is_capped else _ROUNDS_MAX):
+    if problem.is_capped:
+        return _solved(problem, limits, work.part(work.whole // WHOLE_SHARE), progress, 1)
+    solved = _solved(problem, limits, work, progress, _SHARE)
+    for _ in range(_ROUNDS_MAX):
         if solved.is_level and limits.is_kept(problem, solved.after):
             break
+        if work.left < work.whole // _SHARE:
+            return replace(solved, notes=(*solved.notes, _CUT))
         try:
             ahead = build_problem(_carried_out(snapshot, problem, solved.after), strategy, built.options).problem
-            found = _solved(ahead, byte_limits(ahead), built.options, progress).after
+            found = _solved(ahead, byte_limits(ahead), work, progress, _SHARE).after
         except PlanError:
             # A dead broker that is empty then no longer counts as a broker.
             break
@@ -47,9 +63,9 @@ def settled(
     return solved
 
 
-def _solved(problem: Problem, limits: ByteLimits, options: PlanOptions, progress: Progress) -> Solved:
+def _solved(problem: Problem, limits: ByteLimits, work: Work, progress: Progress, rounds: int) -> Solved:
     """Solve it; change nothing if that is allowed and the aim would come no nearer."""
-    solved = solve(problem, limits, options.time_limit_s, progress)
+    solved = solve(problem, limits, work, progress, rounds=rounds)
     if solved.is_level and limits.is_kept(problem, solved.after):
         return solved
     current = tuple(one.current for one in problem.partitions)

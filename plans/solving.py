@@ -60,13 +60,18 @@ class Solved:
 def solve(
     problem: Problem,
     limits: ByteLimits,
-    time_limit_s: float | None,
+    work: Work,
     progress: Progress,
     *,
     is_rough: bool = False,
+    rounds: int = 1,
 ) -> Solved:
-    """Return the best placement found, with bounds. ``is_rough``: a good one is enough, without a proof."""
-    return _Solver(problem, limits, time_limit_s, progress, is_rough).solve()
+    """Return the best placement found, with bounds.
+
+    ``is_rough``: a good one is enough, without a proof. ``rounds``: one part in so many of the whole work is for this
+    run if the construction does not meet the aim, for then others may follow.
+    """
+    return _Solver(problem, limits, work, progress, is_rough, rounds).solve()
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +114,10 @@ class _Candidate:
 class _Solver:
     problem: Problem
     limits: ByteLimits
-    time_limit_s: float | None
+    work: Work
     progress: Progress
     is_rough: bool = False
+    rounds: int = 1
 
     def solve(self) -> Solved:
         problem = self.problem
@@ -159,7 +165,8 @@ class _Solver:
         first = counted.moves if problem.minimise is Minimise.MOVES else counted.bytes
         if is_level and first_figure(problem, costs) == first and costs.leader_changes == counted.leader_changes:
             return solution, _Proven(first, counted.leader_changes)
-        if self.limits.missing or not may_use_solver(problem, self.time_limit_s):
+        work = self.work.part(self.work.whole // (1 if is_level else self.rounds))
+        if work.is_over or self.limits.missing or not may_use_solver(problem, self.work.seconds):
             return solution, _Proven()
         try:
             from plans.columns import model_of
@@ -169,7 +176,6 @@ class _Solver:
             note = "the solver is not installed, so the plan may be larger than necessary: pip install 'klamm[plan]'"
             return solution, _Proven(notes=(note,))
         model = model_of(problem, replica_levels, leader_levels, self.limits.rows(problem))
-        work = Work.within(self.time_limit_s, len(problem.movable))
         best = _Candidate(solution, is_level, costs)
         is_last = self.is_rough or not is_small(problem)
         outcome = Search(model, solution, is_level, work, self.progress, 1 if is_last else _COLUMNS_SHARE).run()

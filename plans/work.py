@@ -3,7 +3,7 @@ everywhere: a run that is cut short ends at the same step on every machine."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 _DEFAULT_S = 30.0
 _A_SECOND, _FEW = 3_000_000, 1_000
@@ -15,15 +15,29 @@ class Work:
     """The remaining steps of the simplex method on the program over columns; other steps count as several of these."""
 
     left: int
+    seconds: float | None = None
+    """The time limit that the work is counted for, if there is one."""
+    whole: int = field(init=False)
+    _of: Work | None = None
+
+    def __post_init__(self) -> None:
+        self.whole = self.left
 
     @classmethod
     def within(cls, seconds: float | None, partitions: int) -> Work:
         """Return the work for a time limit, computed for a slow machine; None has a limit of its own."""
-        return cls(int((_DEFAULT_S if seconds is None else seconds) * _A_SECOND / (partitions + _FEW)))
+        return cls(int((_DEFAULT_S if seconds is None else seconds) * _A_SECOND / (partitions + _FEW)), seconds)
+
+    def part(self, most: int) -> Work:
+        """Return a part of what is left; what it spends is spent here as well."""
+        return Work(min(self.left, most), self.seconds, self)
 
     @property
     def is_over(self) -> bool:
         return self.left <= 0
 
     def spend(self, steps: int) -> None:
+        # The last step of a part may be larger than what it has left. That is not taken from the other parts.
+        if self._of is not None:
+            self._of.spend(min(steps, max(0, self.left)))
         self.left -= steps

@@ -205,7 +205,7 @@ def test_a_plan_that_is_not_proven_comes_with_the_bound_and_the_gap(
     assert score["gap"] == pytest.approx((moves - least) / least, abs=1e-6)
     assert not score["is_optimal"]
     told = klamm(*words, "-o", "table").out
-    sentence = told.partition("\n")[0]
+    sentence = " ".join(told.split())
     assert sentence.startswith(f"{moves:,} moves, ")
-    assert sentence.endswith(f": at least {least:,} moves are needed, a gap of {100 * score['gap']:.1f} %.")
+    assert f": at least {least:,} moves are needed, a gap of {100 * score['gap']:.1f} %." in sentence
     assert "no plan needs fewer" not in told

@@ -183,36 +183,42 @@ def killed(folder: Path, after: int, *words: str | Path) -> list[str]:
     return steps.read_text().splitlines()
 
 
+@pytest.mark.timeout(900)
 def test_killed_after_every_step_another_machine_goes_on(kafka: Kafka, tmp_path: Path) -> None:
-    """Plans lead there and back in turns; the second machine has the plan file and nothing else.
+    """Every machine has the plan file and nothing else.
 
-    Each kind of step is killed after once, when it first comes. Each side is asked by the dead and by who goes on.
+    The way there and the way back have the same steps. They are killed in turns, after each step once; so every step of
+    a wave is killed in both directions. Each side is asked by the dead and by who goes on.
     """
-    folders = {name: tmp_path / name for name in ("there", "back")}
-    for folder in folders.values():
-        folder.mkdir()
-    there = made_plan(kafka, folders["there"], "killed")
-    steps = killed(folders["there"], 0, "plan", "apply", there, *WORDS, *kafka.wire)
-    assert {line.split()[0] for line in steps} == set(Step), "every step is killed after once"
-    assert kafka("cluster", "snapshot", folders["back"] / "snapshot.json").code == 0
-    targets = {TopicPartition("killed", index): replicas for index, replicas in enumerate(START)}
-    back = write_plan(folders["back"] / "plan.json", folders["back"] / "snapshot.json", targets)
-    names = [line.split()[0] for line in steps]
-    for number, after in enumerate(names.index(name) + 1 for name in dict.fromkeys(names)):
-        plan, target = (there, TARGET) if number % 2 else (back, START)
-        for left in plan.parent.glob("plan.json.*"):
-            left.unlink()
-        dead, alive = (kafka.wire, kafka.znodes) if number % 4 < 2 else (kafka.znodes, kafka.wire)
-        assert killed(plan.parent, after, "plan", "apply", plan, *WORDS, *dead) == steps[:after]
-        machine = tmp_path / f"machine-{after}"
-        machine.mkdir()
-        copied = machine / "plan.json"
+    topic = "killed"
+    plan = made_plan(kafka, tmp_path, topic)
+
+    def machine(name: str) -> Path:
+        (tmp_path / name).mkdir()
+        copied = tmp_path / name / "plan.json"
         copied.write_bytes(plan.read_bytes())
-        went_on = kafka("plan", "resume", copied, *WORDS, side=alive)
-        assert went_on.code == 0, (steps[after - 1], went_on.err)
-        assert (kafka.replicas("killed"), kafka.throttles("killed")) == (target, []), steps[after - 1]
-    compared = kafka("replicas", "verify", "--topic", "killed", "-o", "json")
+        return copied
+
+    def stands(replicas: list[list[int]], told: str) -> None:
+        assert (kafka.replicas(topic), kafka.throttles(topic)) == (replicas, []), told
+
+    there = killed(tmp_path, 0, "plan", "apply", plan, *WORDS, *kafka.wire)
+    stands(TARGET, "there")
+    back = killed(tmp_path, 0, "plan", "rollback", plan, *WORDS, *kafka.wire)
+    stands(START, "back")
+    assert there == back
+    assert {line.split()[0] for line in there} == set(Step), "every step is killed after once"
+    for after, step in enumerate(there, 1):
+        command, go_on, target = ("apply", "resume", TARGET) if after % 2 else ("rollback", "rollback", START)
+        dead, alive = (kafka.wire, kafka.znodes) if after % 4 < 2 else (kafka.znodes, kafka.wire)
+        first, second = machine(f"dead-{after}"), machine(f"alive-{after}")
+        assert killed(first.parent, after, "plan", command, first, *WORDS, *dead) == there[:after]
+        went_on = kafka("plan", go_on, second, *WORDS, side=alive)
+        assert went_on.code == 0, (command, step, went_on.err)
+        stands(target, f"{command}: {step}")
+    compared = kafka("replicas", "verify", "--topic", topic, "-o", "json")
     assert (compared.code, [one["to_offset"] for one in compared.json]) == (0, [2000, 2000])
+    print(f"killed with -9 after each of {len(there)} steps, there and back in turns")
 
 
 def test_one_operator_at_a_time(kafka: Kafka, tmp_path: Path) -> None:

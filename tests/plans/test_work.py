@@ -1,0 +1,50 @@
+"""The work that a plan may take: one limit for all that it does."""
+
+from typing import Any
+
+import pytest
+from small_clusters import applied, drawn_cluster
+
+from plans.options import Aim, Minimise, PlanOptions, Strategy
+from plans.planning import make_plan
+from plans.solving import solve
+from plans.work import Work
+
+
+def test_a_part_spends_of_the_whole_but_never_what_other_parts_have() -> None:
+    work = Work(100)
+    first = work.part(40)
+    first.spend(30)
+    assert (work.left, first.is_over) == (70, False)
+    first.spend(500)
+    assert (work.left, first.is_over) == (60, True)
+    first.spend(5)
+    assert (work.left, work.part(1000).left, work.whole) == (60, 60, 100)
+
+
+def test_all_rounds_of_a_plan_share_its_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second round has what the first one leaves, and no limit of its own."""
+    pytest.importorskip("highspy")
+    limits: list[Work] = []
+    rounds: list[int] = []
+    within = Work.within
+
+    def limited(seconds: float | None, partitions: int) -> Work:
+        limits.append(within(seconds, partitions))
+        return limits[-1]
+
+    def watched(problem: Any, limits: Any, work: Work, *rest: Any, **options: Any) -> Any:
+        rounds.append(work.left)
+        return solve(problem, limits, work, *rest, **options)
+
+    monkeypatch.setattr(Work, "within", limited)
+    monkeypatch.setattr("plans.settling.solve", watched)
+    snapshot = drawn_cluster(3, brokers=6, racks=3, partitions=20, factor=2)
+    options = PlanOptions(aim=(Aim.BYTES,), minimise=Minimise.BYTES, tolerance_percent=0.01, time_limit_s=0.3)
+    plan = make_plan(snapshot, Strategy.REBALANCE, options).plan
+    (one,) = limits
+    assert one.left >= 0
+    assert len(rounds) > 1
+    assert rounds[0] == one.whole > rounds[1] == one.whole - one.whole // 3, "the first round is cut short"
+    monkeypatch.undo()
+    assert not make_plan(applied(snapshot, plan.partitions), Strategy.REBALANCE, options).plan.partitions
