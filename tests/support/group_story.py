@@ -182,7 +182,7 @@ def every_reset(stage: Stage) -> None:
     assert (offsets, said.count("new offset 99999 is higher than the latest")) == ([10, 10, 10], 3)
     offsets, said = planned(*committed, "--shift-by", "-1000")
     assert offsets == [0, 0]
-    assert f"new offset -996 is lower than the earliest of partition {topic}-0; taking 0" in said
+    assert f"new offset -996 is lower than the earliest of partition {topic}-0; using 0" in said
     assert "nothing was changed: add --execute to do it" in said
     assert stage.offsets(group) == {(topic, 0): 4, (topic, 1): 5}, "dry runs change nothing"
 
