@@ -98,14 +98,16 @@ async def _look(cluster: Cluster, plan: Sequence[PartitionMove]) -> list[Partiti
     }
     if not wanted:
         return statuses
+    # Asked anew at each look: connections to brokers may know nothing of who has died since they were opened.
+    live = await (await topic_reader(cluster)).live_brokers()
+    brokers = {broker for replicas in wanted.values() for broker in replicas} & live
     try:
-        # Asked anew at each look: connections to brokers may know nothing of who has died since they were opened.
-        live = await (await topic_reader(cluster)).live_brokers()
-        brokers = {broker for replicas in wanted.values() for broker in replicas} & live
+        # If klamm reaches none at all, that says nothing about those that a partition waits for.
+        await (await cluster.wire()).nodes()
         dirs = await read_log_dirs(cluster, brokers, wanted)
     except AdminError as error:
         cluster.observe(f"no sizes: {error}")
-        return statuses
+        return [held_up(status, found, live) for status in statuses]
     return [
         _measured(
             held_up(with_log_dirs(status, move, dirs), found, live, dirs.silent, dirs.failed_for(move.name)),
