@@ -53,7 +53,7 @@ class MainScreen(Screen[None]):
     CSS = """
     MainScreen { layout: vertical; background: $background; color: $foreground; }
     #title { height: 1; background: $panel; }
-    #status { height: auto; max-height: 3; background: $panel; }
+    #status { height: auto; max-height: 5; background: $panel; }
     #tabs { margin-bottom: 1; }
     #summary { padding: 0 2; }
     #summary.-shown { margin-bottom: 1; }
@@ -252,8 +252,8 @@ class MainScreen(Screen[None]):
     def take_key(self, key: str) -> bool:
         """Do what the registry says a key does here, or move the cursor; return whether it does either.
 
-        The app calls this before it looks at the next key. If the focused widget passed the key on, the key would arrive
-        here after the next one had gone to the window that this one opens.
+        The app calls this before it looks at the next key. If the focused widget passed the key on, it would arrive
+        after the next key had gone to the window that this one opens.
         """
         if not self.query("#table") or (self.focused is self.query_one("#filter") and key != "escape"):
             return False
@@ -261,8 +261,7 @@ class MainScreen(Screen[None]):
         if action is not None:
             self.perform(action.id)
             return True
-        table = self.query_one(LineTable)
-        return self.focused is table and table.take_key(key)
+        return isinstance(self.focused, LineTable) and self.focused.take_key(key)
 
     def on_key(self, event: events.Key) -> None:
         """Do what a key does that came before the screen was there."""
@@ -302,8 +301,7 @@ class MainScreen(Screen[None]):
     def perform(self, action_id: str) -> None:
         """Carry out an action, or say why not."""
         action = self.dashboard.session.registry.named(action_id)
-        why_not = self.why_not(action)
-        if why_not:
+        if why_not := self.why_not(action):
             self.tell(why_not, is_error=True)
             return
         if not action.is_on(self.page_name):
@@ -427,7 +425,7 @@ class MainScreen(Screen[None]):
 
     def _source(self) -> None:
         lines = source_lines(self.dashboard.board.frame)
-        self.app.push_screen(TextDialog("Where the data comes from", lines, is_wide=True))
+        self.app.push_screen(TextDialog("Where the data comes from", lines, is_wide=True, folds=True))
 
     def _theme(self) -> None:
         names = list(self.dashboard.session.palettes)
@@ -437,8 +435,7 @@ class MainScreen(Screen[None]):
 
     def _command(self) -> None:
         registry = self.dashboard.session.registry
-        dialog = CommandDialog(lambda text: suggestions(text, registry))
-        self.app.push_screen(dialog, self._run_command)
+        self.app.push_screen(CommandDialog(lambda text: suggestions(text, registry)), self._run_command)
 
     def _run_command(self, text: str | None) -> None:
         if text is None or not text.removeprefix(":").strip():

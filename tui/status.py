@@ -7,7 +7,7 @@ from enum import StrEnum
 from engine.admin.cluster.target import Side
 from engine.admin.watch.frame import Frame, Link, LinkState, Stage, StageStatus
 from tui.cells import Tone
-from tui.lines import Line, Span, line, wrapped
+from tui.lines import Line, Span, folded, line, wrapped
 from tui.units import NOTHING, plain, span
 
 
@@ -79,7 +79,7 @@ def status_lines(frame: Frame | None, width: int, *, now_ms: int | None = None) 
         return [line(word, ("  nothing has been read yet", Tone.QUIET))]
     now_ms = frame.at_ms if now_ms is None else now_ms
     pieces = [line(word, (f"  {_age(frame, now_ms)}", Tone.QUIET)), *(line(cause) for cause in _causes(frame, now_ms))]
-    return wrapped(pieces, width)
+    return [part for one in wrapped(pieces, width) for part in folded(one, width)]
 
 
 def _age(frame: Frame, now_ms: int) -> str:

@@ -70,10 +70,10 @@ async def drawn(picture: Picture) -> str:
     from dashboards import dashboard
 
     async with dashboard(picture.scene, size=picture.size, page=picture.page, theme=picture.theme) as driven:
-        for tick in range(picture.ticks):
-            if picture.then is not None and tick == picture.ticks - 4:
-                picture.then(driven.feed.cluster)
-            await driven.tick()
+        if picture.then is not None:
+            await driven.tick(picture.ticks - 4)
+            picture.then(driven.feed.cluster)
+        await driven.tick(picture.ticks if picture.then is None else 4)
         await driven.press(*picture.keys)
         if picture.shows:
             await driven.sees(f"› {picture.shows}")

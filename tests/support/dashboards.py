@@ -67,18 +67,22 @@ class Driven:
             rounds = 0 if any(node.message_queue_size for node in (self.app, *nodes)) else rounds + 1
 
     async def tick(self, count: int = 1) -> None:
-        """Let frames come, and wait until they are drawn."""
+        """Let frames come, each when the one before was taken, and wait until the last one is drawn."""
         for _ in range(count):
-            frame = self.feed.tick()
-            await self.until(lambda at=frame.sequence: self.app.newest is not None and self.app.newest.sequence >= at)
+            at = self.feed.tick().sequence
+            await self._comes_true(lambda at=at: self.app.newest and self.app.newest.sequence >= at, pause_s=0.0)
+        await self.settled()
 
     async def until(self, is_so: Callable[..., bool]) -> None:
         """Wait for a condition, with a deadline."""
+        await self._comes_true(is_so, pause_s=0.01)
+        await self.settled()
+
+    async def _comes_true(self, is_so: Callable[..., object], *, pause_s: float) -> None:
         deadline = time.monotonic() + WAIT_S
         while not is_so():
             assert time.monotonic() < deadline, f"not within {WAIT_S} s; the screen:\n{self.text}"
-            await self.pilot.pause(0.01)
-        await self.settled()
+            await asyncio.sleep(pause_s)
 
     async def sees(self, text: str) -> None:
         """Wait until a text is on the screen."""

@@ -17,6 +17,7 @@ from tui.location import Location
 from tui.pages import brokers, groups, reassignments, timeline, topics
 from tui.pages.overview import overview_lines
 from tui.pages.page import Page, View
+from tui.status import status_lines
 
 WIDTH = 76
 """What 80 columns leave for the lines above a table."""
@@ -67,6 +68,24 @@ def test_partitions_well_above_min_isr_are_not_said_to_be_none() -> None:
     feed = FakeFeed(FakeCluster(3, {"orders": 4}, min_isr=1), plays=False)
     summary = " ".join(texts(topics.PAGE.summary(View(board_of(feed, 2), Location("topics")), 200)))
     assert "min ISR: 0 below, 0 at it, 0 one above" in summary
+
+
+def test_a_lost_side_says_when_it_is_tried_again_however_long_the_cause_is() -> None:
+    frame = fake_feed("disconnected", plays=False).tick()
+    links = {side: replace(link, cause=f"cannot be reached: {'x' * 60}") for side, link in frame.links.items()}
+    told = status_lines(replace(frame, links=links), WIDTH)
+    assert all(width_of(one) <= WIDTH for one in told)
+    assert " ".join(" ".join(texts(told)).split()).count("next try in") == 2
+
+
+def test_advice_on_restarts_that_is_cut_says_so() -> None:
+    feed = fake_feed("live", plays=False)
+    feed.cluster.kill(2)
+    lines = texts(brokers.PAGE.summary(View(board_of(feed, 3), Location("brokers")), 60))
+    at = next(index for index, text in enumerate(lines) if text.startswith("rolling restart: none now"))
+    assert lines[at + 1].rstrip().endswith("…")
+    wide = texts(brokers.PAGE.summary(View(board_of(feed, 3), Location("brokers")), 300))
+    assert any(text.rstrip().endswith("under-replicated") for text in wide)
 
 
 def test_changes_are_counted_where_only_one_of_them_has_room() -> None:

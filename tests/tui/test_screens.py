@@ -132,9 +132,12 @@ def test_a_filter_holds_while_frames_come_and_ends_with_escape() -> None:
         await driven.type("!i")
         await driven.press("enter")
         await driven.tick(2)
+        assert "/!i" in driven.text.splitlines()[0]
+        await driven.press("2")
+        assert "/!i" not in driven.text.splitlines()[0], "each screen has its own"
+        await driven.press("3")
         assert driven.lines_with("payments")
         assert not driven.lines_with("invoices")
-        assert "/!i" in driven.text.splitlines()[0]
         await driven.press("escape")
         assert driven.lines_with("invoices")
 
@@ -196,6 +199,15 @@ def test_pause_holds_the_view_while_data_go_on_and_loses_no_event() -> None:
         assert driven.lines_with("under-replicated")
         await driven.press("8", "end")
         assert driven.lines_with("broker down")
+
+    shown("live", look)
+
+
+def test_how_often_the_cluster_is_asked_is_changed_within_bounds() -> None:
+    async def look(driven: Driven) -> None:
+        for keys, told in (((), "every 1s"), (("plus", "plus"), "every 0.5s"), (["minus"] * 6, "every 10s")):
+            await driven.press(*keys)
+            assert driven.text.splitlines()[0].rstrip().endswith(told)
 
     shown("live", look)
 

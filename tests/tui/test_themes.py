@@ -72,7 +72,10 @@ def test_a_theme_of_your_own_is_chosen_by_its_name(tmp_path: Path) -> None:
     (folder / "nord.toml").write_text(NORD)
     recording = tmp_path / "made-up.rec"
     writer = FrameWriter(recording, "made-up")
-    writer.write(fake_feed("live", plays=False).tick())
+    feed = fake_feed("live", plays=False)
+    for _ in range(3):
+        # A picture of one frame would wait until its time limit for what was not read in it yet.
+        writer.write(feed.tick())
     writer.close()
     drawn = ("top", "--replay", recording, "--screenshot")
     ran = klamm(*drawn, "nord.svg", "--theme", "nord", folder=tmp_path)

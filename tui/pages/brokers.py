@@ -9,7 +9,7 @@ from typing import Any
 from engine.common.model import BrokerInfo
 from tui.board import Board
 from tui.cells import NO_DATA, Cell, Column, Tone, tinted
-from tui.lines import Line, folded, line, wrapped
+from tui.lines import Line, fitted, folded, line, wrapped
 from tui.location import Location
 from tui.pages.page import Page, View, why_empty
 from tui.presenters.causes import missing_brokers
@@ -197,7 +197,14 @@ def _summary(view: View, width: int) -> list[Line]:
         else ("every leader is the preferred one", Tone.QUIET)
     )
     words = [line(alive), line(back)] + [line((f"E gives back {count(moves)}", Tone.QUIET))] * bool(moves)
-    return [*wrapped(words, width), *folded(_restart_line(board), width)[:_RESTART_LINES], *_causes(board)]
+    return [*wrapped(words, width), *_restart_lines(board, width), *_causes(board)]
+
+
+def _restart_lines(board: Board, width: int) -> list[Line]:
+    """Return the advice in a few lines; where it is cut, it ends with an ellipsis."""
+    lines = folded(_restart_line(board), width)
+    last = line(*(span for one in lines[_RESTART_LINES - 1 :] for span in one))
+    return [*lines[: _RESTART_LINES - 1], fitted(last, width)]
 
 
 def _restart_line(board: Board) -> Line:
