@@ -181,6 +181,7 @@ TESTED_BY = {
         "coordinator/test_recorded_walks.py",
     ],
     "engine/coordinator/group/loading.py": [
+        "coordinator/test_records.py",
         "coordinator/test_offsets.py",
         "coordinator/test_commits_survive.py",
         "coordinator/test_coordinator.py",
@@ -224,22 +225,32 @@ TESTED_BY = {
         "controller/test_brokers.py",
     ],
     "engine/storage/cleaner/batch_cleaner.py": [
+        "storage/test_batch_cleaner.py",
         "storage/test_compaction.py",
         "storage/test_compaction_transactions.py",
         "storage/test_cleaning_rounds.py",
     ],
-    "engine/storage/cleaner/record_scan.py": ["storage/test_compaction.py", "storage/test_cleaning_rounds.py"],
+    "engine/storage/cleaner/record_scan.py": [
+        "storage/test_record_scan.py",
+        "storage/test_compaction.py",
+        "storage/test_cleaning_rounds.py",
+    ],
     "engine/storage/cleaner/choice.py": ["storage/test_cleaner_choice.py"],
     "engine/storage/cleaner/transactions.py": [
         "storage/test_cleaned_transactions.py",
         "storage/test_compaction_transactions.py",
     ],
     "engine/storage/cleaner/cleaned_segments.py": [
+        "storage/test_cleaned_segments.py",
         "storage/test_compaction.py",
         "storage/test_compaction_transactions.py",
         "storage/test_cleaning_rounds.py",
     ],
-    "engine/replication/leader_endpoint.py": ["replication/test_bad_answers.py", "replication/test_replication.py"],
+    "engine/replication/leader_endpoint.py": [
+        "replication/test_bad_answers.py",
+        "replication/test_old_protocols.py",
+        "replication/test_replication.py",
+    ],
     "engine/replication/fetch_state.py": ["replication/test_replication.py"],
     "engine/replication/fetch_table.py": ["replication/test_replication.py"],
     "engine/replication/fetcher.py": ["replication/test_bad_answers.py", "replication/test_replication.py"],
