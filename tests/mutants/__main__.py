@@ -27,6 +27,9 @@ from tests.mutants.warm import TASK
 
 HERE = Path(__file__).parent
 
+_TIED = (sys.executable, str(ROOT / "engine/local/launch.py"), "tied")
+"""Runs a command that ends with this process, however this one ends."""
+
 TESTED_BY = {
     "engine/storage/producer_entry.py": ["storage/test_producer_rules.py", "storage/test_producers.py"],
     "engine/storage/producer_state.py": [
@@ -311,7 +314,8 @@ class Bench:
 
     def _run(self, module: str, limit_s: float | None, *options: str, **variables: str) -> bool:
         process = subprocess.Popen(
-            [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *options, *_tests_of(module)],
+            [*_TIED, str(os.getpid()),
+             sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *options, *_tests_of(module)],
             cwd=self._copy,
             env=os.environ | {"PYTHONPATH": str(self._copy), "PYTHONDONTWRITEBYTECODE": "1"} | variables,
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,

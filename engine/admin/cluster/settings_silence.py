@@ -2,7 +2,7 @@
 
 A broker of Apache Kafka keeps one of its request threads (``num.io.threads``, eight) for such a question until
 ZooKeeper answers. While ZooKeeper stands still, eight questions make it deaf to everybody, producers too. So after
-a question without an answer klamm waits a while before it asks again, and if ZooKeeper itself is dead it does not ask at
+a question without an answer klamm waits before it asks again, and if ZooKeeper itself is dead it does not ask at
 all. If there is no way from klamm to ZooKeeper, the brokers may still reach it: klamm asks one question with a short
 limit.
 """
