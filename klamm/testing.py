@@ -1,4 +1,4 @@
-"""A real Kafka cluster for your tests: a ZooKeeper and brokers on this machine, gone with the tests.
+"""A real Kafka cluster for your tests: a ZooKeeper and brokers on this machine, which end with the tests.
 
     from klamm.testing import LocalCluster
 
@@ -321,7 +321,7 @@ class LocalZooKeeper:
 
 
 class _Holder:
-    """The process that holds a cluster. It reads commands from standard input; when that ends, the caller is gone."""
+    """The process that holds a cluster. It reads commands from standard input, and ends with it."""
 
     def __init__(self, words: Sequence[str]) -> None:
         self._asking = threading.Lock()
@@ -361,7 +361,7 @@ class _Holder:
         return answer["code"], json.loads(answer["stdout"])
 
     def close(self) -> None:
-        """Close the input, and wait until the whole cluster is gone."""
+        """Close the input, and wait until the whole cluster has ended."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         # Nobody needs a line that could not be written any more.
@@ -388,9 +388,9 @@ class _Holder:
         return _error(self._errors.read().decode("utf-8", "replace"))
 
 
-def _error(told: str) -> OperationError:
+def _error(printed: str) -> OperationError:
     """Return the error that a command printed on stderr: its last line, a JSON object."""
-    last = told.strip().rpartition("\n")[2]
+    last = printed.strip().rpartition("\n")[2]
     try:
         error = json.loads(last)["error"]
         return OperationError(error["message"], hint=error["hint"])

@@ -121,7 +121,7 @@ _HINT = "write it with klamm plan … --out FILE, and do not edit it by hand"
 
 
 def _document(text: str) -> object:
-    """Read the JSON and check both versions first: nothing else can be said about another format."""
+    """Read the JSON and check both versions first: the rest of another format is unknown."""
     try:
         document = json.loads(text, object_pairs_hook=_unique)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""A feed that is recorded while somebody watches it."""
+"""A feed that is recorded while the user watches it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 
 class RecordedFeed:
-    """Gives the frames of another feed, and writes each to a file. A full disk ends the recording, not the feed.
+    """Passes on the frames of another feed, and writes each to a file. A full disk ends the recording, not the feed.
 
     Raises:
         BadRequest: the file exists already, or cannot be created.

@@ -69,7 +69,9 @@ class Work:
                 log.info("%s begins. cluster=%s command=%s", operation.title, target.name, command)
                 if prepared.begins is not None:
                     if session.target is not target:
-                        raise BadRequest(f"the dashboard has left {target.name} meanwhile; nothing was started")
+                        raise BadRequest(
+                            f"the dashboard has switched to another cluster than {target.name}; nothing was started"
+                        )
                     prepared.begins()
                     return
                 outcome = await self._run(operation, prepared, cluster)

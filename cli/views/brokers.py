@@ -43,7 +43,7 @@ def cluster_report(cluster: ClusterDescription) -> Report:
         ("controller epoch", cluster.controller_epoch),
         ("topics", cluster.topic_count),
         ("zookeeper", cluster.zookeeper),
-        ("told by", cluster.told_by),
+        ("source", cluster.told_by),
     ]
     if cluster.finalized_features:
         pairs.append(("features", ", ".join(f"{one.name}={one.level}" for one in cluster.finalized_features)))

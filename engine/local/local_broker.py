@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from engine.common.errors import OperationError
+from engine.config.listeners import parse_csv
 from engine.config.properties import format_properties
 from engine.local.addresses import is_free
 from engine.local.broker_probe import answers_api_versions
@@ -108,10 +109,12 @@ class LocalBroker:
             held: it loads its code and waits for ``let_go``; only for klamm brokers.
 
         Raises:
-            OperationError: its port is taken.
+            OperationError: its port is taken, or no listener has it.
         """
         if self.is_alive:
             return
+        merged = self._own_settings() | dict(settings) | dict(self.spec.overrides) | dict(overrides)
+        self._check_listeners(merged["listeners"])
         if not is_free(self.spec.host, self.spec.port):
             raise OperationError(
                 f"broker {self.id} cannot listen on {self.address}: the address is taken, or not of this machine",
@@ -120,7 +123,6 @@ class LocalBroker:
         for folder in (*self.spec.log_dirs, self.logs_path):
             folder.mkdir(parents=True, exist_ok=True)
         properties = self.spec.directory / "server.properties"
-        merged = self._own_settings() | dict(settings) | dict(self.spec.overrides) | dict(overrides)
         properties.write_text(format_properties(merged), "utf-8")
         self._output_offset = self.output_path.stat().st_size if self.output_path.exists() else 0
         command: list[str | Path] = [*self.spec.command, *(["--hold"] if held else []), properties]
@@ -197,6 +199,14 @@ class LocalBroker:
             "log.dirs": ",".join(str(path) for path in spec.log_dirs),
         }
         return own | ({} if spec.rack is None else {"broker.rack": spec.rack})
+
+    def _check_listeners(self, text: str) -> None:
+        """Refuse listeners at which this cluster would wait for the broker in vain."""
+        if all(entry.rpartition(":")[2] != str(self.spec.port) for entry in parse_csv(text)):
+            raise OperationError(
+                f"broker {self.id} is expected on port {self.spec.port}, but its listeners have no such port: {text}",
+                hint=f"let listeners name port {self.spec.port}, or give the first broker's port with --port",
+            )
 
     def _held_stdin(self) -> int:
         """Return the reading end of a pipe that stays open until ``let_go``."""

@@ -63,6 +63,35 @@ def stable_group() -> Group:
     return group
 
 
+def test_nothing_read_is_nothing_counted_and_begins_at_the_first_offset() -> None:
+    loader, groups = load()
+    assert (loader.next_offset, loader.record_count, loader.skipped, groups) == (0, 0, 0, {})
+
+
+def test_records_of_both_kinds_are_counted_together() -> None:
+    group = bytes(batch_of([group_record(stable_group(), {}, 5, IBP)], Codec.NONE))
+    loader, _ = load(group, offsets_at(1, {T0: CommittedOffset(1, "", 0, 5)}))
+    assert loader.record_count == 2
+
+
+def test_a_batch_whose_records_cannot_be_read_is_counted_as_skipped() -> None:
+    batch = bytearray(encode_batch([group_record(stable_group(), {}, 5, IBP)]))
+    batch[61] = 255  # the record's length
+    loader, groups = load(batch, offsets_at(1, {T0: CommittedOffset(1, "", 0, 5)}))
+    assert (loader.skipped, loader.next_offset) == (1, 2)
+    assert groups["g"].offsets.get(T0) is not None
+
+
+def test_a_tombstone_in_a_transaction_takes_back_what_it_committed_before() -> None:
+    records = [*offset_records("g", {T0: CommittedOffset(1, "", 0, 5), T1: CommittedOffset(2, "", 0, 5)}, 5, IBP)]
+    batch = encode_batch(
+        [*records, *offset_tombstones("g", [T0], 5)], producer_id=7, producer_epoch=0, transactional=True
+    )
+    _, groups = load(batch)
+    held = groups["g"].offsets
+    assert (held.is_unstable(T0), held.is_unstable(T1)) == (False, True)
+
+
 def test_a_group_comes_back() -> None:
     group = stable_group()
     _, groups = load(batch_of([group_record(group, {"m0": b"a", "m1": b"b"}, 5, IBP)], Codec.NONE))

@@ -230,6 +230,25 @@ def test_broker_that_cannot_start_is_told_in_its_own_words(tmp_path: Path) -> No
     assert not (tmp_path / "local.json").exists()
 
 
+@pytest.mark.parametrize("entry", ["PLAINTEXT://{host}:{other}", "A://{host}:{other}, B://:{another}"])
+def test_listeners_elsewhere_than_where_the_broker_is_expected_are_refused_at_once(tmp_path: Path, entry: str) -> None:
+    """Nobody would find the broker there: the start would wait for it until its time is up."""
+    address = own_loopback_address()
+    spec = LocalBrokerSpec(0, address, 9092, tmp_path, command=("/bin/false",))
+    listeners = entry.format(host=address, other=9093, another=9094)
+    with pytest.raises(OperationError, match=r"broker 0 is expected on port 9092, .* no such port") as caught:
+        LocalBroker(spec).start({"listeners": listeners}, {}, detached=False)
+    assert caught.value.hint == "let listeners name port 9092, or give the first broker's port with --port"
+    assert not (tmp_path / "server.properties").exists()
+
+
+def test_listeners_may_name_the_broker_s_port_at_any_address(tmp_path: Path) -> None:
+    spec = LocalBrokerSpec(0, own_loopback_address(), 9092, tmp_path, command=("/bin/true",))
+    broker = LocalBroker(spec)
+    broker.start({"listeners": "A://[::1]:9094,PLAINTEXT://0.0.0.0:9092"}, {}, detached=False)
+    broker.kill()
+
+
 def test_unknown_broker_is_told_with_those_that_are_there() -> None:
     with pytest.raises(OperationError, match="no broker 5") as caught:
         LocalCluster(2).broker(5)

@@ -27,6 +27,9 @@ from tests.mutants.warm import TASK
 
 HERE = Path(__file__).parent
 
+_TIED = (sys.executable, str(ROOT / "engine/local/launch.py"), "tied")
+"""Runs a command that ends with this process, however this one ends."""
+
 TESTED_BY = {
     "engine/storage/producer_entry.py": ["storage/test_producer_rules.py", "storage/test_producers.py"],
     "engine/storage/producer_state.py": [
@@ -181,6 +184,7 @@ TESTED_BY = {
         "coordinator/test_recorded_walks.py",
     ],
     "engine/coordinator/group/loading.py": [
+        "coordinator/test_records.py",
         "coordinator/test_offsets.py",
         "coordinator/test_commits_survive.py",
         "coordinator/test_coordinator.py",
@@ -224,22 +228,32 @@ TESTED_BY = {
         "controller/test_brokers.py",
     ],
     "engine/storage/cleaner/batch_cleaner.py": [
+        "storage/test_batch_cleaner.py",
         "storage/test_compaction.py",
         "storage/test_compaction_transactions.py",
         "storage/test_cleaning_rounds.py",
     ],
-    "engine/storage/cleaner/record_scan.py": ["storage/test_compaction.py", "storage/test_cleaning_rounds.py"],
+    "engine/storage/cleaner/record_scan.py": [
+        "storage/test_record_scan.py",
+        "storage/test_compaction.py",
+        "storage/test_cleaning_rounds.py",
+    ],
     "engine/storage/cleaner/choice.py": ["storage/test_cleaner_choice.py"],
     "engine/storage/cleaner/transactions.py": [
         "storage/test_cleaned_transactions.py",
         "storage/test_compaction_transactions.py",
     ],
     "engine/storage/cleaner/cleaned_segments.py": [
+        "storage/test_cleaned_segments.py",
         "storage/test_compaction.py",
         "storage/test_compaction_transactions.py",
         "storage/test_cleaning_rounds.py",
     ],
-    "engine/replication/leader_endpoint.py": ["replication/test_bad_answers.py", "replication/test_replication.py"],
+    "engine/replication/leader_endpoint.py": [
+        "replication/test_bad_answers.py",
+        "replication/test_old_protocols.py",
+        "replication/test_replication.py",
+    ],
     "engine/replication/fetch_state.py": ["replication/test_replication.py"],
     "engine/replication/fetch_table.py": ["replication/test_replication.py"],
     "engine/replication/fetcher.py": ["replication/test_bad_answers.py", "replication/test_replication.py"],
@@ -300,7 +314,8 @@ class Bench:
 
     def _run(self, module: str, limit_s: float | None, *options: str, **variables: str) -> bool:
         process = subprocess.Popen(
-            [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *options, *_tests_of(module)],
+            [*_TIED, str(os.getpid()),
+             sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *options, *_tests_of(module)],
             cwd=self._copy,
             env=os.environ | {"PYTHONPATH": str(self._copy), "PYTHONDONTWRITEBYTECODE": "1"} | variables,
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,

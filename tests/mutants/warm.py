@@ -8,6 +8,7 @@ This is not the last word: what no fork notices has to be run again in a process
 from __future__ import annotations
 
 import ast
+import ctypes
 import gc
 import importlib
 import json
@@ -28,6 +29,7 @@ from tests.mutants.changes import ROOT, mutants_of
 TASK = "KLAMM_MUTANTS"
 """The variable that names the task: a JSON file with the module, the numbers of its mutants, and where results go."""
 
+_PR_SET_PDEATHSIG = 1
 _REACHED = "_mutants_reached"
 
 
@@ -124,6 +126,7 @@ def _in_fork(limit_s: float) -> bool | None:
     process = os.fork()
     if process == 0:
         os.setsid()
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
         return None
     end = os.pidfd_open(process)
     try:

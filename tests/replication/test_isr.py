@@ -13,6 +13,7 @@ from engine.replication.isr import (
     FollowerState,
     IsrChange,
     IsrState,
+    SessionFetch,
     high_watermark_candidate,
     may_join_isr,
     out_of_sync_replicas,
@@ -82,6 +83,26 @@ class TestFollowerState:
         assert (state.log_end_offset, state.last_fetch_ms, state.last_caught_up_ms) == (10, NEVER_MS, NEVER_MS)
         state.record_fetch(49, 3, now_ms=5001, leader_end_offset=60, broker_epoch=4)
         assert state.last_caught_up_ms == NEVER_MS, "a fetch below the end at election proves nothing"
+
+    def test_a_session_s_fetches_count_until_the_partition_leaves_it(self) -> None:
+        state, session = FollowerState(2), SessionFetch()
+        state.join_session(session)
+        session.at_ms = 1000
+        assert state.last_caught_up_ms == 1000
+        state.leave_session(SessionFetch())
+        session.at_ms = 2000
+        assert state.last_caught_up_ms == 2000, "another session's end is not this one's"
+        state.leave_session(session)
+        session.at_ms = 3000
+        assert (state.last_caught_up_ms, state.last_fetch_ms) == (2000, 2000)
+
+    def test_joining_the_next_session_keeps_what_the_last_one_showed(self) -> None:
+        state, first, second = FollowerState(2), SessionFetch(), SessionFetch()
+        state.join_session(first)
+        first.at_ms = 1000
+        state.join_session(second)
+        first.at_ms = 5000
+        assert (state.last_caught_up_ms, state.last_fetch_ms) == (1000, 1000)
 
 
 class TestIsrState:

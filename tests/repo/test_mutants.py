@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
 import tomllib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tests.mutants.__main__ import HERE, TESTED_BY
@@ -29,3 +33,28 @@ def test_a_mutant_differs_in_one_thing() -> None:
     assert len({mutant.source for mutant in mutants}) == len(mutants) > 5
     assert all(Path(mutant.module) == Path(module) and mutant.before != mutant.after for mutant in mutants)
     compile(mutants[0].source, module, "exec")
+
+
+def test_an_ended_run_leaves_no_process_behind() -> None:
+    run = subprocess.Popen([sys.executable, "-m", "tests.mutants", "--quick", "engine/replication/roles.py"], cwd=ROOT)
+    try:
+        until(lambda: len(list(descendants(run.pid))) >= 2, "its tests run, and a fork of them")
+        started = list(descendants(run.pid))
+    finally:
+        run.terminate()
+        run.wait()
+    until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in started), "all have ended", within_s=20)
+
+
+def descendants(pid: int) -> Iterator[int]:
+    for children in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in map(int, children.read_text().split()):
+            yield child
+            yield from descendants(child)
+
+
+def until(is_true: Callable[[], bool], what: str, within_s: float = 120) -> None:
+    deadline = time.monotonic() + within_s
+    while not is_true():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)

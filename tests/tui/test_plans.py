@@ -256,7 +256,7 @@ def test_a_plan_that_was_asked_about_before_the_cluster_was_left_does_not_begin(
         await driven.sees("Apply the plan in first?")
         driven.app.session.target = second
         await driven.press("y")
-        await driven.sees("the dashboard has left first meanwhile")
+        await driven.sees("the dashboard has switched to another cluster than first")
         assert not begun
 
     shown("live", look, target=first, make_cluster=lambda *_: NoCluster())

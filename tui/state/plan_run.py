@@ -69,14 +69,14 @@ class PlanRunState:
     def step(self, step: Step, wave: int) -> None:
         """This step is done."""
         self.wave = wave
-        told = {
+        message = {
             Step.LOCKED: "the plan lock is taken",
             Step.WAVE_BEGUN: f"wave {wave} of {self.wave_count} begins",
             Step.WAVE_DONE: f"wave {wave} of {self.wave_count} is done",
             Step.ELECTED: "preferred leaders are elected",
         }.get(step)
-        if told is not None:
-            self._say(told)
+        if message is not None:
+            self._say(message)
 
     def show(self, progress: WaveProgress) -> None:
         """The progress has changed."""
@@ -89,7 +89,7 @@ class PlanRunState:
 
     def waits_for(self, holder: Holder) -> None:
         """Another operator holds the lock."""
-        self._say(f"the lock is held by {holder}, for {holder.what}: waiting, in case that klamm is gone")
+        self._say(f"the lock is held by {holder}, for {holder.what}; waiting, in case that klamm has ended")
 
     def says(self, text: str) -> None:
         """Something that a person should know."""
@@ -100,10 +100,10 @@ class PlanRunState:
     def ended(self, result: WavesResult) -> None:
         """It is complete, or a gate has stopped it."""
         self.result = result
-        told = f"{result.done} of {result.count} partitions are where the plan wants them"
+        message = f"{result.done} of {result.count} partitions are where the plan wants them"
         if result.reason is not None:
-            told = f"stopped at wave {result.wave} of {result.wave_count}: {result.reason}"
-        self._say(told)
+            message = f"stopped at wave {result.wave} of {result.wave_count}: {result.reason}"
+        self._say(message)
 
     def failed(self, error: str) -> None:
         """The cluster has refused, or cannot be reached."""

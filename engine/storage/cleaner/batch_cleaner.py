@@ -149,7 +149,6 @@ class BatchCleaner:
 
     def _clean_legacy(self, data: bytes, position: int, header: BatchHeader, keeps_deletes: bool) -> bytes:
         """Clean messages of v0 and v1, without producers or transactions; a wrapper's first offset is inside it."""
-        self.transactions.on_data(header)
         records = list(iter_messages(data, position, header, size_max=UNPACKED_BYTES_MAX))
         kept = []
         for record in records:
