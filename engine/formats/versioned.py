@@ -1,6 +1,5 @@
-"""Values of internal topics:
-
-a 16-bit version, then a message of that version; also as JSON, as Kafka's tools print it.
+"""Values of internal topics: a 16-bit version, then a message of that version; also as JSON, as Kafka's tools print
+it.
 """
 
 from __future__ import annotations

@@ -24,10 +24,8 @@ _ALL_ADDRESSES = ("", "0.0.0.0", "::")
 logger = logging.getLogger(__name__)
 
 BACKLOG_MIN = 1024
-"""Minimum backlog of connections, even if ``socket.listen.backlog.size`` is lower:
-
-an event loop returns to its listeners later than Kafka's acceptor thread does, and a client that finds no room waits
-for a second.
+"""Minimum backlog of connections, even if ``socket.listen.backlog.size`` is lower: an event loop returns to its
+listeners later than Kafka's acceptor thread does, and a client that finds no room waits for a second.
 """
 
 GONE_PEERS_INTERVAL_MS = 5000

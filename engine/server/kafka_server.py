@@ -340,9 +340,8 @@ class KafkaServer:
         self._ends_with("group coordinator", self.group_coordinator.stop)
 
     def _bind_network(self) -> None:
-        """Listen on all addresses before announcing any:
-
-        a client that learns an address may connect at once, and waits.
+        """Listen on all addresses before announcing any: a client that learns an address may connect at once, and
+        waits.
         """
         config = self.config
         handlers = {
@@ -440,9 +439,8 @@ class KafkaServer:
             raise
 
     def _log_dir_failed(self, path: Path) -> None:
-        """Handle a failed log dir:
-
-        take its replicas offline and tell the controller; stop the broker if no dir is left.
+        """Handle a failed log dir: take its replicas offline and tell the controller; stop the broker if no dir is
+        left.
         """
         if not self.log_manager.live_dirs:
             self.give_up(f"all log dirs have failed: {', '.join(self.config.log_dirs)}")

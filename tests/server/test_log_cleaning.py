@@ -303,7 +303,7 @@ def test_a_log_that_kills_processes_is_left_alone(
         await until(lambda: world.log.cleaning.is_uncleanable)
 
     run(world, scene)
-    assert caplog.text.count("is gone, nothing is lost: killed by signal 9") == log_cleaning.CRASHES_MAX
+    assert caplog.text.count("is gone; nothing is lost: killed by signal 9") == log_cleaning.CRASHES_MAX
 
 
 def test_a_process_that_cannot_be_started(
