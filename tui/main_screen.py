@@ -252,8 +252,8 @@ class MainScreen(Screen[None]):
     def take_key(self, key: str) -> bool:
         """Do what the registry says a key does here, or move the cursor; return whether it does either.
 
-        The app calls this before it looks at the next key. If the focused widget passed the key on, it would arrive
-        after the next key had gone to the window that this one opens.
+        The app calls this before it looks at the next key. If the focused widget passed the key on, the key would
+        arrive here after the next one had gone to the window that this one opens.
         """
         if not self.query("#table") or (self.focused is self.query_one("#filter") and key != "escape"):
             return False

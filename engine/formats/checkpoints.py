@@ -1,7 +1,7 @@
 """Checkpoint files: a version line, a line with the number of entries, one line per entry.
 
-Offset checkpoints (``<topic> <partition> <offset>``) stand in a log dir, ``leader-epoch-checkpoint``
-(``<epoch> <start offset>``) in a partition's folder. Text in and out; files are the storage layer's business.
+Offset checkpoints (``<topic> <partition> <offset>``) are in a log dir, ``leader-epoch-checkpoint`` (``<epoch> <start
+offset>``) in a partition's folder. This module handles text; the storage layer handles files.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def decode_offset_checkpoint(text: str, location: str) -> dict[TopicPartition, i
     """Return an offset checkpoint's entries; ``location`` names the file in errors. An empty file has none.
 
     Raises:
-        CorruptFileError: unknown version, a line that is none, or a wrong number of entries.
+        CorruptFileError: unknown version, a malformed line, or a wrong number of entries.
     """
     return dict(_decode(text, location, 3, _offset_entry))
 

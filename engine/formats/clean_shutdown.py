@@ -1,6 +1,6 @@
-"""``.kafka_cleanshutdown`` in a log dir: its presence says that the last stop was orderly. Removed at start.
+"""``.kafka_cleanshutdown`` in a log dir: its presence means that the last stop was clean. A start removes it.
 
-Kafka before 3.7 wrote it empty; later the broker epoch stands in it as JSON (-1 in ZooKeeper mode).
+Kafka before 3.7 wrote it empty; later versions write the broker epoch as JSON (-1 in ZooKeeper mode).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def encode_clean_shutdown(broker_epoch: int = UNKNOWN_BROKER_EPOCH) -> str:
 
 
 def decode_clean_shutdown(text: str) -> int | None:
-    """Return the broker epoch in the file, or None if there is none that can be read (an older Kafka's file)."""
+    """Return the broker epoch in the file, or None if it has none that is readable (an older Kafka's file)."""
     try:
         content = json.loads(text)
     except ValueError:

@@ -1,10 +1,10 @@
 """Records of ``__consumer_offsets``: committed offsets and the groups of the classic protocol, all versions.
 
-And which partition of the topic a group's records are in.
+It also computes which partition of the topic has a group's records.
 
-A key's version says what the record is: 0 and 1 a committed offset, 2 a group. A null value is a tombstone. Keys above
-2 belong to the group protocol of KIP-848, which a cluster on ZooKeeper does not write: they come back as UnknownKey.
-Which version of a value to write follows from the inter-broker protocol: ``engine.config.metadata_version``.
+A key's version gives the type of record: 0 and 1 a committed offset, 2 a group. A null value is a tombstone. Keys
+above 2 belong to the group protocol of KIP-848, which a cluster on ZooKeeper does not write: they decode to
+UnknownKey. The inter-broker protocol decides which version of a value to write: ``engine.config.metadata_version``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _INT_MAX = 2**31
 
 
 class OffsetCommitKey(Message):
-    """Whose offset: one group, one partition. Versions 0 and 1 are the same bytes."""
+    """Key of one group's offset in one partition. Versions 0 and 1 are the same bytes."""
 
     group: str = field(STRING)
     topic: str = field(STRING)
@@ -37,14 +37,14 @@ class OffsetCommitKey(Message):
 
 
 class GroupMetadataKey(Message):
-    """Which group."""
+    """Key of a group."""
 
     group: str = field(STRING)
 
 
 @dataclass(frozen=True, slots=True)
 class UnknownKey:
-    """A record of a kind that this code does not know; Kafka skips them as well."""
+    """Key of a record type that this code does not know; Kafka skips such records too."""
 
     version: int
 
@@ -110,10 +110,10 @@ def encode_group_value(value: GroupMetadataValue, version: int = 3) -> bytes:
 
 
 def decode_key(data: bytes) -> Key:
-    """Return what a record is about.
+    """Return a record's key.
 
     Raises:
-        KafkaError: CORRUPT_MESSAGE for bytes that are no key.
+        KafkaError: CORRUPT_MESSAGE for bytes that are not a key.
     """
     version = read_version(data)
     if not 0 <= version <= GROUP_KEY_VERSION:
@@ -129,7 +129,7 @@ def decode_key(data: bytes) -> Key:
 
 
 def decode_value(key: Key, data: bytes | None) -> Value | None:
-    """Return the value that belongs to the key; None for a tombstone and for what an unknown key holds.
+    """Return the value for the key; None for a tombstone or an unknown key.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE, or UNSUPPORTED_VERSION for a version after 4.
@@ -143,7 +143,7 @@ def decode_value(key: Key, data: bytes | None) -> Value | None:
 
 @lru_cache(maxsize=10_000)
 def java_hash(text: str) -> int:
-    """Return what Java's ``String.hashCode`` does: over UTF-16 units, signed 32 bits."""
+    """Return Java's ``String.hashCode``: over UTF-16 units, signed 32 bits."""
     units = text.encode("utf-16-be", "surrogatepass")
     value = 0
     for index in range(0, len(units), 2):
@@ -152,6 +152,6 @@ def java_hash(text: str) -> int:
 
 
 def partition_for(group_id: str, partition_count: int) -> int:
-    """Return the partition of ``__consumer_offsets`` that a group belongs to."""
+    """Return the partition of ``__consumer_offsets`` for a group."""
     value = java_hash(group_id)
     return (0 if value == -_INT_MAX else abs(value)) % partition_count

@@ -1,6 +1,6 @@
-"""What consumers keep in the group protocol's opaque bytes: subscription and assignment, versions 0-3.
+"""The content of the group protocol's opaque bytes for consumers: subscription and assignment, versions 0-3.
 
-A newer version is read as version 3: Kafka promises that later ones only add fields at the end.
+It reads newer versions as version 3: Kafka promises that they only add fields at the end.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class ConsumerProtocolPartitions(Struct):
 
 
 class ConsumerProtocolSubscription(Message):
-    """What a member wants, and (1) had so far."""
+    """What a member wants, and (from version 1) had so far."""
 
     topics: list[str] = field(Array(STRING))
     user_data: bytes | None = field(BYTES, nullable_since=0)
@@ -57,13 +57,13 @@ def decode_subscription(data: bytes) -> ConsumerProtocolSubscription:
     """Return a member's subscription.
 
     Raises:
-        KafkaError: CORRUPT_MESSAGE; any client may put anything there, so callers go on without.
+        KafkaError: CORRUPT_MESSAGE; clients may put anything there, so callers continue without it.
     """
     return _decode(ConsumerProtocolSubscription, data)
 
 
 def decode_assignment(data: bytes) -> ConsumerProtocolAssignment:
-    """Return a member's assignment; no bytes at all are an empty one. Errors as for subscriptions."""
+    """Return a member's assignment; no bytes mean an empty one. Errors as for subscriptions."""
     return _decode(ConsumerProtocolAssignment, data) if data else ConsumerProtocolAssignment()
 
 

@@ -1,4 +1,4 @@
-"""Control records: what stands in control batches. Commit and abort markers are read and written, others named."""
+"""Control records, the content of control batches. Reads and writes commit and abort markers, and names others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _VERSION = 0
 
 
 class ControlRecordType(IntEnum):
-    """What a control record says. The types from 2 on exist in KRaft logs only."""
+    """The type of a control record. Types from 2 on exist only in KRaft logs."""
 
     UNKNOWN = -1
     ABORT = 0
@@ -47,10 +47,10 @@ class EndTransactionMarker:
 
 
 def control_record_type_id(key: bytes | None) -> int:
-    """Return the number of a control record's type from its key; later versions of the key are read as version 0.
+    """Return the number of a control record's type from its key; reads later key versions as version 0.
 
     Raises:
-        KafkaError: INVALID_RECORD for a key that is too short or of a negative version.
+        KafkaError: INVALID_RECORD for a key that is too short or has a negative version.
     """
     if key is None or len(key) < _KEY.size:
         raise _invalid(f"a control record's key has {0 if key is None else len(key)} bytes, fewer than {_KEY.size}")
@@ -61,13 +61,13 @@ def control_record_type_id(key: bytes | None) -> int:
 
 
 def control_record_type(key: bytes | None) -> ControlRecordType:
-    """Return a control record's type; UNKNOWN for one that came later, which readers ignore. Errors as above."""
+    """Return a control record's type; UNKNOWN for a newer type, which readers ignore. Errors as above."""
     type_id = control_record_type_id(key)
     return ControlRecordType(type_id) if type_id in _KNOWN else ControlRecordType.UNKNOWN
 
 
 def decode_end_transaction_marker(record: Record) -> EndTransactionMarker | None:
-    """Return the marker in a control record; None when the record is of another type.
+    """Return the marker in a control record; None if the record has another type.
 
     Raises:
         KafkaError: INVALID_RECORD for a malformed key or value.
@@ -85,7 +85,7 @@ def decode_end_transaction_marker(record: Record) -> EndTransactionMarker | None
 
 
 def read_end_transaction_marker(buffer: Buffer, position: int, header: BatchHeader) -> EndTransactionMarker | None:
-    """Return the marker in a control batch; None if the cleaner has taken it, or if it is of another kind.
+    """Return the marker in a control batch; None if the cleaner has removed it or it has another type.
 
     Raises:
         KafkaError: INVALID_RECORD if the control record is malformed.

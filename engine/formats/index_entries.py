@@ -1,6 +1,6 @@
-"""Entries of the three index files beside a segment: offset, time and transaction index. Bytes to values and back.
+"""Converts entries of a segment's three index files (offset, time, transactions) between bytes and values.
 
-All are big-endian and of fixed size. Offsets are relative to the segment's base offset in the first two.
+All entries are big-endian and have a fixed size. In the first two files, offsets are relative to the base offset.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ RELATIVE_OFFSET_MAX = 2**31 - 1
 
 
 class OffsetPosition(NamedTuple):
-    """The batch whose last offset is ``offset`` (or the append that ended with it) starts at ``position``."""
+    """The batch with last offset ``offset`` (or the append that ended with it) starts at ``position``."""
 
     offset: int
     position: int
@@ -40,7 +40,7 @@ class TimestampOffset(NamedTuple):
 
 
 class AbortedTransaction(NamedTuple):
-    """An aborted transaction. ``last_stable_offset`` is the one just after the abort marker was written."""
+    """An aborted transaction. ``last_stable_offset`` is the value right after the write of the abort marker."""
 
     producer_id: int
     first_offset: int

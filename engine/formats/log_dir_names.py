@@ -1,7 +1,7 @@
-"""Names of partition folders in a log dir: ``<topic>-<n>`` and the three kinds with a suffix.
+"""Names of partition folders in a log dir: ``<topic>-<n>`` and three types with a suffix.
 
-``<topic>-<n>.<32 hex>-delete`` waits for its removal, ``-future`` is a replica on its way from another log dir,
-``-stray`` is a replica that the cluster does not know any more.
+``<topic>-<n>.<32 hex>-delete`` waits for its removal, ``-future`` is a replica moving from another log dir, and
+``-stray`` is a replica that the cluster no longer knows.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from engine.common.model import TopicPartition
 
 
 class LogDirKind(StrEnum):
-    """What a partition's folder is; the value is the end of its name."""
+    """The type of a partition's folder; the value is the end of its name."""
 
     CURRENT = ""
     DELETE = "-delete"
@@ -33,10 +33,10 @@ def log_dir_name(topic_partition: TopicPartition) -> str:
 
 
 def suffixed_log_dir_name(topic_partition: TopicPartition, kind: LogDirKind, unique: str) -> str:
-    """Return the name of a folder that is to be deleted, on its way, or stray.
+    """Return the name of a deleted, moving or stray folder.
 
-    ``unique`` is 32 hexadecimal digits. As in Kafka a topic's name is cut if the whole would pass 255 characters,
-    but for ``-future``, whose name must lead back to the partition.
+    ``unique`` is 32 hexadecimal digits. As in Kafka, a topic's name is cut if the result would exceed 255 characters,
+    except for ``-future``, whose name must lead back to the partition.
     """
     end = f"-{topic_partition.partition}.{unique}{kind.value}"
     if kind is LogDirKind.FUTURE:
@@ -45,10 +45,10 @@ def suffixed_log_dir_name(topic_partition: TopicPartition, kind: LogDirKind, uni
 
 
 def parse_log_dir_name(name: str) -> tuple[TopicPartition, LogDirKind]:
-    """Return which partition a folder belongs to, and what kind of folder it is.
+    """Return the partition of a folder, and the folder's type.
 
     Raises:
-        StorageError: the folder is none of a partition. Kafka ends its start over such a folder.
+        StorageError: the folder is not a partition's. Such a folder makes Kafka's start fail.
     """
     kind = next((kind for kind in LogDirKind if kind.value and name.endswith(kind.value)), LogDirKind.CURRENT)
     plain = name

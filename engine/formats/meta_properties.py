@@ -1,4 +1,4 @@
-"""``meta.properties`` in a log dir: which broker of which cluster the dir belongs to (version 0: ZooKeeper mode)."""
+"""``meta.properties`` in a log dir: the broker and cluster that own the dir (version 0: ZooKeeper mode)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ META_PROPERTIES_FILE = "meta.properties"
 
 @dataclass(frozen=True, slots=True)
 class MetaProperties:
-    """The file's content. Absent keys are None; ``directory_id`` comes from clusters that began a KRaft migration."""
+    """The file's content. Missing keys are None; ``directory_id`` comes from clusters that began a KRaft migration."""
 
     version: int = 0
     broker_id: int | None = None
@@ -40,7 +40,7 @@ def decode_meta_properties(text: str, location: str) -> MetaProperties:
     """Return the file's content. A missing version is version 0.
 
     Raises:
-        CorruptFileError: the version or the id is no number.
+        CorruptFileError: the version or the id is not a number.
     """
     try:
         pairs = parse_properties(text)
@@ -56,8 +56,8 @@ def check_meta_properties(
 ) -> tuple[str | None, int | None]:
     """Check that all log dirs belong to this broker of this cluster, in Kafka 3.9's words.
 
-    ``found`` has the path of each file that exists. Where ``cluster_id`` or ``broker_id`` is None the first file that
-    tells one decides. Returns both as they are known now.
+    ``found`` has the path of each existing file. If ``cluster_id`` or ``broker_id`` is None, the first file that has
+    one decides. Returns both as known afterwards.
 
     Raises:
         ConfigError: a dir belongs to another cluster or broker, or to a KRaft cluster.

@@ -1,4 +1,4 @@
-"""``partition.metadata`` in a partition's folder: which topic id the folder belongs to (Kafka 2.8, KIP-516)."""
+"""``partition.metadata`` in a partition's folder: the topic id of the folder (Kafka 2.8, KIP-516)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def encode_partition_metadata(topic_id: bytes) -> str:
 
 
 def decode_partition_metadata(text: str, location: str) -> bytes:
-    """Return the topic id; a later version of the file is read as far as this one goes.
+    """Return the topic id; reads later versions of the file as this one.
 
     Raises:
         CorruptFileError: a line is missing or malformed, or the id is the reserved zero id.

@@ -1,4 +1,4 @@
-"""The ``.snapshot`` file: what a partition knows of its producers at the offset that the file is named after.
+"""The ``.snapshot`` file: what a partition knows about its producers at the offset in the file's name.
 
 Layout (Kafka's ProducerSnapshot, version 1): version i16, crc u32 (CRC-32C of all after it), then an array of entries.
 """
@@ -23,7 +23,7 @@ _CRC_START = 6
 class ProducerSnapshotEntry(NamedTuple):
     """One producer. ``last_offset`` and ``current_txn_first_offset`` are -1 if there is none.
 
-    A tuple in the order of the file: a roll makes one for each producer, and holds the event loop meanwhile.
+    It is a tuple in the order of the file: a roll creates one per producer, and blocks the event loop meanwhile.
     """
 
     producer_id: int

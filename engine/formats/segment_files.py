@@ -1,4 +1,4 @@
-"""Names of the files of a partition's folder: segments, their indexes, snapshots. Names only, no files."""
+"""Names of the files in a partition's folder: segments, their indexes, snapshots. Only names, no files."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ TRANSACTION_INDEX_SUFFIX = ".txnindex"
 SNAPSHOT_SUFFIX = ".snapshot"
 
 DELETED_SUFFIX = ".deleted"
-"""Appended to a file that goes after ``file.delete.delay.ms``."""
+"""Suffix of a file that is removed after ``file.delete.delay.ms``."""
 
 CLEANED_SUFFIX = ".cleaned"
-"""Appended to what the cleaner has not finished: thrown away at start."""
+"""Suffix of the cleaner's unfinished files: a start throws them away."""
 
 SWAP_SUFFIX = ".swap"
-"""Appended to what the cleaner has finished but not put in place: put in place at start."""
+"""Suffix of the cleaner's finished files that are not in place yet: a start puts them in place."""
 
 INDEX_SUFFIXES = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 SEGMENT_SUFFIXES = (LOG_SUFFIX, *INDEX_SUFFIXES)
@@ -29,6 +29,6 @@ def segment_file_name(base_offset: int, suffix: str) -> str:
 
 
 def offset_of_file_name(name: str) -> int | None:
-    """Return the offset that a file's name starts with, or None if the name is no such file's."""
+    """Return the offset at the start of a file's name, or None if the name has none."""
     digits = name.partition(".")[0]
     return int(digits) if digits.isascii() and digits.isdigit() else None

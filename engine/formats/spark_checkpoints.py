@@ -1,11 +1,11 @@
-"""Files of a Structured Streaming checkpoint: what a query has planned to read, and which batches it has finished.
+"""Files of a Structured Streaming checkpoint: what a query plans to read, and which batches it has finished.
 
     metadata         {"id": "<query id>"}
     offsets/<batch>  written before a batch runs: the offset at which it ends, for each source
     commits/<batch>  written once the batch is finished
     sources/<id>/0   where a source began, if it says so
 
-Every offset is the next one to read. Text in, values out; folders and times of files are somebody else's business.
+Every offset is the next one to read. This module turns text into values; others handle folders and file times.
 Spark writes versions 1 and 2 of the offset log (2 since 4.2), versions 1 to 3 of the commit log (2 since 4.0, 3 since
 4.3).
 """
@@ -30,15 +30,15 @@ _BATCH = re.compile(r"\d{1,18}")
 
 
 class ForeignVersion(CorruptFileError):
-    """A file is written in a version that this module does not know."""
+    """A file has a version that this module does not know."""
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetLogEntry:
     """One file of the offset log.
 
-    ``sources`` has every source by its id, in the file's order: offsets of Kafka's shape, or None for a source of
-    another kind or without an offset. ``batch_ms`` is when the batch was planned; a continuous query does not say.
+    ``sources`` has every source by its id, in the file's order: Kafka offsets, or None for a source of another type
+    or without an offset. ``batch_ms`` is the time when the batch was planned; a continuous query has none.
     """
 
     batch_ms: int | None
@@ -46,7 +46,7 @@ class OffsetLogEntry:
 
 
 def batch_id_of(file_name: str) -> int | None:
-    """Return the batch that a file of the offset or commit log is about; None for checksums, leftovers and the like."""
+    """Return the batch of a file in the offset or commit log; None for checksums, leftovers and the like."""
     return int(file_name) if _BATCH.fullmatch(file_name) else None
 
 
@@ -64,18 +64,18 @@ def decode_metadata(text: str, location: str) -> str:
 
 
 def decode_offset_log(text: str, location: str) -> OffsetLogEntry:
-    """Return what one file of the offset log says.
+    """Return the content of one file of the offset log.
 
     Raises:
-        ForeignVersion: it is of a version that is not known.
-        CorruptFileError: it is cut off, or no such file.
+        ForeignVersion: its version is unknown.
+        CorruptFileError: it is cut off, or not such a file.
     """
     version, rest = _versioned(text, OFFSET_LOG_VERSION_MAX, "offset log", location)
     metadata, has_sources, sources = rest.partition("\n")
     if not has_sources:
         raise CorruptFileError(f"{location}: ends before the first source", path=location)
     lines = sources.split("\n")
-    # By position in version 1; the id that stands before the first colon in version 2.
+    # By position in version 1; by the id before the first colon in version 2.
     named = [line.partition(":")[::2] for line in lines] if version > 1 else [(str(n), s) for n, s in enumerate(lines)]
     return OffsetLogEntry(
         _batch_ms(metadata, location), {source: _source_offsets(text, location) for source, text in named}
@@ -83,7 +83,7 @@ def decode_offset_log(text: str, location: str) -> OffsetLogEntry:
 
 
 def check_commit_log(text: str, location: str) -> None:
-    """Check that a file of the commit log is of a known version. That it is there is all it tells about offsets.
+    """Check that a file of the commit log has a known version. For offsets, only its existence matters.
 
     Raises:
         ForeignVersion: it is not.
@@ -107,7 +107,7 @@ def decode_initial_offsets(text: str, location: str) -> Offsets | None:
 
 
 def kafka_offsets(value: object) -> Offsets | None:
-    """Return offsets from ``{"topic": {"0": 12}}``, as an object or as text; None for anything else.
+    """Return offsets from ``{"topic": {"0": 12}}``, given as an object or as text; None for anything else.
 
     Event logs have them as JSON inside a string, a listener in Python as a string that may be ``None``.
     """
@@ -130,7 +130,7 @@ def kafka_offsets(value: object) -> Offsets | None:
 
 
 def encode_offsets(offsets: Offsets) -> str:
-    """Return offsets as the offset log has them."""
+    """Return offsets in the offset log's format."""
     topics: dict[str, dict[str, int]] = {}
     for (topic, number), offset in sorted(offsets.items()):
         topics.setdefault(topic, {})[str(number)] = offset

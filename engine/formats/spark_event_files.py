@@ -1,7 +1,7 @@
-"""Files of a Spark event log: names, and the lines in them, whichever codec Spark wrote them with.
+"""Files of a Spark event log: their names, and their lines, whatever Spark's codec.
 
-A log that is being written ends anywhere: its last line may be cut off, and a compressed stream has no end yet. What is
-whole is read. Codecs are those of ``spark.eventLog.compression.codec`` but lzf.
+A log in progress may end anywhere: its last line may be cut off, and a compressed stream has no end yet. This module
+reads what is complete. It knows the codecs of ``spark.eventLog.compression.codec`` except lzf.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ _SNAPPY_HEADER_BYTES = 16
 
 
 def is_event_log_folder(name: str) -> bool:
-    """Whether a folder is one rolling log."""
+    """Return whether a folder is one rolling log."""
     return name.startswith("eventlog_v2_")
 
 
 def is_event_log_file(name: str) -> bool:
-    """Whether a file outside of such a folder can be a log: anything but checksums and hidden files."""
+    """Return whether a file outside such a folder can be a log: anything but checksums and hidden files."""
     return not name.startswith((".", "_", "appstatus_"))
 
 
 def files_in_order(names: list[str]) -> list[str]:
-    """Return the event files of a rolling log, oldest first; what was compacted stands in the compact file alone."""
+    """Return the event files of a rolling log, oldest first; for compacted files, only the compact file."""
     found = []
     for name in names:
         match = _ROLLED.fullmatch(name)
@@ -56,16 +56,16 @@ def files_in_order(names: list[str]) -> list[str]:
 
 
 def codec_of(name: str) -> str | None:
-    """Return the codec that a file's name tells."""
+    """Return the codec in a file's name."""
     suffix = name.removesuffix(".compact").removesuffix(".inprogress").rpartition(".")[2]
     return suffix if suffix in _CODECS else None
 
 
 def whole_lines(content: bytes, name: str) -> list[bytes]:
-    """Return the lines of a file that are whole; the one that is being written has no line feed yet.
+    """Return the complete lines of a file; a line in progress has no line feed yet.
 
     Raises:
-        CorruptFileError: its codec is not known here, or it is damaged in the midst.
+        CorruptFileError: its codec is unknown here, or it is damaged in the middle.
     """
     lines = _plain(content, name).split(b"\n")
     lines.pop()
@@ -91,7 +91,7 @@ def _plain(content: bytes, name: str) -> bytes:
 
 
 def _unzstd(content: bytes) -> bytes:
-    """Decompress whole blocks: a frame that has no end yet gets one."""
+    """Decompress complete blocks: a frame without an end gets one."""
     parts, position = [], 0
     while content.startswith(_ZSTD_MAGIC, position):
         end, is_ended = _end_of_blocks(content, position)
@@ -111,7 +111,7 @@ def _unzstd(content: bytes) -> bytes:
 
 
 def _end_of_blocks(content: bytes, start: int) -> tuple[int, bool]:
-    """Return where a frame, or what is there of it, ends (RFC 8878), and whether it is all there."""
+    """Return where a frame, or its available part, ends (RFC 8878), and whether it is complete."""
     if len(content) < start + 5:
         return start, False
     descriptor = content[start + 4]
@@ -148,7 +148,7 @@ def _unlz4(content: bytes) -> bytes:
 
 
 def _whole_snappy(content: bytes) -> bytes:
-    """Return the blocks of snappy-java's stream that are all there."""
+    """Return the complete blocks of snappy-java's stream."""
     position = _SNAPPY_HEADER_BYTES
     while position + 4 <= len(content):
         size = int.from_bytes(content[position : position + 4], "big", signed=True)

@@ -1,7 +1,7 @@
-"""Lines of a Spark event log that tell of Structured Streaming queries: JSON, one event a line.
+"""Lines of a Spark event log about Structured Streaming queries: JSON, one event per line.
 
-A log has an event for each task, too; lines that are not about queries are told apart without being parsed. klamm's own
-listener writes the same lines with ``"Listener": "klamm"`` in front.
+A log also has an event for each task; this module skips lines that are not about queries without parsing them.
+klamm's own listener writes the same lines with ``"Listener": "klamm"`` in front.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _HEAD_BYTES = 300
 class SourceProgress:
     """What one source did in a batch. Offsets are None for sources that are not Kafka's.
 
-    ``latest`` is where the log ended when the batch was planned; a batch that is run again does not say.
+    ``latest`` is where the log ended when the batch was planned; a batch that runs again has none.
     """
 
     description: str
@@ -38,7 +38,7 @@ class SourceProgress:
 
 @dataclass(frozen=True, slots=True)
 class QueryStarted:
-    """A query began a run."""
+    """A query has started a run."""
 
     query_id: str
     run_id: str
@@ -61,7 +61,7 @@ class QueryProgress:
 
 @dataclass(frozen=True, slots=True)
 class QueryTerminated:
-    """A run has ended; ``error`` is the first line of what it failed with."""
+    """A run has ended; ``error`` is the first line of its error."""
 
     query_id: str
     run_id: str
@@ -72,20 +72,20 @@ QueryEvent = QueryStarted | QueryProgress | QueryTerminated
 
 
 def is_query_event(line: bytes) -> bool:
-    """Whether a line is about a query, by its first bytes."""
+    """Return whether a line is about a query, judging by its first bytes."""
     return _QUERY_EVENT in line[:_HEAD_BYTES]
 
 
 def is_by_listener(line: bytes) -> bool:
-    """Whether klamm's listener wrote the line."""
+    """Return whether klamm's listener wrote the line."""
     return line.startswith(b"{" + LISTENER_MARK.encode())
 
 
 def decode_query_event(line: bytes, location: str) -> QueryEvent | None:
-    """Return what a line says; None for events of queries that tell nothing about offsets.
+    """Return a line's event; None for query events without offsets.
 
     Raises:
-        CorruptFileError: it is cut off, or lacks what such an event has.
+        CorruptFileError: it is cut off, or lacks a required field.
     """
     try:
         document = json.loads(line)

@@ -1,6 +1,6 @@
-"""The events that ``state-change.log`` tells of, one value per kind. They are read by ``state_change_sentences``.
+"""The events in ``state-change.log``, one class per type. ``state_change_sentences`` reads them.
 
-They are tuples, for a log tells of millions.
+They are tuples, because a log has millions.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from engine.formats.state_change_states import PrintedState
 
 
 class StateRole(Enum):
-    """Where in the life of a partition's state a line stands."""
+    """The stage of a partition's state that a line shows."""
 
     DECIDED = auto()
     """The controller has written it."""
     SENT = auto()
-    """The controller tells a broker."""
+    """The controller sends it to a broker."""
     RECEIVED = auto()
-    """A replica is told."""
+    """A replica receives it."""
     CACHED = auto()
     """A broker keeps it as metadata."""
 
 
 class RequestKind(StrEnum):
-    """The controller's requests whose way from the controller's log into the broker's can be followed."""
+    """The controller's requests that can be traced from its log to the broker's."""
 
     LEADER_AND_ISR = "LeaderAndIsr"
     STOP_REPLICA = "StopReplica"
 
 
 class Refusal(Enum):
-    """Why a broker did not do what the controller asked."""
+    """Why a broker refused what the controller asked."""
 
     OLD_LEADER_EPOCH = auto()
     OFFLINE_LOG_DIR = auto()
@@ -42,7 +42,7 @@ class Refusal(Enum):
 
 
 class StateSeen(NamedTuple):
-    """A line prints the state of a partition. ``moved_from`` is the state machine's, if the line tells of a step."""
+    """A line shows a partition's state. ``moved_from`` is the state machine's old state, if the line shows a step."""
 
     partition: TopicPartition
     state: PrintedState
@@ -66,7 +66,7 @@ class PartitionMoved(NamedTuple):
 
 
 class MoveFailed(NamedTuple):
-    """The controller could not do a step of its state machine."""
+    """A step of the controller's state machine failed."""
 
     partition: TopicPartition
     before: str
@@ -74,7 +74,7 @@ class MoveFailed(NamedTuple):
 
 
 class RoleStarted(NamedTuple):
-    """A replica has begun to lead or to follow; ``isr`` is told by leaders only, since 2.6."""
+    """A replica has begun to lead or to follow; only leaders give ``isr``, since 2.6."""
 
     partition: TopicPartition
     is_leader: bool
@@ -94,7 +94,7 @@ class PartitionSent(NamedTuple):
 
 
 class PartitionHandled(NamedTuple):
-    """A broker names a partition of a request that it got."""
+    """A broker names a partition of a request that it received."""
 
     request: RequestKind
     partition: TopicPartition
@@ -118,7 +118,7 @@ class RequestHandled(NamedTuple):
 
 
 class OldController(NamedTuple):
-    """A broker turned a request away because its controller has been replaced."""
+    """A broker refused a request because its controller has been replaced."""
 
     controller_id: int | None
     controller_epoch: int
@@ -126,7 +126,7 @@ class OldController(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """A broker did not do what it was asked for a partition."""
+    """A broker refused a request for a partition."""
 
     partition: TopicPartition
     reason: Refusal
@@ -140,19 +140,19 @@ class ReplicasOffline(NamedTuple):
 
 
 class PartitionDeleted(NamedTuple):
-    """A broker forgets a partition that was deleted."""
+    """A broker forgets a deleted partition."""
 
     partition: TopicPartition
 
 
 class PartitionsForgotten(NamedTuple):
-    """A broker forgets this many partitions that were deleted, without naming them (since 2.6)."""
+    """A broker forgets this many deleted partitions, without naming them (since 2.6)."""
 
     partition_count: int
 
 
 class UncleanlyElected(NamedTuple):
-    """A leader says that it was elected out of sync (since 3.2)."""
+    """A leader reports that it was elected while out of sync (since 3.2)."""
 
     partition: TopicPartition
 

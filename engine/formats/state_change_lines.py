@@ -1,9 +1,9 @@
-"""The envelope of a line in ``state-change.log``: when, how grave, who wrote it, and what it says.
+"""The envelope of a line in ``state-change.log``: time, level, writer and message.
 
 ``[2015-03-01 10:00:00,123] TRACE [Controller id=1 epoch=3] Changed partition … (state.change.logger)`` since Kafka 1.0;
 ``Controller 1 epoch 3 changed …`` and ``Broker 2 handling …`` before. An *entry* is such a line with the lines that
-belong to it: a stack trace, or the rest of a message that wraps. What the sentences mean is the business of
-``state_change_sentences``, which partitions they name that of ``state_change_partitions``.
+belong to it: a stack trace, or the rest of a wrapped message. ``state_change_sentences`` knows what the sentences
+mean, and ``state_change_partitions`` which partitions they name.
 
 Everything here works on bytes, many lines at a time where it can: logs are large.
 """
@@ -20,16 +20,16 @@ START_BYTES = 25
 """The length of the ``[yyyy-MM-dd HH:mm:ss,SSS]`` that begins every entry; as bytes it sorts by time."""
 
 _HEAD_BYTES = 60
-"""Level and the writer's id stand within this many bytes."""
+"""Level and writer's id are within this many bytes."""
 
 _DIGITS_TO_ZERO = bytes.maketrans(b"123456789", b"000000000")
 _START_SHAPE = b"[0000-00-00 00:00:00,000]"
 _LOGGER = b" (state.change.logger)"
 
 start_of = itemgetter(slice(0, START_BYTES))
-"""Returns the first bytes of a line: its time, if it has one."""
+"""Returns the first bytes of a line: its timestamp, if it has one."""
 head_of = itemgetter(slice(START_BYTES, _HEAD_BYTES))
-"""Returns what follows the time: few different ones among many lines, and they tell level and writer."""
+"""Returns what follows the time: level and writer. Many lines share few different ones."""
 
 _HEAD = re.compile(
     rb" +(?:TRACE|DEBUG|INFO|WARN|ERROR|FATAL) +"
@@ -47,17 +47,17 @@ _MERGED_PREFIX = re.compile(rb"^(?:[^\s|]*[-_.])?(?:\d{1,10}|\?) *\| ", re.MULTI
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What can be told of an entry from its first bytes."""
+    """What the first bytes of an entry show."""
 
     has_level: bool
     broker_id: int | None
 
 
 class StateChangeLine(NamedTuple):
-    """One entry taken apart. ``message`` has no envelope; further lines follow after line feeds.
+    """One parsed entry. ``message`` has no envelope; further lines follow after line feeds.
 
-    ``broker_id`` is the process's, also if it writes as the controller, and ``controller_epoch`` is its own then. A
-    tuple, for there are millions of them.
+    ``broker_id`` is the process's, even if it writes as the controller; then ``controller_epoch`` is its own. It is a
+    tuple because there are millions of them.
     """
 
     start: bytes
@@ -69,17 +69,17 @@ class StateChangeLine(NamedTuple):
 
 
 def are_starts(starts: Sequence[bytes]) -> bool:
-    """Whether every one of them is a time. One comparison for all."""
+    """Return whether all of them are timestamps, with one comparison for all."""
     return b"".join(starts).translate(_DIGITS_TO_ZERO) == _START_SHAPE * len(starts)
 
 
 def is_start(line: bytes) -> bool:
-    """Whether a line begins an entry."""
+    """Return whether a line begins an entry."""
     return line[:START_BYTES].translate(_DIGITS_TO_ZERO) == _START_SHAPE
 
 
 def parse_head(head: bytes) -> Head:
-    """Return what the first bytes after an entry's time tell."""
+    """Parse the first bytes after an entry's time."""
     match = _HEAD.match(head)
     if match is None:
         return Head(False, None)
@@ -88,7 +88,7 @@ def parse_head(head: bytes) -> Head:
 
 
 def parse_entry(entry: bytes) -> StateChangeLine | None:
-    """Take an entry apart; None if it has no envelope."""
+    """Parse an entry; None if it has no envelope."""
     match = _WRITER.match(entry, START_BYTES) if is_start(entry) else None
     if match is None:
         return None
@@ -106,19 +106,19 @@ def parse_entry(entry: bytes) -> StateChangeLine | None:
 
 
 def controller_epoch_in(message: bytes) -> int | None:
-    """Return the epoch of the controller whose request a message is about; None if it names none."""
+    """Return the epoch of the controller whose request a message concerns; None if it names none."""
     match = _EPOCH_IN_MESSAGE.search(message)
     return None if match is None else int(match[1] or match[2])
 
 
 def is_merged_line(line: bytes) -> bool:
-    """Whether a line comes out of a merge: whose it is stands before its time, as in ``broker-2 | [2015-…``."""
+    """Return whether a line comes from a merge: its source stands before its time, as in ``broker-2 | [2015-…``."""
     match = _MERGED_PREFIX.match(line)
     return match is not None and is_start(line[match.end() :])
 
 
 def without_merged_prefixes(text: bytes) -> bytes:
-    """Return lines that come out of a merge as they went in."""
+    """Return merged lines as they were before the merge."""
     return _MERGED_PREFIX.sub(b"", text)
 
 

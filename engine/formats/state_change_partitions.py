@@ -1,8 +1,8 @@
-"""Which partitions a line of ``state-change.log`` names, in every spelling since Kafka 0.8.2.
+"""Finds the partitions that a line of ``state-change.log`` names, in every spelling since Kafka 0.8.2.
 
-``[t,0]`` until 0.11, ``t-0`` since, ``topicName='t', partitionIndex=0`` inside requests since 2.4, and what answers
-were printed as before. A topic's name may hold dots, hyphens and digits, so the last hyphen counts; lists of
-brokers such as ``isr=[0, 1]`` look like the old spelling and are none, nor are dates and epochs the new one.
+The spellings are ``[t,0]`` until 0.11, ``t-0`` since, ``topicName='t', partitionIndex=0`` inside requests since 2.4,
+and the older form of printed answers. A topic's name may contain dots, hyphens and digits, so the last hyphen counts.
+Lists of brokers such as ``isr=[0, 1]`` only look like the old spelling, as dates and epochs look like the new one.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _NAMING_MANY = (b"Mark replicas", b"Received response", b"received response", b"
 
 
 def partitions_in(message: bytes) -> tuple[TopicPartition, ...]:
-    """Return the partitions that a message names, each once, in the order they are first named."""
+    """Return the partitions that a message names, each once, in the order of first mention."""
     if not message.startswith(_NAMING_MANY):
         only = first_partition_in(message)
         if only is not None:
@@ -50,9 +50,9 @@ def partitions_in(message: bytes) -> tuple[TopicPartition, ...]:
 
 
 def first_partition_in(message: bytes) -> TopicPartition | None:
-    """Return the partition that a message is about, or None if that is not in one of the two usual places.
+    """Return the partition that a message is about, or None if it is in neither of the two usual places.
 
-    They are after the role, and after the word partition; to look there alone is ten times as fast.
+    These are after the role and after the word partition; looking only there is ten times as fast.
     """
     for word, length in _ROLES:
         if message.startswith(word) and (match := _HYPHENATED.match(message, length)) is not None:
@@ -67,12 +67,12 @@ def first_partition_in(message: bytes) -> TopicPartition | None:
 
 
 def mention_of(topic: bytes) -> re.Pattern[bytes]:
-    """Return what matches a line's mention of a partition of ``topic``; the number is in one of the groups.
+    """Return a pattern for a line's mention of a partition of ``topic``; one of its groups has the number.
 
-    To be matched at the topic's name: that is found much faster than a pattern is.
+    Match it at the topic's name, which a plain search finds much faster than a pattern would.
     """
     name = re.escape(topic)
-    # A name of digits alone looks like a broker in a list of brokers.
+    # A name of only digits looks like a broker in a list of brokers.
     before_comma = rb"(?:(?<=partition [\[(])|(?<=reassigned [\[(]))" if topic.isdigit() else rb"(?<=[\[(])"
     return re.compile(
         rb"(?<![A-Za-z0-9._-])" + name + rb"-(\d{1,10})" + _END + rb"|" + before_comma + name + rb", *(\d{1,10})[\])]"
@@ -82,7 +82,7 @@ def mention_of(topic: bytes) -> re.Pattern[bytes]:
 
 
 def _bracketed(message: bytes) -> list[tuple[bytes, bytes]]:
-    """Find ``[t,0]``. A name of digits alone is one only right after the word partition: ``[0, 1]`` are brokers."""
+    """Find ``[t,0]``. A name of only digits counts only right after the word partition: ``[0, 1]`` are brokers."""
     return [
         (match[1], match[2])
         for match in _BRACKETED.finditer(message)

@@ -1,7 +1,7 @@
-"""What a line of ``state-change.log`` says has happened, in every wording since Kafka 0.8.2.
+"""Reads the event in a line of ``state-change.log``, in every wording since Kafka 0.8.2.
 
-The wordings differ little: capitals and brackets came with 1.0, summaries per request with 2.6. Lines that tell nothing
-about a partition or a request (``Stopped fetchers …``, ``Finished LeaderAndIsr request …``) have no event.
+The wordings differ little: capitals and brackets came with 1.0, summaries per request with 2.6. Lines that say
+nothing about a partition or a request (``Stopped fetchers …``, ``Finished LeaderAndIsr request …``) have no event.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ _ON_BROKER = re.compile(r"on broker (\d{1,10}) as offline")
 
 
 def events_of(line: StateChangeLine) -> Found:
-    """Return what a line says; nothing if it tells of no event."""
+    """Return the events in a line; nothing if it has none."""
     if b"\n" in line.message:
-        # A message that wraps is whole again; a stack trace tells nothing that its message does not.
+        # A wrapped message becomes whole again; a stack trace adds nothing to its message.
         line = line._replace(message=line.message.replace(b"\n", b" "))
     text = line.message.decode("utf-8", "replace")
     word = text.partition(" ")[0].lower()
@@ -78,7 +78,7 @@ def _one_partition(line: StateChangeLine) -> TopicPartition | None:
 
 
 def _changed(line: StateChangeLine, text: str) -> Found:
-    """``Changed partition …``; changes of replicas tell nothing that the partition's own lines do not."""
+    """``Changed partition …``; changes of replicas add nothing to the partition's own lines."""
     if not text.startswith("partition", 8):
         return
     partition, move = _one_partition(line), _MOVED.search(text)
@@ -149,7 +149,7 @@ def _starts(line: StateChangeLine, text: str) -> Found:
 
 
 def _received(line: StateChangeLine, text: str) -> Found:
-    """A request's partition, or that a request was old, or cannot be followed."""
+    """A request's partition, or an old or unfollowable request."""
     if "Latest known controller epoch" in text:
         yield from _old_controller(text)
         return

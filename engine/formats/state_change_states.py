@@ -1,4 +1,4 @@
-"""A partition's state as a line of ``state-change.log`` prints it: six notations since Kafka 0.8.2, one value.
+"""A partition's state as ``state-change.log`` prints it: six notations since Kafka 0.8.2, one value.
 
 They are those of ``LeaderIsrAndControllerEpoch`` (``(Leader:1,ISR:1,2,LeaderEpoch:5,…)``), of ``LeaderAndIsr`` (JSON
 until 1.0, ``LeaderAndIsr(leader=1, …)`` since), and of the partition states in LeaderAndIsr and UpdateMetadata
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 
 class PrintedState(NamedTuple):
-    """Leadership of a partition. What a notation does not carry is None; ``partition_epoch`` is the znode's version."""
+    """Leadership of a partition. Fields that a notation lacks are None; ``partition_epoch`` is the znode's version."""
 
     leader: int
     leader_epoch: int
@@ -21,7 +21,7 @@ class PrintedState(NamedTuple):
     partition_epoch: int | None = None
     controller_epoch: int | None = None
     is_recovering: bool | None = None
-    """Whether the leader was elected out of sync and has not recovered; told since 3.2."""
+    """Whether the leader was elected out of sync and has not recovered; known since 3.2."""
 
 
 _LEADER_ISR = re.compile(
@@ -43,7 +43,7 @@ _ID = re.compile(r"\d{1,10}")
 
 
 def state_in(message: str) -> PrintedState | None:
-    """Return the first state that a message prints, or None if it prints none."""
+    """Return the first state in a message, or None if it has none."""
     if "Leader:" in message:
         return _from_leader_isr(message)
     if "LeaderAndIsr(leader=" in message:

@@ -1,4 +1,4 @@
-"""Records of ``__transaction_state``: what the coordinator knows of a transactional id. A null value is a tombstone."""
+"""Records of ``__transaction_state``: the coordinator's state of a transactional id. A null value is a tombstone."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class TransactionState(IntEnum):
 
 
 class TransactionLogKey(Message):
-    """Whose state."""
+    """Key of a transactional id's state."""
 
     transactional_id: str = field(STRING)
 
@@ -54,7 +54,7 @@ class TransactionLogValue(Message, flexible_since=1):
     transaction_timeout_ms: int = field(INT32)
     transaction_status: int = field(INT8)
     transaction_partitions: list[TransactionPartitions] | None = field(Array(TransactionPartitions), nullable_since=0)
-    """None in the state Empty."""
+    """None if the state is Empty."""
     transaction_last_update_timestamp_ms: int = field(INT64)
     transaction_start_timestamp_ms: int = field(INT64)
     client_transaction_version: int = field(INT16, since=1, tag=2)

@@ -1,5 +1,6 @@
-"""Values of internal topics: a 16-bit version, then a message of that version. And the same as JSON, as Kafka's tools
-print it."""
+"""Values of internal topics: a 16-bit version, then a message of that version; also as JSON, as Kafka's tools print
+it.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ M = TypeVar("M", bound=Message)
 
 
 def encode_versioned(message: Message, version: int) -> bytes:
-    """Return the version and the message in it.
+    """Return the bytes of the version, then the message.
 
     Raises:
         LocalProtocolError: the version cannot carry the message.
@@ -32,7 +33,7 @@ def read_version(data: bytes) -> int:
     """Return the version that the data starts with.
 
     Raises:
-        KafkaError: CORRUPT_MESSAGE when there is not even that.
+        KafkaError: CORRUPT_MESSAGE if there are too few bytes.
     """
     if len(data) < _VERSION.size:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{len(data)} bytes are too few for a versioned value")
@@ -41,10 +42,10 @@ def read_version(data: bytes) -> int:
 
 
 def decode_versioned(cls: type[M], data: bytes, version_max: int) -> M:
-    """Return the message of one of the versions 0 to ``version_max``. Bytes after it are ignored, as in Kafka.
+    """Return the message of a version from 0 to ``version_max``. Ignores bytes after it, as Kafka does.
 
     Raises:
-        KafkaError: UNSUPPORTED_VERSION for another version, CORRUPT_MESSAGE for bytes that are no such message.
+        KafkaError: UNSUPPORTED_VERSION for another version, CORRUPT_MESSAGE for bytes that are not such a message.
     """
     version = read_version(data)
     if not 0 <= version <= version_max:
@@ -61,9 +62,9 @@ def decode_versioned(cls: type[M], data: bytes, version_max: int) -> M:
 
 
 def json_fields(value: Struct, version: int) -> dict[str, Any]:
-    """Return the fields that the version has, under Kafka's names, in their order; bytes as base64.
+    """Return the version's fields under Kafka's names, in their order, with bytes as base64.
 
-    As Kafka's JSON converters do it: tagged fields only if they are not the default.
+    As in Kafka's JSON converters, tagged fields appear only if they differ from the default.
     """
     return {
         _camel_case(declared.name): _json_value(getattr(value, declared.name), version)

@@ -1,6 +1,5 @@
-"""The resources whose settings a request names:
-
-topics, brokers, loggers. DescribeConfigs and the alter APIs share it.
+"""The resources whose settings a request names: topics, brokers, loggers. DescribeConfigs and the alter APIs share
+it.
 """
 
 from __future__ import annotations

@@ -43,9 +43,8 @@ class FetchParameters:
     rack_id: str
     listener_name: str
     may_exceed: bool = True
-    """Whether to return the first batch whole, however large:
-
-    not if the request already has data from other partitions.
+    """Whether to return the first batch whole, however large: not if the request already has data from other
+    partitions.
     """
 
     @property

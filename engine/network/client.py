@@ -1,6 +1,6 @@
-"""The asking side of a connection: brokers among themselves, and the tools. Requests are pipelined.
+"""The client side of a connection, for brokers among themselves and for tools. It pipelines requests.
 
-It knows one address and no cluster: who leads what, and trying again, is the caller's business.
+It knows one address and no cluster: finding leaders and retrying is the caller's job.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ _SIZE = struct.Struct(">i")
 _ERRNO = re.compile(r"\[Errno (\d+)\]")
 
 CLOSE_TIMEOUT_MS = 1000
-"""How long ``close`` waits for a peer that does not take what was written."""
+"""How long ``close`` waits for a peer that does not read what was written."""
 
 ANSWER_BYTES_MAX = 1024 * 1024 * 1024
-"""A larger answer is taken for garbage: something else than Kafka listens there."""
+"""A larger answer counts as garbage: something other than Kafka listens there."""
 
 CLIENT_SOFTWARE_NAME = "klamm"
 
 
 class _Waiting:
-    """A request that was sent and not answered yet."""
+    """A request that was sent and has no answer yet."""
 
     __slots__ = ("api_key", "api_version", "future", "is_large")
 
@@ -50,13 +50,13 @@ class _Waiting:
 
 
 class _Wire(asyncio.BufferedProtocol):
-    """Splits what comes into answers and hands each to the request that waits for it."""
+    """Splits incoming bytes into answers and gives each to the request that waits for it."""
 
     def __init__(self, client: BrokerClient, *, lends_answers: bool) -> None:
         self._client = client
         self._lends_answers = lends_answers
         self._is_lent = False
-        """Somebody reads an answer where it was received, so nothing may be written there."""
+        """Somebody is reading an answer in the receive buffer, so nothing may be written there."""
         self._buffers = ReceiveBuffers()
         self._buffer = self._buffers.borrow(64 * 1024)
         self._start = 0
@@ -88,12 +88,12 @@ class _Wire(asyncio.BufferedProtocol):
                 self._is_lent = True
                 self._client.answered(answer)
             else:
-                # Answers outlive the receive buffer, for their reader may be slow: each gets bytes of its own.
+                # Answers outlive the receive buffer, because their reader may be slow: each gets its own bytes.
                 self._client.answered(memoryview(bytes(answer)))
         self._make_room(wanted)
 
     def take_back(self) -> None:
-        """What was lent is read: its place may be used again."""
+        """Reuse the lent buffer: its reader has finished."""
         self._is_lent = False
         self._make_room(0)
 
@@ -127,8 +127,8 @@ class BrokerClient:
         request_timeout_ms: int = 30_000,
         lends_answers: bool = False,
     ) -> None:
-        """With ``lends_answers`` the bytes of an answer (its records) are valid until the next request is sent only:
-        they are not copied. For one who asks again when he has used the answer, as a follower does.
+        """With ``lends_answers`` the bytes of an answer (its records) are not copied, and are valid only until the
+        next request. This suits a caller that asks again only after using the answer, as a follower does.
         """
         self.host = host
         self.port = port
@@ -138,7 +138,7 @@ class BrokerClient:
         self._lends_answers = lends_answers
         self._wire: _Wire | None = None
         self._closings = 0
-        """How often it was closed: a connection that opens after that would belong to nobody."""
+        """Number of closes: a connection that opens after a close would belong to nobody."""
         self._waiting: dict[int, _Waiting] = {}
         self._next_correlation_id = 0
         self._versions: dict[int, tuple[int, int]] | None = None
@@ -152,10 +152,10 @@ class BrokerClient:
         return self._wire is not None
 
     async def connect(self) -> None:
-        """Open the connection unless it is open.
+        """Open the connection if it is not open.
 
         Raises:
-            ConnectFailed: refused, unreachable, not answered in time, or closed by this side meanwhile.
+            ConnectFailed: refused, unreachable, no answer in time, or closed by this side meanwhile.
         """
         if self._wire is not None:
             return
@@ -172,20 +172,20 @@ class BrokerClient:
         if self._closings != closings:
             if wire.transport is not None:
                 wire.transport.close()
-            raise ConnectFailed("closed by this side while it connected", address=self.address)
+            raise ConnectFailed("closed by this side while connecting", address=self.address)
         self._wire = wire
         self._versions = None
 
     async def send(
         self, request: Request, api_version: int, *, timeout_ms: int | None = None, is_large: bool = False
     ) -> Any:
-        """Send a request in a given version and return its answer; several may be under way at once.
+        """Send a request in a given version and return its answer; several may be in flight at once.
 
-        One that ``is_large`` is encoded in a thread: nobody may change it meanwhile, and later ones may be sent before.
-        So is its answer decoded, which a client that lends answers cannot do.
+        A thread encodes a request that ``is_large``, and decodes its answer, which a client that lends answers cannot
+        do. Nobody may change the request meanwhile, and later requests may overtake it.
 
         Raises:
-            ConnectionLost, RequestTimedOut, RemoteProtocolError.
+                ConnectionLost, RequestTimedOut, RemoteProtocolError.
         """
         if self._wire is None:
             await self.connect()
@@ -209,7 +209,7 @@ class BrokerClient:
             raise RequestTimedOut(f"no answer to {name} within {limit_ms / 1000:g} s", address=self.address) from error
 
     def post(self, request: Request, api_version: int) -> asyncio.Future[Response]:
-        """Write a request now and return the future of its answer; the connection must be open."""
+        """Write a request now and return a future for its answer; the connection must be open."""
         if self._wire is None:
             raise ConnectionLost("not connected", address=self.address)
         correlation_id = self._take_correlation_id()
@@ -235,17 +235,17 @@ class BrokerClient:
         return future
 
     def tell(self, request: Request, api_version: int) -> None:
-        """Write a request that is never answered (Produce with acks=0); the connection must be open."""
+        """Write a request that has no answer (Produce with acks=0); the connection must be open."""
         if self._wire is None or self._wire.transport is None:
             raise ConnectionLost("not connected", address=self.address)
         correlation_id = self._take_correlation_id()
         self._wire.transport.write(encode_request(request, api_version, correlation_id, self.client_id))
 
     async def call(self, request: Request, *, timeout_ms: int | None = None, version_max: int | None = None) -> Any:
-        """Send a request in the highest version both sides have, and return its answer.
+        """Send a request in the highest common version, and return its answer.
 
         Raises:
-            NoCommonVersion: the broker does not answer this API in any version we have.
+            NoCommonVersion: the broker answers this API in no version that we have.
         """
         api_version = await self.version_for(request.api_key, version_max=version_max)
         return await self.send(request, api_version, timeout_ms=timeout_ms)
@@ -260,20 +260,20 @@ class BrokerClient:
         return best
 
     async def api_versions(self) -> dict[int, tuple[int, int]]:
-        """Return what the broker offers, as (lowest, highest) by API key; asked once per connection."""
+        """Return the broker's versions, as (lowest, highest) by API key; asks once per connection."""
         if self._versions is None:
             response = await self._ask_api_versions(3)
             if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
                 response = await self._ask_api_versions(0)
             if response.error_code != ErrorCode.NONE:
-                raise RemoteProtocolError(f"ApiVersions was answered with error {response.error_code}")
+                raise RemoteProtocolError(f"the answer to ApiVersions has error {response.error_code}")
             self._versions = {k.api_key: (k.min_version, k.max_version) for k in response.api_keys}
         return self._versions
 
     async def close(self, reason: str = "closed by this side") -> None:
-        """Close the connection after what was written; requests under way end with ConnectionLost for this reason.
+        """Close the connection after pending writes; requests in flight end with ConnectionLost and this reason.
 
-        A Produce with acks=0 has no answer to wait for, so nothing that was sent may be dropped here.
+        A Produce with acks=0 has no answer to wait for, so ``close`` must not drop anything that was sent.
         """
         self._closings += 1
         wire = self._wire
@@ -289,7 +289,7 @@ class BrokerClient:
             transport.abort()
 
     def answered(self, frame: memoryview) -> None:
-        """Give an answer to the request that waits for it. For the wire only."""
+        """Pass an answer to the request that waits for it. Only the wire calls this."""
         (correlation_id,) = _SIZE.unpack_from(frame)
         waiting = self._waiting.pop(correlation_id, None)
         if waiting is None:
@@ -308,12 +308,12 @@ class BrokerClient:
             waiting.future.set_result(response)
 
     def wire_lost(self, wire: _Wire, reason: str) -> None:
-        """The connection ended; of one that was given up before, nobody wants to hear. For the wire only."""
+        """The connection ended; ignore one that was given up before. Only the wire calls this."""
         if wire is self._wire:
             self.broken(reason)
 
     def broken(self, reason: str) -> None:
-        """End the connection and every request under way. For the wire, and for ``close``."""
+        """End the connection and every request in flight. Only the wire and ``close`` call this."""
         wire, self._wire = self._wire, None
         waiting, self._waiting = self._waiting, {}
         for request in waiting.values():
@@ -331,9 +331,9 @@ __all__ = ["BrokerClient", "NetworkError"]
 
 
 def _reason(error: OSError) -> str:
-    """Return why a connection failed in the system's words; those of asyncio repeat the address in Python's form.
+    """Return why a connection failed, in the system's words; asyncio's repeat the address in Python's form.
 
-    A name with several addresses fails with the reasons of all of them in one text.
+    If a name has several addresses, the text has the reasons of all of them.
     """
     if isinstance(error, socket.gaierror):
         return error.strerror or str(error)

@@ -1,7 +1,7 @@
-"""Whether a part of a file is in memory, and bringing it there: what waits for a disk happens beside the event loop.
+"""Checks whether a part of a file is in memory, and brings it there, so that disk waits stay off the event loop.
 
-Samples tell: one byte of each read-ahead window, read without waiting (Linux's ``RWF_NOWAIT``). If the system or the
-file system does not know that, everything counts as being in memory.
+It samples one byte of each read-ahead window, without waiting (Linux's ``RWF_NOWAIT``). If the system or the file
+system does not support that, everything counts as being in memory.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import cache
 from typing import Final
 
 PORTION_BYTES: Final = 1024 * 1024
-"""How much is read in at a time."""
+"""Bytes to read in at a time."""
 
 _SAMPLE_EVERY_BYTES: Final = 128 * 1024
 _NOWAIT: Final[int] = getattr(os, "RWF_NOWAIT", 0)
@@ -28,12 +28,12 @@ def read_if_cached(fd: int, size_bytes: int, position: int) -> bytearray | None:
     except BlockingIOError:
         return None
     except OSError:
-        # The file system knows no reads that do not wait, as one in memory; or the disk fails, which this says again.
+        # The file system has no reads without waiting, as one in memory; or the disk fails, and this fails again.
         return data if os.preadv(fd, [data], position) == size_bytes else None
 
 
 def is_cached(fd: int, position: int, size_bytes: int) -> bool:
-    """Return whether sending this part would not wait for the disk."""
+    """Return whether this part can be sent without waiting for the disk."""
     byte = bytearray(1)
     try:
         for sample in (*range(position, position + size_bytes, _SAMPLE_EVERY_BYTES), position + size_bytes - 1):
@@ -46,14 +46,14 @@ def is_cached(fd: int, position: int, size_bytes: int) -> bool:
 
 
 def bring_in(fd: int, position: int, size_bytes: int) -> Future[None]:
-    """Read a part of a file in a thread, for nothing but to have it in memory; the file must stay open meanwhile."""
+    """Read a part of a file in a thread, only to have it in memory; the file must stay open meanwhile."""
     return _readers().submit(_read_through, fd, position, size_bytes)
 
 
 def _read_through(fd: int, position: int, size_bytes: int) -> None:
     buffer = bytearray(min(size_bytes, _SAMPLE_EVERY_BYTES))
     end = position + size_bytes
-    # What the disk refuses is refused again to whoever sends it.
+    # If the disk fails here, it fails again for the sender.
     with contextlib.suppress(OSError):
         while position < end and (read := os.preadv(fd, [memoryview(buffer)[: end - position]], position)):
             position += read

@@ -1,9 +1,9 @@
 """One accepted connection: frames in, ordered answers out.
 
-All frames of one read are handled in the read's own callback and answered by one write: no task, no future, no copy
-per request. Answers leave in the order of their requests (Kafka's rule); one that has to wait holds back those behind
-it, not the handling of the requests. An ``async`` handler mutes the connection until it is done, so that effects keep
-their order too.
+The read's own callback handles all frames of one read and answers them with one write: no task, no future, no copy
+per request. Answers leave in the order of their requests (Kafka's rule). An answer that must wait holds back later
+answers, but not the handling of requests. An ``async`` handler mutes the connection until it is done, so that effects
+keep their order too.
 """
 
 from __future__ import annotations
@@ -47,35 +47,40 @@ _CLIENT_ID_LENGTH = struct.Struct(">h")
 _ANSWER_HEAD = struct.Struct(">ii")
 
 PENDING_ANSWERS_MAX = 128
-"""Requests of one connection that may be under way; more are not read until some are answered."""
+"""Maximum requests in flight on one connection; it reads no more until it has answered some."""
 
 QUEUED_BYTES_MAX = 1024 * 1024
-"""Answers a slow peer may leave unread before its further requests are left unread too. As many may be ready behind one
-that has to wait."""
+"""Maximum unread answers of a slow peer before its further requests stay unread too.
+
+As many may be ready behind one that must wait.
+"""
 
 
 LARGE_FRAME_BYTES = 256 * 1024
-"""From here on a request is decoded beside the event loop, and its answer encoded, while its connection is muted:
-100,000 elements would hold everybody up for some tenths of a second."""
+"""From this size on, a thread decodes the request and encodes its answer while the connection is muted:
+
+100,000 elements would block everybody for some tenths of a second.
+"""
 
 _NOT_ENCODED = (NO_RESPONSE, CLOSE_FOR_FAULT, CLOSE_CONNECTION)
 
 PRODUCED_AT_ONCE_MAX = 2000
-"""Produce requests have many bytes for their records, which nobody decodes; one that names more topics and partitions
-is large all the same."""
+"""Most bytes of a Produce request are records, which nobody decodes; but a request that names more topics and
+partitions than this is large.
+"""
 
 
 class CloseReason(Enum):
-    """Why a connection ended; logged once."""
+    """Why a connection ended; the log has it once."""
 
     PEER_CLOSED = "the peer closed it"
-    PEER_GONE = "the peer is gone, though an answer is owed to it"
+    PEER_GONE = "the peer is gone, though it is still owed an answer"
     PEER_BROKE_PROTOCOL = "the peer broke the protocol"
-    UNSUPPORTED = "the peer asked for an API or version that is not answered"
+    UNSUPPORTED = "the peer asked for an unsupported API or version"
     IDLE = "it was idle for connections.max.idle.ms"
     TOO_MANY = "there are too many connections"
     NO_DESCRIPTOR = "file descriptors run short"
-    FAILED_ACKS_0 = "a Produce with acks=0 failed, where Kafka answers nothing"
+    FAILED_ACKS_0 = "a Produce with acks=0 failed, to which Kafka sends no answer"
     FAULT = "the broker failed to answer"
     STOPPING = "the broker is stopping"
     WRITE_FAILED = "writing to the peer failed"
@@ -83,7 +88,7 @@ class CloseReason(Enum):
 
 @dataclass(slots=True)
 class ConnectionContext:
-    """What all connections of a listener share."""
+    """State that all connections of a listener share."""
 
     loop: asyncio.AbstractEventLoop
     routes: RouteTable
@@ -102,7 +107,7 @@ class ConnectionContext:
 
 
 class _Pending:
-    """The place of one answer in the order of a connection."""
+    """One answer's place in the order of a connection."""
 
     __slots__ = ("answer", "correlation_id", "route")
 
@@ -113,7 +118,7 @@ class _Pending:
 
 
 class Connection(asyncio.BufferedProtocol):
-    """Server side of one connection. Everything in it happens on the event loop's thread."""
+    """The server side of one connection. Everything runs on the event loop's thread."""
 
     def __init__(self, context: ConnectionContext) -> None:
         self.peer = Peer("", 0, context.listener_name, context.security_protocol)
@@ -138,7 +143,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         host, port = (transport.get_extra_info("peername") or ("", 0))[:2]
-        # A peer that uses IPv4 on a listener of both gets its IPv4 address.
+        # On a listener for both, a peer that uses IPv4 appears with its IPv4 address.
         self.peer = Peer(
             host.removeprefix("::ffff:"), port, self._context.listener_name, self._context.security_protocol
         )
@@ -176,34 +181,34 @@ class Connection(asyncio.BufferedProtocol):
         self._handle()
 
     def eof_received(self) -> bool:
-        """The peer sends no more; what it has asked is still answered."""
+        """The peer sends no more; its requests still get answers."""
         self._saw_eof = True
         return self.is_busy
 
     @property
     def is_busy(self) -> bool:
-        """Whether an answer is still owed to the peer."""
+        """Whether the peer is still owed an answer."""
         return bool(self._pending) or self._is_async_running
 
     @property
     def is_waited_for(self) -> bool:
-        """Whether the peer has to wait for this side: an answer is owed, and none lies here that it does not take."""
+        """Whether the peer waits for this side: it is owed an answer, and none is ready that it does not read."""
         return self.is_busy and (self._sender is None or self._sender.queued_bytes == 0)
 
     @property
     def owes_answers(self) -> bool:
-        """Whether an answer is still owed, or on its way."""
+        """Whether an answer is still owed or in transit."""
         return self.closed_because is None and (
             self.is_busy or (self._sender is not None and self._sender.queued_bytes > 0)
         )
 
     @property
     def last_used_ms(self) -> int:
-        """When something came or went last: a peer that takes its time over a long answer is not idle."""
+        """Time of the last bytes in or out: a peer that reads a long answer slowly is not idle."""
         return self.last_active_ms if self._sender is None else max(self.last_active_ms, self._sender.last_progress_ms)
 
     def close(self, reason: CloseReason) -> None:
-        """End the connection; the first reason given is the one that is logged."""
+        """End the connection; the log gets the first reason given."""
         self.closed_because = self.closed_because or reason
         if self._transport is not None:
             self._transport.abort()
@@ -221,7 +226,7 @@ class Connection(asyncio.BufferedProtocol):
         )
 
     def _handle(self) -> None:
-        """Handle every whole frame that is here and send the answers that are ready, as a rule in one write."""
+        """Handle every whole frame received and send the ready answers, usually in one write."""
         self._is_handling = True
         while self._can_handle():
             out = Outgoing()
@@ -234,7 +239,7 @@ class Connection(asyncio.BufferedProtocol):
         self._settle()
 
     def _handle_frames(self, out: Outgoing) -> bool:
-        """Handle frames until none is whole or there is much to send; return whether no whole one is left."""
+        """Handle frames until no whole one is left or there is much to send; return whether none is left."""
         inbox, request_bytes_max = self._inbox, self._context.request_bytes_max
         try:
             while self._can_handle():
@@ -254,7 +259,7 @@ class Connection(asyncio.BufferedProtocol):
         route = self._context.routes[word]
         if route is None:
             self.closed_because = CloseReason.UNSUPPORTED
-            raise RemoteProtocolError(f"API {word >> 16} version {word & 0xFFFF} is not answered here")
+            raise RemoteProtocolError(f"API {word >> 16} version {word & 0xFFFF} is not supported here")
         position = 8
         client_id: str | None = None
         if route.has_client_id:
@@ -268,7 +273,7 @@ class Connection(asyncio.BufferedProtocol):
             or names_many_partitions(frame, position, route.api_version, PRODUCED_AT_ONCE_MAX)
         )
         if route.is_async or is_large:
-            # It outlives the receive buffer, so its request gets bytes of its own.
+            # It outlives the receive buffer, so its request gets its own bytes.
             frame = memoryview(bytearray(frame))
         if is_large and route.decode is not None:
             self._is_async_running = True
@@ -285,7 +290,7 @@ class Connection(asyncio.BufferedProtocol):
             self._place(route, correlation_id, answer, out)
 
     def _read_client_id(self, frame: memoryview) -> tuple[str | None, int]:
-        """Return the client id and where the header goes on; a connection's client id hardly ever changes."""
+        """Return the client id and where the header continues; a connection's client id hardly ever changes."""
         if len(frame) < 10:
             raise RemoteProtocolError("the request ends inside its header")
         (length,) = _CLIENT_ID_LENGTH.unpack_from(frame, 8)
@@ -309,7 +314,7 @@ class Connection(asyncio.BufferedProtocol):
             return self._fault(route, request)
 
     async def _handle_large(self, route: Route, request: RequestHead, frame: memoryview, position: int) -> None:
-        """Decode a large request, handle it and encode its answer; only what the handler does holds the event loop."""
+        """Decode a large request, handle it and encode its answer; only the handler itself uses the event loop."""
         assert route.decode is not None
         try:
             body = (await asyncio.to_thread(route.decode, frame, position))[0]
@@ -356,8 +361,8 @@ class Connection(asyncio.BufferedProtocol):
         self._go_on()
 
     def _fault(self, route: Route, request: RequestHead) -> Any:
-        """A handler failed: say so in the log, and to the peer if the API has a place for it."""
-        logger.exception("A request could not be handled api=%s request=%r", route.name, request)
+        """Report a failed handler in the log, and to the peer if the API has a field for it."""
+        logger.exception("Cannot handle a request api=%s request=%r", route.name, request)
         response = route.fault_response()
         if response is None:
             self.closed_because = CloseReason.FAULT
@@ -365,13 +370,13 @@ class Connection(asyncio.BufferedProtocol):
         return response
 
     def _refuse(self, error: Exception) -> None:
-        """A request cannot be read, by the peer's fault or by ours: say so in the log, and hang up."""
+        """Log that a request is unreadable, by the peer's fault or ours, and close the connection."""
         is_peers_fault = isinstance(error, RemoteProtocolError)
         reason = CloseReason.PEER_BROKE_PROTOCOL if is_peers_fault else CloseReason.FAULT
         self.closed_because = self.closed_because or reason
         logger.log(
             logging.WARNING if is_peers_fault else logging.ERROR,
-            "Closing a connection, for %s: %s peer=%s:%d listener=%s",
+            "Closing a connection because %s: %s peer=%s:%d listener=%s",
             self.closed_because.value,
             error,
             self.peer.host,
@@ -383,7 +388,7 @@ class Connection(asyncio.BufferedProtocol):
     # Answers out.
 
     def _place(self, route: Route, correlation_id: int, answer: Any, out: Outgoing) -> None:
-        """Encode the answer; unless it is its turn, keep it in its place."""
+        """Encode the answer; if it is not its turn yet, keep it in its place."""
         if isinstance(answer, Deferred):
             self._pending.append(_Pending(route, correlation_id, answer))
             answer.on_complete(self._deferred_completed)
@@ -395,7 +400,7 @@ class Connection(asyncio.BufferedProtocol):
             self._encode(route, correlation_id, answer, out)
 
     def _held(self, route: Route, correlation_id: int, answer: Any) -> Any:
-        """Return an answer that waits for an earlier one as its bytes: the object takes many times as much."""
+        """Return the bytes of an answer that waits for an earlier one: the object would take many times the memory."""
         if answer in _NOT_ENCODED:
             return answer
         held = answer if type(answer) is Outgoing else Outgoing()
@@ -411,7 +416,7 @@ class Connection(asyncio.BufferedProtocol):
             self._go_on()
 
     def _take_ready(self, out: Outgoing) -> None:
-        """Encode the pending answers whose turn has come."""
+        """Encode the pending answers whose turn it is."""
         while self._pending:
             slot = self._pending[0]
             answer = slot.answer
@@ -442,8 +447,8 @@ class Connection(asyncio.BufferedProtocol):
         try:
             route.encode(out, response)
         except Exception:
-            # Raised further it would reach whoever completed the answer, and leave the peer without an end.
-            logger.exception("An answer cannot be encoded api=%s version=%d", route.name, route.api_version)
+            # If raised further, it would reach the code that completed the answer, and leave the peer hanging.
+            logger.exception("Cannot encode an answer api=%s version=%d", route.name, route.api_version)
             del out[start:]
             if out.ranges:
                 del out.ranges[ranges_before:]
@@ -455,14 +460,14 @@ class Connection(asyncio.BufferedProtocol):
         _SIZE.pack_into(out, start, size)
 
     def _flush(self, out: Outgoing) -> None:
-        """Send ``out`` and the pending answers whose turn has come."""
+        """Send ``out`` and the pending answers whose turn it is."""
         if self._pending:
             self._take_ready(out)
         if out and self._sender is not None:
             self._sender.send(out)
 
     def _settle(self) -> None:
-        """End the connection if there is a reason to; read on only if what comes can be handled."""
+        """End the connection if there is a reason to; continue reading only if new requests can be handled."""
         if self.closed_because is None and self._saw_eof and not self.is_busy:
             self.closed_because = CloseReason.PEER_CLOSED
         if self.closed_because is not None:
@@ -472,7 +477,7 @@ class Connection(asyncio.BufferedProtocol):
             self._pause_reading()
 
     def _go_on(self) -> None:
-        """Something that held requests back is over: handle those that are here already, then read on."""
+        """Resume after a delay: handle the requests already received, then read on."""
         if self._is_reading_paused and self._can_handle():
             self._handle()
             if self._can_handle():
@@ -492,6 +497,6 @@ class Connection(asyncio.BufferedProtocol):
         self.close(CloseReason.WRITE_FAILED)
 
     def _shut(self) -> None:
-        """Close after what was written; unsent bytes of a peer that does not read are dropped."""
+        """Close after pending writes; drop the unsent bytes of a peer that does not read."""
         if self._transport is not None:
             self._transport.close()

@@ -1,4 +1,4 @@
-"""What can go wrong between two ends of a connection, seen from the side that asks."""
+"""What can go wrong on a connection, as the client sees it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from engine.common.errors import KlammError
 
 
 class NetworkError(KlammError):
-    """A request could not be answered over the network. ``address`` names the other end."""
+    """A request got no answer over the network. ``address`` names the other end."""
 
     def __init__(self, message: str, *, address: str) -> None:
         super().__init__(f"{message}: {address}")
@@ -18,11 +18,11 @@ class ConnectFailed(NetworkError):
 
 
 class ConnectionLost(NetworkError):
-    """The connection ended before the answer came; the request may or may not have been carried out."""
+    """The connection ended before the answer came; the request may or may not have taken effect."""
 
 
 class RequestTimedOut(NetworkError):
-    """No answer within the time allowed; the request may or may not have been carried out."""
+    """No answer came in time; the request may or may not have taken effect."""
 
 
 class NoCommonVersion(NetworkError):

@@ -1,4 +1,4 @@
-"""The bytes of one connection that have come and are not handled yet, split into Kafka's frames."""
+"""The received, unhandled bytes of one connection, split into Kafka's frames."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ SMALLEST_FRAME_BYTES = 8
 """API key, version and correlation id: no request is shorter."""
 
 BULK_BYTES = SHARED_BYTES // 4
-"""A connection whose last frame was at least this large keeps a receive buffer of its own between frames."""
+"""A connection whose last frame was at least this large keeps its own receive buffer between frames."""
 
 
 class Inbox:
-    """Receive buffer and frame splitter in one, for frames are handled where they lie."""
+    """Receive buffer and frame splitter in one, because frames are handled in place."""
 
     __slots__ = ("_buffer", "_buffers", "_end", "_last_size", "_own", "_start", "_wanted")
 
@@ -31,17 +31,17 @@ class Inbox:
         self._wanted = 0
 
     def room(self) -> memoryview:
-        """Return where the next bytes may be put; never empty while reading is on."""
+        """Return the space for the next bytes; never empty while reading is on."""
         if self._own is None:
             return self._buffers.shared
         return self._own[self._end :]
 
     def received(self, size_bytes: int) -> None:
-        """This many bytes were put into ``room``."""
+        """Note that ``room`` has received this many bytes."""
         self._end += size_bytes
 
     def next_frame(self, size_max: int) -> memoryview | None:
-        """Return the next whole frame without its size, or None until more has come.
+        """Return the next whole frame without its size, or None until more bytes come.
 
         The frame is valid until ``keep_rest`` is called.
 
@@ -63,14 +63,14 @@ class Inbox:
         return self._buffer[start + 4 : stop]
 
     def keep_rest(self) -> None:
-        """Move what is not handled yet out of the shared buffer, with room for the whole frame it begins."""
+        """Move unhandled bytes out of the shared buffer, with room for the whole frame that they begin."""
         rest = self._end - self._start
         if rest == 0:
             if self._own is not None and self._last_size < BULK_BYTES:
                 self.release()
             self._start = self._end = 0
             return
-        # Never just full; and no size that was not checked is believed.
+        # Never exactly full; and only checked sizes count.
         needed, self._wanted = max(self._wanted, rest + 4), 0
         own = self._own
         if own is None:
@@ -83,7 +83,7 @@ class Inbox:
                 self._buffers.give_back(own)
 
     def release(self) -> None:
-        """Give a borrowed buffer back; what was in it is gone."""
+        """Return a borrowed buffer; its content is gone."""
         if self._own is not None:
             self._buffers.give_back(self._own)
         self._own = None

@@ -1,7 +1,7 @@
-"""Memory for what comes in: one shared buffer per event loop, and a pool for frames that outgrow it.
+"""Memory for incoming bytes: one shared buffer per event loop, and a pool for frames that outgrow it.
 
-A connection that is between frames owns no receive memory at all. One that has half a frame, or sends large ones,
-borrows a buffer of a power of two from the pool and gives it back.
+A connection between frames owns no receive memory at all. A connection with half a frame, or with large frames,
+borrows a buffer from the pool and returns it. Sizes are powers of two.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ SHARED_BYTES = 256 * 1024
 SMALLEST_BYTES = 4 * 1024
 POOLED_BYTES_MAX = 64 * 1024 * 1024
 LAZY_BYTES = 256 * 1024
-"""Buffers from this size on take memory as they fill: who announces 100 MB and sends nothing costs nothing."""
+"""Buffers from this size on take memory as they fill: a peer that announces 100 MB and sends nothing costs nothing."""
 
 
 class ReceiveBuffers:

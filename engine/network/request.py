@@ -1,4 +1,4 @@
-"""What the network knows of a request before and after its handler ran. Knows no API and no part of a broker."""
+"""What the network knows about a request before and after its handler. It knows no API and no part of a broker."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Who sits at the other end of a connection."""
+    """The other end of a connection."""
 
     host: str
     port: int
@@ -19,7 +19,7 @@ class Peer:
 
 
 class RequestHead:
-    """One request's header fields and its peer. Each request has a new one; small on purpose."""
+    """One request's header fields and its peer. Each request creates one, so it is small."""
 
     __slots__ = ("api_key", "api_version", "client_id", "correlation_id", "peer")
 
@@ -39,10 +39,11 @@ class RequestHead:
 
 
 class Deferred:
-    """An answer that comes later. The handler returns it; whoever has the answer calls ``complete`` once.
+    """An answer that comes later. The handler returns it; the code that has the answer calls ``complete`` once.
 
-    The connection goes on with its peer's next requests meanwhile and keeps the order of the answers. ``abandon`` tells
-    the owner of the waiting operation that the connection is gone; it is called at most once, never after ``complete``.
+    Meanwhile the connection handles its peer's next requests and keeps the order of the answers. ``abandon`` tells
+    the owner of the waiting operation that the connection is gone; it is called at most once, and never after
+    ``complete``.
     """
 
     __slots__ = ("_on_complete", "abandon", "response")
@@ -57,7 +58,7 @@ class Deferred:
         return self.response is not None
 
     def complete(self, response: Any) -> None:
-        """Give the answer: a response message, or ``NO_RESPONSE``. Calling it again is a programming error."""
+        """Set the answer: a response message, or ``NO_RESPONSE``. A second call is a programming error."""
         assert self.response is None, "a deferred answer is given once"
         self.response = response
         self.abandon = None
@@ -65,13 +66,13 @@ class Deferred:
             self._on_complete()
 
     def give_up(self) -> None:
-        """Tell the owner that nobody waits any more. What the operation holds, open files too, is let go at once."""
+        """Tell the owner that nobody waits any more, so that it releases everything at once, including open files."""
         abandon, self.abandon = self.abandon, None
         if abandon is not None:
             abandon()
 
     def on_complete(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` when the answer is there; at once if it is there already."""
+        """Call ``callback`` when the answer is there; at once if it already is."""
         if self.response is not None:
             callback()
         else:
@@ -79,7 +80,7 @@ class Deferred:
 
 
 class LargeAnswer:
-    """An answer that is encoded beside the event loop. A coroutine returns it; nothing changes in it from then on."""
+    """An answer that a thread encodes. A coroutine returns it, and nothing may change it from then on."""
 
     __slots__ = ("response",)
 
@@ -97,7 +98,7 @@ class _NoResponse:
 
 
 NO_RESPONSE: Final = _NoResponse()
-"""What a handler returns when the protocol wants no answer (Produce with acks=0)."""
+"""A handler's result if the protocol wants no answer (Produce with acks=0)."""
 
 
 class _CloseConnection:
@@ -110,7 +111,7 @@ class _CloseConnection:
 
 
 CLOSE_FOR_FAULT: Final = _CloseConnection()
-"""What a deferred answer is completed with that nobody can give any more: the program has failed."""
+"""Completes a deferred answer that nobody can give any more, because the program has failed."""
 
 CLOSE_CONNECTION: Final = _CloseConnection()
-"""What a handler returns to have the connection closed without an answer (a failed Produce with acks=0)."""
+"""A handler's result to close the connection without an answer (a failed Produce with acks=0)."""

@@ -1,4 +1,4 @@
-"""From the first four bytes of a request to what decodes it, handles it and encodes its answer.
+"""Maps the first four bytes of a request to its decoder, its handler and the encoder of its answer.
 
 The network knows handlers only as callables; ``engine.server`` fills the table from the registry of handlers.
 """
@@ -24,11 +24,11 @@ class HandlerSpec:
     handler: Callable[..., Any]
     is_async: bool
     large_handler: Callable[..., Any] | None = None
-    """Handles large requests, if the other is not to: a coroutine function that gives way to others meanwhile."""
+    """A separate handler for large requests, if any: a coroutine function that takes turns with others."""
 
 
 class Route:
-    """One API in one version. ``requests_total`` counts what came."""
+    """One API in one version. ``requests_total`` counts its requests."""
 
     __slots__ = (
         "api_key",
@@ -63,14 +63,14 @@ class Route:
         self.encode = encoder(self.response_class, api_version)
 
     def fault_response(self) -> Any:
-        """Return an answer with UNKNOWN_SERVER_ERROR, or None if the API has no error of the whole answer."""
+        """Return an answer with UNKNOWN_SERVER_ERROR, or None if the API has no error for the whole answer."""
         if "error_code" not in getattr(self.response_class, "__slots__", ()):
             return None
         return self.response_class(error_code=-1)
 
 
 class RouteTable(dict[int, Route | None]):
-    """Routes by ``api_key << 16 | api_version``, made on first use, for a codec is compiled only when it is needed."""
+    """Routes by ``api_key << 16 | api_version``, made on first use, because codecs are compiled only if needed."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class RouteTable(dict[int, Route | None]):
         key, version = word >> 16, word & 0xFFFF
         route = self._make(key, version)
         if route is not None or key in self._handlers:
-            # Only words of known APIs are kept: a peer that sends garbage must not fill the table.
+            # It keeps only words of known APIs: a peer that sends garbage must not fill the table.
             self[word] = route
         return route
 
@@ -101,7 +101,7 @@ class RouteTable(dict[int, Route | None]):
         return None
 
     def _api_versions_of_unknown_version(self, spec: HandlerSpec) -> Route:
-        """Kafka answers an unknown ApiVersions version in version 0's form, so that the client can choose again."""
+        """Answer an unknown version of ApiVersions in version 0's form, as Kafka does, so that the client can retry."""
         route = Route(HandlerSpec(spec.key, 0, 0, self._unsupported_api_versions, is_async=False), 0)
         route.decode = None
         return route

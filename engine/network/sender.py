@@ -1,8 +1,8 @@
 """Writes answers to a plain TCP connection: bytes, and ranges of files that never enter this process.
 
-It writes to the transport's descriptor itself, and waits for room on a duplicate of it, for event loops allow no second
-watcher on a transport's own descriptor. The transport's write buffer is never used, so the order is kept. A thread
-reads first what is not in memory.
+It writes to the transport's descriptor itself, and waits for room on a duplicate, because event loops allow no second
+watcher on a transport's own descriptor. It never uses the transport's write buffer, so the order is kept. A thread
+first reads what is not in memory.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from engine.protocol.codec import Outgoing
 from engine.runtime.descriptors import descriptors_for_duplicates
 
 SENDFILE_BYTES_MIN = 32 * 1024
-"""Below this a range is read and sent along with the bytes around it: two system calls less."""
+"""Below this size a range is read and sent with the bytes around it, which saves two system calls."""
 
 GATHERED_BYTES_MAX = 128 * 1024
-"""How much is read and joined at a time. The rest stays ranges: a peer that does not read costs no memory."""
+"""Bytes to read and join at a time. The rest stays ranges, so that a peer that does not read costs no memory."""
 
 GATHERED_CHUNK_BYTES_MAX = 16 * 1024
-"""Larger bytes are sent as they are, without being copied."""
+"""Larger byte strings are sent without a copy."""
 
 TURN_BYTES_MAX = 4 * 1024 * 1024
-"""Bytes one connection may send before the loop turns to the others."""
+"""Bytes that one connection may send before the others get their turn."""
 
 
 SOCKET_FULL = -1
@@ -48,18 +48,18 @@ class FileRangeLike(Protocol):
 
 
 class RangeTruncated(OSError):
-    """The file ended inside a range that was promised to the peer."""
+    """The file ended inside a range promised to the peer."""
 
 
 class _Range:
-    """A range under way."""
+    """A range being sent."""
 
     __slots__ = ("cached_until", "position", "remaining", "source")
 
     def __init__(self, source: FileRangeLike) -> None:
         self.source = source
         self.cached_until = 0
-        """Before this position it was in memory a moment ago, and is sent without asking again."""
+        """Up to this position it was in memory a moment ago, and is sent without another check."""
         self.position = source.position
         self.remaining = source.size_bytes
 
@@ -96,10 +96,10 @@ class Sender:
         *,
         descriptors_max: int = 2**31 - 1,
     ) -> None:
-        """``fd`` stays the transport's. ``on_drained`` is called when all that had to wait is sent.
+        """``fd`` still belongs to the transport. ``on_drained`` is called when everything that had to wait is sent.
 
-        From the descriptor ``descriptors_max`` on they run short: a duplicate is kept only while it is needed, and from
-        twice as near to the limit on there is none.
+        From the descriptor ``descriptors_max`` on, descriptors run short: a duplicate is kept only while needed. At
+        half that distance from the limit, there is none.
         """
         self._loop = loop
         self._now_ms = now_ms
@@ -114,10 +114,10 @@ class Sender:
         self.queued_bytes = 0
         self.is_waiting = False
         self.last_progress_ms = now_ms()
-        """When, by ``now_ms``, the peer last took something that had to wait for it."""
+        """Time, by ``now_ms``, when the peer last read something that had to wait for it."""
 
     def send(self, out: Outgoing) -> None:
-        """Send ``out`` with its ranges spliced in, now as far as the socket takes it, the rest when there is room."""
+        """Send ``out`` with its ranges spliced in: now as much as the socket takes, the rest when there is room."""
         if not self._queue and not out.ranges:
             try:
                 sent = os.write(self._fd, out)
@@ -139,9 +139,9 @@ class Sender:
             self._pump()
 
     def close(self) -> None:
-        """Drop what is queued and let go of the duplicate descriptor; nobody is called back any more."""
+        """Drop the queue and close the duplicate descriptor; no callback runs any more."""
         self._wait_no_more()
-        # Its owner holds this object: a cycle, of which only the collector would free a connection.
+        # Its owner holds this object: that is a cycle, and only the collector would free the connection.
         self._on_drained = self._on_error = _call_nobody
         self._cold = None
         self._queue.clear()
@@ -155,11 +155,11 @@ class Sender:
         self.queued_bytes += len(chunk)
 
     def _enqueue_with_ranges(self, out: Outgoing) -> None:
-        """Queue ``out`` in wire order; the first small ranges are copied in, for they are most likely sent at once."""
+        """Queue ``out`` in wire order; copy in the first small ranges, because they are most likely sent at once."""
         view, start, copied = memoryview(out), 0, bytearray()
         room = 0 if self._queue else GATHERED_BYTES_MAX
         for position, part in out.ranges:
-            # Whatever a handler gives as records without their bytes is a range of a file.
+            # Records that a handler returns without their bytes are always a range of a file.
             source = cast("FileRangeLike", part)
             copied += view[start:position]
             start = position
@@ -183,7 +183,7 @@ class Sender:
             self._enqueue(memoryview(copied))
 
     def _pump(self, *, was_held_up: bool = False) -> None:
-        """Send queued chunks until all are gone, something has to be waited for, or this connection's turn is over."""
+        """Send queued chunks until all are gone, something must wait, or this connection's turn is over."""
         was_held_up = was_held_up or self.is_waiting
         budget = TURN_BYTES_MAX
         try:
@@ -213,11 +213,11 @@ class Sender:
                 self._on_drained()
 
     def _bring_in(self, head: _Range, size_bytes: int) -> None:
-        """Have the next part of a range read in a thread, and go on when it is in memory."""
+        """Have a thread read the next part of a range, and continue when it is in memory."""
         self._cold = head
 
         def brought_in(_: object) -> None:
-            # This keeps the file open, too, for as long as the thread reads it.
+            # This also keeps the file open as long as the thread reads it.
             if self._cold is head:
                 self._cold = None
                 head.cached_until = head.position + size_bytes
@@ -249,7 +249,7 @@ class Sender:
         self.is_waiting = False
 
     def _gather(self) -> None:
-        """Put what is small at the head of the queue together, for one system call."""
+        """Join small chunks at the head of the queue for one system call."""
         queue = self._queue
         gathered = bytearray()
         while queue and len(gathered) < GATHERED_BYTES_MAX and _is_small(queue[0]):
@@ -263,7 +263,7 @@ class Sender:
             queue.appendleft(memoryview(gathered))
 
     def _send_head(self, sock: socket.socket) -> int:
-        """Send as much of the first chunk as the socket takes; return the number of bytes, or what is waited for."""
+        """Send as much of the first chunk as the socket takes; return the number of bytes, or what it waits for."""
         if len(self._queue) > 1 and _is_small(self._queue[0]):
             self._gather()
         head = self._queue[0]
@@ -292,7 +292,7 @@ class Sender:
         return sent
 
     def _sendable(self, head: _Range) -> int:
-        """Return how much of a range can be sent without waiting for the disk; for 0, a thread reads it by now."""
+        """Return how much of a range can be sent without waiting for the disk; if 0, a thread is already reading it."""
         if head.cached_until <= head.position:
             size_bytes = min(head.remaining, PORTION_BYTES)
             if not is_cached(head.source.fd, head.position, size_bytes):
@@ -309,10 +309,10 @@ def _is_small(chunk: memoryview | _Range) -> bool:
 
 
 def _read(head: _Range) -> bytes | bytearray | None:
-    """Read a small range; None if the disk would have to be waited for.
+    """Read a small range; None if that would wait for the disk.
 
     Raises:
-        RangeTruncated: the file has ended early and cannot be answered for any more.
+        RangeTruncated: the file has ended early, so the promised bytes cannot be sent.
     """
     if head.cached_until < head.position + head.remaining:
         return read_if_cached(head.source.fd, head.remaining, head.position)

@@ -24,11 +24,12 @@ _ALL_ADDRESSES = ("", "0.0.0.0", "::")
 logger = logging.getLogger(__name__)
 
 BACKLOG_MIN = 1024
-"""How many connections may wait to be accepted even if ``socket.listen.backlog.size`` says less: an event loop is
-not back at its listeners as soon as Kafka's acceptor thread is, and a client that finds no room waits for a second."""
+"""Minimum backlog of connections, even if ``socket.listen.backlog.size`` is lower: an event loop returns to its
+listeners later than Kafka's acceptor thread does, and a client that finds no room waits for a second.
+"""
 
 GONE_PEERS_INTERVAL_MS = 5000
-"""How often the server checks the connections whose peers seem to wait for something."""
+"""Interval of checks on connections whose peers seem to wait for something."""
 
 GONE_PEERS_TURNS = 6
 """Each of the other connections is checked once in this many of these rounds."""
@@ -37,7 +38,7 @@ IDLE_SWEEPS = 10
 """How many times per idle time the server checks all connections: one is closed at most a tenth too late."""
 
 SHORTAGE_TOLD_MS = 10_000
-"""How often the log says that old connections are closed for new ones."""
+"""Interval of log lines about old connections closed to make room for new ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +60,14 @@ class BoundListener:
 
     @property
     def port(self) -> int:
-        """The real port, also if 0 was asked for."""
+        """The real port, even if 0 was requested."""
         port: int = self.socket.getsockname()[1]
         return port
 
 
 @dataclass(frozen=True, slots=True)
 class ServerLimits:
-    """Bounds of the network, under the names of Kafka's settings. -1 as a buffer size leaves it to the system."""
+    """Limits of the network, with the names of Kafka's settings. A buffer size of -1 leaves it to the system."""
 
     socket_request_max_bytes: int = 104_857_600
     socket_listen_backlog_size: int = 50
@@ -77,9 +78,9 @@ class ServerLimits:
     max_connections_per_ip: int = 2**31 - 1
     max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
     descriptors_max: int = 2**31 - 1
-    """Descriptors from this number on are for files, not for connections."""
+    """Descriptors from this number on are reserved for files, not connections."""
     protected_listeners: frozenset[str] = frozenset()
-    """Those of the brokers, if clients have others: ``max.connections`` does not limit these, as in Kafka."""
+    """The brokers' listeners, if clients have others: ``max.connections`` does not limit these, as in Kafka."""
 
 
 class SocketServer:
@@ -107,17 +108,17 @@ class SocketServer:
         self._gone_peers_turn = 0
 
     def bind(self, listener: ListenerSpec) -> BoundListener:
-        """Take the address and listen; nobody is answered there yet, whoever connects waits.
+        """Take the address and listen; connections wait there, since nobody answers yet.
 
         Raises:
-            OperationError: the address is taken or not of this machine.
+            OperationError: the address is taken, or does not belong to this machine.
         """
         bound = BoundListener(listener, bound_socket(listener, self.limits))
         self._bound.append(bound)
         return bound
 
     async def accept(self, bound: BoundListener) -> None:
-        """Begin to accept connections on a bound listener."""
+        """Start accepting connections on a bound listener."""
         loop = asyncio.get_running_loop()
         context = self._context(loop, bound.spec)
         server = await loop.create_server(lambda: Connection(context), sock=bound.socket, backlog=_backlog(self.limits))
@@ -133,14 +134,14 @@ class SocketServer:
         return listener.host, bound.port
 
     def start_idle_sweep(self) -> None:
-        """Begin to close connections that have been silent for ``connections.max.idle.ms``, or whose peer is gone."""
+        """Start closing connections that have been silent for ``connections.max.idle.ms``, or whose peer is gone."""
         self._supervisor.every(GONE_PEERS_INTERVAL_MS, self._close_gone, "gone peers")
         idle_ms = self.limits.connections_max_idle_ms
         if idle_ms > 0:
             self._supervisor.every(max(100, idle_ms // IDLE_SWEEPS), self._close_idle, "idle connections")
 
     def stop_accepting(self) -> None:
-        """Accept no new connection; those that exist go on."""
+        """Accept no new connections; existing ones continue."""
         for server in self._servers:
             server.close()
 
@@ -200,7 +201,7 @@ class SocketServer:
         return None
 
     def _close_silent(self, newcomer: Connection) -> bool:
-        """Close the connection that nothing is owed to and that has been silent for the longest, if there is one."""
+        """Close the longest-silent connection that is owed nothing, if there is one."""
         others = [one for one in self.connections if not (one is newcomer or one.is_busy or one.closed_because)]
         silent = min(others, key=lambda one: one.last_used_ms, default=None)
         if silent is None:
@@ -209,8 +210,8 @@ class SocketServer:
         if self._shortage_told_ms is None or now_ms - self._shortage_told_ms > SHORTAGE_TOLD_MS:
             self._shortage_told_ms = now_ms
             logger.warning(
-                "Closing connections that are silent for new ones: file descriptors run short open=%d limit=%d. Raise "
-                "the limit of open files (ulimit -n)",
+                "Closing silent connections to make room for new ones: file descriptors are running out open=%d "
+                "limit=%d. Raise the limit of open files (ulimit -n)",
                 len(self.connections),
                 self.limits.descriptors_max,
             )
@@ -218,7 +219,7 @@ class SocketServer:
         return True
 
     def _make_room(self) -> None:
-        """Close the connection of a client that has been silent for the longest."""
+        """Close the longest-silent connection of a client."""
         protected = self.limits.protected_listeners
         clients = [
             one for one in self.connections if one.peer.listener_name not in protected and not one.closed_because
@@ -226,7 +227,7 @@ class SocketServer:
         silent = min(clients, key=lambda one: one.last_used_ms, default=None)
         if silent is not None:
             logger.warning(
-                "Closing a client's connection for one of a broker: max.connections=%d are open peer=%s",
+                "Closing a client's connection to make room for a broker: max.connections=%d are open peer=%s",
                 self.limits.max_connections,
                 silent.peer.host,
             )
@@ -241,10 +242,11 @@ class SocketServer:
         logger.debug("A connection ended: %s peer=%s:%d", _reason(connection), host, connection.peer.port)
 
     def _close_gone(self) -> None:
-        """Close what is still owed to peers that have hung up or vanished, which nobody would notice before it is sent.
+        """Close connections that owe answers to peers that have hung up or vanished; otherwise only a send would
+        notice.
 
-        A peer that has only said that it will ask no more gets a moment's time to be answered. One to which nothing is
-        owed may not have got the last answer: those are looked at in turn, for there may be many.
+        A peer that has only closed its sending side gets a moment to receive its answers. A peer that is owed nothing
+        may not have received its last answer: this checks those in turn, because there may be many.
         """
         since_ms = self._clock.monotonic_ms() - GONE_PEERS_INTERVAL_MS
         self._gone_peers_turn = (self._gone_peers_turn + 1) % GONE_PEERS_TURNS
@@ -267,16 +269,16 @@ def _reason(connection: Connection) -> str:
 def bound_socket(listener: ListenerSpec, limits: ServerLimits) -> socket.socket:
     """Return a listening socket with the buffer sizes that accepted connections inherit.
 
-    It listens at once: two processes may bind one address with SO_REUSEADDR, but only one may listen there.
+    It listens at once: two processes can bind one address with SO_REUSEADDR, but only one can listen there.
 
     Raises:
-        OperationError: the address is taken or not of this machine.
+        OperationError: the address is taken, or does not belong to this machine.
     """
     is_for_all = listener.host in _ALL_ADDRESSES and _has_ipv6()
     family = socket.AF_INET6 if is_for_all or ":" in listener.host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
     if is_for_all:
-        # As Java's: IPv4 and IPv6, however the operating system is set.
+        # As in Java: IPv4 and IPv6, whatever the operating system's setting.
         sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if limits.socket_receive_buffer_bytes > 0:
@@ -295,7 +297,7 @@ def bound_socket(listener: ListenerSpec, limits: ServerLimits) -> socket.socket:
 
 
 def _has_ipv6() -> bool:
-    """Return whether this machine has IPv6: it may be built in and switched off."""
+    """Return whether IPv6 works on this machine: it may be built in but switched off."""
     try:
         with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as probe:
             probe.bind(("::1", 0))

@@ -1,4 +1,4 @@
-"""What the kernel knows of a TCP connection's other end, if it says so (Linux)."""
+"""What the kernel knows about the other end of a TCP connection, if it says so (Linux)."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ import struct
 
 _CLOSE, _CLOSE_WAIT = 7, 8
 _INFO = struct.Struct("=8B13I")
-"""The beginning of ``struct tcp_info``; numbers are those of its fields."""
+"""The beginning of ``struct tcp_info``; the numbers are its field numbers."""
 _STATE, _PROBES, _UNACKNOWLEDGED, _SINCE_ACKNOWLEDGED_MS = 0, 3, 12, 20
 
 UNHEARD_MS_MAX = 20_000
-"""A live peer acknowledges what it gets within this time, also one that has no room for more."""
+"""A live peer acknowledges data within this time, even if it has no room for more."""
 
 KEEP_ALIVE_IDLE_S, KEEP_ALIVE_INTERVAL_S, KEEP_ALIVE_COUNT = 15, 5, 3
-"""A peer that has vanished without a word is noticed within half a minute; the system's own default is two hours."""
+"""These notice within half a minute that a peer has silently vanished; the system's default is two hours."""
 
 
 def is_peer_gone(info: bytes) -> bool:
-    """Whether a connection's peer has closed its end or the whole of it, or acknowledges nothing any more.
+    """Return whether a connection's peer has closed its end or the whole connection, or acknowledges nothing any more.
 
-    Of a connection that is not read at the moment nobody else hears that it was reset, or that the kernel gave it up.
+    Nothing else notices a reset, or that the kernel gave up, on a connection that is not being read.
     """
     if len(info) < _INFO.size:
         return False
@@ -32,7 +32,7 @@ def is_peer_gone(info: bytes) -> bool:
 
 
 def read_tcp_info(fd: int) -> bytes:
-    """Return ``struct tcp_info`` of a socket that somebody else owns; nothing if it is not told."""
+    """Return ``struct tcp_info`` of a socket that somebody else owns; empty if the kernel does not give it."""
     if not hasattr(socket, "TCP_INFO"):
         return b""
     lent = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 0, fileno=fd)
@@ -45,7 +45,7 @@ def read_tcp_info(fd: int) -> bytes:
 
 
 def keep_alive(listening: socket.socket) -> None:
-    """Have the kernel look after the peers of all connections that are accepted here: they inherit it."""
+    """Make the kernel probe the peers of all connections accepted here: they inherit the setting."""
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (
         ("TCP_KEEPIDLE", KEEP_ALIVE_IDLE_S),

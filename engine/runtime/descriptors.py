@@ -1,8 +1,8 @@
-"""File descriptors kept back for files, so that sockets never take the last ones.
+"""Reserves file descriptors for files, so that sockets never take the last ones.
 
-A process has so many and no more (``ulimit -n``). Files of a log are opened by ``open_file``: if none is
-left it takes one of the spares, and has files closed that nobody uses at the moment. Sockets are kept below
-``descriptors_for_sockets``. The kernel gives the lowest free number, so a socket's number says how many are in use.
+A process has a limited number (``ulimit -n``). ``open_file`` opens the files of a log: if no descriptor is left, it
+takes a spare, and closes files that are unused at the moment. Sockets stay below ``descriptors_for_sockets``. The
+kernel gives the lowest free number, so a socket's number shows how many are in use.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 SPARES = 32
-"""Kept open for nothing: more than threads open files at the same time."""
+"""Spare descriptors: more than the number of threads that open files at the same time."""
 
 RESERVED_MIN = 256
-"""For files, ZooKeeper and other brokers, if half of the limit is as much; of high limits a quarter."""
+"""Descriptors for files, ZooKeeper and other brokers, but at most half of the limit; a quarter of high limits."""
 
 THREAD_PATIENCE_S = 2.0
 """How long a thread waits for the event loop to close files."""
@@ -28,9 +28,9 @@ _PAUSE_S = 0.01
 
 
 def is_out_of_descriptors(error: BaseException) -> bool:
-    """Whether the process, or the system, has no descriptor left: nothing is wrong with any disk.
+    """Return whether the process or the system has no descriptor left, so that no disk is at fault.
 
-    An error that was raised from such a one is one, too.
+    An error raised from such an error counts too.
     """
     if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
         return True
@@ -38,24 +38,24 @@ def is_out_of_descriptors(error: BaseException) -> bool:
 
 
 def descriptor_limit() -> int:
-    """Return how many descriptors this process may have."""
+    """Return this process's limit of descriptors."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return 2**31 - 1 if soft == resource.RLIM_INFINITY else soft
 
 
 def descriptors_for_sockets(limit: int) -> int:
-    """Return the number from which on a descriptor is none for a client's socket."""
+    """Return the first descriptor number that a client's socket must not have."""
     return limit - min(limit // 2, max(RESERVED_MIN, limit // 4))
 
 
 def descriptors_for_duplicates(for_sockets: int) -> int:
-    """Return the number from which on no connection gets a second descriptor, which it needs for a slow peer."""
+    """Return the descriptor number from which no connection gets the second descriptor that a slow peer needs."""
     limit = descriptor_limit()
     return limit - max(0, limit - for_sockets) // 2
 
 
 class DescriptorReserve:
-    """The spares of this process. ``relieve`` closes files that can be opened again; it belongs to the event loop."""
+    """The spares of this process. ``relieve`` closes files that can be reopened; it belongs to the event loop."""
 
     def __init__(self) -> None:
         self._spares: list[int] = []
@@ -63,19 +63,19 @@ class DescriptorReserve:
         self._thread = 0
 
     def start(self, relieve: Callable[[], None]) -> None:
-        """Keep spares from now on. Call it on the thread whose files ``relieve`` closes."""
+        """Start keeping spares. Call it on the thread whose files ``relieve`` closes."""
         self._relieve = relieve
         self._thread = threading.get_ident()
         self.fill()
 
     def stop(self) -> None:
-        """Let all spares go."""
+        """Release all spares."""
         self._relieve = None
         while self._give_up_one():
             pass
 
     def fill(self) -> None:
-        """Open the spares that are missing, as far as there are any left."""
+        """Open the missing spares, as far as descriptors are left."""
         while self._relieve is not None and len(self._spares) < SPARES:
             try:
                 self._spares.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
@@ -83,7 +83,7 @@ class DescriptorReserve:
                 return
 
     def open(self, path: Path, flags: int, mode: int) -> int:
-        """Open a file, with a spare descriptor if there is no other.
+        """Open a file, with a spare descriptor if no other is left.
 
         Raises:
             OSError: it cannot be opened.
@@ -121,7 +121,7 @@ RESERVE = DescriptorReserve()
 
 
 def open_file(path: Path, flags: int, mode: int = 0o644) -> int:
-    """Open a file of a log, as ``os.open``; it is closed in child processes."""
+    """Open a file of a log as ``os.open`` does; child processes do not inherit it."""
     try:
         return os.open(path, flags | os.O_CLOEXEC, mode)
     except OSError as error:
@@ -131,7 +131,7 @@ def open_file(path: Path, flags: int, mode: int = 0o644) -> int:
 
 
 def make_room_for_a_file() -> None:
-    """See to it that one file can be opened now, by whatever call.
+    """Make sure that any call can open one file now.
 
     Raises:
         OSError: there is no room.

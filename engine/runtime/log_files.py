@@ -1,8 +1,7 @@
-"""Where a broker's log lines go: Kafka's files, Kafka's pattern, rolled at each full hour as Kafka ships them.
+"""Where a broker's log lines go: Kafka's files, in Kafka's pattern, rolled every hour as in Kafka's default.
 
-``server.log`` has everything but what ``controller.log``, ``state-change.log``, ``kafka-request.log`` and
-``log-cleaner.log`` have for themselves. Log lines are written by whichever thread logs; the files are flushed with each
-line.
+``server.log`` has everything except the lines of ``controller.log``, ``state-change.log``, ``kafka-request.log`` and
+``log-cleaner.log``. The thread that logs also writes the line, and each line is flushed.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _LEVEL_NAMES = {"WARNING": "WARN", "CRITICAL": "FATAL"}
 
 @dataclass(frozen=True, slots=True)
 class LogFile:
-    """One file, the loggers that write to it, and from which level on."""
+    """One file, the loggers that write to it, and their lowest level."""
 
     name: str
     loggers: tuple[str, ...]
@@ -38,7 +37,7 @@ SEPARATE_FILES = (
     LogFile("kafka-request.log", ("kafka.request.logger",), logging.WARNING),
     LogFile("log-cleaner.log", ("kafka.log.LogCleaner",), logging.INFO),
 )
-"""The files beside server.log, with the levels of the log4j.properties that Kafka 3.9 ships."""
+"""The files besides server.log, with the levels in Kafka 3.9's log4j.properties."""
 
 
 class KafkaFormatter(logging.Formatter):
@@ -55,16 +54,16 @@ class KafkaFormatter(logging.Formatter):
 
 
 class ConsoleFormatter(KafkaFormatter):
-    """The same for a person's terminal: of a fault its last line, for the trace is nothing to act on."""
+    """The same for a terminal: only the last line of a fault, because a person cannot act on the trace."""
 
     def formatException(self, ei: object) -> str:
-        """Return what was raised, without where."""
+        """Return the exception without its trace."""
         error = cast("tuple[type[BaseException], BaseException, object]", ei)[1]
         return f"    {type(error).__name__}: {error}"
 
 
 class HourlyFileHandler(logging.FileHandler):
-    """A file that is renamed to ``<name>.<year>-<month>-<day>-<hour>`` when that hour is over."""
+    """A log file, renamed to ``<name>.<year>-<month>-<day>-<hour>`` when that hour is over."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -73,7 +72,7 @@ class HourlyFileHandler(logging.FileHandler):
         self._hour = _hour_of(path.stat().st_mtime if path.stat().st_size else time.time())
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a line, after a roll if its hour is a new one."""
+        """Write a line; roll first if a new hour has begun."""
         hour = _hour_of(record.created)
         if hour > self._hour:
             self._roll(hour)

@@ -1,4 +1,4 @@
-"""A gauge of how long the event loop was held: the engine promises that nothing holds it for 50 ms."""
+"""Measures how long the event loop was blocked: the engine promises that nothing blocks it for 50 ms."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ PROBE_INTERVAL_MS = 100
 
 
 class LoopLagGauge:
-    """Asks the loop to call back at a fixed pace and notes how late it does."""
+    """Asks the loop for callbacks at a fixed interval and notes how late they come."""
 
     def __init__(self) -> None:
         self.lag_ms_max = 0.0
@@ -17,7 +17,7 @@ class LoopLagGauge:
         self._due_s = 0.0
 
     def start(self) -> None:
-        """Begin probing on the running loop."""
+        """Start probing the running loop."""
         loop = asyncio.get_running_loop()
         self._due_s = loop.time() + PROBE_INTERVAL_MS / 1000
         self._handle = loop.call_at(self._due_s, self._probe)
@@ -28,7 +28,7 @@ class LoopLagGauge:
         return lag_ms
 
     def stop(self) -> None:
-        """Probe no more."""
+        """Stop probing."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None

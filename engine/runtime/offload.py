@@ -1,4 +1,4 @@
-"""Slow work that releases the GIL (fsync, large reads and writes, renames) runs in a few threads beside the loop.
+"""Runs slow work that releases the GIL (fsync, large reads and writes, renames) in a few threads beside the loop.
 
 Python loops over records do not belong here: a busy Python thread costs every request milliseconds.
 """
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Offloader:
-    """A small pool of threads with a bounded life."""
+    """A small pool of threads with a limited life."""
 
     def __init__(self, threads: int = 4) -> None:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="klamm-offload")
@@ -26,5 +26,5 @@ class Offloader:
         return await loop.run_in_executor(self._pool, lambda: function(*args, **kwargs))
 
     def close(self) -> None:
-        """Wait for what is running, then end the threads."""
+        """Wait for running work, then end the threads."""
         self._pool.shutdown(wait=True)

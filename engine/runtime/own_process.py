@@ -1,7 +1,7 @@
-"""Processes that run a module of klamm's own: the one that belongs to the running code, never one of the same name.
+"""Processes that run one of klamm's own modules: the running code's, never another of the same name.
 
-``python -m engine.server`` would take the first ``engine`` on the path: that of the current folder, or a foreign
-package's. So this file is also the program that such a process begins with:
+``python -m engine.server`` would take the first ``engine`` on the path: the current folder's, or a foreign package's.
+So this file is also the program with which such a process starts:
 
 ``python -P own_process.py MODULE [ARGUMENT]…``  does what ``python -m`` does, with klamm's own code first on the path
 """
@@ -11,8 +11,8 @@ from pathlib import Path
 
 
 def module_command(module: str) -> tuple[str, ...]:
-    """Return the command that runs a module of klamm's own; arguments may follow."""
-    # -P: else the folder of this file would be on the path, with a module for every name in it.
+    """Return the command that runs one of klamm's own modules; arguments may follow."""
+    # -P: otherwise the folder of this file would be on the path, and every file in it a module.
     return (sys.executable, "-P", str(Path(__file__).absolute()), module)
 
 

@@ -1,10 +1,9 @@
 """Operations that wait for a condition or a deadline: Kafka's purgatory on one event loop.
 
-An operation is watched under keys (partitions, topics, groups). Whoever changes what a key stands for calls
-``check_and_complete``; the operation looks at its condition itself. Deadlines are kept in coarse buckets, with one
-timer of the loop for the whole purgatory: a timer of its own would cost a waiting request three times as much. An
-operation that is complete or cancelled is gone from every list at once, whatever deadline its client has chosen.
-Nothing here is thread-safe.
+An operation waits under keys (partitions, topics, groups). Code that changes a key's object calls
+``check_and_complete``, and the operation checks its condition itself. Deadlines are in coarse buckets, with one loop
+timer for the whole purgatory: a timer per operation would triple the cost of a waiting request. A completed or
+cancelled operation leaves every list at once, whatever its client's deadline. Nothing here is thread-safe.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ from typing import Any, Generic, TypeVar
 logger = logging.getLogger(__name__)
 
 BUCKET_MS = 10
-"""Width of a deadline bucket: an operation expires at most this much late."""
+"""Width of a deadline bucket: an operation expires at most this late."""
 
 _EMPTY_BUCKETS_MAX = 1000
-"""Up to this many dead deadlines are skipped when they are due; more than that are dropped earlier."""
+"""Up to this many dead deadlines are skipped when due; more are dropped earlier."""
 
 
 class DelayedOperation:
@@ -37,21 +36,21 @@ class DelayedOperation:
         self._bucket = 0
 
     def try_complete(self) -> bool:
-        """Return whether the condition holds; when it does, call ``force_complete`` first."""
+        """Return whether the condition holds; if it does, call ``force_complete`` first."""
         raise TypeError(f"{type(self).__name__} does not say when it is complete")
 
     def on_complete(self) -> None:
-        """Called exactly once, when the condition held or the time was over."""
+        """Called exactly once, when the condition holds or the time is up."""
         raise TypeError(f"{type(self).__name__} does not say what to do when it is complete")
 
     def on_expiration(self) -> None:
-        """Called after ``on_complete`` when the deadline, not the condition, ended the wait."""
+        """Called after ``on_complete`` if the deadline, not the condition, ended the wait."""
 
     def on_fault(self) -> None:
-        """Called when one of the above has raised, and nothing more will be: whoever waits must not wait for ever."""
+        """Called if one of the above raised; no other call follows. Nobody may be left waiting forever."""
 
     def force_complete(self) -> bool:
-        """Complete unless that has happened already; return whether this call did it."""
+        """Complete it if that has not happened yet; return whether this call did so."""
         if self.is_completed:
             return False
         self.cancel()
@@ -69,7 +68,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 class Purgatory(Generic[Key]):
-    """The waiting operations of one kind, by key."""
+    """The waiting operations of one type, by key."""
 
     def __init__(self, name: str, loop: asyncio.AbstractEventLoop | None = None) -> None:
         self.name = name
@@ -83,14 +82,14 @@ class Purgatory(Generic[Key]):
         self._timer_bucket = 0
 
     def __len__(self) -> int:
-        """Number of operations that wait."""
+        """Return the number of waiting operations."""
         return sum(len(bucket) for bucket in self._buckets.values())
 
     def try_complete_else_watch(self, operation: DelayedOperation, keys: Iterable[Key]) -> bool:
-        """Complete the operation now if it can be; else let it wait under ``keys``. Return whether it is complete.
+        """Complete the operation now if possible; else let it wait under ``keys``. Return whether it is complete.
 
-        The condition is looked at twice, before and after the watch is set only if that can differ; on one event
-        loop nothing changes in between, so once is enough.
+        It checks the condition only once: on one event loop nothing changes between the check and the watch, so a
+        second check after setting the watch is not needed.
         """
         if operation.try_complete():
             self.completed_total += 1
@@ -99,14 +98,14 @@ class Purgatory(Generic[Key]):
         return False
 
     def watch(self, operation: DelayedOperation, keys: Iterable[Key]) -> None:
-        """Let an operation wait under ``keys`` whose condition was just found not to hold."""
+        """Let an operation wait under ``keys``; the caller has just found that its condition does not hold."""
         operation._keys = ()
         operation._purgatory = self
         self.watch_also(operation, keys)
         self._schedule(operation)
 
     def watch_also(self, operation: DelayedOperation, keys: Iterable[Key]) -> None:
-        """Let an operation that waits do so under more keys."""
+        """Let a waiting operation wait under more keys."""
         more = tuple(keys)
         operation._keys += more
         watchers = self._watchers
@@ -118,14 +117,14 @@ class Purgatory(Generic[Key]):
                 waiting[operation] = None
 
     def check_and_complete(self, key: Key) -> int:
-        """Let every operation under ``key`` look at its condition again; return how many completed."""
+        """Let every operation under ``key`` check its condition again; return how many completed."""
         return self.check_and_complete_all((key,))
 
     def check_and_complete_all(self, keys: Iterable[Key]) -> int:
-        """Do so for many keys; an operation looks once, under however many of them it waits.
+        """Do the same for many keys; an operation checks once, however many of them it waits under.
 
-        A look costs a time proportional to what an operation waits for: a fetch of 1,000 partitions, all of which
-        changed, would else be looked at 1,000,000 times.
+        The cost of a check is proportional to what an operation waits for: otherwise, if all 1,000 partitions of a
+        fetch changed, there would be 1,000,000 checks.
         """
         completed = 0
         looked: set[DelayedOperation] = set()
@@ -139,11 +138,11 @@ class Purgatory(Generic[Key]):
         return completed
 
     def is_watched(self, key: Key) -> bool:
-        """Return whether anything waits under ``key``: cheap, for hot paths."""
+        """Return whether anything waits under ``key``; cheap enough for hot paths."""
         return key in self._watchers
 
     def complete_all(self) -> None:
-        """Complete every waiting operation as if its time were over: the broker is going down."""
+        """Complete every waiting operation as if its time were up: the broker is going down."""
         for bucket in list(self._buckets.values()):
             for operation in list(bucket):
                 self._isolated(operation, operation.force_complete)
@@ -159,7 +158,7 @@ class Purgatory(Generic[Key]):
         self._bucket_heap.clear()
 
     def forget(self, operation: DelayedOperation) -> None:
-        """Take an operation off every list. Operations call it when they are complete or cancelled."""
+        """Remove an operation from every list. Operations call it when they are complete or cancelled."""
         operation._purgatory = None
         for key in operation._keys:
             waiting = self._watchers.get(key)
@@ -209,14 +208,14 @@ class Purgatory(Generic[Key]):
             self._arm(self._bucket_heap[0])
 
     def _isolated(self, operation: DelayedOperation, step: Callable[[], object]) -> bool:
-        """Do a step of an operation; one that fails ends, and takes no other along."""
+        """Run one step of an operation; if it fails, only this operation ends."""
         try:
             return bool(step())
         except Exception:
-            logger.exception("A waiting operation failed, and ends purgatory=%s operation=%r", self.name, operation)
+            logger.exception("A waiting operation failed and ends purgatory=%s operation=%r", self.name, operation)
         try:
             operation.cancel()
             operation.on_fault()
         except Exception:
-            logger.exception("Nobody could be told of that purgatory=%s operation=%r", self.name, operation)
+            logger.exception("Cannot report that failure to anybody purgatory=%s operation=%r", self.name, operation)
         return False

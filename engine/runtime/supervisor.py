@@ -1,4 +1,4 @@
-"""Tasks with a parent and a name. One that fails is logged and ended alone; it never takes its siblings along."""
+"""Tasks with a parent and a name. A task that fails is logged and ends alone; its siblings continue."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Supervisor:
         return task
 
     def every(self, interval_ms: int, work: Callable[[], Awaitable[None] | None], name: str) -> asyncio.Task[Any]:
-        """Run ``work`` each ``interval_ms`` after its last run ended; a failing run is logged."""
+        """Run ``work`` each time ``interval_ms`` after its last run ended; log failing runs."""
         return self.start(self._repeat(interval_ms, work, name), name)
 
     async def stop(self) -> None:
@@ -43,9 +43,9 @@ class Supervisor:
                 if pending is not None:
                     await pending
             except Exception:
-                logger.exception("A periodic task failed and runs again at its next turn task=%s:%s", self.name, name)
+                logger.exception("A periodic task failed; it runs again at its next turn task=%s:%s", self.name, name)
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            logger.error("A task ended by a fault task=%s", task.get_name(), exc_info=task.exception())
+            logger.error("A task failed task=%s", task.get_name(), exc_info=task.exception())

@@ -1,7 +1,7 @@
-"""The reference page of the APIs, made from the registry of handlers: ``python -m engine.server.api_table`` writes it.
+"""Generates the API reference page from the registry of handlers: ``python -m engine.server.api_table`` writes it.
 
-A test compares the page with what this makes, so it is always true. It tells what is declared and what is answered,
-not how well: that is ``docs/compatibility.md``.
+A test compares the page with this module's output, so it is always true. It lists what is declared and what is
+answered; ``docs/compatibility.md`` says how well.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _HEAD: Final = """\
 <!-- Made by `python -m engine.server.api_table` from the registry of handlers (`make docs`); do not edit. -->
 
 Every API of Kafka 3.9 in ZooKeeper mode. *Declared*: the versions that `engine/protocol` encodes and decodes.
-*Answered*: the versions that a broker answers, which is exactly what ApiVersions tells clients. Keys that only KRaft
+*Answered*: the versions that a broker answers, exactly as ApiVersions lists them. Keys that only KRaft
 knows are left out.
 """
 _BEHAVIOUR: Final = "Behaviour"
@@ -50,7 +50,7 @@ def summary(documentation: str) -> str:
     """Return the first sentence under "Behaviour" of a handler module's docstring.
 
     Raises:
-        ValueError: there is none, which is the handler's to mend.
+        ValueError: there is none; the handler must add one.
     """
     lines = inspect.cleandoc(documentation).splitlines()
     if _BEHAVIOUR not in lines:
@@ -65,9 +65,11 @@ def summary(documentation: str) -> str:
 
 
 def main() -> None:
-    """Write the page, or with ``--check`` say whether it is true."""
+    """Write the page, or with ``--check`` report whether it is current."""
     if "--check" in sys.argv[1:]:
-        sys.exit(0 if PAGE.read_text("utf-8") == page() else f"{PAGE.name} is old: python -m engine.server.api_table")
+        sys.exit(
+            0 if PAGE.read_text("utf-8") == page() else f"{PAGE.name} is out of date: python -m engine.server.api_table"
+        )
     PAGE.parent.mkdir(parents=True, exist_ok=True)
     PAGE.write_text(page(), "utf-8")
 

@@ -1,6 +1,6 @@
-"""A cleaning process as the broker holds it: started when first needed, given a plan, listened to, killed at will.
+"""The broker's handle on a cleaning process: starts it on first need, sends it plans, reads its reports, kills it.
 
-Killing is how a cleaning is called off: nothing of a log is changed by the process itself.
+Killing it cancels a cleaning: the process itself changes nothing in a log.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _COMMAND = module_command("engine.storage.cleaner.worker")
 
 
 class CleanerProcessEnded(Exception):
-    """The process ended without having finished; the text says how."""
+    """The process ended before it had finished; the text says how."""
 
 
 class CleanerProcess:
@@ -39,16 +39,16 @@ class CleanerProcess:
 
     @property
     def pid(self) -> int | None:
-        """The process, if there is one."""
+        """The process id, if there is a process."""
         return None if self._process is None else self._process.pid
 
     async def run(self, plan: CleaningPlan) -> AsyncGenerator[Report, None]:
-        """Have a plan carried out; yields each report, the last of which is ``Finished`` or ``Failed``.
+        """Carry out a plan and yield each report; the last one is ``Finished`` or ``Failed``.
 
-        Who stops listening before must ``kill``.
+        A caller that stops before the last report must ``kill``.
 
         Raises:
-            CleanerProcessEnded: it could not be started, was killed, or crashed.
+            CleanerProcessEnded: it did not start, was killed, or crashed.
         """
         process = await self._started()
         assert process.stdin is not None
@@ -63,7 +63,7 @@ class CleanerProcess:
                     return
         except (OSError, ValueError) as error:
             await self.kill()
-            raise CleanerProcessEnded(f"it cannot be talked to: {error}") from error
+            raise CleanerProcessEnded(f"cannot talk to it: {error}") from error
         code = await _to_the_end(process.wait())
         await self.kill()
         raise CleanerProcessEnded(f"killed by signal {-code}" if code < 0 else f"ended with exit code {code}")
@@ -79,7 +79,7 @@ class CleanerProcess:
 
     async def _started(self) -> Process:
         if self._process is None:
-            # A session of its own: a Ctrl-C in the terminal is for the broker, which ends this process itself.
+            # Its own session: a Ctrl-C in the terminal is for the broker, which ends this process itself.
             starting = asyncio.create_task(
                 asyncio.create_subprocess_exec(
                     *_COMMAND, stdin=PIPE, stdout=PIPE, start_new_session=True, limit=_LINE_BYTES_MAX
@@ -93,12 +93,12 @@ class CleanerProcess:
                     self._process = await starting  # for ``kill`` to find it
                 raise
             except OSError as error:
-                raise CleanerProcessEnded(f"it cannot be started: {error}") from error
+                raise CleanerProcessEnded(f"cannot start it: {error}") from error
         return self._process
 
 
 async def _to_the_end(awaitable: Coroutine[Any, Any, T]) -> T:
-    """Wait for what comes soon and must not be left half done, also when the waiter is cancelled."""
+    """Wait for short work that must not stay half done, even if the waiter is cancelled."""
     work = asyncio.create_task(awaitable, name="end the cleaner's process")
     try:
         return await asyncio.shield(work)

@@ -1,4 +1,4 @@
-"""Before a broker ends it asks the controller to move its leaderships elsewhere (``controlled.shutdown.enable``)."""
+"""Before it stops, a broker asks the controller to move its leaderships (``controlled.shutdown.enable``)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ logger = logging.getLogger("kafka.server.KafkaServer")
 
 
 class ControlledShutdown:
-    """Asks until nothing is led here that another could lead, ``controlled.shutdown.max.retries`` times at most."""
+    """Asks until this broker leads nothing that another could lead, at most ``controlled.shutdown.max.retries``
+    times.
+    """
 
     def __init__(
         self,
@@ -25,23 +27,25 @@ class ControlledShutdown:
         broker_epoch: Callable[[], int],
         is_helpless_controller: Callable[[], bool],
     ) -> None:
-        """``is_helpless_controller`` tells whether this broker would have to ask itself, and has no ZooKeeper."""
+        """``is_helpless_controller`` returns whether this broker would have to ask itself and has no ZooKeeper."""
         self._config = config
         self._channel = channel
         self._broker_epoch = broker_epoch
         self._is_helpless_controller = is_helpless_controller
 
     async def run(self) -> None:
-        """Do it; a broker that does not succeed ends all the same, and the controller sees it die."""
+        """Run it; a broker that does not succeed stops anyway, and the controller sees it die."""
         config = self._config
         if not config.controlled_shutdown_enable:
             return
         who = f"[KafkaServer id={config.broker_id}]"
         if not self._channel.has_heard_of_controller:
-            logger.info("%s No controller has told this broker of partitions yet: it leads none to be moved", who)
+            logger.info("%s No controller has told this broker about partitions yet: it leads none to move", who)
             return
         if self._is_helpless_controller():
-            logger.warning("%s This broker is the controller and ZooKeeper is away: no leadership can be moved", who)
+            logger.warning(
+                "%s This broker is the controller and ZooKeeper is unreachable: it cannot move any leadership", who
+            )
             return
         logger.info("%s Starting controlled shutdown", who)
         for retries_left in reversed(range(config.controlled_shutdown_max_retries)):

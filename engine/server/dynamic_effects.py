@@ -1,4 +1,4 @@
-"""What a change of settings at run time changes in a broker's parts."""
+"""Applies settings that change at run time to a broker's parts."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ def follow_settings(
     replicas: ReplicaManager,
     enable_unclean_election: Callable[[str | None], None],
 ) -> None:
-    """Have logs, replicas and controller follow the settings.
+    """Make logs, replicas and controller follow the settings.
 
-    They are handed what changed while logs were loaded, which may have taken hours.
-    ``enable_unclean_election`` has an active controller elect where nobody leads: for a topic, or (None) for all.
+    They first get the changes made while logs were loading, which may have taken hours.
+    ``enable_unclean_election`` makes an active controller elect leaders where there are none: for a topic, or (None)
+    for all.
     """
 
     def own(throttled: tuple[str, ...]) -> frozenset[int]:
@@ -64,7 +65,7 @@ def follow_settings(
 
 
 def set_log_settings(log_manager: LogManager, config: BrokerConfig) -> None:
-    """Hand the log manager those of its settings that may change while the broker runs."""
+    """Give the log manager those of its settings that may change while the broker runs."""
     log_manager.update_settings(
         producer_id_expiration_ms=config.producer_id_expiration_ms,
         log_segment_delete_delay_ms=config.log_segment_delete_delay_ms,
@@ -72,16 +73,16 @@ def set_log_settings(log_manager: LogManager, config: BrokerConfig) -> None:
 
 
 def follow_limits(configs: DynamicConfigs, network: SocketServer) -> None:
-    """Have ``network``, made with the static limits of connections, keep to them as they are and change.
+    """Make ``network``, which has the static connection limits, follow the current limits and their changes.
 
-    Connections that are open stay.
+    Open connections stay.
     """
 
     def overrides_changed(overrides: Mapping[str, int]) -> None:
         try:
             network.limits = replace(network.limits, max_connections_per_ip_overrides=address_limits(overrides))
         except ConfigError as error:
-            logger.warning("The limits of connections by address stay as they were: %s", error)
+            logger.warning("The connection limits by address stay as they were: %s", error)
 
     def limits_changed(limits: tuple[int, int]) -> None:
         network.limits = replace(network.limits, max_connections=limits[0], max_connections_per_ip=limits[1])

@@ -1,6 +1,6 @@
-"""KafkaServer: one broker, its parts made, started and ended in Kafka's order.
+"""KafkaServer: one broker, which creates, starts and stops its parts in Kafka's order.
 
-Nothing is decided here that belongs to a part; this is the only module that knows them all.
+It makes no decision that belongs to a part; it is the only module that knows them all.
 """
 
 from __future__ import annotations
@@ -71,26 +71,26 @@ logger = logging.getLogger("kafka.server.KafkaServer")
 
 
 LOOP_LAG_MS_MAX = 50
-"""Nothing may hold the event loop longer; if something does, the log says so."""
+"""Nothing may block the event loop longer; if something does, the log says so."""
 
 LOOP_LAG_INTERVAL_MS = 60_000
 
 DESCRIPTORS_ENOUGH = 4096
-"""Descriptors for connections below which the start says how few there are."""
+"""With fewer descriptors for connections than this, the start logs their number."""
 
 SPARES_INTERVAL_MS = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """How a part that was started is ended."""
+    """How to stop a started part."""
 
     name: str
     end: Callable[[], Awaitable[object]]
 
 
 class KafkaServer:
-    """A broker. Make it on the running event loop; ``start`` returns when it serves and is registered."""
+    """A broker. Create it on the running event loop; ``start`` returns when it serves and is registered."""
 
     zk: KafkaZkClient
     cluster_id: str
@@ -133,7 +133,7 @@ class KafkaServer:
 
         Raises:
             OperationError: the port or the broker id is taken. ConfigError: data of another broker or cluster.
-            StorageError: no log dir can be used. CoordinationError: ZooKeeper does not answer.
+            StorageError: no log dir is usable. CoordinationError: ZooKeeper does not answer.
         """
         logger.info("starting")
         check_served(self.config)
@@ -158,27 +158,27 @@ class KafkaServer:
         return self._features.features_epoch
 
     async def stop(self) -> None:
-        """End the parts that were started, the last one first; what fails is logged and does not stop the rest."""
+        """Stop the started parts, the last one first; log failures and continue with the rest."""
         for step in reversed(self._ending):
             try:
                 await step.end()
             except Exception:
-                logger.exception("[KafkaServer id=%d] A part could not be ended part=%s", self.broker_id, step.name)
+                logger.exception("[KafkaServer id=%d] Cannot stop a part part=%s", self.broker_id, step.name)
         self._ending.clear()
         self.loop_lag.stop()
         self.offloader.close()
         logger.info("[KafkaServer id=%d] shut down completed", self.broker_id)
 
     def request_stop(self) -> None:
-        """Ask for the end: by a signal, or because the broker cannot go on."""
+        """Request a stop: after a signal, or because the broker cannot continue."""
         self._stop_requested.set()
 
     async def wait_for_stop_request(self) -> None:
-        """Return when somebody asked for the end."""
+        """Return when somebody has requested a stop."""
         await self._stop_requested.wait()
 
     def give_up(self, reason: str) -> None:
-        """End the broker by itself, as Kafka does when no log dir is left or ZooKeeper refuses it."""
+        """Stop the broker, as Kafka does when no log dir is left or ZooKeeper refuses it."""
         logger.critical("[KafkaServer id=%d] Shutting down: %s", self.broker_id, reason)
         self.failure = self.failure or reason
         self.request_stop()
@@ -201,12 +201,12 @@ class KafkaServer:
         logger.info("Cluster ID = %s", self.cluster_id)
 
     async def _open_log_dirs(self) -> None:
-        """Lock the log dirs, find out who this broker is, and begin to follow its settings."""
+        """Lock the log dirs, find out this broker's id, and start following its settings."""
         config = self.config
         loop = asyncio.get_running_loop()
 
         def log_dir_failed(path: Path) -> None:
-            # A dir may also fail in a thread, while logs are loaded.
+            # A dir may also fail in a thread while logs are loading.
             loop.call_soon_threadsafe(self._log_dir_failed, path)
 
         self.log_manager = LogManager(
@@ -238,7 +238,7 @@ class KafkaServer:
         self._ends_with("finalized features", self._features.stop)
 
     def _keep_descriptors(self) -> None:
-        """Keep file descriptors for the logs, and say how many are left for connections if that is not many."""
+        """Reserve file descriptors for the logs, and log how many are left for connections if they are few."""
         RESERVE.start(self.log_manager.close_files)
         self._ends_with("spare descriptors", self._give_up_descriptors)
         self.supervisor.every(SPARES_INTERVAL_MS, RESERVE.fill, "spare descriptors")
@@ -261,13 +261,13 @@ class KafkaServer:
         try:
             await asyncio.shield(loading)
         except asyncio.CancelledError:
-            # What was closed in order is loaded to its end, and closed so again. A recovery may take hours: it ends.
+            # Cleanly closed logs finish loading and close cleanly again. A recovery may take hours, so it stops.
             self.log_manager.stop_loading()
             try:
                 await loading
                 self._are_logs_loaded = True
             except LoadingStopped as stopped:
-                logger.info("The next start recovers the logs again: %s", stopped)
+                logger.info("The next start will recover the logs again: %s", stopped)
             raise
         self._are_logs_loaded = True
 
@@ -289,7 +289,7 @@ class KafkaServer:
         self._ends_with("replica manager", self.replica_manager.stop)
 
     def _make_isr_updater(self) -> IsrUpdater:
-        """ISR changes go to the controller; before IBP 2.7-IV2 leaders wrote the state znode themselves."""
+        """Send ISR changes to the controller; before IBP 2.7-IV2, leaders wrote the state znode themselves."""
         ibp = self.config.inter_broker_protocol_version
         if not is_alter_partition_supported(ibp):
             updater = ZkIsrUpdater(
@@ -340,7 +340,9 @@ class KafkaServer:
         self._ends_with("group coordinator", self.group_coordinator.stop)
 
     def _bind_network(self) -> None:
-        """Listen on all addresses before anything is announced: who is told an address may come at once, and waits."""
+        """Listen on all addresses before announcing any: a client that learns an address may connect at once, and
+        waits.
+        """
         config = self.config
         handlers = {
             key: HandlerSpec(e.key, e.min_version, e.max_version, e.handler, e.is_async, e.large_handler)
@@ -358,7 +360,7 @@ class KafkaServer:
         self.advertised_listeners = advertised(config.listener_settings.advertised_listeners, self._bound)
 
     async def _open_network(self) -> None:
-        """Answer from now on. Before, while it waited for its id, this broker would have told clients of no topics."""
+        """Start answering. Earlier, while it waited for its id, this broker would have told clients about no topics."""
         for listener in self._bound:
             await self._network.accept(listener)
         self._network.start_idle_sweep()
@@ -403,15 +405,15 @@ class KafkaServer:
         held_ms = self.loop_lag.take_max_ms()
         if held_ms > LOOP_LAG_MS_MAX:
             logger.warning(
-                "[KafkaServer id=%d] The event loop was held for %d ms: every request waited that long. More often "
-                "than not the machine is short of CPU. limit_ms=%d",
+                "[KafkaServer id=%d] The event loop was blocked for %d ms: every request waited that long. Usually "
+                "the machine is short of CPU. limit_ms=%d",
                 self.broker_id,
                 held_ms,
                 LOOP_LAG_MS_MAX,
             )
 
     def registration(self) -> BrokerRegistration:
-        """Return what this broker says of itself in ZooKeeper."""
+        """Return this broker's registration in ZooKeeper."""
         ibp = self.config.inter_broker_protocol_version
         info = BrokerInfo(self.broker_id, self.advertised_listeners, self.config.broker_rack, self.broker_epoch)
         return BrokerRegistration(info, self.clock.now_ms(), json_version=broker_id_znode_version(ibp))
@@ -425,9 +427,10 @@ class KafkaServer:
         return self._is_zookeeper_away and self.metadata_cache.controller_id == self.broker_id
 
     async def _register_again(self) -> None:
-        """A new session: the old registration is gone or going, and with it the broker epoch.
+        """Register again in a new session: the old registration and its broker epoch are gone or going.
 
-        Where another broker has the id by now this one ends: unregistered, it would go on answering as if it led.
+        If another broker has the id by now, this one stops: unregistered, it would keep answering as if it led
+        partitions.
         """
         try:
             self.broker_epoch = await self.zk.brokers.register_broker(self.registration())
@@ -436,7 +439,9 @@ class KafkaServer:
             raise
 
     def _log_dir_failed(self, path: Path) -> None:
-        """A log dir is gone: its replicas go offline, the controller is told; without any dir the broker ends."""
+        """Handle a failed log dir: take its replicas offline and tell the controller; stop the broker if no dir is
+        left.
+        """
         if not self.log_manager.live_dirs:
             self.give_up(f"all log dirs have failed: {', '.join(self.config.log_dirs)}")
             return

@@ -1,7 +1,7 @@
-"""The log cleaner: finds the filthiest log, has a process clean it, puts the result in place.
+"""The log cleaner: finds the filthiest log, has a process clean it, and puts the result in place.
 
-One task and one process for each of ``log.cleaner.threads``; a process is started when there is something to clean, and
-ended when there was nothing for a while. The event loop only measures, plans and renames. Source of all rules:
+Each of ``log.cleaner.threads`` has one task and one process. A process starts when there is something to clean, and
+ends after a while with nothing to do. The event loop only measures, plans and renames. Source of all rules:
 LogCleaner and LogCleanerManager of Kafka 3.9.
 """
 
@@ -31,17 +31,17 @@ from engine.storage.small_files import sync_path
 logger = logging.getLogger("kafka.log.LogCleaner")
 
 LOGS_PER_TURN = 50
-"""Logs looked at before others have their turn on the event loop."""
+"""Logs to check before others get their turn on the event loop."""
 
 IDLE_MS_MAX = 60_000
-"""A process that had nothing to do for so long is ended."""
+"""A process that has had nothing to do for this long is stopped."""
 
 CRASHES_MAX = 3
-"""Processes that may die over one log before it is left alone."""
+"""Maximum processes that may die over one log; then the cleaner leaves it alone."""
 
 
 def cleaner_settings(config: BrokerConfig) -> CleanerSettings:
-    """Return what the cleaner goes by."""
+    """Return the cleaner's settings."""
     return CleanerSettings(
         enable=config.log_cleaner_enable,
         threads=config.log_cleaner_threads,
@@ -59,11 +59,11 @@ class LogCleaner:
     def __init__(self, configs: DynamicConfigs, log_manager: LogManager, offloader: Offloader) -> None:
         self.settings = cleaner_settings(configs.current)
         self.last_stats: dict[int, CleaningStats] = {}
-        """What each thread's last cleaning did."""
+        """Statistics of each thread's last cleaning."""
         self.max_dirty_percent = 0
         self.max_compaction_delay_ms = 0
         self.folders_in_use: set[str] = set()
-        """Where processes write. A topic may be deleted meanwhile, and another one of its name get the folder."""
+        """Where processes write. The topic may be deleted meanwhile, and another one of its name may get the folder."""
         self._logs = log_manager
         self._offloader = offloader
         self._threads = Supervisor("log-cleaner")
@@ -73,11 +73,11 @@ class LogCleaner:
 
     @property
     def uncleanable_partitions(self) -> int:
-        """How many logs failed in a way that would fail again."""
+        """Number of logs that failed in a way that would repeat."""
         return sum(log.cleaning.is_uncleanable for log in self._logs.logs.values())
 
     def start(self) -> None:
-        """Begin to clean, unless ``log.cleaner.enable`` is false."""
+        """Start cleaning, unless ``log.cleaner.enable`` is false."""
         if not self.settings.enable:
             return
         self._configs.follow(lambda: cleaner_settings(self._configs.current), self._settings_changed)
@@ -85,7 +85,7 @@ class LogCleaner:
         self._start_threads()
 
     async def stop(self) -> None:
-        """End all cleaning; what was under way starts over another time."""
+        """Stop all cleaning; interrupted work starts over another time."""
         if self.settings.enable:
             logger.info("Shutting down the log cleaner.")
         await self._keeper.stop()
@@ -102,17 +102,17 @@ class LogCleaner:
             self._has_new_settings.set()
 
     async def _keep(self) -> None:
-        """Start over with other settings, as Kafka does."""
+        """Restart with other settings, as Kafka does."""
         while True:
             await self._has_new_settings.wait()
             self._has_new_settings.clear()
-            logger.info("The log cleaner starts over with other settings %s", self.settings)
+            logger.info("Restarting the log cleaner with new settings %s", self.settings)
             await self._threads.stop()
             self._start_threads()
 
 
 class _CleanerThread:
-    """What is one thread in Kafka: one log after the other, by a process of its own."""
+    """The counterpart of one thread in Kafka: cleans one log after another in its own process."""
 
     def __init__(self, cleaner: LogCleaner, logs: LogManager, offloader: Offloader, number: int) -> None:
         self._cleaner = cleaner
@@ -139,7 +139,7 @@ class _CleanerThread:
     # --- what to clean
 
     async def _look(self) -> LogToClean | None:
-        """Return the filthiest log; on the way, old segments of compacted logs are deleted, as Kafka's cleaner does."""
+        """Return the filthiest log; also delete old segments of compacted logs, as Kafka's cleaner does."""
         candidates: list[LogToClean] = []
         for index, log in enumerate(list(self._logs.logs.values())):
             if index % LOGS_PER_TURN == LOGS_PER_TURN - 1:
@@ -153,14 +153,14 @@ class _CleanerThread:
         chosen = filthiest(candidates)
         if chosen is not None:
             await self._flush(chosen)
-        # Others had their turn meanwhile.
+        # Other tasks have run meanwhile.
         again = None if chosen is None else self._measure(chosen.log)
         return again if again is not None and again.is_due else None
 
     async def _flush(self, chosen: LogToClean) -> None:
-        """Bring what is to be cleaned to the disk.
+        """Bring the segments to clean to the disk.
 
-        What a cleaning drops must not have its successor where a power failure would take it.
+        When a cleaning drops a record, a power failure must not be able to lose its successor.
         """
         log, end_offset = chosen.log, chosen.first_uncleanable_offset
         if log.is_offline or log.recovery_point >= end_offset:
@@ -168,7 +168,7 @@ class _CleanerThread:
         try:
             job = log.begin_flush(end_offset)
         except KafkaError as error:
-            logger.warning("A log could not be flushed for cleaning partition=%s: %s", log.topic_partition, error)
+            logger.warning("Cannot flush a log for cleaning partition=%s: %s", log.topic_partition, error)
             return
         if job is not None:
             await self._offloader.run(job.run)
@@ -185,7 +185,7 @@ class _CleanerThread:
         except OSError as error:
             self._logs.fail_dir(log.log_dir, f"Error while measuring {log.topic_partition} for cleaning", error)
         except KafkaError as error:
-            logger.warning("A log could not be measured for cleaning partition=%s: %s", log.topic_partition, error)
+            logger.warning("Cannot measure a log for cleaning partition=%s: %s", log.topic_partition, error)
         except StorageError as error:
             self._leave_alone(log, str(error))
         except Exception as error:
@@ -199,7 +199,7 @@ class _CleanerThread:
         try:
             job = CleaningJob(chosen, self._settings, self._logs.future_logs, self._logs.clock.now_ms())
         except KafkaError as error:
-            logger.warning("A log could not be cleaned partition=%s: %s", chosen.log.topic_partition, error)
+            logger.warning("Cannot clean a log partition=%s: %s", chosen.log.topic_partition, error)
             return False
         finished: Finished | None = None
         self._cleaner.folders_in_use.add(job.plan.folder)
@@ -229,7 +229,7 @@ class _CleanerThread:
             async with aclosing(self._process.run(plan)) as reports:
                 async for report in reports:
                     if not job.is_valid:
-                        self._say("Cleaning of log %s is called off: the log has changed under it.", job.log_name)
+                        self._say("Cancelled the cleaning of log %s: the log has changed meanwhile.", job.log_name)
                         return None
                     if isinstance(report, Indexed):
                         self._say("Offset map for log %s complete, with %d keys.", job.log_name, report.key_count)
@@ -243,7 +243,7 @@ class _CleanerThread:
         except CleanerProcessEnded as error:
             self._crashed(job, str(error))
         except (KafkaError, StorageError) as error:
-            logger.error("A cleaned segment could not be put in place log=%s: %s", job.log_name, error)
+            logger.error("Cannot put a cleaned segment in place log=%s: %s", job.log_name, error)
         except OSError as error:
             self._logs.fail_dir(job.log.log_dir, f"Failed to clean up log for {job.log.topic_partition}", error)
         except Exception as error:
@@ -251,17 +251,17 @@ class _CleanerThread:
         return None
 
     async def _clear_up(self, job: CleaningJob) -> None:
-        """End the process, and remove what it has not finished.
+        """End the process, and remove its unfinished work.
 
-        If the log's folder was renamed under it, it may have written to a new one of that name.
+        If the log's folder was renamed meanwhile, the process may have written to a new folder of that name.
         """
         await self._process.kill()
         for folder in {job.log.dir, Path(job.plan.folder)}:
             try:
                 await self._offloader.run(remove_leftovers, folder)
             except OSError as error:
-                # Another cleaning, or the next start, comes by here again.
-                logger.warning("What a cleaning has left could not be removed dir=%s: %s", folder, error)
+                # Another cleaning, or the next start, will try again.
+                logger.warning("Cannot remove what a cleaning has left dir=%s: %s", folder, error)
 
     def _failed(self, job: CleaningJob, report: Failed) -> None:
         log = job.log
@@ -269,7 +269,7 @@ class _CleanerThread:
             self._leave_alone(log, report.message)
         elif report.kind is FailureKind.NO_SPACE:
             logger.warning(
-                "Log %s cannot be cleaned: no room for the cleaned segment. It is tried again after "
+                "Cannot clean log %s: there is no room for the cleaned segment. The next try is after "
                 "log.cleaner.backoff.ms=%d: %s",
                 job.log_name,
                 self._settings.backoff_ms,
@@ -282,12 +282,12 @@ class _CleanerThread:
     def _crashed(self, job: CleaningJob, how: str) -> None:
         state = job.log.cleaning
         state.crashes += 1
-        logger.warning("The process that cleaned log %s is gone, nothing is lost: %s", job.log_name, how)
+        logger.warning("The process that was cleaning log %s is gone; nothing is lost: %s", job.log_name, how)
         if state.crashes >= CRASHES_MAX:
             self._leave_alone(job.log, f"{state.crashes} processes have died over it")
 
     def _fault(self, log: Log, error: Exception) -> None:
-        """Leave a log alone that a mistake of ours comes up with: the cleaning of all others must go on."""
+        """Leave alone a log that triggers a fault of ours: the cleaning of all others must continue."""
         logger.error("The cleaning of a log failed unexpectedly partition=%s", log.topic_partition, exc_info=error)
         self._leave_alone(log, repr(error))
 

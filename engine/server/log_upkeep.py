@@ -1,4 +1,4 @@
-"""The log manager's periodic work, under Kafka's intervals. Slow parts run in threads, one after the other."""
+"""The log manager's periodic work, at Kafka's intervals. Slow parts run in threads, one after another."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from engine.storage.log_manager import LogManager
 logger = logging.getLogger(__name__)
 
 DUE_INTERVAL_MS = 1000
-"""How often flushes after rolls, removals of files and due checkpoints are looked for."""
+"""Interval of checks for flushes after rolls, files to remove and due checkpoints."""
 
 IDLE_FILES_INTERVAL_MS = 300_000
 
@@ -30,7 +30,7 @@ class LogUpkeep:
         self._supervisor = Supervisor("log-upkeep")
 
     def start(self) -> None:
-        """Begin all of it."""
+        """Start all of it."""
         config, logs, every = self._config, self._logs, self._supervisor.every
         self._jobs_every(DUE_INTERVAL_MS, logs.due_jobs, "due")
         self._jobs_every(
@@ -45,7 +45,7 @@ class LogUpkeep:
         every(IDLE_FILES_INTERVAL_MS, logs.release_idle_files, "idle-files")
 
     async def stop(self) -> None:
-        """End all of it; a job under way is finished first."""
+        """Stop all of it; first finish a running job."""
         await self._supervisor.stop()
 
     def _jobs_every(self, interval_ms: int, jobs: Callable[[], Iterable[DiskJob]], name: str) -> None:
@@ -54,7 +54,7 @@ class LogUpkeep:
                 try:
                     await self._run(job)
                 except Exception:
-                    # The jobs behind it are not asked for again.
+                    # The following jobs are not asked for again.
                     logger.exception("Work for the disk failed job=%s kind=%s", type(job).__name__, name)
 
         self._supervisor.every(interval_ms, run, name)
@@ -64,14 +64,14 @@ class LogUpkeep:
         try:
             await asyncio.shield(running)
         except asyncio.CancelledError:
-            # The thread cannot be stopped; what it does must not go on behind the shutdown's back.
+            # The thread cannot be stopped, and its work must not continue after the shutdown.
             await running
             raise
         finally:
             job.finish()
 
     async def _retention(self) -> None:
-        """Delete old segments, one log a turn, so that thousands of partitions do not hold the loop."""
+        """Delete old segments, one log per turn, so that thousands of partitions do not block the loop."""
         await asyncio.sleep(self._config.log_initial_task_delay_ms / 1000)
         while True:
             deleted = 0

@@ -27,21 +27,21 @@ logger = logging.getLogger("kafka.server.KafkaServer")
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_UNREACHABLE = 0, 1, 2, 3
 
 SWITCH_INTERVAL_S = 0.0005
-"""A thread that is busy in Python may keep the event loop waiting so long; Python's own default is ten times that."""
+"""How long a busy Python thread may keep the event loop waiting; Python's own default is ten times that."""
 
 GC_THRESHOLDS = (10_000, 10, 50)
-"""The broker makes no cycles per request. A look at the young takes 3 ms at most, at the middle-aged 25; one at all,
-40 ms with 2,000 replicas, comes when some millions of objects were kept since the last.
+"""The broker makes no cycles per request. A collection of young objects takes 3 ms at most, of middle-aged ones 25. A
+full one takes 40 ms with 2,000 replicas, and comes when some millions of objects have been kept since the last.
 """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a broker as the command line says; return the exit code."""
+    """Run a broker from the command line; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m engine.server", description="Run one broker in the foreground.")
-    parser.add_argument("file", type=Path, help="a server.properties as Kafka has it")
-    parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE", help="goes before the file")
+    parser.add_argument("file", type=Path, help="a server.properties file as in Kafka")
+    parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE", help="overrides the file")
     parser.add_argument("--log-folder", type=Path, help="write Kafka's log files here; default: LOG_DIR, else stderr")
-    parser.add_argument("--hold", action="store_true", help="load the code, then wait for the end of stdin")
+    parser.add_argument("--hold", action="store_true", help="load the code, then wait until stdin ends")
     options = parser.parse_args(arguments)
     if options.hold:
         all_handlers()
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(file: Path, overrides: Mapping[str, str], *, log_folder: Path | None = None) -> int:
-    """Run a broker until TERM, INT or HUP; return the exit code. Errors are told in one line on stderr."""
+    """Run a broker until TERM, INT or HUP; return the exit code. Errors are one line on stderr."""
     try:
         config = BrokerConfig.from_properties(parse_properties(file.read_text("utf-8")), overrides)
     except OSError as error:
@@ -69,7 +69,7 @@ def run(file: Path, overrides: Mapping[str, str], *, log_folder: Path | None = N
     for warning in config.warnings:
         logger.warning("%s", warning)
     prepare_process()
-    # The event loop would be held by it.
+    # It would block the event loop.
     all_handlers()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
@@ -83,14 +83,14 @@ def run(file: Path, overrides: Mapping[str, str], *, log_folder: Path | None = N
 
 
 async def serve(config: BrokerConfig) -> int:
-    """Start a broker, say so on stderr, and serve until a signal comes or the broker gives up by itself."""
+    """Start a broker, say so on stderr, and serve until a signal comes or the broker gives up."""
     loop = asyncio.get_running_loop()
     server = KafkaServer(config)
     for number in _end_signals():
         loop.add_signal_handler(number, server.request_stop)
     try:
         if await _start_unless_stopped(server):
-            # What a start leaves behind is kept as it is: there is hardly any garbage in it, and a look takes 40 ms.
+            # Freeze the objects of the start: there is hardly any garbage among them, and a collection takes 40 ms.
             gc.freeze()
             listeners = ",".join(str(endpoint) for endpoint in server.advertised_listeners)
             print(f"started broker {server.broker_id} listeners={listeners}", file=sys.stderr, flush=True)
@@ -103,19 +103,19 @@ async def serve(config: BrokerConfig) -> int:
 
 
 def _end_signals() -> list[signal.Signals]:
-    """Return the signals that end a broker in order. One started by ``nohup`` survives its terminal, as Java does."""
+    """Return the signals that stop a broker cleanly. Under ``nohup`` it survives its terminal, as Java does."""
     outlives_terminal = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     return [signal.SIGTERM, signal.SIGINT, *([] if outlives_terminal else [signal.SIGHUP])]
 
 
 async def _start_unless_stopped(server: KafkaServer) -> bool:
-    """Start the broker; a stop asked for meanwhile ends the start where it is. Return whether it serves."""
+    """Start the broker; a stop request meanwhile ends the start where it is. Return whether the broker serves."""
     starting = asyncio.create_task(server.start(), name="start")
     stop_requested = asyncio.create_task(server.wait_for_stop_request(), name="stop request")
     await asyncio.wait((starting, stop_requested), return_when=asyncio.FIRST_COMPLETED)
     stop_requested.cancel()
     if not starting.done():
-        logger.info("Asked to stop before the start was complete")
+        logger.info("Received a stop request before the start was complete")
         starting.cancel()
         await asyncio.wait((starting,))
     if starting.cancelled():
@@ -133,7 +133,7 @@ def prepare_process() -> None:
 
 
 def report(error: Exception, code: int) -> int:
-    """Say on stderr what went wrong, and what to do if that is known; return ``code``."""
+    """Print on stderr what went wrong and, if known, what to do; return ``code``."""
     print(f"error: {error}", file=sys.stderr)
     hint = getattr(error, "hint", None)
     if hint:

@@ -1,4 +1,4 @@
-"""From a broker's configuration to the values its parts want."""
+"""Turns a broker's configuration into the values that its parts need."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from engine.runtime.descriptors import descriptor_limit, descriptors_for_sockets
 
 
 def random_cluster_id() -> str:
-    """Return a new cluster id: 22 characters of URL-safe base64, as Kafka makes them."""
+    """Return a new cluster id: 22 characters of URL-safe base64, as in Kafka."""
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
 
 
 def listener_spec(endpoint: Endpoint) -> ListenerSpec:
-    """Return what to bind for an entry of ``listeners``."""
+    """Return the address to bind for an entry of ``listeners``."""
     return ListenerSpec(endpoint.listener_name, endpoint.host, endpoint.port, int(endpoint.security_protocol))
 
 
 def advertised(wanted: Sequence[Endpoint], bound: Sequence[BoundListener]) -> tuple[Endpoint, ...]:
-    """Return the addresses others are told: an empty host is this machine's name, port 0 the one that was bound."""
+    """Return the advertised addresses: an empty host becomes this machine's name, port 0 the bound port."""
     ports = {listener.spec.name: listener.port for listener in bound}
     return tuple(
         replace(
@@ -49,7 +49,7 @@ def advertised(wanted: Sequence[Endpoint], bound: Sequence[BoundListener]) -> tu
 
 
 def address_limits(overrides: Mapping[str, int]) -> dict[str, int]:
-    """Return limits by address; a host name is looked up once, at start.
+    """Return limits by address; look up host names once, at start.
 
     Raises:
         ConfigError: a name does not resolve.
@@ -67,34 +67,34 @@ def address_limits(overrides: Mapping[str, int]) -> dict[str, int]:
 
 
 def check_served(config: BrokerConfig) -> None:
-    """Refuse what would leave a cluster less protected than its settings say.
+    """Refuse settings that would leave a cluster less protected than they say.
 
     Raises:
-        ConfigError: a listener or ZooKeeper wants TLS or SASL, or an authorizer is named; none is served yet.
+        ConfigError: a listener or ZooKeeper needs TLS or SASL, or there is an authorizer; none is supported yet.
     """
     if config.zookeeper_ssl_client_enable:
         raise ConfigError(
-            "zookeeper.ssl.client.enable: this broker talks to ZooKeeper without TLS only; remove the setting if "
+            "zookeeper.ssl.client.enable: this broker only talks to ZooKeeper without TLS; remove the setting if "
             "ZooKeeper has a port without TLS that may be used",
             key="zookeeper.ssl.client.enable",
         )
     for endpoint in config.listener_settings.listeners:
         if endpoint.security_protocol is not SecurityProtocol.PLAINTEXT:
             raise ConfigError(
-                f"listeners: {endpoint} wants {endpoint.security_protocol.name}, and this broker serves PLAINTEXT only",
+                f"listeners: {endpoint} needs {endpoint.security_protocol.name}, but this broker serves only PLAINTEXT",
                 key="listeners",
             )
     authorizer = config.authorizer_class_name
     if authorizer:
         raise ConfigError(
-            f"authorizer.class.name: {authorizer} cannot be enforced by this broker, which would let everybody do "
+            f"authorizer.class.name: this broker cannot enforce {authorizer}, and would let everybody do "
             "everything; remove the setting if that is what you want",
             key="authorizer.class.name",
         )
 
 
 def server_limits(config: BrokerConfig) -> ServerLimits:
-    """Return the bounds of the network."""
+    """Return the network limits."""
     return ServerLimits(
         socket_request_max_bytes=config.socket_request_max_bytes,
         socket_listen_backlog_size=config.socket_listen_backlog_size,
@@ -110,7 +110,7 @@ def server_limits(config: BrokerConfig) -> ServerLimits:
 
 
 def _protected_listeners(config: BrokerConfig) -> frozenset[str]:
-    """Return the listeners of brokers and controller, unless all come in by the same one."""
+    """Return the listeners of brokers and controller, unless all traffic uses one listener."""
     listeners = config.listener_settings
     own = {listeners.inter_broker_listener_name, listeners.control_plane_listener_name}
     names = {endpoint.listener_name for endpoint in listeners.listeners}
@@ -118,7 +118,7 @@ def _protected_listeners(config: BrokerConfig) -> frozenset[str]:
 
 
 def replication_settings(config: BrokerConfig) -> ReplicationSettings:
-    """Return what replication goes by."""
+    """Return replication's settings."""
     return ReplicationSettings(
         broker_id=config.broker_id,
         inter_broker_listener_name=config.listener_settings.inter_broker_listener_name,
@@ -138,7 +138,7 @@ def replication_settings(config: BrokerConfig) -> ReplicationSettings:
 
 
 def controller_options(config: BrokerConfig) -> ControllerOptions:
-    """Return what the controller's core goes by."""
+    """Return the settings of the controller's core."""
     ibp = config.inter_broker_protocol_version
     return ControllerOptions(
         controller_id=config.broker_id,
@@ -155,7 +155,7 @@ def controller_options(config: BrokerConfig) -> ControllerOptions:
 
 
 def channel_settings(config: BrokerConfig) -> ChannelSettings:
-    """Return how the controller reaches brokers."""
+    """Return the settings for the controller's connections to brokers."""
     listeners = config.listener_settings
     return ChannelSettings(
         controller_id=config.broker_id,

@@ -24,9 +24,8 @@ _log = logging.getLogger("engine.zk")
 
 _ITEMS_PER_TURN = 64
 _HOLD_S_MAX = 0.002
-"""Maximum deliveries and time before other callbacks of the event loop get a turn:
-
-a small znode takes some microseconds, a topic of 1,000 partitions some milliseconds.
+"""Maximum deliveries and time before other callbacks of the event loop get a turn: a small znode takes some
+microseconds, a topic of 1,000 partitions some milliseconds.
 """
 
 _RECEIVE_SIZE = 65_536

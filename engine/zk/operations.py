@@ -10,9 +10,8 @@ ANY_VERSION = -1
 
 
 class Acl(NamedTuple):
-    """One entry of a znode's access list:
-
-    permission bits (read 1, write 2, create 4, delete 8, admin 16) and who has them.
+    """One entry of a znode's access list: permission bits (read 1, write 2, create 4, delete 8, admin 16) and who has
+    them.
     """
 
     permissions: int

@@ -1,4 +1,4 @@
-"""Brokers come, go, come back within a session, shut down politely, lose log dirs, change their address."""
+"""Brokers come, go, come back within a session, shut down cleanly, lose log dirs, change their address."""
 
 import logging
 from dataclasses import replace

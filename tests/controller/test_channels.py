@@ -1,4 +1,4 @@
-"""The line to one broker: what the controller says arrives in order, however long it takes to encode."""
+"""The channel to one broker: the controller's requests arrive in order, however long they take to encode."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The controller lost between every two instructions of what it does; the next one must finish it.
+"""The controller is lost between every two instructions of an operation; the next one must finish it.
 
 For each operation the run is repeated with the controller lost after its first, second, third … instruction, and
-compared with the run that nobody disturbed: the same assignments, leaders in sync, nothing left behind.
+compared with an undisturbed run: the same assignments, leaders in sync, nothing left behind.
 """
 
 from collections.abc import Callable

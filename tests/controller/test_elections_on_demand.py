@@ -1,4 +1,4 @@
-"""Elections that somebody asked for: ElectLeaders, the old znode, the automatic balance; and producer ids."""
+"""Requested elections: ElectLeaders, the old znode, the automatic balance; and producer ids."""
 
 import logging
 

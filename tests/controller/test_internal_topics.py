@@ -1,4 +1,4 @@
-"""What Kafka's own topics are made with follows the broker's settings."""
+"""The creation of Kafka's own topics follows the broker's settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AlterPartition: every check in its order; and the notifications leaders made before it existed."""
+"""AlterPartition: every check in its order; and the notifications that leaders wrote before it existed."""
 
 import pytest
 from controller_world import World

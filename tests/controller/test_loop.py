@@ -1,5 +1,6 @@
-"""The running controller on a real ZooKeeper and a real wire: election, resignation, failover, watches, what others do
-by hand."""
+"""The running controller on a real ZooKeeper and a real wire: election, resignation, failover, watches, manual
+changes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reassignments step by step: the AR/leader/ISR table, cancelling, replacing, the old znode, and taking over midway."""
+"""Reassignments step by step: the AR/leader/ISR table, cancelling, replacing, the old znode, and a takeover midway."""
 
 import logging
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Creating, growing and deleting topics: every check with Kafka's code and words, and what is written."""
+"""Creating, growing and deleting topics: every check with Kafka's code and words, and the writes."""
 
 from __future__ import annotations
 

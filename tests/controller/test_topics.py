@@ -1,4 +1,4 @@
-"""Topics: made, grown, deleted; what waits, what is retried, what is refused."""
+"""Topics are created, grown and deleted; some steps wait, retry or fail."""
 
 import logging
 import time

@@ -1,4 +1,4 @@
-"""What the core is sent back for what tools ask through znodes: nothing, the request, or why nobody understands it."""
+"""What the core gets for tools' requests in znodes: nothing, the request, or why it cannot be decoded."""
 
 from __future__ import annotations
 

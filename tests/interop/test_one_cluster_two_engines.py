@@ -64,7 +64,7 @@ class TwoEngines:
         assert self._klamm is not None
         assert self._klamm.terminate() == 0
         assert "Traceback" not in self._klamm.server_log
-        assert "could not be handled" not in self._klamm.server_log
+        assert "Cannot handle a request" not in self._klamm.server_log
 
     def log_dir(self, broker_id: int) -> Path:
         return self._folder / ("klamm" if broker_id == KLAMM else "kafka") / "data"

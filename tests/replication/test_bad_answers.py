@@ -1,4 +1,4 @@
-"""Answers of a leader that a follower cannot use: broken, too large, or without sense."""
+"""Answers of a leader that a follower cannot use: broken, too large, or senseless."""
 
 from __future__ import annotations
 

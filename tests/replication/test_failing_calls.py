@@ -1,7 +1,7 @@
-"""Every call to the disk fails once: what clients are told, who goes on, and what is there after a restart.
+"""Every call to the disk fails once: what clients see, what continues, and what a restart finds.
 
-A broker with two log dirs serves a partition in each. All that is asked goes through requests as they come over the
-wire. In each run one call below the first dir fails, and everything is asked of both partitions.
+A broker with two log dirs serves a partition in each. All operations go through requests as they come over the wire.
+In each run one call below the first dir fails, and both partitions get every request.
 """
 
 from __future__ import annotations

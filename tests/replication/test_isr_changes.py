@@ -1,4 +1,4 @@
-"""Who is in the ISR of a led partition, what holds its high watermark back, and which answers to a change count."""
+"""Who is in the ISR of a led partition, what holds back its high watermark, and which answers to a change count."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ISR changes by way of the controller, and by way of ZooKeeper."""
+"""ISR changes through the controller, and through ZooKeeper."""
 
 from __future__ import annotations
 

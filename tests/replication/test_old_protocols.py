@@ -1,4 +1,4 @@
-"""Replication as older inter-broker protocols have it, and topics without an id."""
+"""Replication under older inter-broker protocols, and topics without an id."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What reads of a partition answer: who may read, how far, and what is refused; and what wakes waiting requests."""
+"""Reads of a partition: who may read, how far, and what it refuses; and what wakes waiting requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A topic that is deleted and created again within a moment: nothing of the first one, late as it may come, reaches the
+"""A topic that is deleted and recreated within a moment: nothing from the first one, however late, reaches the
 second.
 """
 

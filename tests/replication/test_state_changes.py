@@ -1,4 +1,4 @@
-"""LeaderAndIsr and StopReplica on one broker: every rule of who may say what, and the lines of state-change.log."""
+"""LeaderAndIsr and StopReplica on one broker: every rule for valid senders, and the lines of state-change.log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Where a follower cuts: the rules one by one, and a model in which two logs always end as prefix of each other."""
+"""Where a follower cuts: the rules one by one, and a model in which one of two logs always ends as a prefix of the
+other.
+"""
 
 from __future__ import annotations
 

@@ -158,7 +158,7 @@ def test_a_killed_worker_costs_nothing(compacting: LocalCluster) -> None:
     wait_for(lambda: list(folder.glob("*.cleaned")), "a cleaning under way")
     for pid in worker_pids(compacting):
         os.kill(pid, signal.SIGKILL)
-    gone = "The process that cleaned log worker-killed-0 is gone, nothing is lost: killed by signal 9"
+    gone = "The process that was cleaning log worker-killed-0 is gone; nothing is lost: killed by signal 9"
     wait_for(lambda: gone in cleaner_log(compacting.broker(0).logs_path), "a word on it")
     alter(compacting, ResourceType.BROKER, "0", "log.cleaner.io.max.bytes.per.second", "1000000000")
     wait_for(lambda: cleaned_times(compacting, "worker-killed"), "another cleaning")
@@ -190,7 +190,7 @@ def test_a_topic_deleted_while_it_is_cleaned(compacting: LocalCluster) -> None:
     wait_for(lambda: list(folder_of(compacting, "doomed").glob("*.cleaned")), "a cleaning under way")
     admin = AdminClient({"bootstrap.servers": compacting.bootstrap_servers})
     admin.delete_topics(["doomed"])["doomed"].result(TIMEOUT_S)
-    called_off = "Cleaning of log doomed-0 is called off"
+    called_off = "Cancelled the cleaning of log doomed-0"
     wait_for(lambda: called_off in cleaner_log(compacting.broker(0).logs_path), "a word on it")
     alter(compacting, ResourceType.BROKER, "0", "log.cleaner.io.max.bytes.per.second", "1000000000")
     wait_for(lambda: not folder_of(compacting, "doomed").exists(), "the folder's end")

@@ -81,5 +81,5 @@ def test_idle_connections_neither_stop_the_broker_nor_keep_clients_out(tmp_path:
         assert broker.process.poll() is None
         assert "goes offline" not in broker.server_log
         assert "The limit of open files is 200" in broker.server_log
-        assert "Closing connections that are silent for new ones" in broker.server_log
+        assert "Closing silent connections to make room for new ones" in broker.server_log
         assert broker.terminate() == 0

@@ -177,7 +177,7 @@ def test_a_cleaning_whose_log_changes_is_called_off(
 
     caplog.set_level(logging.INFO)
     run(world, scene)
-    assert "Cleaning of log t-0 is called off" in caplog.text
+    assert "Cancelled the cleaning of log t-0" in caplog.text
     assert not [one for one in caplog.records if one.levelno >= logging.WARNING]
 
 
@@ -303,7 +303,7 @@ def test_a_log_that_kills_processes_is_left_alone(
         await until(lambda: world.log.cleaning.is_uncleanable)
 
     run(world, scene)
-    assert caplog.text.count("is gone, nothing is lost: killed by signal 9") == log_cleaning.CRASHES_MAX
+    assert caplog.text.count("is gone; nothing is lost: killed by signal 9") == log_cleaning.CRASHES_MAX
 
 
 def test_a_process_that_cannot_be_started(
@@ -313,7 +313,7 @@ def test_a_process_that_cannot_be_started(
     monkeypatch.setattr(cleaner_process, "_COMMAND", (str(tmp_path / "nothing"),))
 
     async def scene(world: World) -> None:
-        await until(lambda: "it cannot be started" in caplog.text)
+        await until(lambda: "cannot start it" in caplog.text)
 
     run(world, scene)
 
@@ -325,7 +325,7 @@ def test_rubbish_from_a_process(
     monkeypatch.setattr(cleaner_process, "_COMMAND", (sys.executable, "-c", "print('hello', flush=True); input()"))
 
     async def scene(world: World) -> None:
-        await until(lambda: "it cannot be talked to" in caplog.text)
+        await until(lambda: "cannot talk to it" in caplog.text)
 
     run(world, scene)
 

@@ -1,4 +1,4 @@
-"""Tests of the storage layer do not wait for the disk: no test here pulls the plug of the machine."""
+"""Tests of the storage layer do not wait for the disk: no test here cuts the machine's power."""
 
 from __future__ import annotations
 

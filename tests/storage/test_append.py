@@ -1,4 +1,4 @@
-"""What a leader's log takes, stamps and refuses, and what a follower's does."""
+"""What the logs of leaders and followers accept, stamp and refuse."""
 
 from __future__ import annotations
 

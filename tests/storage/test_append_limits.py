@@ -1,4 +1,4 @@
-"""The limits of an append that does not go the short way: just at each of them, and just beyond."""
+"""The limits of an append off the fast path: exactly at each limit, and just beyond it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an append reports of records, bytes and epochs, and what a log notes of each batch."""
+"""What an append reports about records, bytes and epochs, and what a log notes about each batch."""
 
 from __future__ import annotations
 

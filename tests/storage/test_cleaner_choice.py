@@ -1,4 +1,4 @@
-"""Which log is cleaned next, how far, and what the process does with its limits: memory, rate, a full disk."""
+"""Which log the cleaner takes next, how far it cleans, and how it handles its limits: memory, rate, a full disk."""
 
 from __future__ import annotations
 

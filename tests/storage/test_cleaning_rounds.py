@@ -1,4 +1,4 @@
-"""Where a cleaning begins and ends: what is cleaned already, what one round takes, and what a crash has left."""
+"""Where a cleaning begins and ends: what is already clean, what one round covers, and what a crash has left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is due in all logs of a broker: flushes, retention, producers that expire, checkpoints after a cut."""
+"""Due work in all logs of a broker: flushes, retention, expiring producers, checkpoints after a truncation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Disks that are full or broken: nothing half written is served, the log dir goes offline, the others go on."""
+"""Disks that are full or broken: no half-written record is served, the log dir goes offline; the others continue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process without a file descriptor left: what needs one is refused and works later, and no log dir fails for it."""
+"""A process with no file descriptor left: calls that need one fail now and work later, and no log dir fails."""
 
 from __future__ import annotations
 

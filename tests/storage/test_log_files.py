@@ -1,4 +1,4 @@
-"""The files of a log's segments: what was there before, what stays open, and when the folder needs a flush."""
+"""The files of a log's segments: earlier files, open files, and when the folder needs a flush."""
 
 from __future__ import annotations
 

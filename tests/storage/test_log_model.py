@@ -1,6 +1,6 @@
 """The log against a model of it: a list of records, under random appends, rolls, truncations, restarts and crashes.
 
-After every recovery what is left is a prefix of what was appended, with all that was flushed.
+After every recovery the log is a prefix of the appended records and has everything that was flushed.
 """
 
 from __future__ import annotations

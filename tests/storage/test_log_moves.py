@@ -1,4 +1,4 @@
-"""The end of a move between log dirs: what takes the place of what, and what a crash in the middle of it leaves."""
+"""The end of a move between log dirs: which log replaces which, and what a crash in the middle leaves."""
 
 from __future__ import annotations
 

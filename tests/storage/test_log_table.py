@@ -1,4 +1,4 @@
-"""The logs of a topic are found without a look at all others, whatever came and went."""
+"""The table finds a topic's logs without looking at all others, whatever was added and removed."""
 
 from __future__ import annotations
 

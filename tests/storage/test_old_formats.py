@@ -1,4 +1,4 @@
-"""Logs that are kept in message format 0 or 1, because brokers before 0.11 have to read them."""
+"""Logs in message format 0 or 1, for brokers before 0.11 that must read them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Single steps on a disk that forgets: what each has to leave on it before the next may begin."""
+"""Single steps on a disk that forgets: what each must bring to the disk before the next may begin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules of producers that an append seldom shows: what a snapshot keeps, what a log that starts elsewhere forgets."""
+"""Producer rules that appends seldom exercise: what a snapshot keeps, and what a log with a new start forgets."""
 
 from __future__ import annotations
 

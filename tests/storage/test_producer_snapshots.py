@@ -1,4 +1,4 @@
-"""The ``.snapshot`` files of a folder: which there are, the order of their entries, and where a late one is written."""
+"""The ``.snapshot`` files of a folder: their list, the order of their entries, and where a late one is written."""
 
 from __future__ import annotations
 

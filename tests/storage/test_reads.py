@@ -1,4 +1,4 @@
-"""Reads: what bytes come, how few system calls it takes, and offsets by time."""
+"""Reads: which bytes they return, how few system calls they take, and offsets by time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A topic's name may be used again within a second: what was noted of the deleted one never counts for the new one."""
+"""A topic's name may be used again within a second: notes about the deleted topic never apply to the new one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The checker of the lives of topics finds each kind of fault that it is for."""
+"""The checker of topics' lives finds each kind of fault that it is meant to find."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ class MixedCluster:
             else:
                 assert broker.terminate() == 0
                 assert "Traceback" not in broker.server_log, f"broker {broker_id}"
-                assert "could not be handled" not in broker.server_log, f"broker {broker_id}"
+                assert "Cannot handle a request" not in broker.server_log, f"broker {broker_id}"
         self._running.clear()
 
     # What it tells
