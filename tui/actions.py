@@ -35,6 +35,7 @@ class Action:
         pages: the screens it belongs to; if none is named, all.
         changes: it changes the cluster, so read-only refuses it.
         in_footer: it is worth a place in the line at the bottom.
+        short: replaces the title there if not all titles fit.
     """
 
     id: str
@@ -45,6 +46,7 @@ class Action:
     pages: frozenset[str] = frozenset()
     changes: bool = False
     in_footer: bool = False
+    short: str = ""
 
     def is_on(self, page: str) -> bool:
         """Whether it can be done on this screen."""
@@ -127,6 +129,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("view.theme", ("ctrl+t",), "Theme", "Use the next theme.", Group.VIEW),
     Action(
         "topic.create", ("N",), "New topic", "Create a topic.", Group.CHANGES, _on("topics"), changes=True,
+        in_footer=True, short="new",
     ),
     Action(
         "topic.grow", ("G",), "Grow", "Add partitions to the topic.", Group.CHANGES, _on("topics", "partitions"),
@@ -187,6 +190,7 @@ ACTIONS: tuple[Action, ...] = (
     ),
     Action(
         "plan.make", ("N",), "New plan", "Make a plan of any strategy.", Group.PLANS, _on("plans"), in_footer=True,
+        short="new",
     ),
     Action("plan.open", ("o",), "Open", "Open a plan file.", Group.PLANS, _on("plans"), in_footer=True),
     Action("plan.save", ("w",), "Save", "Write the plan to a file.", Group.PLANS, _on("plans"), in_footer=True),
@@ -217,11 +221,11 @@ ACTIONS: tuple[Action, ...] = (
     ),
     Action(
         "plan.throttle", ("H",), "Throttle", "Change how fast brokers copy for the plan.", Group.PLANS, _on("plans"),
-        changes=True,
+        changes=True, in_footer=True,
     ),
     Action(
         "plan.stop", ("Z",), "Stop", "End the run of the plan; moves under way go on in the cluster.", Group.PLANS,
-        _on("plans"),
+        _on("plans"), in_footer=True,
     ),
     Action(
         "plan.cancel", ("C",), "Cancel", "End the run, and cancel the plan's moves under way.", Group.PLANS,

@@ -24,7 +24,8 @@ from engine.common.collection import leave_uncollected
 from tui.board import Board
 from tui.clipboard import copy_natively, native_command, told
 from tui.dialogs.confirm import ConfirmDialog
-from tui.dialogs.dialog import Dialog
+from tui.dialogs.dialog import EarlyKeys
+from tui.dialogs.palette import Palette
 from tui.main_screen import MainScreen
 from tui.operations.operation import Prepared
 from tui.plain_text import PlainTextFilter
@@ -103,7 +104,7 @@ class Dashboard(App[int], inherit_bindings=False):
             await super().on_event(event)
             return
         screen = self.screen
-        if isinstance(screen, Dialog) and screen.holds_back(event):
+        if isinstance(screen, EarlyKeys) and screen.holds_back(event):
             return
         if isinstance(screen, MainScreen) and screen.take_key(event.key):
             return
@@ -113,6 +114,11 @@ class Dashboard(App[int], inherit_bindings=False):
             return
         # A letter waits in the queue of the field, and a key such as backspace would come back here after that: each
         # is let come to its end, so that they are done in their order.
+        if isinstance(screen, Palette) and event.key == "enter":
+            for node in field.ancestors_with_self:
+                if isinstance(node, Widget):
+                    await handled_by(node)
+            await screen.searched()
         bound = None if event.is_printable else screen.active_bindings.get(event.key)
         if bound is not None and bound.enabled:
             await self.run_action(bound.binding.action, bound.node)
@@ -279,6 +285,10 @@ class Dashboard(App[int], inherit_bindings=False):
             self._is_leaving = False
 
         self.push_screen(ConfirmDialog(prepared), answered)
+
+    def action_command_palette(self) -> None:
+        """Show the palette; while it is open, the key for it goes to its field."""
+        self.push_screen(Palette(id="--command-palette"))
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """Return what the palette offers: every action of the screen."""

@@ -29,6 +29,10 @@ _SHORT_TITLES = {
 """And these into 80; the others are short enough."""
 
 
+OF_A_RUN = ("plan.cancel", "plan.throttle", "plan.stop")
+"""Actions that matter most while a plan is carried out."""
+
+
 def title_line(screen: MainView) -> Line:
     """Return the cluster's name, the location in it, the state of the view, and how the cluster is."""
     app, width = screen.dashboard, screen.size.width
@@ -96,10 +100,13 @@ def footer_items(screen: MainView) -> list[KeyItem]:
     if screen.page_name == "overview":
         shown = [action for action in shown if not action.is_of_rows]
     shown.sort(key=lambda action: not action.pages)
+    desk = screen.opened_desk
+    if desk is not None and desk.run is not None and desk.run.is_under_way:
+        shown.sort(key=lambda action: action.id not in OF_A_RUN)
     return [
         KeyItem(
             key_label(action.keys[0]), action.title.lower(), action.id, not screen.why_not(action),
-            stays=action.id in ("help", "quit"),
+            short=action.short.lower() or action.title.lower(), stays=action.id in ("help", "quit"),
         )
         for action in shown
     ]  # fmt: skip

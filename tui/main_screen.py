@@ -196,8 +196,7 @@ class MainScreen(Screen[None]):
             self._show_summary([])
         else:
             self.draw_table(is_new_data=is_new_data)
-        if is_new_data:
-            self.saving.frame_was_drawn()
+        self.saving.frame_was_drawn()
 
     def draw_head(self) -> None:
         """Draw title and standing; the age of the data grows between frames too."""

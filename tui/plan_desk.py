@@ -26,7 +26,7 @@ from engine.common.quantities import counted
 from engine.common.snapshot import ClusterSnapshot, ReplicaLog, TopicSnapshot
 from plans.options import Strategy
 from tui.cells import Cell, Tone
-from tui.dialogs.confirm import OutcomeDialog
+from tui.dialogs.confirm import SAME, OutcomeDialog
 from tui.dialogs.dialog import ProgressDialog, TextDialog
 from tui.dialogs.form import FormDialog
 from tui.dialogs.menu import Choice, MenuDialog
@@ -226,7 +226,7 @@ class PlanDesk:
         command = self._making_command(plan)
         lines = detail_lines(plan, self._screen.size.width - 12)
         if command:
-            lines += [(), line(("the same as a command", Tone.QUIET)), line((command, Tone.ACCENT))]
+            lines += [(), line((SAME, Tone.QUIET)), line((command, Tone.ACCENT))]
         if self.run is not None:
             lines += [
                 (),
@@ -283,8 +283,9 @@ class PlanDesk:
             state.failed(text)
         session.feed.refresh()
         if self._screen.is_running:
-            command = command_text(running_words(state.run, state.run.goes_on_with), target)
-            await self._screen.app.push_screen(OutcomeDialog(run_outcome(state), command))
+            leads, words = command_after(state)
+            dialog = OutcomeDialog(run_outcome(state), command_text(words, target), leads)
+            await self._screen.app.push_screen(dialog)
 
     def _changed(self) -> None:
         """Draw it. A failure here must not end the run, which calls this."""
@@ -348,6 +349,13 @@ def with_logs(snapshot: ClusterSnapshot, logs: Mapping[TopicPartition, tuple[Rep
         return replace(topic, partitions=tuple(replace(one, replica_logs=logs.get(name, ())) for one, name in parts))
 
     return replace(snapshot, topics=tuple(map(sized, snapshot.topics)))
+
+
+def command_after(state: PlanRunState) -> tuple[str, list[str]]:
+    """Return the command of a run that is over, and what it is: what was done, or how to go on."""
+    if state.state is RunState.DONE:
+        return SAME, running_words(state.run)
+    return "go on with", running_words(state.run, state.run.goes_on_with)
 
 
 def run_outcome(state: PlanRunState) -> Outcome:

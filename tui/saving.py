@@ -114,7 +114,9 @@ class Saving:
         return path
 
     def frame_was_drawn(self) -> None:
-        """If a picture was requested at the start, make it as soon as everything was read, and end."""
+        """If a picture was requested at the start, make it once everything was read or no frame follows, and end."""
         app = self._screen.dashboard
-        if app.session.screenshot is not None and app.board.was_read_whole:
-            self._screen.call_after_refresh(app.finish_screenshot)
+        playback = app.session.feed.playback
+        is_last = playback is not None and app.board.frame is not None and playback.position + 1 >= playback.count
+        if app.session.screenshot is not None and (app.board.was_read_whole or is_last):
+            self._screen.call_after_refresh(app.finish_screenshot, 0 if app.board.has_metadata else 3)

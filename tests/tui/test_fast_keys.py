@@ -74,6 +74,15 @@ def test_a_window_is_closed_by_a_key_that_came_before_it_was_drawn() -> None:
     shown(look)
 
 
+def test_what_is_typed_while_the_palette_opens_is_searched_for_and_carried_out() -> None:
+    async def look(driven: Driven) -> None:
+        send(driven, "ctrl+p", *"brokers", "enter")
+        await driven.until(lambda: driven.main.location.page == "brokers")
+        await driven.until(lambda: driven.app.screen is driven.main)
+
+    shown(look, page="topics")
+
+
 def test_nobody_agrees_to_a_change_that_is_not_shown_yet() -> None:
     answers: list[bool | None] = []
 

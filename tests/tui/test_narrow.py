@@ -17,6 +17,7 @@ from tui.location import Location
 from tui.pages import brokers, groups, reassignments, timeline, topics
 from tui.pages.overview import overview_lines
 from tui.pages.page import Page, View
+from tui.presenters.moves import moves_board
 from tui.status import status_lines
 
 WIDTH = 76
@@ -48,6 +49,26 @@ def test_the_lines_above_a_table_lose_nothing(scene: str, page: Page, told: str)
         lines = page.summary(View(board, Location(page.name)), width)
         assert any(told in text for text in texts(lines))
         assert all(width_of(one) <= width for one in lines), texts(lines)
+
+
+@pytest.mark.parametrize(
+    ("low", "left", "high", "told"),
+    [
+        (45.0, 60.0, 90.0, " 45s to 1m 30s left"),
+        (45.0, 60.0, None, " at least 45s left"),
+        (60.0, 60.0, 60.0, " 1m left"),
+        (None, None, None, " — left"),
+    ],
+)
+def test_the_time_left_of_all_moves_has_its_range(
+    low: float | None, left: float | None, high: float | None, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    board = board_of(fake_feed("reassigning", plays=False), 12)
+    assert board.frame is not None
+    moves = replace(moves_board(board.frame, board.history), left_low_s=low, left_s=left, left_high_s=high)
+    monkeypatch.setattr(reassignments, "moves_board", lambda *_: moves)
+    for width in (WIDTH, 200):
+        assert told in texts(reassignments.PAGE.summary(View(board, Location("reassignments")), width))[0]
 
 
 def test_a_silent_broker_is_not_counted_as_up() -> None:

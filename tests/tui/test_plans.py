@@ -11,6 +11,7 @@ import pytest
 from dashboards import Driven, dashboard, drive
 
 from engine.admin.cluster.target import ClusterTarget, Origin
+from engine.admin.reassignment.plan_runs import PlanRun, Verb
 from engine.admin.watch.fake_cluster import FakeCluster
 from engine.admin.watch.fake_feed import FakeFeed, fake_feed
 from engine.common.errors import OperationError
@@ -21,6 +22,7 @@ from tui.dialogs.dialog import TextDialog
 from tui.operations.operation import Prepared
 from tui.plan_desk import with_logs
 from tui.solver import solve_apart
+from tui.state.plan_run import PlanRunState
 
 
 def shown(scene: str | FakeFeed, look: Callable[[Driven], Awaitable[None]], **options: object) -> None:
@@ -278,3 +280,21 @@ def test_an_operation_that_fails_by_a_mistake_of_ours_is_told_and_the_dashboard_
         await driven.tick()
 
     shown("live", look, target=target, make_cluster=lambda *_: NoCluster())
+
+
+def test_the_keys_that_matter_most_are_in_the_last_line_at_80_columns() -> None:
+    run = PlanRun(Verb.APPLY, Path("plan.json"), "sha256:0", ())
+
+    async def look() -> None:
+        async with dashboard("live", size=(80, 24), page="topics") as driven:
+            last = driven.text.splitlines()[-1]
+            assert all(key in last for key in ("N new", "A settings", "D delete", "E elect", "/ filter", "? help"))
+            await driven.press("7")
+            last = driven.text.splitlines()[-1]
+            assert all(key in last for key in ("N new", "o open", "A apply", "B roll back", "q quit"))
+            driven.main.desk.run = PlanRunState(run, "prod", 3, clock=lambda: 0, changed=lambda: None)
+            await driven.tick()
+            last = driven.text.splitlines()[-1]
+            assert all(key in last for key in ("C cancel", "H throttle", "Z stop", "q quit")), "it is under way"
+
+    drive(look)

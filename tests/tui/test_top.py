@@ -13,6 +13,7 @@ import termios
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from dashboards import dashboard, drive
 from klamm_program import PROGRAM, Ran, environment, in_process, klamm
 
 from engine.admin.watch.fake_feed import fake_feed
+from engine.admin.watch.frame import Stage
 from engine.admin.watch.recording import FrameWriter
 from engine.admin.watch.replay_feed import ReplayFeed
 
@@ -239,6 +241,19 @@ def test_a_recording_that_is_cut_short_is_played_as_far_as_it_goes(tmp_path: Pat
     ran = klamm("top", "--replay", path, "--screenshot", "x.svg", folder=tmp_path, env={"COLUMNS": "150"})
     assert ran.code == 0, ran.err
     assert "/4&#160;×1&#160;(the&#160;file&#160;is&#160;cut&#160;off)" in (tmp_path / "x.svg").read_text("utf-8")
+
+
+def test_a_recording_of_one_frame_is_drawn_without_waiting_for_more(tmp_path: Path) -> None:
+    path = tmp_path / "one.rec"
+    writer, frame = FrameWriter(path, "made-up"), fake_feed("live", plays=False).tick()
+    unread = {
+        stage: replace(status, read_at_ms=None) for stage, status in frame.stages.items() if stage is Stage.GROUPS
+    }
+    writer.write(replace(frame, stages={**frame.stages, **unread}))
+    writer.close()
+    ran = klamm("top", "--replay", path, "--screenshot", "x.svg", "--timeout", "600", folder=tmp_path)
+    assert ran.code == 0, ran.err
+    assert "recording" in (tmp_path / "x.svg").read_text("utf-8")
 
 
 def test_a_picture_of_nobody_says_so_and_ends_with_3(tmp_path: Path) -> None:

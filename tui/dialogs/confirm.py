@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import ClassVar
 
 from rich.cells import cell_len
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
 from textual.widgets import Input
@@ -19,6 +18,8 @@ from tui.dialogs.dialog import Dialog
 from tui.lines import Line, line
 from tui.operations.operation import Outcome, Prepared
 from tui.widgets.lines_view import LinesScroll, LinesView
+
+SAME = "the same as a command"
 
 
 class ConfirmDialog(Dialog[bool]):
@@ -102,16 +103,13 @@ class OutcomeDialog(Dialog[None]):
         Binding("ctrl+y,y", "copy", "Copy the command", show=False),
     ]
 
-    def __init__(self, outcome: Outcome, command: str) -> None:
+    def __init__(self, outcome: Outcome, command: str, leads: str = SAME) -> None:
         word = outcome.verdict or ("done" if outcome.is_good else "not all of it was done")
         super().__init__(f"{outcome.title}: {word}", "esc closes   y copies the command")
         self._outcome = outcome
         self._command = command
+        self._leads = leads
         self.add_class("-wide")
-
-    def compose(self) -> ComposeResult:
-        """Put it together."""
-        yield from super().compose()
 
     def body(self) -> list[Widget]:
         """Return errors, rows, notes and the command."""
@@ -120,17 +118,17 @@ class OutcomeDialog(Dialog[None]):
         lines += table_lines(outcome.columns, outcome.rows)
         lines += [line((text, Tone.QUIET)) for text in outcome.notes]
         widgets: list[Widget] = [LinesScroll(lines, id="outcome")]
-        return [*widgets, _command_view(self._command)] if self._command else widgets
+        return [*widgets, _command_view(self._command, self._leads)] if self._command else widgets
 
     def action_copy(self) -> None:
         """Copy the command."""
         self.app.copy_to_clipboard(self._command)
 
 
-def _command_view(command: str) -> LinesView:
-    """Return the command that does the same, folded where it is long."""
+def _command_view(command: str, leads: str = SAME) -> LinesView:
+    """Return a command with what it is, folded where it is long."""
     view = LinesView(id="command", folds=True)
-    view.set_lines([(), line(("the same as a command", Tone.QUIET)), line((command, Tone.ACCENT))])
+    view.set_lines([(), line((leads, Tone.QUIET)), line((command, Tone.ACCENT))])
     return view
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import cached_property
 from typing import ClassVar, TypeVar
 
 from textual import events
@@ -21,7 +22,37 @@ MORE = "   more with ↓"
 """Said where text goes on below."""
 
 
-class Dialog(ModalScreen[Result]):
+class EarlyKeys(ModalScreen[Result]):
+    """A window that gets the keys which came before it was drawn."""
+
+    TAKES_EARLY_KEYS: ClassVar[bool] = True
+    """Whether keys that came before it was drawn are meant for it."""
+    _is_ready = False
+
+    def holds_back(self, event: events.Key) -> bool:
+        """Keep a key until the window is drawn and its field has the focus; return whether it was kept."""
+        if not self._is_ready and self.TAKES_EARLY_KEYS:
+            self._early.append(event)
+        return not self._is_ready
+
+    def on_mount(self) -> None:
+        """Take keys once it is drawn; a field asks for the focus by way of the app, so this goes there behind it."""
+        self.call_after_refresh(self.app.call_later, self._take_keys)
+
+    @cached_property
+    def _early(self) -> list[events.Key]:
+        return []
+
+    async def _take_keys(self) -> None:
+        self._is_ready = True
+        early = self._early.copy()
+        self._early.clear()
+        for event in early:
+            # By the app: one of them may close this window or open another.
+            await self.app.on_event(event)
+
+
+class Dialog(EarlyKeys[Result]):
     """A window over the dashboard."""
 
     DEFAULT_CSS = """
@@ -45,22 +76,12 @@ class Dialog(ModalScreen[Result]):
     Dialog.-wide > Vertical { width: 94%; max-width: 160; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "Close", show=False, priority=True)]
-    TAKES_EARLY_KEYS: ClassVar[bool] = True
-    """Whether keys that came before it was drawn are meant for it."""
 
     def __init__(self, title: str, hint: str = "esc closes") -> None:
         super().__init__()
         self.dialog_title = title
         self.hint = hint
         self._is_over = False
-        self._is_ready = False
-        self._early: list[events.Key] = []
-
-    def holds_back(self, event: events.Key) -> bool:
-        """Keep a key until the window is drawn and its field has the focus; return whether it was kept."""
-        if not self._is_ready and self.TAKES_EARLY_KEYS:
-            self._early.append(event)
-        return not self._is_ready
 
     def on_resize(self) -> None:
         """Give text that can be scrolled what room the rest leaves, so that hint and field stay in sight."""
@@ -75,17 +96,6 @@ class Dialog(ModalScreen[Result]):
             if scroll.virtual_size.height > room and MORE not in self.hint:
                 self.hint += MORE
                 self.query_one("#hint", LinesView).set_lines([line((self.hint, Tone.QUIET))])
-
-    def on_mount(self) -> None:
-        """Take keys once it is drawn; a field asks for the focus by way of the app, so this goes there behind it."""
-        self.call_after_refresh(self.app.call_later, self._take_keys)
-
-    async def _take_keys(self) -> None:
-        self._is_ready = True
-        early, self._early = self._early, []
-        for event in early:
-            # By the app: one of them may close this window or open another.
-            await self.app.on_event(event)
 
     def body(self) -> list[Widget]:
         """Return what stands between title and hint."""

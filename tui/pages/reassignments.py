@@ -98,6 +98,14 @@ def _left(item: MoveItem) -> Cell:
     return Cell(f"{span(low)} to {span(high)}" if is_wide else span(copy.left_s))
 
 
+def _left_of_all(moves: MovesBoard) -> str:
+    """The time left of all copies, with the range that the samples leave: the longest may be that none is known."""
+    low, high = span(moves.left_low_s), span(moves.left_high_s)
+    if moves.left_s is None or low == high:
+        return f"{span(moves.left_s)} left"
+    return f"at least {low} left" if moves.left_high_s is None else f"{low} to {high} left"
+
+
 def _rate(item: MoveItem) -> Cell:
     rate = _of(item, "rate")
     return NO_DATA if rate is None else Cell(byte_rate(rate))
@@ -152,7 +160,7 @@ def _summary(view: View, width: int) -> list[Line]:
     share = moves.copied_bytes / moves.total_bytes if moves.total_bytes else None
     moving = f"{counted(moves.partitions, 'partition')} moving   "
     told = f"{NOTHING if share is None else percent(share)}  {size(moves.copied_bytes)} of {size(moves.total_bytes)}"
-    told += f"   {byte_rate(moves.rate)}   {span(moves.left_s)} left"
+    told += f"   {byte_rate(moves.rate)}   {_left_of_all(moves)}"
     # The time left matters more than the bar.
     room = min(20, width - len(moving) - len(told) - 1)
     drawn = f"{bar(share, room)} " if room >= BAR_MIN else ""

@@ -217,12 +217,12 @@ class KeyBar(_Toned, Widget):
         if any(item.is_current for item in self._items):
             return [(item, item.title if item.is_current else "") for item in self._items], _GAP
         used, shown = 0, set[KeyItem]()
-        for item in sorted(self._items, key=lambda item: not item.stays):
-            used += cell_len(item.key) + cell_len(item.title) + 1 + _GAP
+        for item, title in sorted(short, key=lambda piece: not piece[0].stays):
+            used += cell_len(item.key) + cell_len(title) + 2
             if used > self.size.width:
                 break
             shown.add(item)
-        return [(item, title) for item, title in full if item in shown], _GAP
+        return [(item, title) for item, title in short if item in shown], 1
 
     @staticmethod
     def _width_of(pieces: Sequence[tuple[KeyItem, str]], gap: int) -> int:

@@ -32,7 +32,7 @@ from tui.offers import Ask, PlanWish
 from tui.operations import plans as plan_operations
 from tui.operations.plan_commands import making_words, running_words
 from tui.operations.plans import CancelPlan, history_outcome, read_journals, run_asked_for
-from tui.plan_desk import run_outcome, with_logs
+from tui.plan_desk import command_after, run_outcome, with_logs
 from tui.plan_forms import ask_for_plan
 from tui.presenters.plan_card import Load, card_lines, detail_lines, heat_lines, proof, shade
 from tui.presenters.plan_runs import NO_END, past_runs, progress_texts, run_lines, time_left
@@ -242,6 +242,23 @@ def test_a_run_tells_where_it_is_how_it_goes_and_what_was_said() -> None:
     assert "━━━━━━━━╌╌╌╌╌╌╌╌ 50 %  2.0 KiB of 4.0 KiB   1.0 KiB/s   1s to 1m 59s left" in told
     assert "the ISR has shrunk for orders-0" in told
     assert [text for _, text in run.said][:2] == ["the plan lock is taken", "wave 2 of 3 begins"]
+
+
+@pytest.mark.parametrize(
+    ("verb", "outcome", "named"),
+    [
+        (Verb.APPLY, Outcome.DONE, ("the same as a command", "apply")),
+        (Verb.APPLY, Outcome.STOPPED, ("go on with", "resume")),
+        (Verb.ROLLBACK, Outcome.STOPPED, ("go on with", "rollback")),
+    ],
+)
+def test_a_run_that_is_done_names_what_it_did_and_another_how_to_go_on(
+    verb: Verb, outcome: Outcome, named: tuple[str, str]
+) -> None:
+    run = state()
+    run.run = replace(run.run, verb=verb)
+    run.ended(WavesResult(outcome, None, 3, 3, 9, (), 9))
+    assert command_after(run) == (named[0], ["plan", named[1], "plan.json"])
 
 
 def test_a_run_whose_plan_is_cancelled_is_not_told_to_go_on(plan: OpenedPlan, monkeypatch: pytest.MonkeyPatch) -> None:
