@@ -185,7 +185,7 @@ class BrokerClient:
         do. Nobody may change the request meanwhile, and later requests may overtake it.
 
         Raises:
-                ConnectionLost, RequestTimedOut, RemoteProtocolError.
+            ConnectionLost, RequestTimedOut, RemoteProtocolError.
         """
         if self._wire is None:
             await self.connect()
