@@ -31,6 +31,7 @@ from engine.common.quantities import counted
 if TYPE_CHECKING:
     from engine.admin.cluster.connection import Cluster
     from engine.admin.reassignment.execute import PreparedReassignment
+    from engine.admin.reassignment.plan_file import PartitionMove
     from engine.common.model import TopicPartition
 
 AnyPlanFile = Annotated[Path | None, typer.Option(metavar="FILE", help="The file that was given to execute.")]
@@ -92,11 +93,10 @@ async def execute(
 
     from cli.framework.cluster_session import open_cluster
     from cli.views.reassignment import statuses_report, throttle_notes
-    from cli.views.reassignment_progress import ExecutionView, ProgressView
+    from cli.views.reassignment_progress import ExecutionView
     from engine.admin.cluster.rollback_file import new_rollback_path
     from engine.admin.reassignment.execute import execute_reassignment, prepare_reassignment
     from engine.admin.reassignment.throttle_settings import Throttle
-    from engine.admin.reassignment.verify import verify_reassignment
 
     plan = read_plan(reassignment_json_file)
     limits = Throttle(throttle, replica_alter_log_dirs_throttle)
@@ -114,15 +114,7 @@ async def execute(
             invocation.talk.warn(warning)
         if not prepared.has_work:
             invocation.talk.say("nothing to move: all partitions are there already, or on their way")
-            waits = wait and not invocation.is_dry_run
-            verified = await verify_reassignment(
-                cluster,
-                plan.moves,
-                watcher=ProgressView(invocation.talk) if waits else None,
-                limit_s=follow_limit_s(invocation),
-                keeps_throttles=not waits,
-            )
-            report = statuses_report(verified.statuses, throttle_notes(verified.cleared))
+            report = await _followed(invocation, cluster, plan.moves, waits=wait and not invocation.is_dry_run)
             return _ended(report, started_is_done=started_is_done and not wait)
         async with asyncio.timeout(invocation.timeout_s):
             sizes = await _sizes_with_warnings(invocation, cluster, prepared)
@@ -142,6 +134,22 @@ async def execute(
         )
     report = statuses_report(executed.statuses, throttle_notes(executed.cleared)).ending(view.code)
     return _ended(report, started_is_done=started_is_done and not wait)
+
+
+async def _followed(invocation: Invocation, cluster: Cluster, moves: Sequence[PartitionMove], *, waits: bool) -> Report:
+    """Report on a plan that is there already or on its way; ``waits`` until it has arrived."""
+    from cli.views.reassignment import statuses_report, throttle_notes
+    from cli.views.reassignment_progress import ProgressView
+    from engine.admin.reassignment.verify import verify_reassignment
+
+    verified = await verify_reassignment(
+        cluster,
+        moves,
+        watcher=ProgressView(invocation.talk) if waits else None,
+        limit_s=follow_limit_s(invocation),
+        keeps_throttles=not waits,
+    )
+    return statuses_report(verified.statuses, throttle_notes(verified.cleared))
 
 
 def _ended(report: Report, *, started_is_done: bool) -> Report:
