@@ -92,7 +92,9 @@ async def producer(
     throughput: Annotated[
         float, typer.Option("--throughput", metavar="N", help="Records a second at most; -1 for no limit.")
     ] = -1,
-    acks: Annotated[str | None, typer.Option("--acks", metavar="all|1|0", help="[default: all]")] = None,
+    acks: Annotated[
+        str | None, typer.Option("--acks", metavar="all|1|0", help="Replicas that must have a record.  [default: all]")
+    ] = None,
     compression: Annotated[
         str | None, typer.Option("--compression", metavar="CODEC", help="none, gzip, snappy, lz4 or zstd.")
     ] = None,

@@ -37,7 +37,7 @@ _SHARED: dict[str, tuple[Any, Any]] = {
     "pin": (list[str] | None, typer.Option("--pin", metavar="TOPIC-PARTITION", help="Stays as it is.")),
     "minimise": (
         str | None,
-        typer.Option("--minimise", metavar="moves|bytes", help="What comes first.  [default: bytes if known]"),
+        typer.Option("--minimise", metavar="moves|bytes", help="What to minimise first.  [default: bytes if known]"),
     ),
     "tolerance": (float, typer.Option("--tolerance", metavar="PERCENT", min=0, help="Allowed deviation of bytes.")),
     "max_moves": (int | None, typer.Option("--max-moves", metavar="N", min=0, help="Make at most N moves.")),

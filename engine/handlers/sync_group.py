@@ -1,7 +1,7 @@
 """SyncGroup (14): v0–v5.
 
 Behaviour
-* The leader brings the assignment. Every member gets its part once the assignment is replicated in
+* The leader sends the assignment, and the others ask for it. Each gets its part once the assignment is replicated in
   ``__consumer_offsets``, or at once in a stable group.
 * While the group prepares another rebalance, or is loading, the answer is REBALANCE_IN_PROGRESS.
 

@@ -13,8 +13,8 @@ class ZooKeeperKeys:
         STRING(None, HIGH)
         .required()
         .with_effect(
-            "ZooKeeper servers as `host:port,host:port`, with an optional chroot path at the end (`/kafka`) that "
-            "several clusters can share one ensemble by. Must be set."
+            "ZooKeeper servers as `host:port,host:port`, with an optional chroot path at the end (`/kafka`), so "
+            "that several clusters can share one ensemble. Must be set."
         )
     )
     zookeeper_session_timeout_ms = INT(18000, HIGH).with_effect(
@@ -45,7 +45,7 @@ class ZooKeeperKeys:
     )
     zookeeper_ssl_keystore_password = PASSWORD(None, MEDIUM).without_effect("Password of the key store for ZooKeeper.")
     zookeeper_ssl_keystore_type = STRING(None, MEDIUM).without_effect(
-        "Format of the key store for ZooKeeper: JKS, PKCS12 or PEM; not set: told from the file's name."
+        "Format of the key store for ZooKeeper: JKS, PKCS12 or PEM; not set: known by the file's name."
     )
     zookeeper_ssl_truststore_location = STRING(None, MEDIUM).without_effect(
         "File with the certificates that ZooKeeper's own is checked against."
@@ -54,7 +54,7 @@ class ZooKeeperKeys:
         "Password of the trust store for ZooKeeper."
     )
     zookeeper_ssl_truststore_type = STRING(None, MEDIUM).without_effect(
-        "Format of the trust store for ZooKeeper: JKS, PKCS12 or PEM; not set: told from the file's name."
+        "Format of the trust store for ZooKeeper: JKS, PKCS12 or PEM; not set: known by the file's name."
     )
     zookeeper_ssl_protocol = STRING("TLSv1.2", LOW).without_effect("TLS version to negotiate with ZooKeeper.")
     zookeeper_ssl_enabled_protocols = LIST(None, LOW).without_effect(

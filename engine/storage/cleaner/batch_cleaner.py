@@ -1,4 +1,4 @@
-"""What becomes of one batch: dropped, kept as it is, kept with fewer records, or kept as an empty one.
+"""Decides what happens to one batch: it is dropped, kept as it is, kept with fewer records, or kept empty.
 
 Offsets never change: a batch keeps its base offset and last offset delta. Records that stay are copied byte for byte,
 because their timestamps count from a base that stays too. They are rewritten only if a batch gets its delete horizon,
@@ -21,11 +21,11 @@ from engine.storage.cleaner.stats import CleaningStats
 from engine.storage.cleaner.transactions import CleanedTransactions
 
 UNPACKED_BYTES_MAX = 2**31 - 1
-"""The size to which a batch may unpack: that of Java's buffers. A log with a larger one could never be cleaned."""
+"""The largest size to which a batch may unpack, that of a Java buffer. A larger batch makes its log uncleanable."""
 
 
 class BatchCleaner:
-    """Decides batch after batch, in the order of the log."""
+    """Cleans one batch after the other, in the order of the log."""
 
     def __init__(self, plan: CleaningPlan, keys: KeyMap, stats: CleaningStats) -> None:
         self.transactions = CleanedTransactions(plan.aborted)
@@ -35,12 +35,13 @@ class BatchCleaner:
         self._horizon_ms = plan.now_ms + plan.limits.delete_retention_ms
 
     def clean(self, data: bytes, position: int, header: BatchHeader, *, keeps_legacy_deletes: bool) -> bytes:
-        """Return what stays of the batch at ``position``; empty if all of it goes.
+        """Return what stays of the batch at ``position``; empty if nothing stays.
 
-        ``keeps_legacy_deletes`` decides about tombstones of the old formats, which have no delete horizon.
+        ``keeps_legacy_deletes`` says whether tombstones of the old formats stay, because these have no delete horizon.
 
         Raises:
-            KafkaError: CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE: the batch does not match its header.
+            KafkaError: CORRUPT_MESSAGE or INVALID_RECORD if the batch does not match its header; MESSAGE_TOO_LARGE
+                if it unpacks to more than ``UNPACKED_BYTES_MAX``.
         """
         if header.magic < 2:
             return self._clean_legacy(data, position, header, keeps_legacy_deletes)
@@ -55,7 +56,7 @@ class BatchCleaner:
         return kept
 
     def _must_stay(self, header: BatchHeader) -> bool:
-        """Whether the batch's header is needed: for a producer's last sequence, or for where the cleaned part ends."""
+        """Whether the batch's header is needed: it has a producer's last sequence, or marks the cleaned part's end."""
         if header.next_offset == self._plan.first_uncleanable_offset:
             return True
         last = self._plan.producers.get(header.producer_id)
@@ -148,7 +149,7 @@ class BatchCleaner:
         )
 
     def _clean_legacy(self, data: bytes, position: int, header: BatchHeader, keeps_deletes: bool) -> bytes:
-        """Clean messages of v0 and v1, without producers or transactions; a wrapper's first offset is inside it."""
+        """Clean messages of v0 and v1, which have no producers or transactions; a wrapper hides its first offset."""
         records = list(iter_messages(data, position, header, size_max=UNPACKED_BYTES_MAX))
         kept = []
         for record in records:

@@ -27,7 +27,7 @@ class LogToClean:
     clean_bytes: int
     cleanable_bytes: int
     compaction_delay_ms: int
-    """How long ``max.compaction.lag.ms`` has been over for its oldest dirty record."""
+    """By how many milliseconds its oldest dirty record exceeds ``max.compaction.lag.ms``."""
 
     @property
     def total_bytes(self) -> int:

@@ -58,15 +58,15 @@ class CleanedSegments:
         self._current.add_aborted(transaction)
 
     def finish(self, modified_ns: int) -> tuple[NewSegment, ...]:
-        """Bring everything to the disk, with the time at which the newest of its sources was written."""
+        """Flush everything to the disk, and give the files the time at which their newest source was written."""
         return tuple(segment.finish(modified_ns) for segment in self._segments)
 
 
 class _CleanedSegment:
-    """One of them, with its indexes."""
+    """One cleaned segment, with its indexes."""
 
     def __init__(self, folder: Path, base_offset: int, limits: CleaningLimits, pace: Pace) -> None:
-        """Create the files; files that an earlier cleaning left are replaced."""
+        """Create the files, and replace those that an earlier cleaning left."""
         paths = SegmentPaths(folder, base_offset, CLEANED_SUFFIX)
         for kind in (LOG_SUFFIX, *INDEX_SUFFIXES):
             paths.path(kind).unlink(missing_ok=True)
@@ -110,7 +110,7 @@ class _CleanedSegment:
         self._has_transaction_index = True
 
     def finish(self, modified_ns: int) -> NewSegment:
-        """Bring it to the disk."""
+        """Flush the segment and its indexes to the disk."""
         self._write()
         self._segment.become_inactive()
         for path in self._segment.file_paths():

@@ -1,8 +1,8 @@
 """One cleaning of a log, from its plan to the last ``.cleaned`` file. Runs in the cleaning process.
 
-First it maps the keys of the dirty part to their last offsets, as far as the memory allows. Then it copies all segments
-up to there, group by group, without the records that a later one with the same key replaces. It does not touch the log
-itself. Source: Cleaner.doClean of Kafka 3.9.
+First it maps the keys of the dirty part to their last offsets, until the memory is full. Then it copies the segments up
+to that point, group by group, and leaves out each record that a later one with the same key replaces. It does not touch
+the log itself. Source: Cleaner.doClean of Kafka 3.9.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from engine.storage.cleaner.transactions import CleanedTransactions
 from engine.storage.segment_paths import SegmentPaths
 
 GROUP_SEGMENTS_MAX = 32
-"""How many segments are replaced at once: the renames hold the broker's event loop."""
+"""How many segments are replaced at once: more renames would block the broker's event loop for too long."""
 
 _OFFSETS_MAX = 2**31 - 1
 
@@ -129,7 +129,7 @@ class _Cleaning:
     # --- segments
 
     def _groups(self, end_offset: int) -> Iterator[list[SegmentToClean]]:
-        """Yield neighbouring segments that together are no larger than one may be."""
+        """Yield groups of neighbouring segments, each small enough to become one segment."""
         limits = self._plan.limits
         bounds = (limits.segment_bytes, limits.segment_index_bytes, limits.segment_index_bytes)
         group: list[SegmentToClean] = []
@@ -184,7 +184,7 @@ class _Cleaning:
         return SegmentPaths(self._folder, segment.base_offset).path(LOG_SUFFIX).stat().st_mtime_ns
 
     def _legacy_horizon_ns(self) -> int:
-        """Segments of the old formats that were last written before this time lose their tombstones."""
+        """Segments of the old formats lose their tombstones if they were last written before this time."""
         clean = [one for one in self._plan.segments if one.base_offset < self._plan.first_dirty_offset]
         if not clean:
             return 0

@@ -1,7 +1,7 @@
 """One cleaning as the broker's event loop sees it: frozen into a plan, then each finished group put in its place.
 
 Everything that a plan depends on may change while the process works: the log may be truncated, deleted or moved to
-another dir, or its dir may fail. ``is_valid`` checks this at each report of the process, so that nobody has to tell it.
+another dir, or its dir may fail. ``is_valid`` checks this at each report of the process, so nothing has to notify it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ logger = logging.getLogger("kafka.log.LogCleaner")
 
 
 class CleaningJob:
-    """A log that is being cleaned. The log has a mark from the creation of the job until ``end``."""
+    """A log that is being cleaned. It is marked as such from the creation of the job until ``end``."""
 
     def __init__(
         self, chosen: LogToClean, settings: CleanerSettings, future_logs: Collection[TopicPartition], now_ms: int

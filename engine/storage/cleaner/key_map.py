@@ -20,7 +20,7 @@ LOOK_KEYS = 1024
 
 _INT_BYTES = 32
 _TABLE_BYTES_BEFORE_GROWTH = 32
-"""Bytes of a dictionary's table per entry, below which it is about to take twice as much."""
+"""With fewer bytes of table per entry than this, a dictionary is about to double its table."""
 
 
 def fold(key: bytes) -> bytes:
@@ -29,7 +29,7 @@ def fold(key: bytes) -> bytes:
 
 
 class KeyMap:
-    """``offsets`` is filled directly by the scan of records: a call per record would double its time."""
+    """The scan of records fills ``offsets`` directly, because a call per record would double its time."""
 
     def __init__(self, bytes_max: int) -> None:
         self.offsets: dict[bytes, int] = {}

@@ -19,7 +19,7 @@ from engine.storage.segment_swap import NewSegment
 
 @dataclass(frozen=True, slots=True)
 class SegmentToClean:
-    """A segment by its first offset and the next segment's."""
+    """A segment, given by its first offset and that of the next segment."""
 
     base_offset: int
     end_offset: int
@@ -35,7 +35,7 @@ class LastOfProducer:
 
 @dataclass(frozen=True, slots=True)
 class CleaningLimits:
-    """Topic settings that bind the result, and resources that bind the work."""
+    """Topic settings that limit the result, and resources that limit the work."""
 
     segment_bytes: int
     segment_index_bytes: int
@@ -85,7 +85,7 @@ class Indexed:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A sign of life."""
+    """The process is alive and working."""
 
     bytes_read: int
 
@@ -94,7 +94,7 @@ class Progress:
 class GroupCleaned:
     """``new`` segments are on the disk, to replace those of ``base_offsets``.
 
-    Usually it is one segment, or several if one index cannot count that far. The first has the first old base offset.
+    There is one new segment, or several if one index cannot span all offsets. The first keeps the first base offset.
     """
 
     base_offsets: tuple[int, ...]

@@ -13,11 +13,11 @@ from engine.protocol.records.varint import read_tail, read_varint
 from engine.storage.cleaner.key_map import fold
 
 NULL = 1
-"""The one byte of a length of -1."""
+"""The one byte that encodes a length of -1."""
 
 
 class Survivors(NamedTuple):
-    """What stays of a batch: ``bounds`` are start and end of each record in turn."""
+    """What stays of a batch: ``bounds`` holds the start and the end of each record in turn."""
 
     bounds: list[int]
     has_tombstone: bool
@@ -29,7 +29,7 @@ class Survivors(NamedTuple):
 
 
 def index_records(data: bytes, position: int, end: int, count: int, base_offset: int, offsets: dict[bytes, int]) -> int:
-    """Put key and offset of ``count`` records between ``position`` and ``end`` into the map; return the null keys.
+    """Put keys and offsets of ``count`` records between ``position`` and ``end`` into the map; count the null keys.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE if the bytes are not exactly this many records.

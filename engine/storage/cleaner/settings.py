@@ -10,7 +10,7 @@ RATE_MAX = 1e18
 
 @dataclass(frozen=True, slots=True)
 class CleanerSettings:
-    """Names are Kafka's keys without ``log.cleaner.``. ``threads`` are processes here; the rest is shared by them."""
+    """Names are Kafka's keys without ``log.cleaner.``. ``threads`` are processes here, which share the rest."""
 
     enable: bool = True
     threads: int = 1
@@ -27,7 +27,7 @@ class CleanerSettings:
 
     @property
     def buffer_bytes(self) -> int:
-        """How much one process reads or writes at once; it has a buffer for each."""
+        """How much one process reads or writes at once; it has one buffer for reads and one for writes."""
         return max(self.io_buffer_size // max(self.threads, 1) // 2, 4096)
 
     @property

@@ -12,11 +12,11 @@ class CleaningState:
         self.first_dirty_offset: int | None = None
         self.is_in_progress = False
         self.is_uncleanable = False
-        """Its cleaning failed in a way that would fail again. Forgotten at the next start, as in Kafka."""
+        """Its cleaning failed, and would fail again. The next start of the broker forgets this, as in Kafka."""
         self.crashes = 0
         """Worker processes in a row that died while cleaning it."""
 
     def on_cut(self, offset: int) -> None:
-        """Note that the segment that begins at ``offset``, and all after it, may have changed by a truncation."""
+        """Note that a truncation may have changed the segment that begins at ``offset``, and all after it."""
         if self.first_dirty_offset is not None:
             self.first_dirty_offset = min(self.first_dirty_offset, offset)

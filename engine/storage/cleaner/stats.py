@@ -25,7 +25,7 @@ class CleaningStats:
 
 
 def told(stats: CleaningStats, thread: int, log_name: str, first_offset: int, end_offset: int) -> str:
-    """Return the lines that Kafka's cleaner writes after a log, for those who read or parse them."""
+    """Return the lines that Kafka's cleaner logs once it has cleaned a log; people and scripts read them."""
     elapsed_s = max(stats.elapsed_s, 1e-6)
     index_s = max(stats.index_s, 1e-6)
     copy_s = max(elapsed_s - stats.index_s, 1e-6)

@@ -1,4 +1,4 @@
-"""Keeps the cleaner's reads and writes below ``log.cleaner.io.max.bytes.per.second``, and shows that it is alive."""
+"""Keeps the cleaner's reads and writes below ``log.cleaner.io.max.bytes.per.second``, and reports that it is alive."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Pace:
 
     def _look(self) -> None:
         self._total_bytes += self._unseen_bytes
-        # Unused budget is not saved up: a burst must not follow a pause.
+        # Only the last second's unused budget is saved up: no long burst may follow a pause.
         begin_s = max(self._paid_until_s, time.monotonic() - SAVED_S_MAX)
         self._paid_until_s = begin_s + self._unseen_bytes / self._rate
         self._unseen_bytes = 0

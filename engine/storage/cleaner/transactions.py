@@ -1,4 +1,4 @@
-"""Which batches of a log belong to aborted transactions, and which markers have nothing left to mark.
+"""Which batches of a log belong to aborted transactions, and which markers no longer mark anything.
 
 It sees every batch in order. Source: CleanedTransactionMetadata of Kafka 3.9's LogCleaner.
 """
@@ -34,7 +34,7 @@ class CleanedTransactions:
         """Aborted transactions that still have data or markers; the writer of the index takes them out."""
 
     def on_data(self, header: BatchHeader) -> bool:
-        """Return whether the batch belongs to an aborted transaction, so that its records may go."""
+        """Return whether the batch belongs to an aborted transaction, so that its records may be dropped."""
         self._reach(header.last_offset)
         if not header.is_transactional:
             return False

@@ -1,7 +1,7 @@
 """``python -m engine.storage.cleaner.worker``: the process that cleans, to keep this work off the broker's event loop.
 
 It reads plans from standard input and writes reports to standard output, a line each. It ends with its broker: the
-kernel kills it if possible, else it ends at the end of its input. Whenever that is, the log is intact.
+kernel kills it if possible, else it ends at the end of its input. The log stays intact whenever that happens.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _serve(line: bytes, reports: BinaryIO) -> None:
 
     try:
         plan = decode_plan(line)
-        # This is the folder itself, whatever its name becomes: another one of that name may belong to a new topic.
+        # This is the folder itself, whatever its name becomes: another folder of that name may belong to a new topic.
         os.chdir(plan.folder)
         clean(replace(plan, folder="."), report)
     except OSError as error:
@@ -68,7 +68,7 @@ def _read_plans(source: BinaryIO, plans: SimpleQueue[bytes]) -> None:
 
 def _die_with_parent() -> None:
     parent = os.getppid()
-    # Without prctl, the end of the input must be enough.
+    # Where there is no prctl, the end of the input ends the process.
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
     if os.getppid() != parent:
