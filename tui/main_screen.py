@@ -143,7 +143,9 @@ class MainScreen(Screen[None]):
     # Where one is
 
     def go_to(self, location: Location, *, is_visit: bool = True) -> None:
-        """Show a location."""
+        """Show a location, unless the dashboard is ending: a file that was being read may be there only now."""
+        if len(self.query("#filter, #table, #room, #overview")) < 4:
+            return
         if location.page in ("partitions", "partition", "logs") and location != self.location:
             # Another topic has other rows: tags and cursor belong to the topic before.
             self._models.pop(location.page, None)

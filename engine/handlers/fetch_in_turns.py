@@ -72,10 +72,10 @@ class _FetchInTurns:
 
     async def wait(self) -> None:
         """Wait until there is enough to read or other news, or until the reader's time is up."""
-        loop = asyncio.get_running_loop()
-        until_s = loop.time() + min(self._parameters.max_wait_ms, WAIT_MS_MAX) / 1000
-        while not self._is_satisfied() and loop.time() < until_s:
-            await asyncio.sleep(min(LOOK_MS / 1000, max(0.0, until_s - loop.time())))
+        clock = self._context.broker.clock
+        until_ms = clock.monotonic_ms() + min(self._parameters.max_wait_ms, WAIT_MS_MAX)
+        while not self._is_satisfied() and (left_ms := until_ms - clock.monotonic_ms()) > 0:
+            await asyncio.sleep(min(LOOK_MS, left_ms) / 1000)
             await self._read_what_grew()
 
     async def _read_what_grew(self) -> None:

@@ -149,7 +149,7 @@ def unpack(task: tuple[Path, Path]) -> LogProblem | None:
             while chunk := log.read():
                 file.write(chunk)
         except DamagedLog as error:
-            message = f"{error}; what comes before that is in the answer"
+            message = f"{error}; the result contains what comes before that"
             return LogProblem(str(source), ProblemKind.DAMAGED, message)
         finally:
             log.close()

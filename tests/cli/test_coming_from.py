@@ -163,6 +163,13 @@ class Stage:
         if self.group in words or words[0] == "lag" or "__consumer_offsets" in words:
             reset = ("groups", "reset-offsets", "--group", self.group, "--topic", self.topic, "--to-latest")
             self._must(*reset, "--execute", "--yes")
+        if {"execute", "--execute", "apply"} & set(words) and words[0] in (
+            "reassign",
+            "kafka-reassign-partitions",
+            "plan",
+        ):
+            # Moves of the test before may go on, and a reassignment waits for all others.
+            self._must("reassign", "verify", "--all", "--wait", "--timeout", "60")
         if "plan.json" in words and "--out" not in words:
             self._must("plan", "factor", "2", "--topic", self.topic, "--out", "plan.json")
         if SEGMENT in words:

@@ -286,7 +286,7 @@ def test_nothing_outlives_a_killed_holder() -> None:
         processes = _processes(folder)
         holder.kill()
         assert _all_gone(processes)
-        with pytest.raises(OperationError, match="ended without a word"):
+        with pytest.raises(OperationError, match="ended without a message"):
             cluster.controller_id()
     finally:
         cluster.stop()

@@ -167,7 +167,7 @@ def test_records_that_are_gone(frame: Callable[..., Any], live_cluster: LocalClu
         ({"subscribe": "a", "assign": "{}"}, "two options say"),
         ({"subscribe": "absent"}, "no such topic: absent"),
         ({"subscribe": "a", "startingOffset": "earliest"}, "did you mean startingOffsets?"),
-        ({"subscribe": "a", "maxOffsetsPerTrigger": "1"}, "one of a stream"),
+        ({"subscribe": "a", "maxOffsetsPerTrigger": "1"}, "is for a stream, not for a batch"),
         ({"subscribe": "a", "kafka.security.protocol": "SSL"}, "not supported"),
     ],
 )

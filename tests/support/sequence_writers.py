@@ -68,7 +68,8 @@ class LibrdkafkaSender:
             "topic.metadata.refresh.fast.interval.ms": 50,
             # A whole cluster that starts again knows its brokers a moment before its topics, as Kafka does. librdkafka
             # gives a topic up that it first heard of longer ago than this, and records that wait: see ``_ask_again``.
-            "topic.metadata.propagation.max.ms": 3_600_000,
+            # It counts microseconds in 32 bits: with 2,147,484 ms or more it gives every new topic up at once.
+            "topic.metadata.propagation.max.ms": 2_000_000,
             "debug": "broker,topic,metadata",
             "error_cb": self._on_error,
         }

@@ -19,6 +19,7 @@ from plans.errors import Infeasible
 from plans.options import PlanOptions, Strategy
 from tui import solver
 from tui.dialogs.dialog import TextDialog
+from tui.location import Location
 from tui.operations.operation import Prepared
 from tui.plan_desk import with_logs
 from tui.solver import solve_apart
@@ -215,6 +216,16 @@ def test_a_file_that_no_machine_has_is_refused_where_it_was_typed(name: str, tmp
         await driven.until(lambda: driven.app.screen is driven.main)
 
     shown("live", look, page="plans", folder=tmp_path)
+
+
+def test_a_plan_that_was_read_when_the_dashboard_ends_goes_nowhere() -> None:
+    async def look(driven: Driven) -> None:
+        page = driven.main.location
+        await driven.main.query_one("#overview").remove()
+        driven.main.go_to(Location("plans"))
+        assert driven.main.location == page
+
+    shown("live", look)
 
 
 def test_a_window_that_another_one_covers_goes_when_its_work_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
