@@ -321,9 +321,7 @@ def test_replicas_are_compared_by_keys(three_brokers: LocalCluster, topic: str, 
     driven_live(target_of(three_brokers), scene)
 
 
-def test_a_move_is_throttled_and_cancelled_by_keys(
-    three_brokers: LocalCluster, by_wire: Klamm, tmp_path: Path
-) -> None:
+def test_a_move_is_throttled_and_cancelled_by_keys(three_brokers: LocalCluster, by_wire: Klamm, tmp_path: Path) -> None:
     name = f"h-{uuid4().hex[:8]}"
     filled(by_wire, name, "0:1")
     plan = tmp_path / "plan.json"
