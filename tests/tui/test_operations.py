@@ -303,6 +303,73 @@ def test_moves_are_throttled_and_cancelled(three_brokers: LocalCluster, by_wire:
     assert prepared(target, CancelReassignments()).run is None
 
 
+def test_replicas_are_compared_by_keys(three_brokers: LocalCluster, topic: str, by_wire: Klamm) -> None:
+    assert by_wire("produce", topic, "--partition", "0", stdin="a\nb\nc\n").code == 0
+
+    async def scene(driven: Driven) -> None:
+        await driven.press("3")
+        await driven.until(lambda: driven.main.model.put_cursor_on(topic))
+        await driven.press("V")
+        await driven.sees("Verify replicas: done")
+        assert f"klamm replicas verify --topic {topic}" in driven.text
+        assert "all replicas agree" in driven.text
+        assert [line.split()[3] for line in driven.lines_with(f"{topic}-")] == ["agree", "agree"]
+        assert driven.lines_with(f"{topic}-0")[0].split()[2] == "3"
+        await driven.press("escape")
+        assert driven.app.screen is driven.main
+
+    driven_live(target_of(three_brokers), scene)
+
+
+def test_a_move_is_throttled_and_cancelled_by_keys(three_brokers: LocalCluster, by_wire: Klamm, tmp_path: Path) -> None:
+    name = f"h-{uuid4().hex[:8]}"
+    filled(by_wire, name, "0:1")
+    plan = tmp_path / "plan.json"
+    plan.write_text(f'{{"version":1,"partitions":[{{"topic":"{name}","partition":0,"replicas":[2,1]}}]}}')
+    assert by_wire(
+        "reassign", "execute", "--reassignment-json-file", plan, "--throttle", "15000", "--yes",
+        "--rollback-file", tmp_path / "back.json",
+    ).code == 5  # fmt: skip
+
+    async def scene(driven: Driven) -> None:
+        await driven.press("6")
+        await driven.until(lambda: bool(driven.lines_with(f"{name}-0")))
+        await driven.sees("takes at most 14.6 KiB/s")
+        await driven.press("H")
+        await driven.sees("Change the throttle")
+        await driven.type("5")
+        await driven.press("enter")
+        await driven.sees("a throttle below")
+        await driven.press("ctrl+u")
+        await driven.type("20000")
+        await driven.press("enter")
+        await driven.sees("Let brokers copy 19.5 KiB/s each in tried?")
+        assert "--additional --throttle 20000" in driven.text
+        await driven.press("enter")
+        assert "Let brokers copy" in driven.text, "enter is no answer"
+        await driven.press("y")
+        await driven.sees("Change the throttle: done")
+        await driven.press("escape")
+        await driven.sees("takes at most 19.5 KiB/s")
+        await driven.press("C")
+        await driven.sees("Cancel 1 reassignment in tried?")
+        assert f"{name}-0: back to " in driven.text
+        await driven.press("n")
+        assert driven.lines_with(f"{name}-0"), "it goes on"
+        await driven.press("C")
+        await driven.sees("Cancel 1 reassignment in tried?")
+        await driven.press("y")
+        await driven.sees("Cancel reassignments: done")
+        await driven.press("escape")
+        await driven.sees("nothing is being moved")
+        await driven.press("H", "1", "0", "0", "0", "0", "enter")
+        await driven.sees("nothing is under way, so there is nothing to throttle")
+
+    driven_live(target_of(three_brokers), scene)
+    assert [sorted(replicas) for replicas in by_wire.replicas(name)] == [[0, 1]]
+    assert "throttled" not in " ".join(by_wire.settings("--broker", "2"))
+
+
 def test_a_read_only_cluster_is_refused_by_the_engine_whatever_the_dashboard_lets_through(
     three_brokers: LocalCluster, topic: str, by_wire: Klamm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,14 +6,15 @@ that its broker reported last. New records have to be copied too, so the time le
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from engine.admin.watch.frame import Frame
 from engine.common.model import NO_LEADER, TopicPartition
 from engine.common.snapshot import PartitionSnapshot
 from tui.presenters.slope import Slope, slope_of
-from tui.state.history import History
+from tui.state.history import History, Sample
 
 WINDOW_MS = 60_000
 STALLED_MS = 30_000
@@ -30,6 +31,8 @@ class CopyState(StrEnum):
     COPYING = "copying"
     CATCHING_UP = "catching up"
     """It has nearly all records, and is not in the ISR yet."""
+    WAITING = "waiting"
+    """It has no byte yet, and others are copied between the same two brokers."""
     FALLING_BEHIND = "falling behind"
     """More is produced than copied: at this rate it never ends."""
     STALLED = "stands still"
@@ -88,11 +91,14 @@ class MovesBoard:
 def moves_board(frame: Frame, history: History) -> MovesBoard:
     """Return the state of all reassignments under way."""
     moving = history.moving(frame)
-    copies = [
-        _copy(frame, history, name, partition, broker)
-        for name, partition in moving.items()
-        for broker in partition.assignment.adding_replicas
-    ]
+    names = [(name, broker) for name, found in moving.items() for broker in found.assignment.adding_replicas]
+    busy = frozenset((moving[name].leader, broker) for name, broker in names if _grows(history, name, broker))
+    copies = _with_waiting_time(
+        [
+            _copy(frame, history, name, moving[name], broker, is_busy=(moving[name].leader, broker) in busy)
+            for name, broker in names
+        ]
+    )
     copies.sort(key=lambda one: (_ORDER[one.state], -(one.stalled_s or 0), one.name, one.broker))
     known = [one for one in copies if one.total_bytes is not None and one.copied_bytes is not None]
     left = [one for one in copies if one.state is not CopyState.DONE]
@@ -111,8 +117,52 @@ def moves_board(frame: Frame, history: History) -> MovesBoard:
     )
 
 
+def _with_waiting_time(copies: list[CopyProgress]) -> list[CopyProgress]:
+    """Give copies that wait the time that all copies between the same two brokers need together."""
+    beside: dict[tuple[int, int], list[CopyProgress]] = {}
+    for copy in copies:
+        beside.setdefault((copy.source, copy.broker), []).append(copy)
+    together = {pair: _together(found) for pair, found in beside.items()}
+    told = []
+    for copy in copies:
+        if copy.state is CopyState.WAITING:
+            left, low, high = together[copy.source, copy.broker]
+            copy = replace(copy, left_s=left, left_low_s=low, left_high_s=high)
+        told.append(copy)
+    return told
+
+
+def _together(copies: list[CopyProgress]) -> tuple[float | None, float | None, float | None]:
+    """Return the time left of copies that take turns, with its range, by the rate of those that have begun."""
+    begun = [copy for copy in copies if copy.state in (CopyState.COPYING, CopyState.FALLING_BEHIND)]
+    if (bytes_begun := _remaining(begun)) <= 0:
+        return None, None, None
+    share = 1 + _remaining([copy for copy in copies if copy.state is CopyState.WAITING]) / bytes_begun
+    left = _longest([copy.left_s for copy in begun])
+    low = _longest([copy.left_low_s for copy in begun])
+    high = _longest([copy.left_high_s for copy in begun])
+    return left and left * share, low and low * share, high and high * share
+
+
+def _remaining(copies: list[CopyProgress]) -> int:
+    return sum((one.total_bytes or 0) - (one.copied_bytes or 0) for one in copies)
+
+
+def _grows(history: History, name: TopicPartition, broker: int) -> bool:
+    """Whether a copy has grown of late."""
+    stalled_s = _stalled_s(history, name, broker)
+    samples = history.copied_bytes.of((name, broker))
+    return stalled_s is not None and stalled_s * 1000 < STALLED_MS and samples[0].value < samples[-1].value
+
+
+def _since_begun(samples: Sequence[Sample]) -> Sequence[Sample]:
+    """Leave out the time before the first byte: it says nothing of the rate."""
+    first = next((at for at, one in enumerate(samples) if one.value > 0), len(samples))
+    return samples[max(0, first - 1) :]
+
+
 def _copy(
-    frame: Frame, history: History, name: TopicPartition, partition: PartitionSnapshot, broker: int
+    frame: Frame, history: History, name: TopicPartition, partition: PartitionSnapshot, broker: int, *, is_busy: bool
 ) -> CopyProgress:
     sizes = {log.broker: log.size_bytes for log in frame.logs.get(name, ()) if not log.is_future}
     total = sizes.get(partition.leader)
@@ -127,10 +177,15 @@ def _copy(
         state = CopyState.STALLED if reason else CopyState.UNKNOWN
         return CopyProgress(name, broker, source, state, copied, total, stalled_s=stalled_s, reason=reason)
     copied = min(copied, total)
-    slope = slope_of(samples, WINDOW_MS)
+    slope = slope_of(_since_begun(samples), WINDOW_MS)
     inflow = slope_of(history.sizes.of(name), WINDOW_MS)
     produced = None if inflow is None else max(0.0, inflow.per_s)
     rate = None if slope is None else max(0.0, slope.per_s)
+    if is_busy and not copied and not reason and total:
+        reason = f"others are copied from broker {source} first"
+        return CopyProgress(
+            name, broker, source, CopyState.WAITING, copied, total, None, produced, stalled_s=stalled_s, reason=reason
+        )
     if reason or (stalled_s is not None and stalled_s * 1000 >= STALLED_MS and copied < total):
         reason = reason or f"nothing was copied for {stalled_s:.0f} s"
         return CopyProgress(
@@ -180,6 +235,6 @@ def _longest(times: list[float | None]) -> float | None:
 
 
 _ORDER = {state: order for order, state in enumerate((
-    CopyState.STALLED, CopyState.FALLING_BEHIND, CopyState.UNKNOWN, CopyState.MEASURING, CopyState.COPYING,
-    CopyState.CATCHING_UP, CopyState.DONE,
+    CopyState.STALLED, CopyState.FALLING_BEHIND, CopyState.UNKNOWN, CopyState.MEASURING, CopyState.WAITING,
+    CopyState.COPYING, CopyState.CATCHING_UP, CopyState.DONE,
 ))}  # fmt: skip

@@ -62,6 +62,33 @@ def test_a_copy_that_does_not_grow_stands_still_and_comes_first() -> None:
     assert copying.state is CopyState.COPYING and board.left_s is None
 
 
+def test_a_copy_waits_for_its_turn_and_the_time_left_is_that_of_both() -> None:
+    later = TopicPartition("orders", 5)
+    cluster, history = FakeCluster(5, {"orders": 6}, partition_bytes=3_000_000_000, rate=0), History()
+    cluster.reassign(ORDERS, (1, 2, 4))
+    cluster.reassign(later, (1, 5, 4), is_stalled=True)
+    _, board = _after(cluster, 41, history)
+    waiting, copying = board.copies
+    assert (waiting.name, waiting.source, waiting.state) == (later, copying.source, CopyState.WAITING)
+    assert board.stalled_count == 0
+    assert copying.left_s == pytest.approx(950e6 / 50e6)
+    assert board.left_s == waiting.left_s == pytest.approx(3950e6 / 50e6)
+    _, board = _after(cluster, 20, history)
+    cluster._stalled.clear()
+    _, board = _after(cluster, 30, history)
+    (copy,) = board.copies
+    assert copy.copied_bytes is not None and 0 < copy.copied_bytes < 1_600_000_000
+    assert copy.rate == pytest.approx(50e6), "the time before its first byte does not count"
+
+
+def test_a_copy_that_never_begins_stands_still_when_no_other_is_copied() -> None:
+    cluster, history = FakeCluster(5, {"orders": 6}, rate=0), History()
+    cluster.reassign(ORDERS, (1, 2, 4))
+    cluster.reassign(TopicPartition("orders", 5), (1, 5, 4), is_stalled=True)
+    _, board = _after(cluster, 80, history)
+    assert [(copy.name.partition, copy.state) for copy in board.copies] == [(5, CopyState.STALLED)]
+
+
 def test_a_copy_to_a_dead_broker_says_so_at_once() -> None:
     cluster, history = _cluster(), History()
     cluster.reassign(ORDERS, (1, 2, 4))
