@@ -209,6 +209,31 @@ def test_leaked_throttles_come_off_without_the_plan(
     assert klamm_by("reassign", "verify", "--all", *files).code == 2
 
 
+def test_a_rate_that_an_earlier_plan_has_left_is_not_called_somebody_elses(
+    klamm_by: Klamm, by_wire: Klamm, by_znodes: Klamm, topic_name: str, tmp_path: Path
+) -> None:
+    filled(by_wire, topic_name, "0:1")
+    files = ("--reassignment-json-file", plan_file(tmp_path, topic_name, [2, 1]))
+    by_wire("reassign", "execute", *files, "--throttle", "90000000", "--rollback-file", tmp_path / "back.json")
+    deadline = time.monotonic() + WAIT_S
+    while topic_name in by_znodes("reassign", "list").out:
+        assert time.monotonic() < deadline
+    assert by_znodes.settings("--broker", "2") != {} != by_znodes.settings("--topic", topic_name)
+    other = f"{topic_name}-other"
+    filled(by_wire, other, "0:1")
+    words = ("reassign", "execute", "--reassignment-json-file", plan_file(tmp_path, other, [2, 1]), "--dry-run")
+    words += ("--throttle", "80000000")
+    planned = klamm_by(*words)
+    assert (planned.code, "somebody else" in planned.err) == (0, False), planned.err
+    key = "leader.replication.throttled.rate"
+    assert by_wire("configs", "alter", "--broker", "0", "--add-config", f"{key}=70000000").code == 0
+    planned = klamm_by(*words)
+    assert f"broker 0 has {key}=70000000, set by somebody else" in planned.err, planned.err
+    assert by_wire("configs", "alter", "--broker", "0", "--delete-config", key).code == 0
+    assert by_wire("reassign", "verify", "--all").code == 0
+    assert by_znodes.settings("--broker", "2") == {} == by_znodes.settings("--topic", topic_name)
+
+
 @pytest.mark.parametrize("named", ["brokers", "both"])
 def test_a_target_that_dies_is_named_while_it_is_waited_for(
     three_brokers: LocalCluster, by_wire: Klamm, by_znodes: Klamm, topic_name: str, tmp_path: Path, named: str

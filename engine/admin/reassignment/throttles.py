@@ -71,15 +71,19 @@ async def plan_throttle(
     topics = await read_topics(cluster, lists)
     settings = {name: throttled_settings(name, known_configs(topics[name]), lists[name], throttle) for name in topics}
     brokers = await _broker_settings(cluster, throttle, flows, plan, live)
-    ours = marked_rates(known_configs(topic) for topic in topics.values())
-    warnings = []
-    for broker, wanted in brokers.items():
-        present = await _broker_rates(cluster, broker)
-        for key, value in present.items():
-            if key in wanted and value != wanted[key] and value not in ours[key]:
-                warnings.append(
-                    f"broker {broker} has {key}={value}, set by somebody else: it is replaced, not restored"
-                )
+    replaced = [
+        (broker, key, value)
+        for broker, wanted in brokers.items()
+        for key, value in (await _broker_rates(cluster, broker)).items()
+        if key in wanted and value != wanted[key]
+    ]
+    # An earlier plan that nobody waited for has left its rates, and their marks on topics that this plan does not move.
+    ours = marked_rates(known_configs(topic) for topic in await _marked_topics(cluster, None)) if replaced else {}
+    warnings = [
+        f"broker {broker} has {key}={value}, set by somebody else: it is replaced, not restored"
+        for broker, key, value in replaced
+        if value not in ours[key]
+    ]
     return ThrottleSettings(settings, brokers, tuple(warnings))
 
 
