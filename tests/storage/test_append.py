@@ -38,7 +38,7 @@ from engine.storage.results import OffsetsOutOfOrder, UnexpectedAppendOffset
 
 
 def refused(log: Log, records: memoryview, origin: AppendOrigin = AppendOrigin.CLIENT) -> ErrorCode:
-    """Append what must be refused, check that nothing of it stays, and return the code."""
+    """Append a batch that must be refused, check that none of it stays, and return the error code."""
     before = (log.log_end_offset, log.size_bytes, log.segments[-1].path.read_bytes())
     with pytest.raises(KafkaError) as caught:
         log.append_as_leader(records, 0, origin=origin)
@@ -47,7 +47,7 @@ def refused(log: Log, records: memoryview, origin: AppendOrigin = AppendOrigin.C
 
 
 def changed(batch: memoryview, form: str, position: int, value: int, *, seal: bool = True) -> memoryview:
-    """Return a batch with one header field changed, and its checksum made right unless told otherwise."""
+    """Return a batch with one header field changed. Its checksum is corrected unless told otherwise."""
     from crc32c import crc32c
 
     struct.pack_into(form, batch, position, value)
@@ -150,7 +150,7 @@ def test_sizes_are_limited(tmp_path: Path) -> None:
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
 @pytest.mark.parametrize("claimed_ms", [0, 978_307_200_000, -1])
 def test_a_header_with_an_impossible_timestamp_is_put_right(tmp_path: Path, claimed_ms: int, codec: Codec) -> None:
-    """As Kafka does. Retention would delete such a segment at once, and -1 is never found by time."""
+    """Kafka does the same. Retention would delete such a segment at once, and a search by time never finds -1."""
     log = open_log(tmp_path / "t-0")
     batch = data_batch(b"a", b"b", timestamp_ms=NOW_MS, codec=codec)
     log.append_as_leader(changed(batch, ">q", MAX_TIMESTAMP, claimed_ms), 0)
@@ -170,7 +170,7 @@ def test_records_without_timestamps_stay_without(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("limit", [{}, {"message_timestamp_after_max_ms": 3_600_000}])
 def test_a_limit_of_timestamps_has_every_record_looked_at(tmp_path: Path, limit: dict[str, int]) -> None:
-    """Kafka looks at them anyway: here it is for those who ask for it."""
+    """Kafka always looks at them. Here a topic has to ask for it with a limit."""
     log = open_log(tmp_path / "t-0", LogConfig(**limit))
     malformed = changed(data_batch(b"a", b"b", timestamp_ms=NOW_MS), ">b", BATCH_OVERHEAD, 3)
     if limit:
@@ -321,7 +321,7 @@ def test_a_full_index_rolls_the_segment(tmp_path: Path) -> None:
     log = open_log(tmp_path / "t-0", LogConfig(segment_index_bytes=36, index_interval_bytes=0))
     for n in range(8):
         log.append_as_leader(data_batch(b"a", timestamp_ms=1000 + n), 0)
-    # 36 bytes are 4 offset entries, or 3 time entries of which one is kept for the roll.
+    # 36 bytes hold 4 offset entries, or 3 time entries, one of which is reserved for the roll.
     assert [segment.base_offset for segment in log.segments] == [0, 3, 6]
 
 
@@ -398,10 +398,10 @@ def test_a_followers_segment_takes_what_just_fits(tmp_path: Path) -> None:
 
 
 def test_a_followers_indexes_know_each_batch_as_if_it_had_come_alone(tmp_path: Path) -> None:
-    """A leader sends many batches at once; Kafka's dump tool looks for a batch that ends with an entry's offset."""
+    """A leader sends many batches at once. Kafka's dump tool looks for a batch that ends with an entry's offset."""
     config = LogConfig(index_interval_bytes=400)
     one_by_one, at_once = open_log(tmp_path / "t-0", config), open_log(tmp_path / "u-0", config)
-    # Timestamps rise and fall: a time index has only those that rise.
+    # Timestamps rise and fall: a time index holds only those that rise.
     batches = [placed(data_batch(b"x" * 70, timestamp_ms=1000 + n * 7 % 40), n, 0) for n in range(60)]
     for batch in batches:
         one_by_one.append_as_follower(memoryview(batch))

@@ -1,4 +1,4 @@
-"""The limits of an append off the fast path: exactly at each limit, and just beyond it."""
+"""The limits of an append outside the fast path: exactly at each limit, and just beyond it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_client_counts_its_offsets_from_zero_and_a_coordinator_need_not(tmp_pa
 
 
 def test_a_wrong_base_offset_is_refused_before_size_and_checksum(tmp_path: Path) -> None:
-    """As in Kafka, whose client never sends such a batch again; it sends a corrupt one again."""
+    """As in Kafka: its client never resends a batch refused for its offset, but resends a corrupt one."""
     log = open_log(tmp_path / "t-0")
     broken = at_offset(data_batch(b"a"), 5)
     broken[-1] ^= 1

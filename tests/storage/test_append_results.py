@@ -98,7 +98,7 @@ def test_the_log_start_moves_forward_only_and_says_so(tmp_path: Path) -> None:
 
 
 def test_an_empty_log_may_go_on_later(tmp_path: Path) -> None:
-    """A follower's leader may have removed what came before."""
+    """The follower's leader may have removed what came before."""
     log = open_log(tmp_path / "t-0")
     log.roll(7)
     assert [segment.base_offset for segment in log.segments] == [0, 7]

@@ -1,4 +1,4 @@
-"""What becomes of one batch in a cleaning, batch by batch; whole logs are cleaned in ``test_compaction``."""
+"""What a cleaning makes of one batch, batch by batch. ``test_compaction`` cleans whole logs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LIMITS = CleaningLimits(1 << 20, 1 << 20, 4096, RETENTION_MS, 1 << 20, 1 << 16, 
 
 
 class Walk:
-    """A cleaning of batches that a test gives one by one, with a map of keys that it makes up."""
+    """A cleaning of batches that a test passes one by one, with a map of keys that the test makes up."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ def emptied(batch: bytes) -> bytes:
 
 class TestWhatMustStay:
     def test_a_producer_s_last_batch_stays_empty_wherever_it_is(self) -> None:
-        """Without it the next sequence would look like a gap. Its last data may be at offset 0, and before a marker."""
+        """Without it the next sequence would look like a gap. Its last data may be at offset 0, or before a marker."""
         for last_offset in (0, 1, 8):
             batch = batch_at(last_offset, (b"k", b"v"), producer_id=7, producer_epoch=3, base_sequence=4)
             walk = Walk({b"k": 50}, producers={7: LastOfProducer(last_offset, 3)})
@@ -170,7 +170,7 @@ class TestRecords:
         assert read_batch_header(alone).max_timestamp == NOW_MS + 9
 
     def test_records_without_a_time_leave_none(self) -> None:
-        """Kafka's own value for none is -1; a smaller one would be refused."""
+        """Kafka's value for none is -1; a smaller one would be refused."""
         records = [Record(key=b"a", timestamp_ms=10, value=b"v"), Record(key=b"b", timestamp_ms=-5, value=b"v")]
         header = read_batch_header(Walk({b"a": 50, b"b": 1}).clean(encode_batch(records)))
         assert header.max_timestamp == -1
@@ -292,7 +292,7 @@ class TestOldFormats:
 
 
 def same_batch(before: BatchHeader, after: BatchHeader) -> bool:
-    """Whether nothing differs in what a batch says of its offsets, its producer and its leader."""
+    """Whether two batches say the same of their offsets, producer and leader."""
     return all(
         getattr(before, name) == getattr(after, name)
         for name in (

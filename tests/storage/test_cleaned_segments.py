@@ -1,4 +1,4 @@
-"""The segments that a cleaning writes: their indexes, their files' order and times, and where a second one begins."""
+"""The segments that a cleaning writes: their indexes, files, times, and where a second one begins."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def batch_at(offset: int, timestamp_ms: int = 1, *, size: int = 50) -> bytes:
 def written(
     folder: Path, batches: list[bytes], bounds: tuple[int, int] = (10, FAR), limits: CleaningLimits = LIMITS
 ) -> tuple[list[LogSegment], Spent]:
-    """Write the batches, and open what is on the disk."""
+    """Write the batches, and open the files on the disk."""
     pace = Spent()
     cleaned = CleanedSegments(folder, bounds, limits, pace)
     for batch in batches:

@@ -32,7 +32,7 @@ def data(offset: int, producer_id: int = 7, *, transactional: bool = True) -> Ba
 
 
 def is_unneeded(walk: CleanedTransactions, offset: int, *, commit: bool, producer_id: int = 7) -> bool:
-    """Tell the walk of a marker."""
+    """Pass a marker to the walk, and return whether it is unneeded."""
     batch = bytearray(marker_batch(producer_id, 0, commit=commit))
     struct.pack_into(">q", batch, 0, offset)
     return walk.on_control(batch, 0, read_batch_header(batch))
@@ -60,7 +60,7 @@ def test_an_abort_whose_data_is_gone_needs_no_marker(order: list[AbortedTransact
 
 
 def test_an_abort_is_reached_by_its_marker_too() -> None:
-    """All data of the first is gone, and the marker stands for it: what follows is of the next transaction."""
+    """All data of the first transaction is gone, so only its marker ends it: what follows belongs to the next one."""
     walk = CleanedTransactions([FIRST])
     assert is_unneeded(walk, 20, commit=False)
     assert not walk.on_data(data(21))

@@ -301,7 +301,7 @@ def test_a_swap_on_a_failing_disk_takes_the_dir_offline(tmp_path: Path, monkeypa
 
 
 def test_a_process_follows_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A topic that is deleted and created again meanwhile: what is written belongs to the old one, wherever that is."""
+    """A topic is deleted and created again meanwhile: what is written belongs to the old one, wherever it has moved."""
     log = log_of(tmp_path / "t-0", 10, 10)
     line = encode_plan(prepare(log).plan)
     monkeypatch.chdir(tmp_path)
@@ -334,7 +334,7 @@ def test_what_was_not_cleaned_replaces_nothing(tmp_path: Path) -> None:
 
 
 def test_the_process_ends_with_its_input(tmp_path: Path) -> None:
-    """Whoever started it is gone then; with a plan under way it ends too."""
+    """Its parent is gone then; with a plan under way it ends too."""
     log = log_of(tmp_path / "t-0", 10)
     plan = prepare(log, CleanerSettings(io_max_bytes_per_second=1.0)).plan
     command = module_command("engine.storage.cleaner.worker")

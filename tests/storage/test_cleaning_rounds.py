@@ -1,4 +1,4 @@
-"""Where a cleaning begins and ends: what is already clean, what one round covers, and what a crash has left."""
+"""Where a cleaning begins and ends: what is already clean, what one round covers, and what a crash leaves."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_segments_before_the_dirty_part_are_not_read_for_keys(tmp_path: Path) ->
 
 
 def test_an_empty_tail_counts_as_cleaned_to_its_end(tmp_path: Path) -> None:
-    """A segment whose last offsets an earlier cleaning took would else be dirty for ever."""
+    """Otherwise a segment whose last offsets an earlier cleaning removed would stay dirty forever."""
     log = new_log(tmp_path)
     put(log, (b"a", b"1"))
     close_segment(log)
@@ -106,7 +106,7 @@ def test_nothing_dirty_ends_where_it_began(tmp_path: Path) -> None:
 
 
 def write_segments(log: Log, count: int = 3) -> None:
-    """Write segments of one batch each, all as large as one another."""
+    """Write segments of one batch each, all of the same size."""
     for number in range(count):
         put(log, (b"%d" % number, b"x"))
         log.roll()
@@ -156,7 +156,7 @@ def test_a_group_has_no_more_segments_than_the_event_loop_can_swap(tmp_path: Pat
 
 
 def test_a_segment_behind_a_full_map_waits_for_the_next_round(tmp_path: Path) -> None:
-    """Nothing is known of its keys: to clean it would throw all its records away."""
+    """The map knows nothing of its keys: cleaning it would throw all its records away."""
     log = new_log(tmp_path, changed(segment_bytes=100_000))
     put(log, *((b"%d" % number, b"x") for number in range(LOOK_KEYS)))
     log.roll()

@@ -161,7 +161,7 @@ def test_a_tombstone_that_is_replaced_goes_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("age_days", "stays"), [(0.5, True), (2, False)])
 def test_tombstones_of_old_formats_go_by_the_age_of_their_segment(tmp_path: Path, age_days: float, stays: bool) -> None:
-    """They have no horizon of their own: what was written long before the newest clean segment goes."""
+    """They have no delete horizon of their own: they go when they are much older than the newest clean segment."""
     log = new_log(tmp_path)
     for offset, pair in enumerate([(b"a", b"1"), (b"a", None), (b"b", b"x" * 900), (b"c", b"x" * 900)]):
         log.append_as_follower(legacy(offset, pair))
@@ -312,7 +312,7 @@ def test_damage_is_found_and_nothing_is_changed(tmp_path: Path, at: str) -> None
 
 
 def test_records_that_are_none_behind_a_right_checksum(tmp_path: Path) -> None:
-    """What a producer sent is not looked into at append; the cleaner must not stumble, or guess."""
+    """An append does not look into a producer's records, so the cleaner must neither stumble nor guess."""
     log = new_log(tmp_path)
     batch = data_batch(b"1", b"2", key=b"a")
     for rubbish in (b"\xff" * 5, b"\x00" * 5, bytes(range(5))):
@@ -335,7 +335,10 @@ def placed(batch: bytearray, offset: int) -> memoryview:
 
 @pytest.mark.parametrize("which", ["running", "clean", "formats-v0-v1-v2", "formats-mixed"])
 def test_logs_that_kafka_wrote(tmp_path: Path, which: str) -> None:
-    """All formats, codecs, transactions, internal topics, and what Kafka's own cleaner left: the last of each key."""
+    """All formats, codecs, transactions, internal topics, and the output of Kafka's own cleaner.
+
+    The last of each key stays.
+    """
     config = changed(segment_bytes=100_000)
     folders = [one for one in recorded_copy(which, tmp_path / "data").iterdir() if one.is_dir()]
     cleaned = 0
@@ -367,7 +370,10 @@ def committed(log: Log) -> list[tuple[int, bytes, bytes | None]]:
 
 @pytest.mark.parametrize("codec", [Codec.ZSTD, Codec.GZIP])
 def test_a_batch_that_unpacks_to_very_much_is_cleaned(tmp_path: Path, codec: Codec) -> None:
-    """It came before the topic was compacted. Kafka's cleaner has no limit, and nothing else cleans the log again."""
+    """The batch was written before the topic was compacted.
+
+    Kafka's cleaner has no limit, and nothing else cleans the log again.
+    """
     large = changed(segment_bytes=2_000_000)
     log = new_log(tmp_path, replace(large, cleanup_policy=("delete",)))
     value = bytes(DECOMPRESSED_BYTES_MAX + 1)

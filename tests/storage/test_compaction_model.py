@@ -1,7 +1,7 @@
 """Compaction against a model: every record ever appended, and which of them a reader must, may or must not find.
 
-Random appends in every codec, transactions, tombstones, rolls, truncations, moves of the high watermark, restarts, and
-cleanings that are cut off at a random step, some with a map too small for all keys.
+The run mixes random appends in every codec, transactions, tombstones, rolls, truncations, moves of the high watermark
+and restarts with cleanings that are cut off at a random step. Some cleanings have a map too small for all keys.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ UNDECIDED = 2**63 - 1
 
 
 class Crash(BaseException):
-    """The process is gone, wherever it was."""
+    """The process ends here."""
 
 
 @dataclass
@@ -74,11 +74,11 @@ class Run:
         self.open: dict[int, list[Sent]] = {}
         self.sequences = dict.fromkeys(PRODUCERS, 0)
         self.clean_to = 0
-        """Up to there the log was cleaned, once at least."""
+        """The log was cleaned up to here at least once."""
         self.touched_to = 0
-        """Up to there a cleaning may have come before it was cut off."""
+        """A cleaning may have come this far before it was cut off."""
         self.is_uniform = True
-        """No cleaning was cut off since the last whole one: all groups are of the same one."""
+        """No cleaning was cut off since the last complete one: all groups come from the same cleaning."""
         self.serial = 0
 
     def step(self) -> None:
@@ -140,7 +140,7 @@ class Run:
         self.log.update_high_watermark(self._some_boundary())
 
     def _some_boundary(self) -> int:
-        """Return where a batch begins or the log ends, from the high watermark on: batches are replicated whole."""
+        """Return where a batch begins or the log ends, at or above the high watermark: replicas get whole batches."""
         ends = [header.next_offset for _, header in iter_batches(read_all(self.log))]
         return self.random.choice([*(one for one in ends if one > self.log.high_watermark), self.log.log_end_offset])
 
@@ -157,7 +157,7 @@ class Run:
         assert not list(self.folder.glob("*.cleaned")) + list(self.folder.glob("*.swap"))
 
     def clean_and_crash(self) -> None:
-        """The end comes before a rename of the swap, or after a group was cleaned."""
+        """The crash comes before a rename of the swap, or after a group was cleaned."""
         before_rename, after_report = self.random.randrange(40), self.random.randrange(8)
         rename = Path.rename
 
@@ -189,9 +189,9 @@ class Run:
         self._reopen(is_clean=False, checkpoint=checkpoint)
 
     def truncate(self) -> None:
-        """Followers cut what was not replicated; what is cleaned was.
+        """Cut the log as a follower does: it may cut what was not replicated, but the cleaned part is replicated.
 
-        But for one thing, in which the log is as Kafka's: a restart forgets that a marker is not replicated yet.
+        There is one exception, as in Kafka: a restart forgets that a marker is not replicated yet.
         """
         decided = [one.marker_offset for one in self.sent if one.offset < self.touched_to and one.producer_id >= 0]
         to = max([self._some_boundary(), *(offset + 1 for offset in decided if offset < UNDECIDED)])
@@ -262,7 +262,7 @@ class Run:
         return [one for one in records_of(self.log) if one.key is not None and one.key.startswith(b"key-")]
 
     def _check_aborted_list(self) -> None:
-        """A read_committed consumer hides exactly the aborted records that are still there."""
+        """A read_committed consumer hides exactly those aborted records that are still there."""
         by_offset = {one.offset: one for one in self.sent}
         stable = self.log.last_stable_offset
         listed = self.log.collect_aborted_transactions(0, stable)
@@ -293,7 +293,7 @@ def test_a_compacted_log_holds_what_it_must(seed: int, tmp_path: Path, monkeypat
 
 
 def test_every_step_of_a_swap_may_be_the_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three segments with snapshots and an aborted transaction become one; the end comes before each rename in turn."""
+    """Three segments with snapshots and an aborted transaction become one. A crash comes before each rename in turn."""
     config = LogConfig(segment_bytes=10_000, cleanup_policy=("compact",), retention_ms=-1)
     made = open_log(tmp_path / "made-0", config)
     for number in range(30):

@@ -37,7 +37,7 @@ def test_the_last_batch_of_an_active_producer_stays_as_an_empty_one(tmp_path: Pa
 
 
 def test_the_end_of_what_was_cleaned_stays(tmp_path: Path) -> None:
-    """Else a log whose newest records are gone would end earlier after a recovery."""
+    """Otherwise a log whose newest records are gone would end earlier after a recovery."""
     log = new_log(tmp_path, changed(cleanup_policy=("delete",)))
     put(log, (b"a", None))
     close_segment(log)
@@ -80,7 +80,7 @@ def test_aborted_records_go_and_their_marker_follows_later(tmp_path: Path) -> No
         (4, b"c", b"good"),
         (6, b"end", b"1"),
     ]
-    # The emptied batch keeps the producer's sequence, and counts as data no more.
+    # The emptied batch keeps the producer's sequence, and no longer counts as data.
     assert (1, 2, 0) in headers_of(log)
     assert markers_of(log) == [3, 5]
     assert [one.first_offset for one in log.collect_aborted_transactions(0, 4)] == [1]
@@ -141,7 +141,7 @@ def test_an_open_transaction_ends_what_may_be_cleaned(tmp_path: Path) -> None:
 
 
 def test_an_abort_marker_beyond_the_cleaned_part_counts(tmp_path: Path) -> None:
-    """Its entry is in a later segment's index; the records before it are known as aborted all the same."""
+    """Its entry is in a later segment's index. The records before it still count as aborted."""
     log = new_log(tmp_path)
     put(log, (b"a", b"good"))
     transaction(log, 1, (b"a", b"bad"), commit=None)

@@ -94,7 +94,7 @@ def test_a_cut_below_the_recovery_point_is_checkpointed_at_once(tmp_path: Path) 
 
 
 def test_a_log_that_begins_anew_below_the_recovery_point_is_checkpointed_at_once(tmp_path: Path) -> None:
-    """A recovery that believed the old one would take what is written from here on for sound."""
+    """A recovery that trusted the old recovery point would take everything written from here on for sound."""
     broker = ManagedLogs(tmp_path / "d").loaded()
     broker.create(A, 5)
     log = broker.logs.logs[A]

@@ -1,4 +1,4 @@
-"""Disks that are full or broken: no half-written record is served, the log dir goes offline; the others continue."""
+"""Disks that are full or broken: no half-written record is served, the log dir goes offline, the others continue."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from engine.storage.log import Log
 
 
 class FullDisk:
-    """Stands before ``os.pwrite``: takes ``room`` bytes more, writes the last part short, then says ENOSPC."""
+    """Replaces ``os.pwrite``: accepts ``room`` more bytes, cuts the last write short, then raises ENOSPC."""
 
     def __init__(self, room: int) -> None:
         self.room = room
@@ -75,7 +75,7 @@ def test_a_disk_that_breaks_in_a_followers_append(log: tuple[Log, StandIn], monk
 
 
 def test_a_folder_that_vanishes(log: tuple[Log, StandIn]) -> None:
-    """Whatever needs a new file fails, and says so; what needs the open one only still works, as with any file."""
+    """Whatever needs a new file fails with an error. What needs only the open file still works, as with any file."""
     one, environment = log
     one.append_as_leader(data_batch(b"a"), 0)
     one.dir.rename(one.dir.with_name("elsewhere"))
@@ -119,7 +119,7 @@ def test_a_flush_that_fails_does_not_move_the_recovery_point(
 
 
 def test_of_two_flushes_at_once_both_fail(log: tuple[Log, StandIn], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The system tells one of them only."""
+    """The system reports the error to only one of them."""
     one, environment = log
     one.append_as_leader(data_batch(b"a"), 0)
     first, second = one.begin_flush(), one.begin_flush()

@@ -24,7 +24,7 @@ TP = TopicPartition("t", 0)
 
 
 class Shortage:
-    """Stands before ``os.open``: while it lasts only ``left`` more files are opened."""
+    """Replaces ``os.open``: during the shortage only ``left`` more files can be opened."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.left = 1 << 30
@@ -65,7 +65,7 @@ def write(log: Log, count: int = 1, leader_epoch: int = 0) -> None:
 def test_whatever_an_append_has_no_file_for_it_is_refused_whole_or_done(
     broker: ManagedLogs, shortage: Shortage, left: int
 ) -> None:
-    """New leader epochs, indexes, rolls: wherever the shortage begins, the next append goes on as if nothing was."""
+    """New leader epochs, indexes, rolls: wherever the shortage begins, the next append works as usual."""
     broker.create(TP)
     log = broker.logs.logs[TP]
     written = 1
@@ -111,8 +111,10 @@ def test_a_flush_that_had_no_file_is_refused_and_succeeds_later(broker: ManagedL
 def test_of_the_snapshots_whose_flush_had_no_file_only_the_newest_is_needed(
     tmp_path: Path, shortage: Shortage, left: int
 ) -> None:
-    """After such a flush only the newest is known to be brought to the disk later. What a power failure takes of the
-    others is noticed, and read from the log instead."""
+    """Only the newest is sure to reach the disk after such a flush.
+
+    If a power failure takes one of the others, the start notices, and reads the log instead.
+    """
     log = open_log(tmp_path / "t-0", LogConfig(segment_bytes=400))
     for n in range(10):
         log.append_as_leader(data_batch(b"v" * 50, timestamp_ms=NOW_MS, producer=(1, 0, n)), 0)
@@ -158,7 +160,7 @@ def test_checkpoints_removals_and_new_logs_wait_for_descriptors(broker: ManagedL
 def test_too_few_descriptors_to_open_the_logs_end_the_start(
     broker: ManagedLogs, shortage: Shortage, tmp_path: Path
 ) -> None:
-    """A dir whose logs were not opened must not count as empty."""
+    """A dir whose logs could not be opened must not count as empty."""
     broker.create(TP)
     broker.logs.shutdown()
     again = ManagedLogs(tmp_path / "d")

@@ -1,4 +1,4 @@
-"""What the next flush brings to the disk, and when it is due, after the log has rolled, moved or been cut."""
+"""What the next flush writes to the disk, and when it is due, after the log has rolled, moved or been cut."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from engine.storage.log import Log
 
 @pytest.fixture
 def synced(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """The names of what is brought to the disk."""
+    """Return the names of what a flush writes to the disk."""
     names: list[str] = []
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", lambda fd: names.append(Path(os.readlink(f"/proc/self/fd/{fd}")).name))

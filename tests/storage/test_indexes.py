@@ -107,7 +107,7 @@ def test_indexes_know_when_they_are_full(tmp_path: Path) -> None:
         fullness.append((offsets.is_full, times.is_full))
         offsets.append(n, 100 * n + 1)
         times.maybe_append(n, n)
-    # Two offset entries fit; of three time entries one is kept for the roll.
+    # Two offset entries fit. Of three time entries one is reserved for the roll.
     assert fullness == [(False, False), (False, False), (True, True)]
 
 

@@ -49,7 +49,7 @@ def test_an_epoch_keeps_its_first_start(cache: LeaderEpochCache) -> None:
 
 
 def test_an_epoch_that_begins_earlier_than_was_known_takes_over_what_follows(cache: LeaderEpochCache) -> None:
-    """A log's first batches may be found after its later ones: a follower would be told to cut too little."""
+    """A log's first batches may be found after its later ones. A stale entry would make a follower cut too little."""
     filled(cache, (0, 0), (2, 6), (3, 8))
     cache.assign(3, 7)
     assert cache.entries == ((0, 0), (2, 6), (3, 7))

@@ -15,7 +15,7 @@ from engine.storage.segment_swap import NewSegment
 
 
 def log_of(folder: Path, config: LogConfig | None = None) -> Log:
-    """Return a log of three segments with one record each, all of it on the disk."""
+    """Return a log of three segments with one record each, all flushed to the disk."""
     log = open_log(folder, config or LogConfig(retention_ms=-1))
     for n in range(3):
         log.append_as_leader(data_batch(b"v%d" % n), 0)

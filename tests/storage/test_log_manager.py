@@ -80,7 +80,7 @@ def test_a_stop_before_all_is_loaded_is_not_called_clean(tmp_path: Path) -> None
 
 
 def test_a_mark_of_an_orderly_stop_is_gone_for_good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Were it there again after a crash of the machine, nothing would be recovered."""
+    """If it were still there after a crash of the machine, nothing would be recovered."""
     ManagedLogs(tmp_path / "d").loaded().logs.shutdown()
     synced: list[tuple[Path, bool]] = []
     mark = tmp_path / "d" / ".kafka_cleanshutdown"
@@ -138,7 +138,7 @@ def test_many_clean_partitions_open_quickly(tmp_path: Path) -> None:
     again.logs.load()
     elapsed = time.process_time() - started
     assert len(again.logs.logs) == 300
-    # The budget is 2 s for 2,000, of CPU here: other work on the machine does not count.
+    # The budget is 2 s of CPU time for 2,000, so other work on the machine does not count.
     assert elapsed < 2 * 300 / 2000 * 3
     assert open_files_in(tmp_path) == 1, "only the lock is held open"
     again.logs.release()

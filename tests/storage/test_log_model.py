@@ -33,7 +33,7 @@ CONFIG = LogConfig(
 )
 STEPS = 120
 CHECKED_FROM = 16
-"""From its magic on, every byte of a batch is checked; the offset and epoch before are the leader's stamp."""
+"""Every byte of a batch is checked from its magic on. The leader stamps the offset and epoch before it."""
 
 PRODUCER_ID = 77
 
@@ -48,7 +48,7 @@ class Model:
     leader_epoch: int = 0
     clock_ms: int = 1_000_000
     sequences: list[tuple[int, int]] = field(default_factory=list)
-    """First offset and base sequence of each idempotent batch that is in the log."""
+    """First offset and base sequence of each idempotent batch in the log."""
 
     def visible(self) -> list[tuple[int, bytes]]:
         return [(offset, value) for offset, _, value, _ in self.records if offset >= self.start]
@@ -113,7 +113,7 @@ class Run:
         return result.first_offset
 
     def append_twice(self) -> None:
-        """A producer that got no answer sends again."""
+        """A producer that got no answer sends the batch again."""
         if self.model.sequences:
             first_offset, sequence = self.model.sequences[-1]
             known = self.log.producers.producers.get(PRODUCER_ID)
@@ -126,7 +126,7 @@ class Run:
             assert result.first_offset == first_offset
 
     def follow(self) -> None:
-        """Batches of another leader, several at once, with a gap of offsets now and then."""
+        """Append batches of another leader, several at once, sometimes with a gap of offsets."""
         data, timestamps = b"", []
         self.model.leader_epoch += 1
         base_offset = self.model.end
@@ -184,7 +184,7 @@ class Run:
         assert self.log.recovery_point == self.model.end
 
     def crash(self) -> None:
-        """The machine dies: what was not flushed may be cut anywhere, or be zeros; indexes may be anything."""
+        """The machine crashes: what was not flushed may be cut anywhere, or be zeros. Indexes may hold anything."""
         flushed = self.log.recovery_point
         unflushed = [segment for segment in self.log.segments if self.end_of(segment.base_offset) > flushed]
         self.log.abandon()
@@ -202,7 +202,7 @@ class Run:
         assert end <= self.model.end
         assert not [offset for offset, *_ in self.model.records if end <= offset < flushed]
         self.model.cut(end)
-        # The start may go back: it is checkpointed now and then only.
+        # The start may go back: it is checkpointed only now and then.
         assert self.log.log_start_offset <= self.model.start
         self.model.start = self.log.log_start_offset
 
@@ -247,7 +247,7 @@ class Run:
         return min(later, default=self.model.end)
 
     def position_of(self, base_offset: int, flushed: int, data: bytes) -> int:
-        """Bytes of a segment that were flushed."""
+        """Return how many bytes of a segment were flushed."""
         return max(
             [position + header.size_bytes for position, header in iter_batches(data) if header.base_offset < flushed],
             default=0,
@@ -302,7 +302,7 @@ class Run:
         assert newest.timestamp_ms == largest
 
     def check_epochs(self) -> None:
-        """Epochs before a log start that was not checkpointed when the crash came are forgotten, but never wrong."""
+        """After a crash, epochs before a log start that was not checkpointed are forgotten, but never wrong."""
         earliest = self.log.leader_epochs.earliest_entry
         for offset, _, _, leader_epoch in self.model.records:
             if offset >= self.model.start and earliest is not None and offset >= earliest.start_offset:
@@ -310,7 +310,7 @@ class Run:
 
 
 def _placed(values: list[bytes], timestamp_ms: int, base_offset: int, leader_epoch: int) -> bytes:
-    """A batch as a leader stored it."""
+    """Return a batch as a leader stores it."""
     batch = data_batch(*values, timestamp_ms=timestamp_ms)
     struct.pack_into(">q", batch, 0, base_offset)
     struct.pack_into(">i", batch, 12, leader_epoch)
@@ -326,7 +326,7 @@ def test_the_log_is_a_list_of_records(tmp_path: Path, seed: int) -> None:
 
 
 def test_offsets_that_nobody_has_read_as_nothing(tmp_path: Path) -> None:
-    """A follower's log may end, or go on, behind a gap that compaction left on the leader."""
+    """A follower's log may have a gap, in the middle or at its end, where the leader compacted records away."""
     log = open_log(tmp_path / "t-0", CONFIG)
     log.append_as_follower(memoryview(_placed([b"a"], 1, 0, 0)))
     log.append_as_follower(memoryview(_placed([b"b"], 1, 5, 0)))

@@ -25,7 +25,7 @@ from engine.storage.replaced_logs import MOVED_MARK
 TP = TopicPartition("orders", 3)
 TOPIC_ID = bytes(range(16))
 SMALL = LogConfig(segment_index_bytes=1000)
-"""Indexes are as large as this on the disk, and there are hundreds of images of it."""
+"""The indexes take this much on the disk, and there are hundreds of images of it."""
 
 
 class Broker:
@@ -37,7 +37,7 @@ class Broker:
         self.logs.load()
 
     def log_with_copy(self) -> tuple[Log, Log]:
-        """Make a log in one dir and a level copy of it in the other."""
+        """Make a log in one dir and an up-to-date copy of it in the other."""
         log = self.logs.get_or_create(TP, topic_id=TOPIC_ID, is_new=True, preferred_dir=self.a)
         log.append_as_leader(data_batch(b"1", b"2", timestamp_ms=NOW_MS), 4)
         log.update_high_watermark(2)
@@ -71,7 +71,7 @@ def test_the_copy_takes_the_place(tmp_path: Path) -> None:
 
 
 def test_what_is_written_after_the_move_is_in_the_new_folder(tmp_path: Path) -> None:
-    """Segments, indexes, snapshots of producers, leader epochs: all under the folder's plain name."""
+    """Segments, indexes, producer snapshots, leader epochs: all are under the folder's plain name."""
     config = LogConfig(segment_bytes=300, index_interval_bytes=0)
     broker = Broker(tmp_path, config)
     _, future = broker.log_with_copy()
@@ -94,7 +94,7 @@ def test_what_is_written_after_the_move_is_in_the_new_folder(tmp_path: Path) -> 
 
 
 def test_a_flush_that_somebody_waits_for_is_done_by_the_swap(tmp_path: Path) -> None:
-    """With flush.messages the producer is answered when the disk has the records, also if the log moved meanwhile."""
+    """With flush.messages the producer's answer waits for the disk, even if the log moves meanwhile."""
     broker = Broker(tmp_path, LogConfig(flush_messages=1))
     log, future = broker.log_with_copy()
     assert log.is_flush_due
@@ -105,7 +105,7 @@ def test_a_flush_that_somebody_waits_for_is_done_by_the_swap(tmp_path: Path) -> 
 
 
 def test_a_copy_that_cannot_be_flushed_takes_no_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The replica goes on where it is: at the next start the copy must not count as the replica."""
+    """The replica stays where it is: at the next start the copy must not count as the replica."""
     broker = Broker(tmp_path, LogConfig(flush_messages=1))
     log, future = broker.log_with_copy()
 
@@ -133,7 +133,7 @@ def test_without_a_copy_nothing_is_replaced(tmp_path: Path) -> None:
 
 
 def test_a_crash_between_the_two_renames(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both folders bear the plain name: the one that has just come counts."""
+    """Both folders have the plain name: the newer one counts."""
     broker = Broker(tmp_path)
     old, _ = broker.log_with_copy()
 
@@ -161,7 +161,7 @@ def test_a_crash_between_the_two_renames(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_the_source_fails_at_the_very_end(tmp_path: Path) -> None:
-    """The move is done; when the old dir is back, what is in it does not count."""
+    """The move is done. When the old dir is back, its content does not count."""
     broker = Broker(tmp_path)
     _, future = broker.log_with_copy()
     broker.a.rename(tmp_path / "away")
@@ -190,7 +190,7 @@ def test_two_folders_that_no_move_explains(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("first", ["a", "b"])
 def test_of_two_folders_the_one_without_records_goes(tmp_path: Path, first: str) -> None:
-    """A log dir failed when the log was made in it, and the log was made in the other one."""
+    """The first log dir failed while the log was being made in it, so the log was made in the other one."""
     broker = Broker(tmp_path)
     log = broker.logs.get_or_create(TP, topic_id=TOPIC_ID, is_new=True, preferred_dir=tmp_path / first)
     log.append_as_leader(data_batch(b"1", timestamp_ms=NOW_MS), 0)
@@ -206,7 +206,7 @@ def test_of_two_folders_the_one_without_records_goes(tmp_path: Path, first: str)
 
 
 def noting_images(disk: Disk, crash: str) -> list[Image]:
-    """Return a list that gets what a crash of a kind would leave before each change of the disk."""
+    """Return a list that gets what a crash of this kind would leave before each change of the disk."""
     images: list[Image] = []
     rng = random.Random(1)
 
@@ -223,7 +223,7 @@ def noting_images(disk: Disk, crash: str) -> list[Image]:
 @pytest.mark.parametrize("crash", [KILLED, STRICT, MIXED])
 @pytest.mark.parametrize("is_upkeep_late", [False, True])
 def test_a_crash_at_any_point_of_two_moves_loses_nothing(tmp_path: Path, is_upkeep_late: bool, crash: str) -> None:
-    """There and back again, with the first move's end before the second or within it: a start finds one replica."""
+    """There and back again; the first move ends before the second or during it. A start finds one replica."""
     broker = Broker(tmp_path / "disk")
     log, copy = broker.log_with_copy()
     log.flush()
@@ -247,7 +247,10 @@ def test_a_crash_at_any_point_of_two_moves_loses_nothing(tmp_path: Path, is_upke
 
 @pytest.mark.parametrize("crash", [KILLED, STRICT, MIXED])
 def test_a_crash_at_any_point_of_the_start_that_ends_a_move_loses_nothing(tmp_path: Path, crash: str) -> None:
-    """Both folders bear the plain name, and only the mark tells which one counts: it stays until one is gone."""
+    """Both folders have the plain name, and only the mark tells which one counts.
+
+    It stays until one of them is gone.
+    """
     broker = Broker(tmp_path / "disk")
     broker.log_with_copy()
     replace_current_with_future(broker.logs, TP)
@@ -265,7 +268,7 @@ def test_a_crash_at_any_point_of_the_start_that_ends_a_move_loses_nothing(tmp_pa
 
 
 def test_the_mark_stays_as_long_as_the_old_dir_is_away(tmp_path: Path) -> None:
-    """Over starts, and over a further move: the old folder is there again when its disk is."""
+    """The mark survives starts and a further move: the old folder comes back with its disk."""
     broker = Broker(tmp_path, dirs="abc")
     _, future = broker.log_with_copy()
     replace_current_with_future(broker.logs, TP)

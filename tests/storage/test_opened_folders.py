@@ -1,4 +1,4 @@
-"""What opening a partition's folder takes from its files and its log dir's checkpoints, and what it leaves open."""
+"""What a log reads from its files and its log dir's checkpoints when it is opened, and which files stay open."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FAR = 2**31
 
 
 def filled(folder: Path, count: int = 12) -> Log:
-    """Write segments of three batches, two leader epochs, and close them in order."""
+    """Write segments of three batches and two leader epochs, and close them cleanly."""
     log = open_log(folder, CONFIG)
     for n in range(count):
         log.append_as_leader(data_batch(b"%03d" % n + b"x" * 40, timestamp_ms=1000 + n), 2 * (n // 6))
@@ -63,7 +63,7 @@ def test_after_a_crash_epochs_without_batches_are_kept(tmp_path: Path) -> None:
 
 
 def test_after_a_crash_all_epochs_are_found_again_though_an_index_is_lost_too(tmp_path: Path) -> None:
-    """The recovery of the segment without index comes first, and notes a later epoch."""
+    """The segment without an index is recovered first, and its recovery notes a later epoch."""
     log = filled(tmp_path / "t-0")
     (log.dir / "leader-epoch-checkpoint").write_bytes(b"")
     (log.dir / f"{log.segments[2].base_offset:020d}.index").unlink()
@@ -72,7 +72,7 @@ def test_after_a_crash_all_epochs_are_found_again_though_an_index_is_lost_too(tm
 
 
 def test_after_a_crash_producers_of_segments_that_were_flushed_are_known(tmp_path: Path) -> None:
-    """Only the last segment is recovered; a snapshot has those who wrote before it."""
+    """Only the last segment is recovered; a snapshot has the producers of earlier segments."""
     log = open_log(tmp_path / "t-0", CONFIG)
     log.append_as_leader(data_batch(b"a", producer=(7, 0, 0), timestamp_ms=NOW_MS), 0)
     log.append_as_leader(data_batch(b"b", producer=(8, 0, 0), timestamp_ms=NOW_MS, transactional=True), 0)
@@ -128,7 +128,10 @@ def test_after_a_crash_a_producer_that_was_silent_for_long_is_forgotten(tmp_path
 
 
 def test_a_log_that_contradicts_older_checkpoints_is_recovered_from_its_start(tmp_path: Path) -> None:
-    """They are of a deleted topic of the same name; so is the recovery point, which says nothing about this log."""
+    """The checkpoints belong to a deleted topic of the same name.
+
+    So does the recovery point, which says nothing about this log.
+    """
     log = filled(tmp_path / "t-0")
     log.assign_topic_id(b"a topic's id: 16")
     log.abandon()
@@ -201,7 +204,7 @@ def test_a_lost_time_index_is_there_again(tmp_path: Path) -> None:
 
 
 def test_what_a_recovery_drops_is_renamed_first_and_deleted_later(tmp_path: Path) -> None:
-    """With the records go the producer snapshots: a start in between must take up neither."""
+    """The producer snapshots go with the records: a start in between must pick up neither."""
     log = filled(tmp_path / "t-0")
     bases = [segment.base_offset for segment in log.segments]
     first = log.dir / f"{0:020d}.log"

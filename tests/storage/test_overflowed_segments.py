@@ -30,7 +30,7 @@ PRODUCER = 1000
 
 
 def at(batch: memoryview, offset: int) -> bytes:
-    """Return a batch as it stands in a log."""
+    """Return a batch as a log stores it."""
     stored = bytearray(batch)
     struct.pack_into(">q", stored, 0, offset)
     return bytes(stored)
@@ -41,7 +41,7 @@ def batches(offsets: tuple[int, ...] = OFFSETS) -> bytes:
 
 
 def folder_of(tmp_path: Path, first: bytes, *, with_indexes: bool, next_base: int | None = NEXT) -> Path:
-    """Write a partition whose first segment begins at 0, and where wanted one more behind it."""
+    """Write a partition whose first segment begins at 0, with one more segment behind it if wanted."""
     folder = tmp_path / "t-0"
     folder.mkdir()
     segments = {0: first}
@@ -65,7 +65,7 @@ def bases_of(log: Log) -> list[int]:
 
 @pytest.mark.parametrize("clean", [True, False])
 def test_a_recovery_splits_what_its_indexes_cannot_count(tmp_path: Path, clean: bool) -> None:
-    """Nothing is lost: neither behind the overflow, nor the segments that follow."""
+    """Nothing is lost: neither what is behind the overflow, nor the segments that follow."""
     folder, environment = folder_of(tmp_path, batches(), with_indexes=False), StandIn()
     log = open_log(folder, LogConfig(), environment, clean=clean)
     assert bases_of(log) == [*BASES, NEXT]
@@ -86,7 +86,7 @@ def test_a_recovery_splits_what_its_indexes_cannot_count(tmp_path: Path, clean: 
 
 
 def test_a_segment_that_was_closed_in_order_is_read_as_it_is(tmp_path: Path) -> None:
-    """As in Kafka: nobody reads all segments at an orderly start to look for an overflow."""
+    """As in Kafka: a clean start does not read all segments to look for an overflow."""
     folder = folder_of(tmp_path, batches(), with_indexes=True, next_base=None)
     (folder / f"{0:020d}.timeindex").write_bytes(TIME_ENTRY.pack(1000, 0))
     log = open_log(folder)
@@ -103,7 +103,7 @@ def test_a_segment_that_was_closed_in_order_is_read_as_it_is(tmp_path: Path) -> 
 
 
 def test_the_first_piece_may_be_empty(tmp_path: Path) -> None:
-    """The log begins where it began."""
+    """The log still begins where it began."""
     offsets = (FAR + 5, FAR + 6)
     log = open_log(folder_of(tmp_path, batches(offsets), with_indexes=False, next_base=None), clean=False)
     assert bases_of(log) == [0, FAR + 5]
@@ -147,12 +147,12 @@ def test_aborted_transactions_are_known_after_a_split(tmp_path: Path) -> None:
 
 
 class PowerCut(Exception):
-    """The machine is gone."""
+    """The machine loses power here."""
 
 
 @pytest.mark.parametrize("renames", range(10))
 def test_a_crash_during_a_split_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, renames: int) -> None:
-    """Three logs become ``.swap``, the old one and its indexes ``.deleted``, three get their names: nine renames."""
+    """Three logs become ``.swap``, the old one and its indexes ``.deleted``. Three get their names: nine renames."""
     folder = folder_of(tmp_path, batches(), with_indexes=False)
     left = renames
     rename = Path.rename
@@ -189,7 +189,7 @@ def compacted(tmp_path: Path, data: bytes, transaction_index: bytes = b"") -> Lo
 
 
 def test_a_cleaning_splits_what_its_indexes_cannot_count(tmp_path: Path) -> None:
-    """Kafka splits first, and cleans another time; here a cleaning writes as many segments as it takes."""
+    """Kafka splits first, and cleans later. Here a cleaning writes as many segments as it needs."""
     again = (*OFFSETS, 2 * FAR + 10)
     data = batches() + at(data_batch(b"new", key=b"k3"), again[-1])
     log = compacted(tmp_path, data)

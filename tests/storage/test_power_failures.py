@@ -1,4 +1,4 @@
-"""Single steps on a disk that forgets: what each must bring to the disk before the next may begin."""
+"""Single steps on a disk that forgets: what each step must flush before the next may begin."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_what_a_follower_cut_is_not_back_after_an_orderly_stop(tmp_path: Path) -
 
 
 def test_what_a_recovery_cut_is_not_back(tmp_path: Path) -> None:
-    """The segment may never be flushed again: its records were on the disk before."""
+    """The segment may never be flushed again, since its records were on the disk before."""
     broker = ManagedLogs(tmp_path / "d").loaded()
     broker.create(A, 5)
     broker.logs.logs[A].flush()
@@ -69,7 +69,7 @@ def test_what_a_recovery_cut_is_not_back(tmp_path: Path) -> None:
 
 
 def test_the_last_snapshot_is_there_after_an_orderly_stop(tmp_path: Path) -> None:
-    """All records may be on the disk by then: the snapshot has to be, too."""
+    """All records may be on the disk by then, so the snapshot must be too."""
     broker = ManagedLogs(tmp_path / "d").loaded()
     broker.create(A, 5)
     broker.logs.logs[A].flush()

@@ -47,7 +47,7 @@ def test_an_entry_tells_of_its_last_batch() -> None:
 
 
 def test_a_snapshot_of_a_producer_without_batches_has_kafkas_values() -> None:
-    """After a marker alone: ProducerStateManager.writeSnapshot of Kafka 3.9 writes -1, -1 and 0."""
+    """After a marker alone, ProducerStateManager.writeSnapshot of Kafka 3.9 writes -1, -1 and 0."""
     kept = ProducerEntry(7, 3, 5, 100).to_snapshot()
     assert kept == ProducerSnapshotEntry(7, 3, -1, -1, 0, 100, 5, -1)
 

@@ -26,7 +26,7 @@ def written_order(folder: Path, *producer_ids: int) -> list[int]:
     ("count", "far", "place"), [(12, 16, 1), (13, 16, 12), (13, 32, 1), (24, 32, 1), (25, 32, 24), (25, 64, 1)]
 )
 def test_entries_are_in_the_order_of_javas_map(tmp_path: Path, count: int, far: int, place: int) -> None:
-    """A map of 16 buckets doubles when it is more than three quarters full. ``far`` shares a bucket with 0, or not."""
+    """A map of 16 buckets doubles when it is more than three quarters full. ``far`` may share a bucket with 0."""
     near = list(range(count - 1))
     expected = [*near[:place], far, *near[place:]]
     assert written_order(tmp_path, *near, far) == expected
@@ -53,7 +53,7 @@ def test_no_descriptor_stays_open(tmp_path: Path) -> None:
 
 
 def test_a_late_snapshot_follows_its_folder(tmp_path: Path) -> None:
-    """The old name may be used again by then."""
+    """The old name may be in use again by then."""
     old, new = tmp_path / "old", tmp_path / "new"
     old.mkdir()
     snapshots = ProducerSnapshots(old, ())
@@ -86,7 +86,7 @@ def test_a_snapshot_that_is_to_be_deleted_is_no_longer_there(tmp_path: Path, is_
 def test_of_snapshots_of_no_segment_only_the_newest_may_stay(
     tmp_path: Path, offsets: tuple[int, ...], left: tuple[int, ...]
 ) -> None:
-    """It stays beyond all segments: an orderly stop has written it at the log's end."""
+    """It stays beyond all segments: a clean shutdown wrote it at the log's end."""
     snapshots = ProducerSnapshots(tmp_path, offsets)
     snapshots.remove_stray((0, 5))
     assert snapshots.offsets == left

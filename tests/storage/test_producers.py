@@ -52,7 +52,7 @@ def test_duplicates_of_the_last_five_batches_are_answered_with_their_offsets(tmp
     assert [send(log, 3, 1, 0, 3 * n) for n in range(2, 7)] == firsts[2:]
     for forgotten in (0, 1):
         assert send(log, 3, 1, 0, 3 * forgotten) == -ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    # Part of a batch is no duplicate.
+    # Part of a batch is not a duplicate.
     assert send(log, 2, 1, 0, 18) == -ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert log.log_end_offset == 21
 
@@ -112,7 +112,7 @@ def test_a_new_epoch_begins_with_sequence_zero_and_fences_the_old(tmp_path: Path
 
 @pytest.mark.parametrize("again", [as_it_is, reopened, crashed])
 def test_a_batch_of_a_new_epoch_is_never_taken_for_one_of_the_old(tmp_path: Path, again: Callable[[Log], Log]) -> None:
-    """Its sequences start over: what would pass for sent before would be lost."""
+    """Its sequences start over. A batch mistaken for a duplicate would be lost."""
     now_ms = StandIn().clock.now_ms()
     log = open_log(tmp_path / "t-0")
     assert send(log, 1, 1, 0, 0, timestamp_ms=now_ms) == 0
@@ -161,7 +161,7 @@ def test_a_follower_that_becomes_leader_knows_the_producers(tmp_path: Path) -> N
 
 
 def test_a_follower_takes_what_its_leader_has_written_whatever_the_epochs(tmp_path: Path) -> None:
-    """The leader has decided; a follower that refuses would be stuck for good."""
+    """The leader has decided. A follower that refused would be stuck forever."""
     follower = open_log(tmp_path / "t-0")
     batches = [
         data_batch(b"v", producer=(1, 5, 0), transactional=True),
@@ -191,7 +191,7 @@ def test_truncation_takes_the_producers_back(tmp_path: Path) -> None:
 
 
 def test_a_log_that_begins_anew_keeps_no_snapshot_of_what_it_was(tmp_path: Path) -> None:
-    """It would bring back producers that have written nothing that is here; new ones are taken from the start."""
+    """It would bring back producers that wrote nothing that is here. New ones are accepted from the start."""
     config, now_ms = LogConfig(segment_bytes=400), StandIn().clock.now_ms()
     log = open_log(tmp_path / "t-0", config)
     for n in range(10):
@@ -261,7 +261,7 @@ def written_snapshot(log: Log, offset: int) -> list[ProducerSnapshotEntry]:
 
 
 def test_a_snapshot_is_written_after_the_roll_and_tells_of_the_roll(tmp_path: Path) -> None:
-    """A thread writes it, while producers go on by every way there is: the next batch, a new epoch, transactions."""
+    """A thread writes it while producers go on in every way they can: the next batch, a new epoch, transactions."""
     log = open_log(tmp_path / "t-0", LogConfig(segment_bytes=1000))
     for producer_id in range(1, 7):
         assert send(log, 1, producer_id, 0, 0) >= 0
@@ -306,7 +306,7 @@ def test_a_snapshot_that_is_not_written_yet_counts_for_a_cut(tmp_path: Path) -> 
 
 
 def test_a_snapshot_that_was_cut_off_is_not_written_by_a_flush_under_way(tmp_path: Path) -> None:
-    """It would tell the next start of records that the log has no longer, and of others than it has."""
+    """It would tell the next start about records that the log no longer has."""
     log, now_ms = open_log(tmp_path / "t-0"), StandIn().clock.now_ms()
     for n in range(3):
         send(log, 1, 1, 0, n, timestamp_ms=now_ms)
@@ -402,7 +402,7 @@ def test_a_transaction_is_unstable_until_its_marker_is_replicated(tmp_path: Path
 
 
 def test_until_its_marker_is_replicated_a_transaction_counts_with_the_open_ones(tmp_path: Path) -> None:
-    """Whichever began first holds the last stable offset back."""
+    """The transaction that began first holds the last stable offset back."""
     log = open_log(tmp_path / "t-0")
     for producer_id in (1, 2, 3):
         send(log, 1, producer_id, 0, 0, transactional=True)
@@ -442,7 +442,7 @@ def test_a_transaction_whose_marker_was_cut_off_holds_nothing_back(tmp_path: Pat
 def test_a_marker_of_a_new_epoch_fences_the_old_and_begins_with_sequence_zero(
     tmp_path: Path, again: Callable[[Log], Log]
 ) -> None:
-    """The coordinator aborts for a producer that is gone; its successor has a new epoch (KIP-447, KIP-588)."""
+    """The coordinator aborts for a producer that is gone. Its successor has a new epoch (KIP-447, KIP-588)."""
     log = open_log(tmp_path / "t-0")
     now_ms = StandIn().clock.now_ms()
     send(log, 2, 1, 0, 0, transactional=True, timestamp_ms=now_ms)

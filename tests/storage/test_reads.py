@@ -1,4 +1,4 @@
-"""Reads: which bytes they return, how few system calls they take, and offsets by time."""
+"""Reads: which bytes they return, how few system calls they need, and offsets by time."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_reader_that_keeps_up_costs_no_system_call(tmp_path: Path, monkeypatch
         first = 1 + 3 * (end - 1)
         assert log.read(first, 10_000, limit_offset=first + 3, min_one_batch=True).size_bytes == 3 * SIZE
         assert log.read(first + 3, 10_000, limit_offset=first + 3, min_one_batch=True).records is None
-    # A second reader behind the high watermark of replicas that fetch up to the end.
+    # A second reader stays at the high watermark, behind replicas that fetch up to the end.
     assert log.read(4, 10_000, limit_offset=7, min_one_batch=True).size_bytes == 3 * SIZE
     assert calls == []
 
@@ -130,7 +130,7 @@ def test_the_first_record_of_a_time_within_a_batch(tmp_path: Path) -> None:
 
 
 def test_a_long_search_goes_on_in_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After the newest record come many older ones: no index entry tells where a time between begins."""
+    """Many older records follow the newest one, so no index entry tells where a time in between begins."""
     monkeypatch.setattr("engine.storage.log_times.HEADERS_AT_ONCE_MAX", 3)
     log = open_log(tmp_path / "t-0", LogConfig(segment_bytes=20 * SIZE))
     for timestamp_ms in (100, *range(1, 30), 150, *range(30, 50), 120):
@@ -151,7 +151,7 @@ def test_an_empty_log_has_no_times(tmp_path: Path) -> None:
 
 
 def test_times_of_kafkas_old_formats(tmp_path: Path) -> None:
-    """Messages of v0 have none, those of v1 do, also inside a compressed wrapper."""
+    """Messages of v0 have none; those of v1 do, even inside a compressed wrapper."""
     log_dir = recorded_copy("formats-mixed", tmp_path / "data")
     old = open_log(log_dir / "v0-lz4-0")
     assert offset_of_max_timestamp(old) is None

@@ -1,4 +1,4 @@
-"""The cleaner's loops over records, against the plain decoder: every size at which a number takes another byte."""
+"""The cleaner's loops over records, against the plain decoder: every size at which a number needs one more byte."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def known(key: bytes) -> bytes:
 
 
 def section_of(records: list[Record], padding: bytes = b"") -> tuple[bytes, int]:
-    """Return the encoded records behind the padding, and where they begin."""
+    """Return padding followed by the encoded records, and where the records begin."""
     return padding + bytes(encode_records(records, BASE, T0).data), len(padding)
 
 
@@ -38,7 +38,7 @@ def record(
 
 
 def every_boundary(base: int = BASE) -> list[Record]:
-    """Records in which each number takes each of its lengths, in one batch."""
+    """Return records in which each number has each of its possible lengths, in one batch."""
     deltas = sorted({*OFFSET_DELTAS, *range(40, 75), *range(8170, 8215)})
     chosen = random.Random(7)
     return [
@@ -69,7 +69,7 @@ def test_each_key_is_mapped_to_its_last_offset() -> None:
 
 @pytest.mark.parametrize("size", [*range(40, 70), *range(8180, 8200)])
 def test_a_record_of_any_length_is_followed_by_the_next(size: int) -> None:
-    """One or two bytes of length, or three: the same for keys, values and the record around them."""
+    """Lengths of one, two or three bytes: the same for keys, values and the record around them."""
     records = [record(0, b"a" * 40, b"x" * (size - 40)), record(1, b"k" * size), record(2, b"last")]
     offsets, _ = indexed(records)
     assert offsets == {b"a" * 40: BASE, known(b"k" * size): BASE + 1, b"last": BASE + 2}
@@ -150,7 +150,7 @@ def test_bytes_that_are_not_the_records_are_refused(change: str) -> None:
         data, end = data[:-3], end - 3
     else:
         key_length_at = data.index(b"a") - 1
-        # The key would end where its record does: then there is no room for a value.
+        # The key would end where its record ends, which leaves no room for a value.
         data = data[:key_length_at] + bytes([(10 + 2) << 1]) + data[key_length_at + 1 :]
     with pytest.raises(KafkaError, match="does not hold the records"):
         index_records(data, start, end, count, BASE, {})

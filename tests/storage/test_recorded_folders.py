@@ -69,7 +69,7 @@ def dumped(which: str, kind: str, pattern: str) -> dict[str, list[tuple[int, ...
 
 
 def log_end_offsets(which: str) -> dict[TopicPartition, int]:
-    """Ends of the logs, by Kafka's own dump of them, or by what the running broker had checkpointed."""
+    """Return where the logs end, from Kafka's own dump of them, or from what the running broker had checkpointed."""
     ends: dict[TopicPartition, int] = {}
     data = RECORDED / which / "data"
     if which == "running":
@@ -123,7 +123,10 @@ def test_opening_and_closing_in_order_changes_nothing(tmp_path: Path, which: str
 
 
 def _is_stray_snapshot(path: Path) -> bool:
-    """One of no segment's offset that is not the last: Kafka, too, removes it at its next start."""
+    """Whether a snapshot belongs to no segment and is not the last one.
+
+    Kafka, too, removes such a file at its next start.
+    """
     newest = max(path.parent.glob("*.snapshot"), default=path)
     return path.suffix == ".snapshot" and path != newest and not path.with_suffix(".log").exists()
 
@@ -183,7 +186,7 @@ def test_the_same_appends_give_the_same_files(tmp_path: Path, partition: str) ->
 
 
 def test_the_same_deletion_of_records_leaves_the_same_files(tmp_path: Path) -> None:
-    """Thirty records in batches, DeleteRecords up to 17, a retention run, an orderly restart and stop."""
+    """Thirty records in batches, DeleteRecords up to 17, a retention run, a clean restart and shutdown."""
     running = RECORDED / "running" / "data" / "deleted-records-0"
     environment = StandIn()
     log = open_log(tmp_path / "deleted-records-0", config_of("deleted-records"), environment)
@@ -229,7 +232,7 @@ def test_a_running_brokers_indexes_are_preallocated_like_ours(tmp_path: Path) ->
 
 @pytest.mark.parametrize("partition", ["segments-0", "tx-0", "codec-none-0", "deleted-records-0", "compacted-tx-0"])
 def test_recovery_gives_the_files_that_kafkas_recovery_gave(tmp_path: Path, partition: str) -> None:
-    """``clean`` was made from ``running`` by kill -9 and a recovery by Kafka, among others."""
+    """``clean`` was made from ``running`` by kill -9 and a recovery by Kafka, among other steps."""
     topic = partition.rpartition("-")[0]
     source = recorded_copy("running", tmp_path / "data") / partition
     log = open_log(
@@ -244,7 +247,7 @@ def test_recovery_gives_the_files_that_kafkas_recovery_gave(tmp_path: Path, part
     recorded = folder_content(RECORDED / "clean" / "data" / partition, ".log", ".index", ".timeindex", ".txnindex")
     ours = folder_content(source, ".log", ".index", ".timeindex", ".txnindex")
     if topic == "codec-none":
-        # Kafka appended to this one after its recovery.
+        # Kafka appended to this log after its recovery.
         recorded = {name: data[: len(ours[name])] for name, data in recorded.items()}
     assert ours == recorded
 

@@ -1,4 +1,4 @@
-"""A segment's indexes after a recovery hold no old entry, are no longer than their entries, and reach the disk."""
+"""A segment's indexes after a recovery hold no old entry and no spare room, and reach the disk."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def batch(number: int) -> memoryview:
 
 
 def filled(folder: Path, config: LogConfig = CONFIG) -> Log:
-    """Make a log of several segments whose files are as an orderly stop leaves them."""
+    """Make a log of several segments whose files are as a clean shutdown leaves them."""
     log = open_log(folder, config)
     for n in range(30):
         log.append_as_leader(batch(n), 0)
@@ -34,14 +34,14 @@ def filled(folder: Path, config: LogConfig = CONFIG) -> Log:
 
 
 def rolled_indexes(log: Log) -> dict[str, bytes]:
-    """Return the index files of all segments but the active one, which are cut to their entries."""
+    """Return the index files of all segments but the active one. Each is trimmed to its entries."""
     active = f"{log.segments[-1].base_offset:020d}"
     return {name: data for name, data in folder_content(log.dir, "index").items() if not name.startswith(active)}
 
 
 @pytest.mark.parametrize("interval_bytes", [80, len(batch(0)), 4096])
 def test_no_entry_of_an_index_outlives_the_recovery_of_its_segment(tmp_path: Path, interval_bytes: int) -> None:
-    """A crash may leave anything in them: here entries of records that are not in the log."""
+    """A crash may leave anything in them: here they hold entries of records that are not in the log."""
     config = replace(CONFIG, index_interval_bytes=interval_bytes)
     log = filled(tmp_path / "t-0", config)
     expected = rolled_indexes(log)
@@ -65,12 +65,13 @@ def test_a_recovered_segment_has_room_for_more(tmp_path: Path) -> None:
 def test_indexes_that_were_rebuilt_after_an_orderly_stop_are_flushed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: str
 ) -> None:
-    """All records are on the disk, so no crash would have the indexes rebuilt."""
+    """All records are on the disk, so no crash would cause the indexes to be rebuilt."""
     log = filled(tmp_path / "t-0")
     if lost == "index":
         (log.dir / f"{FIRST}.index").unlink()
     else:
-        (log.dir / f"{FIRST}.txnindex").write_bytes(struct.pack(">hqqqq", 0, 7, 0, -1, 0))  # it ends before the segment
+        # The index ends before the segment does.
+        (log.dir / f"{FIRST}.txnindex").write_bytes(struct.pack(">hqqqq", 0, 7, 0, -1, 0))
     again = open_log(log.dir, CONFIG, recovery_point=log.log_end_offset)
     synced: list[str] = []
     monkeypatch.setattr(os, "fsync", lambda fd: synced.append(Path(os.readlink(f"/proc/self/fd/{fd}")).name))

@@ -45,7 +45,7 @@ def test_a_killed_process_loses_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("producer_id", [0, 1000])
 def test_after_a_crash_a_producers_last_five_batches_are_known(tmp_path: Path, producer_id: int) -> None:
-    """A snapshot keeps the last one only, and a producer sends again all that were not answered."""
+    """A snapshot keeps only the last one, and a producer resends all that were not answered."""
     log = open_log(tmp_path / "orders-0")
     for sequence in range(7):
         log.append_as_leader(data_batch(b"v", producer=(producer_id, 0, sequence), timestamp_ms=NOW_MS), 0)
@@ -70,7 +70,7 @@ def test_after_a_crash_a_finished_transaction_holds_nothing_back(tmp_path: Path)
 
 
 class Ending(StandIn):
-    """A broker that is to end when this many batches were recovered."""
+    """A broker that must stop once this many batches are recovered."""
 
     def __init__(self, batches: int) -> None:
         super().__init__()
@@ -83,7 +83,7 @@ class Ending(StandIn):
 
     @is_stopping.setter
     def is_stopping(self, _: bool) -> None:
-        """What the stand-in begins with is of no account."""
+        """The initial value of the stand-in does not matter."""
 
 
 def test_a_recovery_ends_when_the_broker_is_to_end_and_the_next_one_finds_everything(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_what_follows_the_last_batch_is_cut(tmp_path: Path, tail: bytes) -> None
 
 @pytest.mark.parametrize("base_offset", [0, 2, 3])
 def test_a_batch_whose_offset_does_not_ascend_is_cut(tmp_path: Path, base_offset: int) -> None:
-    """Offsets have no checksum. What was read under one that was given out before would be two records at once."""
+    """Offsets have no checksum. The same offset would name two different records."""
     log = open_log(tmp_path / "t-0")
     for values in ((b"0", b"1"), (b"2", b"3"), (b"4", b"5"), (b"6",)):
         log.append_as_leader(data_batch(*values), 0)
@@ -135,7 +135,7 @@ def test_a_batch_whose_offset_does_not_ascend_is_cut(tmp_path: Path, base_offset
 
 @pytest.mark.parametrize(("base_offset", "left"), [(4, 6), (5, 6), (6, 8), (7, 9)])
 def test_a_segment_holds_nothing_below_its_base_offset(tmp_path: Path, base_offset: int, left: int) -> None:
-    """Above it there may be a gap: what a cleaning took away."""
+    """Above it there may be a gap that a cleaning left."""
     log = open_log(tmp_path / "t-0")
     log.truncate_fully_and_start_at(6)
     log.append_as_leader(data_batch(b"6", b"7"), 0)
@@ -172,7 +172,7 @@ def test_later_segments_go_with_a_damaged_one(tmp_path: Path) -> None:
 
 
 def test_what_was_flushed_is_not_read_again(tmp_path: Path) -> None:
-    """Damage before the recovery point is not looked for at start, as in Kafka."""
+    """As in Kafka, a start does not look for damage before the recovery point."""
     log = filled(tmp_path / "t-0")
     log.flush()
     first = log.segments[0].path
@@ -307,7 +307,7 @@ def test_a_flush_brings_every_file_to_the_disk(tmp_path: Path, monkeypatch: pyte
 def test_indexes_reach_the_disk_when_their_segment_is_rolled_or_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Until then a crash has them rebuilt. All records may be on the disk by then."""
+    """Until then they are rebuilt after a crash. All records may be on the disk by then."""
     synced: list[str] = []
     monkeypatch.setattr(os, "fsync", lambda fd: synced.append(Path(os.readlink(f"/proc/self/fd/{fd}")).name))
     log = open_log(tmp_path / "t-0", LogConfig(index_interval_bytes=0))
@@ -348,7 +348,7 @@ def test_a_truncation_during_a_flush_keeps_the_recovery_point_back(tmp_path: Pat
 
 
 def test_a_flush_is_due_after_flush_messages(tmp_path: Path) -> None:
-    """Whoever appended sees to it: nothing is left for the next look at what is due."""
+    """Whoever appends must flush: nothing waits for the next check for due work."""
     environment = StandIn()
     log = open_log(tmp_path / "t-0", LogConfig(flush_messages=3), environment)
     log.append_as_leader(data_batch(b"a", b"b"), 0)
@@ -376,7 +376,7 @@ def test_a_roll_asks_for_a_flush_of_what_is_done(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"\0" * 40], ids=["empty", "zeros"])
 def test_small_files_whose_content_was_lost_with_the_machine(tmp_path: Path, content: bytes) -> None:
-    """A rename may be on the disk before what was written to the file: that is no damage, and loses nothing."""
+    """A rename may reach the disk before the content of the file. That is no damage, and loses nothing."""
     log = filled(tmp_path / "t-0")
     log.assign_topic_id(b"a topic's id: 16")
     log.flush()
@@ -399,7 +399,7 @@ def test_small_files_whose_content_was_lost_with_the_machine(tmp_path: Path, con
 def test_a_log_of_the_old_formats_is_not_searched_for_epochs(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str, searched: bool
 ) -> None:
-    """Their file is empty for good, and they may be large."""
+    """Their epoch file always stays empty, and the logs may be large."""
     folder = recorded_copy("formats-mixed", tmp_path / "data") / name
     (folder / "leader-epoch-checkpoint").write_bytes(b"")
     open_log(folder, clean=False, recovery_point=10**6)
@@ -408,7 +408,7 @@ def test_a_log_of_the_old_formats_is_not_searched_for_epochs(
 
 @pytest.mark.parametrize("kind", ["index", "txnindex"])
 def test_an_index_that_is_lost_after_an_orderly_stop_takes_nothing_else_along(tmp_path: Path, kind: str) -> None:
-    """Its segment is recovered, which deletes the producer snapshots behind it."""
+    """Recovering its segment deletes the producer snapshots behind it."""
     log = open_log(tmp_path / "t-0", CONFIG)
     for n in range(12):
         log.append_as_leader(data_batch(b"%03d" % n + b"x" * 40, producer=(7, 0, n), timestamp_ms=NOW_MS), 0)
@@ -431,7 +431,7 @@ def test_an_index_that_is_lost_after_an_orderly_stop_takes_nothing_else_along(tm
 
 @pytest.mark.parametrize("tail", [b"garbage" * 30, bytes(100), b"torn"])
 def test_bytes_behind_the_last_batch_are_cut_even_after_an_orderly_stop(tmp_path: Path, tail: bytes) -> None:
-    """A copy of a running broker's folder may have them. What is appended behind them nobody could read."""
+    """A copy of a running broker's folder may have such bytes. Nobody could read anything appended behind them."""
     log = open_log(tmp_path / "t-0")
     for n in range(3):
         log.append_as_leader(data_batch(b"%d" % n), 0)

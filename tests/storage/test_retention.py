@@ -1,4 +1,4 @@
-"""Retention by time, size and log start offset; delayed removal; truncation's and retention's limits."""
+"""Retention by time, size and log start offset; delayed removal; the limits of truncation and retention."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SEGMENT_BYTES = 2 * SIZE
 
 
 def filled(folder: Path, environment: StandIn, config: LogConfig, count: int = 9) -> Log:
-    """A log of two batches a segment, a second between batches, all replicated."""
+    """Return a log with two batches a segment and a second between batches, all replicated."""
     log = open_log(folder, config, environment)
     start_ms = environment.clock.now_ms()
     for n in range(count):
@@ -33,7 +33,7 @@ def bases(log: Log) -> list[int]:
 def test_segments_older_than_retention_ms_go(tmp_path: Path) -> None:
     environment = StandIn()
     log = filled(tmp_path / "t-0", environment, LogConfig(segment_bytes=SEGMENT_BYTES, retention_ms=5000))
-    # It is 9 s after the first record; the segments end with those of 1 s, 3 s, 5 s, 7 s and 8 s.
+    # It is 9 s after the first record. The segments end with the records of 1 s, 3 s, 5 s, 7 s and 8 s.
     assert log.delete_old_segments(environment.clock.now_ms()) == 2
     assert bases(log) == [4, 6, 8]
     assert (log.log_start_offset, log.log_end_offset) == (4, 9)
@@ -200,7 +200,7 @@ def test_truncating_everything_starts_where_the_leader_says(tmp_path: Path) -> N
 
 
 def test_truncating_below_the_start_takes_the_start_along(tmp_path: Path) -> None:
-    """Records were deleted up to offset 5 here, but the new leader ends at 3."""
+    """Records were deleted up to offset 5 here, but the new leader's log ends at 3."""
     log = filled(tmp_path / "t-0", StandIn(), LogConfig())
     log.increment_log_start_offset(5)
     assert log.truncate_to(3)
@@ -210,7 +210,7 @@ def test_truncating_below_the_start_takes_the_start_along(tmp_path: Path) -> Non
 
 
 def test_whoever_copies_a_log_hears_of_its_lowest_cut_once(tmp_path: Path) -> None:
-    """The copy is good up to there; of a log that started over nothing is."""
+    """The copy is good up to that cut. If the log started over, none of the copy is good."""
     log = filled(tmp_path / "t-0", StandIn(), LogConfig(segment_bytes=SEGMENT_BYTES))
     assert (log.take_lowest_cut(), log.truncation_count) == (None, 0)
     log.truncate_to(7)

@@ -1,4 +1,4 @@
-"""A topic's name may be used again within a second: notes about the deleted topic never apply to the new one."""
+"""A topic's name may be reused within a second: notes about the deleted topic never apply to the new one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FILES = ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "rep
 
 
 def with_deleted_start(path: Path) -> ManagedLogs:
-    """Return a broker whose checkpoints say that A begins, and is on the disk, up to 5."""
+    """Return a broker whose checkpoints say that A begins at 5, and is flushed up to 5."""
     broker = ManagedLogs(path).loaded()
     broker.create(A, 5)
     broker.create(B, 1)
@@ -69,7 +69,7 @@ def test_a_deleted_log_leaves_all_checkpoints(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("create", [create_in_threads, create_here])
 def test_no_log_is_made_while_a_checkpoint_has_its_name(tmp_path: Path, create: Callable[[LogManager], None]) -> None:
-    """Whatever kept the deletion from being noted."""
+    """This holds whatever kept the broker from noting the deletion."""
     broker = with_deleted_start(tmp_path / "d")
     broker.logs.delete(A)
     create(broker.logs)
@@ -146,7 +146,7 @@ def test_the_cleaners_checkpoint_is_written_from_the_first_cleaning_on(tmp_path:
 
 
 def test_a_checkpoint_that_was_under_way_when_the_log_was_deleted(tmp_path: Path) -> None:
-    """It was made before the deletion, and a slow disk takes it after the log of the new topic was made."""
+    """The checkpoint was taken before the deletion, and a slow disk writes it after the new topic's log was made."""
     broker = ManagedLogs(tmp_path / "d").loaded()
     broker.create(A, 5)
     broker.logs.logs[A].increment_log_start_offset(5)
@@ -179,7 +179,7 @@ def age(path: Path, seconds: int) -> None:
 def test_a_start_beyond_the_end_counts_unless_it_was_noted_before_the_replica_was_made(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, is_older: bool
 ) -> None:
-    """An older broker may have left such a checkpoint. One that is newer tells of records that a crash has taken."""
+    """An older broker may have left such a checkpoint. A newer checkpoint tells of records that a crash has taken."""
     broker = ManagedLogs(tmp_path / "d").loaded()
     broker.create(A, 2)
     broker.logs.release()
