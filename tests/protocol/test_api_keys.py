@@ -1,4 +1,4 @@
-"""The table of APIs, header versions, and that looking things up imports no messages."""
+"""The table of APIs and header versions. A look into it imports no messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules of the wire that no single message shows: nulls, lengths, versions, tagged fields, records."""
+"""Rules of the wire format that no single message shows: nulls, lengths, versions, tagged fields, records."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class TestWrongTypes:
 
 
 class Future(Struct):
-    """What a later version might add."""
+    """A field that a later version might add."""
 
     number: int = field(INT32, tag=0)
     text: str = field(STRING, tag=300)
@@ -166,7 +166,7 @@ class TestTaggedFields:
 
     def test_they_are_written_in_the_order_of_their_tags(self) -> None:
         class Mixed(Message, flexible_since=0):
-            """Declared out of order."""
+            """A message whose fields are declared out of order."""
 
             late: int = field(INT32, tag=5)
             early: int = field(INT32, tag=2)
@@ -175,13 +175,13 @@ class TestTaggedFields:
 
     def test_unknown_ones_are_skipped_wherever_they_are(self) -> None:
         class Inner(Struct):
-            """Has fields of the future."""
+            """Has fields of a future version."""
 
             name: str = field(STRING)
             future: str = field(STRING, tag=1)
 
         class Outer(Message, flexible_since=0):
-            """Has fields of the future."""
+            """Has fields of a future version."""
 
             inners: list[Inner] = field(Array(Inner))
             number: int = field(INT32)
@@ -189,12 +189,12 @@ class TestTaggedFields:
             future: str = field(STRING, tag=300)
 
         class InnerNow(Struct):
-            """What is known."""
+            """Has the known fields only."""
 
             name: str = field(STRING)
 
         class OuterNow(Message, flexible_since=0):
-            """What is known."""
+            """Has the known fields only."""
 
             inners: list[InnerNow] = field(Array(InnerNow))
             number: int = field(INT32)

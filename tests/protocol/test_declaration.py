@@ -19,7 +19,7 @@ def test_defaults() -> None:
     assert request.replica_state is None
     assert CreatableTopicResult().error_message is None
     assert MetadataResponseTopic().topic_id == bytes(16)
-    # None has a meaning that must be asked for.
+    # None has a meaning of its own: a caller must set it explicitly.
     assert MetadataRequest().topics == []
     assert MetadataRequestTopic().name == ""
 
@@ -55,7 +55,7 @@ def test_repr_shows_what_differs_from_the_default() -> None:
 
 
 def test_a_message_of_ones_own() -> None:
-    """Formats that are not requests, such as the records of internal topics, are declared the same way."""
+    """Formats other than requests, such as the records of internal topics, are declared the same way."""
 
     class Part(Struct):
         """A part."""
@@ -76,7 +76,7 @@ def test_a_message_of_ones_own() -> None:
 
 def test_a_struct_without_fields() -> None:
     class Nothing(Struct):
-        """Nothing."""
+        """A message without fields."""
 
     assert Nothing() == Nothing()
     assert repr(Nothing()) == "Nothing()"

@@ -1,4 +1,4 @@
-"""Headers and whole frames, against kafka-python's and kio's."""
+"""Headers and whole frames, against those of kafka-python and kio."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from engine.protocol.frames import (
 
 
 def body_of(frame: bytes) -> bytes:
-    """Check the length in front and take it off."""
+    """Check the length prefix, and return what follows it."""
     assert struct.unpack_from(">i", frame)[0] == len(frame) - 4
     return bytes(frame[4:])
 

@@ -1,4 +1,4 @@
-"""Bytes that are no messages: every decoder raises RemoteProtocolError and nothing else, soon and without much memory.
+"""Bytes that are no messages: every decoder raises only RemoteProtocolError, quickly and without much memory.
 
 KLAMM_FUZZ_ROUNDS (default 1) multiplies the rounds: KLAMM_FUZZ_ROUNDS=1000 pytest tests/protocol/test_malformed.py
 """
@@ -37,7 +37,7 @@ def encoded(value: Message, version: int) -> bytes:
 
 
 def is_refused(cls: type[Message], version: int, data: bytes) -> bool:
-    """Decode what may or may not be a message; any exception but the one allowed fails the test."""
+    """Decode bytes that may not be a message. Any exception but the allowed one fails the test."""
     try:
         value, end = decoder(cls, version)(data, 0)
     except RemoteProtocolError:
@@ -62,7 +62,7 @@ def test_only_the_one_error(cls: type[Message], version: int) -> None:
 
 
 def damaged(whole: bytes, rng: random.Random, *, rounds: int) -> Iterator[bytes]:
-    """Yield copies with flipped bits, huge and negative numbers written in, bytes cut out or put in."""
+    """Yield copies with flipped bits, with huge or negative numbers, and with bytes removed or inserted."""
     for _ in range(rounds if whole else 0):
         data = bytearray(whole)
         for _ in range(rng.randint(1, 3)):
@@ -82,7 +82,7 @@ def damaged(whole: bytes, rng: random.Random, *, rounds: int) -> Iterator[bytes]
 
 @pytest.mark.parametrize("key", list(ApiKey), ids=lambda key: key.name)
 def test_huge_counts_take_no_memory(key: ApiKey) -> None:
-    """A large number at any place may not make a decoder allocate beyond a small multiple of the message's size."""
+    """No large number, wherever it is, may make a decoder allocate beyond a small multiple of the message's size."""
     spec = API_SPECS[key]
     versions = {spec.min_version, spec.max_version}
     for cls in (request_class(key), response_class(key)):

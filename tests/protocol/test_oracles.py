@@ -1,4 +1,4 @@
-"""Every message in every version, byte for byte against codecs that other people wrote, in both directions.
+"""Every message in every version, byte for byte against independent codecs, in both directions.
 
 KLAMM_FUZZ_ROUNDS (default 1) multiplies the examples.
 """

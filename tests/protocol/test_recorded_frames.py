@@ -71,7 +71,7 @@ def test_answers(line: dict[str, Any]) -> None:
 
 
 def test_a_broker_of_3_9_advertises_what_is_declared() -> None:
-    """Kafka lists 68 and 69 as well, to refuse them."""
+    """Kafka also lists 68 and 69, only to refuse them."""
     line = next(x for x in ANSWERS if (x["key"], x["version"]) == (ApiKey.API_VERSIONS, 3))
     _, response = decode_response(bytes.fromhex(line["response"])[4:], ApiKey.API_VERSIONS, 3)
     assert isinstance(response, ApiVersionsResponse)

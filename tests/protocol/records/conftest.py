@@ -1,4 +1,4 @@
-"""Loads kafka-python once, with the deprecation warning of its own import silenced: it is not ours to mend."""
+"""Imports kafka-python once and silences the deprecation warning of that import, which we cannot mend."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Version 2 batches: what is written is read back, headers say what is in them, and the walk stops where it must."""
+"""Version 2 batches: a batch reads back as it was written, headers match it, and iteration stops where it must."""
 
 from __future__ import annotations
 

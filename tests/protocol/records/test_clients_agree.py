@@ -1,4 +1,4 @@
-"""kafka-python and aiokafka, two implementations that are not ours, read what we write; and we read what they write."""
+"""kafka-python and aiokafka, two independent implementations, read what we write, and we read what they write."""
 
 from __future__ import annotations
 

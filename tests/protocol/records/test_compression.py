@@ -22,7 +22,7 @@ WORDS = b"the castle above had already become invisible "
 
 
 def sample(size: int) -> bytes:
-    """Half words, half noise: compressible, but not in one stroke."""
+    """Return bytes that are half words, half noise: compressible, but only partly."""
     noise = random.Random(size).randbytes(size // 2)
     return (WORDS * (size // len(WORDS) + 1))[: size - len(noise)] + noise
 
@@ -82,7 +82,7 @@ def test_snappy_is_written_in_the_java_clients_framing_and_read_raw_too() -> Non
 
 
 def test_snappy_streams_may_follow_one_another() -> None:
-    """snappy-java allows it: a second frame header stands where a block's length would."""
+    """snappy-java allows it: a second frame header appears where a block's length would be."""
     assert decompress(Codec.SNAPPY, compress(Codec.SNAPPY, b"one ") + compress(Codec.SNAPPY, b"two")) == b"one two"
 
 
@@ -169,7 +169,7 @@ BOMB_BYTES = 20_000_000
 
 
 def flushed_zstd(data: bytes) -> bytes:
-    """Many small blocks: their number alone must not make a frame too large."""
+    """Return a frame of many small blocks: their number alone must not make a frame too large."""
     compressor = zstandard.ZstdCompressor(write_content_size=False).compressobj()
     parts = []
     for start in range(0, len(data), 100):

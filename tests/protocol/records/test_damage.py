@@ -1,4 +1,4 @@
-"""Whatever happens to the bytes, record code answers with records or with a KafkaError, and with nothing else.
+"""Whatever happens to the bytes, record code returns records or raises KafkaError, and nothing else.
 
 ``KLAMM_FUZZ_ROUNDS=100`` makes a long run of it.
 """
@@ -45,7 +45,7 @@ def records_of(parts: list[tuple], gaps: list[int] | None = None) -> list[Record
 
 @st.composite
 def written(draw: st.DrawFn) -> bytes:
-    """Bytes as they may stand in a log or a request: batches of any kind, one after the other."""
+    """Return bytes as a log or a request may hold them: batches of any kind, one after the other."""
     data = b""
     for _ in range(draw(st.integers(1, 2))):
         records = records_of(draw(RECORD_PARTS))
@@ -66,7 +66,7 @@ def written(draw: st.DrawFn) -> bytes:
 
 @st.composite
 def damaged(draw: st.DrawFn) -> bytes:
-    """The same with bits flipped, bytes overwritten, a piece cut out, or the end torn off."""
+    """Return the same bytes with bits flipped, bytes overwritten, a piece cut out, or the end torn off."""
     data = bytearray(draw(written()))
     for _ in range(draw(st.integers(1, 4))):
         position = draw(st.integers(0, max(0, len(data) - 1)))
@@ -144,7 +144,7 @@ def test_garbage_behind_a_plausible_start_raises_nothing_but_kafka_errors(
 @settings(max_examples=200 * ROUNDS, deadline=None)
 @given(st.binary(max_size=300), st.integers(0, 2**31 - 1))
 def test_garbage_as_records_raises_nothing_but_kafka_errors(section: bytes, count: int) -> None:
-    """The header is right, the records are not: what a client with a bug sends, checksum and all."""
+    """The header is valid, the records are not. A client with a bug sends such a batch, with a valid checksum."""
     batch = bytearray(encode_batch([Record()])[: layout.BATCH_OVERHEAD] + section)
     batch[layout.BATCH_LENGTH : layout.BATCH_LENGTH + 4] = (len(batch) - layout.LOG_OVERHEAD).to_bytes(4, "big")
     batch[layout.RECORD_COUNT : layout.RECORD_COUNT + 4] = count.to_bytes(4, "big")

@@ -1,4 +1,4 @@
-"""Messages of v0 and v1: wrappers, their offsets and times, and bytes that are none."""
+"""Messages of v0 and v1: wrappers, their offsets and times, and bytes that are no messages."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def inner_set(magic: int, offsets: list[int]) -> bytes:
 
 
 def test_single_messages_have_the_documented_layout() -> None:
-    """Section by section, against bytes put together here by hand."""
+    """Field by field, against bytes that the test builds itself."""
     body_v0 = b"\x00\x00" + struct.pack(">i", 1) + b"k" + struct.pack(">i", -1)
     body_v1 = b"\x01\x08" + struct.pack(">q", 77) + struct.pack(">i", -1) + struct.pack(">i", 2) + b"vv"
     expected_v0 = struct.pack(">qiI", 5, len(body_v0) + 4, zlib.crc32(body_v0)) + body_v0
@@ -73,7 +73,7 @@ def test_v1_wrappers_hold_relative_offsets() -> None:
 
 
 def test_v1_wrapper_with_offset_zero_counts_from_zero() -> None:
-    """Early librdkafka leaves it to the broker."""
+    """Early librdkafka leaves the offsets to the broker."""
     assert [each.offset for each in iter_records(wrapper(1, 0, inner_set(1, [0, 1, 2])))] == [0, 1, 2]
 
 

@@ -1,6 +1,6 @@
-"""Segments that Apache Kafka 3.9.1 wrote, by Java clients and librdkafka: every batch is read, and written again alike.
+"""Segments that Apache Kafka 3.9.1 wrote for Java clients and librdkafka: every batch reads and rewrites the same.
 
-What the records hold is compared with the words of Kafka's own dump tool in the tests of ``engine.admin.dump.files``.
+The tests of ``engine.admin.dump.files`` compare the content of the records with the output of Kafka's own dump tool.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def test_records_are_written_byte_for_byte_as_their_producers_wrote_them(path: P
             continue
         section = record_section(data, position, header)
         if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
-            continue  # the records' own times are in the bytes, but not in the records
+            continue  # The bytes hold the records' own times, but the records do not.
         if records:
             assert bytes(encode_records(records, header.base_offset, header.base_timestamp).data) == section
         if records and not header.is_compressed:
@@ -118,7 +118,7 @@ def assert_same_messages(data: bytes, position: int, header: BatchHeader) -> Non
 
 
 def without_append_time(plain: bytes, header: BatchHeader) -> bytes:
-    """Under LogAppendTime the producer's inner messages keep their times and type; only their wrapper counts."""
+    """Under LogAppendTime the producer's inner messages keep their times and type. Only the wrapper's count."""
     if header.timestamp_type is not TimestampType.LOG_APPEND_TIME:
         return plain
     return encode_message_set(

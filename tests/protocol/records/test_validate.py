@@ -1,4 +1,4 @@
-"""What the leader makes of produced batches: stamped, recompressed, converted, or refused with the records named."""
+"""What the leader does with produced batches: it stamps, recompresses or converts them, or names the bad records."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_the_topics_level_is_used() -> None:
 
 
 def test_inner_offsets_out_of_order_make_a_new_batch() -> None:
-    """Some clients number their records wrongly; Kafka has always mended it."""
+    """Some clients number their records wrongly. Kafka has always corrected that."""
     batch = encode_batch([Record(0, NOW, b"a"), Record(2, NOW, b"b"), Record(5, NOW, b"c")], codec=Codec.LZ4)
     batch = bytes(patched(batch, layout.LAST_OFFSET_DELTA, (2).to_bytes(4, "big")))
     prepared = prepare(batch)
@@ -246,7 +246,7 @@ def test_an_inner_message_with_a_wrong_checksum_is_corrupt() -> None:
 
 @pytest.mark.parametrize("encode", [encode_batch, lambda records: encode_message_set(records, 1, codec=Codec.GZIP)])
 def test_no_more_records_are_looked_at_than_are_named(encode: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A batch of 100 kB unpacks to millions of records that may all be refused: the answer would take gigabytes."""
+    """A batch of 100 kB can hold millions of records that are all refused: the answer would take gigabytes."""
     looked_at = 0
     fault = _Append._fault
 
