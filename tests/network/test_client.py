@@ -1,4 +1,4 @@
-"""A client's side of a connection: opening, versions, answers that are lent, and what it says when things go wrong."""
+"""The client's side of a connection: opening, versions, borrowed answers, and its errors."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_lent_answers_are_whole_until_the_next_request_is_sent() -> None:
 
 
 def test_a_large_request_is_encoded_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is posted meanwhile may go first; each gets its own answer."""
+    """Requests that are posted meanwhile may go first. Each gets its own answer."""
     loops_thread = threading.get_ident()
     may_encode = threading.Event()
     encoded: list[tuple[str, bool]] = []

@@ -162,7 +162,7 @@ def test_a_size_that_no_request_can_have_is_refused_before_anything_is_read(size
 @pytest.mark.parametrize("size", [8, 9, 99, 100])
 def test_frames_of_the_smallest_and_the_largest_size_are_taken_whole(size: int, at_once: int) -> None:
     buffers = ReceiveBuffers()
-    buffers.shared[:] = b"\xff" * len(buffers.shared)  # what came before for somebody else
+    buffers.shared[:] = b"\xff" * len(buffers.shared)  # Bytes received earlier for somebody else.
     inbox = Inbox(buffers)
     first, second = bytes(range(size)), bytes(reversed(range(size)))
     came = struct.pack(">i", size) + first + struct.pack(">i", size) + second
@@ -176,7 +176,7 @@ def test_frames_of_the_smallest_and_the_largest_size_are_taken_whole(size: int, 
 
 
 def put(inbox: Inbox, data: bytes) -> None:
-    """Put what came into an inbox."""
+    """Deliver data to an inbox."""
     inbox.room()[: len(data)] = data
     inbox.received(len(data))
 
@@ -349,7 +349,7 @@ def test_a_failing_handler_answers_unknown_server_error_or_closes(
 def test_a_codec_that_fails_closes_the_connection_and_says_why(
     what: str, topics: int, is_waiting: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """No error of the protocol, but a fault of ours: a peer that is neither answered nor closed waits for ever."""
+    """It is no protocol error but a fault of ours. Without an answer or a close the peer would wait forever."""
     waiting, asked = Deferred(), asyncio.Event()
 
     def broken(*_: object) -> Any:
@@ -405,7 +405,7 @@ def test_a_thousand_connections_are_served_and_cost_little() -> None:
 
 
 def test_what_a_connection_costs_is_freed_with_it_and_not_by_the_collector() -> None:
-    """Cycles of closed connections waited for a collection: a megabyte for each 500 that came and went."""
+    """Otherwise cycles of closed connections would wait for a collection: a megabyte for each 500 connections."""
 
     async def test() -> None:
         async with serving({ApiKey.METADATA: answer_with_name}) as (server, host, port):
@@ -453,7 +453,7 @@ def test_what_was_sent_without_an_answer_arrives_before_a_close() -> None:
 
 
 def test_what_is_ready_behind_an_answer_that_waits_is_bounded_and_keeps_its_order() -> None:
-    """Their number alone is no bound: a small question may have a large answer."""
+    """A limit on their number is not enough: a small request may have a large answer."""
     first = Deferred()
     large = MetadataResponse(cluster_id="c" * 20_000)
     asked: list[int] = []

@@ -36,7 +36,7 @@ def test_idle_connections_are_closed() -> None:
 
 
 def test_the_clock_that_a_broker_is_given_says_who_is_idle() -> None:
-    """As in Kafka, whose selector takes its Time."""
+    """As in Kafka, whose selector gets its Time injected."""
 
     async def check() -> None:
         limits, clock = ServerLimits(connections_max_idle_ms=600_000), ManualClock()
@@ -59,7 +59,7 @@ def test_the_clock_that_a_broker_is_given_says_who_is_idle() -> None:
 
 
 def test_a_peer_that_takes_its_time_over_a_long_answer_is_not_idle() -> None:
-    """As in Kafka, where writing counts. One that takes nothing any more is."""
+    """As in Kafka, where writing counts as activity. A peer that reads nothing any more is idle."""
 
     async def until(condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(30):
@@ -95,7 +95,7 @@ def test_a_peer_that_takes_its_time_over_a_long_answer_is_not_idle() -> None:
 
 
 def test_brokers_get_in_where_clients_have_taken_all_connections() -> None:
-    """Else a storm of clients would cut the replicas off. The client that was silent for the longest makes room."""
+    """Otherwise a storm of clients would lock the replicas out. The client that was idle longest makes room."""
 
     async def check() -> None:
         limits, clock = ServerLimits(max_connections=2, protected_listeners=frozenset({"INTERNAL"})), ManualClock()
@@ -146,7 +146,7 @@ def test_connections_beyond_the_limits_are_refused() -> None:
 
 
 def test_who_takes_no_answer_is_idle_whatever_else_it_has_asked_for() -> None:
-    """A request that waits for ever, behind an answer that is never read, must not keep a connection for ever."""
+    """A request that waits forever behind an answer that is never read must not keep a connection forever."""
     partition = PartitionData(partition_index=0, high_watermark=0, records=b"x" * 200_000)
     answer = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[partition])])
 

@@ -1,4 +1,4 @@
-"""A listener of every address takes IPv4 and IPv6, as Java's does, and tells each peer by its own address."""
+"""A wildcard listener accepts IPv4 and IPv6, as Java's does, and reports each peer by its own address."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Peers that hang up, half or whole, or vanish, while something is owed to them: let go within seconds."""
+"""Peers that close the connection, half or whole, or vanish while answers are due: dropped within seconds."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def the_connection(server: SocketServer) -> Connection:
 @pytest.mark.parametrize("how", ["half", "whole"])
 @pytest.mark.parametrize("is_muted", [False, True])
 def test_who_has_hung_up_is_let_go_with_all_that_waits(how: str, is_muted: bool) -> None:
-    """Also while nothing is read of it, for an earlier request is in hand."""
+    """This also holds while the server reads nothing from the peer because it is busy with an earlier request."""
     abandoned: list[str] = []
     ended: list[str] = []
 
@@ -155,7 +155,7 @@ def test_the_kernel_looks_after_connections_that_nothing_is_sent_over() -> None:
 
 
 def connected(host: str, port: int, requests: int) -> socket.socket:
-    """Connect, and ask this many times for what is never answered."""
+    """Connect, and send this many requests that are never answered."""
     client = socket.create_connection((host, port), timeout=20)
     for number in range(requests):
         client.sendall(bytes(encode_request(FetchRequest(topics=[], max_wait_ms=2**31 - 1), 4, number, "c")))
@@ -164,7 +164,7 @@ def connected(host: str, port: int, requests: int) -> socket.socket:
 
 @pytest.mark.parametrize("requests", [1, PENDING_ANSWERS_MAX, 2 * PENDING_ANSWERS_MAX])
 def test_who_resets_a_connection_is_let_go_also_where_it_is_not_read(requests: int) -> None:
-    """With this many answers owed nothing is read of it, so the loop does not hear of the reset."""
+    """With this many answers due the server reads nothing, so the event loop does not see the reset."""
     abandoned: list[str] = []
 
     async def check() -> None:
@@ -187,7 +187,7 @@ def test_who_resets_a_connection_is_let_go_also_where_it_is_not_read(requests: i
 def test_whose_network_is_gone_is_let_go(
     requests: int, is_sent_something: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing comes any more: no word, no acknowledgement, no end of the connection."""
+    """Nothing arrives any more: no data, no acknowledgement, no end of the connection."""
     for name in ("KEEP_ALIVE_IDLE_S", "KEEP_ALIVE_INTERVAL_S", "KEEP_ALIVE_COUNT"):
         monkeypatch.setattr(tcp_info, name, 1)
     monkeypatch.setattr(tcp_info, "UNHEARD_MS_MAX", 1000)

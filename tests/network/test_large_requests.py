@@ -1,4 +1,4 @@
-"""Large requests and answers: decoded and encoded beside the event loop, whole and in their order."""
+"""Large requests and answers: encoded and decoded outside the event loop, complete and in order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from engine.protocol.produce_frames import names_many_partitions
 
 
 def test_a_large_answer_is_encoded_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the size of the question; the answers keep their order."""
+    """This holds for a request of any size. The answers keep their order."""
     beside: list[str] = []
     to_thread = asyncio.to_thread
 
@@ -55,7 +55,7 @@ def produce_request(partitions: int, records: bytes, transactional_id: str | Non
 
 @pytest.mark.parametrize("version", [2, 3, 8, 9, 11])
 def test_produce_requests_are_large_by_their_partitions(version: int) -> None:
-    """Those with many records for a few partitions are handled where they were received."""
+    """A request with many records for a few partitions is handled where it was received."""
     many = PRODUCED_AT_ONCE_MAX + 1
     seen: list[tuple[str, int, int]] = []
 

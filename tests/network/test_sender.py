@@ -1,4 +1,4 @@
-"""What an answer costs whose peer takes its time: ranges of files stay ranges until the socket has room for them."""
+"""What an answer to a slow peer costs: file ranges stay ranges until the socket has room for them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 
 def answer(data: tuple[OpenFile, bytes], sizes: list[int]) -> tuple[Outgoing, bytes]:
-    """Return an answer with a range of each size, some bytes around each, and what the peer should get."""
+    """Return an answer with a range of each size and some bytes around each, and the bytes that the peer should get."""
     file, content = data
     out, expected = Outgoing(), bytearray()
     for number, size in enumerate(sizes):
@@ -113,7 +113,7 @@ def test_ranges_of_all_sizes_arrive_in_order(
 
 
 class SlowDisk:
-    """Stands before ``os``: nothing of a file is in memory at first, and reading it there lasts until ``may_read``."""
+    """Replaces ``os``: at first no file is in memory, and a read from the disk blocks until ``may_read``."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.may_read = threading.Event()
@@ -227,7 +227,7 @@ def test_a_file_that_ends_early_while_it_is_read(
 def test_a_file_system_that_cannot_tell_is_read_as_it_is(
     data: tuple[OpenFile, bytes], pair: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One in memory refuses reads that must not wait."""
+    """A file system in memory refuses non-blocking reads."""
     preadv = os.preadv
 
     def refusing(fd: int, buffers: list[bytearray], position: int, flags: int = 0) -> int:
