@@ -1,4 +1,4 @@
-"""A setting's whole way: request, znode, change notification, the settings in force. Against a real ZooKeeper."""
+"""The whole path of a setting, against a real ZooKeeper: request, znode, change notification, settings in force."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SET, DELETE = 0, 1
 
 
 class Stand:
-    """Two brokers' settings over one ZooKeeper: broker 0 is asked, both listen."""
+    """The settings of two brokers on one ZooKeeper: broker 0 gets the requests, both listen."""
 
     def __init__(self, client: ZkClient) -> None:
         self.client = client

@@ -1,4 +1,4 @@
-"""DescribeConfigs and the two AlterConfigs, answer by answer beside a Kafka 3.9.1 that was asked the same."""
+"""DescribeConfigs and the two AlterConfigs, answer by answer against a Kafka 3.9.1 that got the same requests."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PROPERTIES = parse_properties((FIXTURES / "kafka-3.9.1-config-requests.propertie
 
 UNEXPECTED_TYPE = "Unexpected resource type {} for resource {}"
 
-# Where Kafka runs into an exception of its own, or explains nothing, we say what is wrong; and the id it meant to show.
+# Where Kafka fails with an internal exception or explains nothing, we say what is wrong, and show the id that it meant.
 OUR_WORDS: dict[str, list[tuple[int, str]]] = {
     "unknown resource type": [(42, UNEXPECTED_TYPE.format(77, "x"))],
     "topic and unknown type": [(42, UNEXPECTED_TYPE.format(1, "x"))] * 2,
@@ -65,7 +65,7 @@ OUR_WORDS: dict[str, list[tuple[int, str]]] = {
 
 
 class Store:
-    """What the handlers use of ZooKeeper; a change comes back at once, as the change notification would bring it."""
+    """The part of ZooKeeper that the handlers use. A change takes effect at once, as after its notification."""
 
     def __init__(self, configs: DynamicConfigs) -> None:
         self.configs = configs
@@ -93,7 +93,7 @@ def make_broker() -> SimpleNamespace:
 
 
 def ask(broker: SimpleNamespace, api: str, version: int, body: dict[str, Any]) -> Any:
-    """Ask the handler, and send its answer over the wire and back."""
+    """Call the handler, and pass its answer through the wire format."""
     context = cast("RequestContext", SimpleNamespace(broker=broker))
     match api:
         case "DESCRIBE_CONFIGS":
@@ -155,7 +155,7 @@ def incremental_request(body: dict[str, Any]) -> incremental_api.IncrementalAlte
 
 
 def normalized(message: str | None) -> str | None:
-    """Scala prints sets in an order, and under a name, that means nothing."""
+    """Return the message without Scala's name and order of a set, which mean nothing."""
     if message is None:
         return None
     return re.sub(r"(?:Hash)?Set\(([^)]*)\)", lambda match: f"Set({', '.join(sorted(match[1].split(', ')))})", message)
@@ -195,7 +195,7 @@ def our_configs(configs: list[Any], version: int) -> list[tuple[object, ...]]:
 
 @pytest.fixture
 def kafka_loggers() -> Iterator[None]:
-    """Loggers of the recording, at the level it began with; root's level is put back."""
+    """Create the loggers of the recording at their first levels, and restore root's level afterwards."""
     root_level = logging.getLogger().level
     names = ("kafka", "kafka.controller.KafkaController")
     logging.getLogger().setLevel(logging.INFO)
@@ -210,7 +210,7 @@ def kafka_loggers() -> Iterator[None]:
 
 
 def test_answers_as_kafka(kafka_loggers: None) -> None:
-    """One broker is asked everything in the order of the recording, for each answer depends on the changes before."""
+    """One broker gets all requests in the order of the recording, because each answer depends on earlier changes."""
     broker = make_broker()
     broker.zk.configs.nodes["topics/t"] = {"retention.ms": "5000"}
     for exchange in EXCHANGES[1:]:

@@ -1,4 +1,4 @@
-"""Requests that only the controller carries out: ISRs, elections, reassignments, shutdowns, producer ids."""
+"""Requests that only the controller handles: ISRs, elections, reassignments, shutdowns, producer ids."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def test_blocks_of_producer_ids(zk_chroot: str) -> None:
 
 
 class Ids:
-    """Producer ids without blocks."""
+    """Hands out producer ids one by one, without blocks."""
 
     def __init__(self, outcome: int | KafkaError) -> None:
         self.outcome = outcome

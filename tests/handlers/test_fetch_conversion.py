@@ -1,4 +1,4 @@
-"""Fetch 0-3: what old readers get of a log in format 2, and that making it never holds the event loop."""
+"""Fetch 0-3: what old readers get from a log in format 2. The conversion never blocks the event loop."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def asked(offset: int = 0, *, max_wait_ms: int = 0) -> FetchRequest:
 
 
 async def answer(broker: StandInBroker, version: int, request: FetchRequest) -> PartitionData:
-    """Return the one partition of an answer that is there at once."""
+    """Return the only partition of an answer that must be ready at once."""
     response = fetch(broker.context(ApiKey.FETCH, version), request)
     if inspect.isawaitable(response):
         response = await response
@@ -164,7 +164,7 @@ def test_what_cannot_be_converted_is_an_error_of_its_partition(tmp_path: Path, m
 
 
 def test_readers_that_may_not_know_a_storage_error_are_told_to_look_for_the_leader(tmp_path: Path) -> None:
-    """As Kafka does: others would take it for an error that does not pass."""
+    """As in Kafka: such readers would take the storage error for a permanent one."""
 
     async def test() -> None:
         async with big(tmp_path) as w:

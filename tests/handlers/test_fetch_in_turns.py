@@ -1,4 +1,4 @@
-"""A Fetch that reads very many partitions gives way to others, and is answered as a small one is."""
+"""A Fetch of very many partitions yields to other requests, and gets the same answer as a small one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ANOTHER_ID = b"\1" * 16
 def request(
     named: list[tuple[int, int]], *, session: tuple[int, int] = (0, -1), forgets: tuple[int, ...] = (), **values: Any
 ) -> FetchRequest:
-    """Ask for partitions from offsets on, behind a topic that is not there."""
+    """Return a request for partitions from given offsets, with a topic that does not exist in front."""
     wanted = [FetchPartition(partition=p, fetch_offset=offset, partition_max_bytes=10_000) for p, offset in named]
     topics = [
         FetchTopic(topic="nowhere", topic_id=ANOTHER_ID, partitions=[FetchPartition(partition=0)]),
@@ -47,7 +47,7 @@ def request(
 
 
 def told(answer: Any) -> object:
-    """Return all that an answer says, but for the session's number and the place of the files."""
+    """Return everything an answer says, except the session id and the position of the files."""
     partitions = [
         (
             topic.topic,
@@ -84,7 +84,7 @@ async def answered(w: World, version: int, asked: FetchRequest, *, in_turns: boo
 def both_ways(
     folder: Path, patches: pytest.MonkeyPatch, story: Callable[[World, Callable[[int, FetchRequest], Any]], Any]
 ) -> list[object]:
-    """Let the same story happen with requests that are answered at once, and in turns; return what was told."""
+    """Run the same story with requests answered at once and in turns; return both sets of answers."""
     found: list[object] = []
 
     async def run(way: str) -> None:
@@ -113,7 +113,7 @@ def both_ways(
 def test_what_is_read_in_turns_is_answered_as_what_is_read_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int, max_bytes: int
 ) -> None:
-    """Partitions in any order, one twice, one beyond its end, one that is not there; the limit of the whole answer."""
+    """Partitions in any order, one twice, one beyond its end, one missing; the limit of the whole answer."""
     named = [(4, 0), (1, 0), (2, 1), (0, 0), (9, 0), (1, 7), (2, 0)]
 
     async def story(w: World, ask: Any) -> object:
@@ -176,7 +176,7 @@ def test_it_waits_for_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_others_have_their_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 200,000 partitions it held everybody up for 200 ms."""
+    """A request for 200,000 partitions used to block everybody for 200 ms."""
     many = 1000
 
     async def check() -> None:
@@ -189,9 +189,9 @@ def test_others_have_their_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
                 await asyncio.sleep(0)
             answer = await answering
             assert sum(len(topic.partitions) for topic in answer.responses) == many + 1
-            # To name them, to read them, to answer.
+            # One yield each to name them, read them and answer.
             assert turns >= 3 * many / 10
-            # What goes on with the session names none, and reads all of them.
+            # A session's next request names no partition, but reads all of them.
             going_on = request([], session=(answer.session_id, 1), has_unknown=False)
             small = asyncio.ensure_future(answered(w, 12, going_on, in_turns=False))
             turns = 0

@@ -1,4 +1,4 @@
-"""What a Fetch answer leaves out for want of room (KIP-74)."""
+"""What a Fetch answer leaves out for lack of room (KIP-74)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BATCH_BYTES = len(data_batch(b"0123456789"))
 
 
 def asked(partition_max_bytes: int, max_bytes: int, *, min_bytes: int) -> FetchRequest:
-    """Ask for two partitions, the second of which is limited by what the first got."""
+    """Fetch two partitions; what the first one got limits the second."""
     wanted = [
         FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=partition_max_bytes) for index in (0, 1)
     ]
@@ -42,7 +42,7 @@ def sizes(w: World, version: int, request: FetchRequest) -> list[int]:
 
 
 async def fill_two(w: World) -> None:
-    """Lead two partitions with three batches each."""
+    """Become leader of two partitions, with three batches each."""
     for topic_partition in (TP, SECOND):
         await w.lead(1, topic_partition=topic_partition)
         for _ in range(3):
@@ -54,12 +54,12 @@ def test_only_the_first_batch_of_an_answer_may_exceed_the_limits(tmp_path: Path,
     async def check() -> None:
         async with world(tmp_path, 1) as w:
             await fill_two(w)
-            # A partition's own limit, then the whole answer's: no part of a batch, and no wait for what cannot fit.
+            # A partition's own limit, then the whole answer's: no partial batch, and no wait for what cannot fit.
             assert sizes(w, version, asked(10, 1_000_000, min_bytes=1)) == [BATCH_BYTES, 0]
             assert sizes(w, version, asked(10, 1_000_000, min_bytes=100_000)) == [BATCH_BYTES, 0]
             whole = 3 * BATCH_BYTES
             assert sizes(w, version, asked(1_000_000, whole + 20, min_bytes=1)) == [whole, 0]
-            # Where a whole batch fits, the part behind it may come along, as it lies on the disk.
+            # Where a whole batch fits, part of the next one may follow, as the bytes lie on the disk.
             assert sizes(w, version, asked(BATCH_BYTES + 5, 1_000_000, min_bytes=1)) == [BATCH_BYTES + 5] * 2
 
     run_virtual(check)
@@ -89,7 +89,10 @@ def test_of_a_partition_that_is_named_twice_the_last_mention_counts(
 
 @pytest.mark.parametrize("version", [4, 12, 17])
 def test_a_limit_below_zero_is_an_error_where_there_is_something_to_read(tmp_path: Path, version: int) -> None:
-    """As in Kafka: where there is nothing, nobody looks at the limit; behind an error the whole answer's is 0."""
+    """As in Kafka: it ignores the limit where there is nothing to read.
+
+    Behind an error the whole answer's limit is 0.
+    """
 
     def codes(w: World, request: FetchRequest) -> list[tuple[int, int, int]]:
         answer: Any = fetch(w.brokers[1].context(ApiKey.FETCH, version), request)

@@ -65,7 +65,7 @@ def test_a_full_request_opens_a_session_and_answers_everything() -> None:
 
 
 def test_a_session_may_begin_empty_and_ends_when_it_still_is() -> None:
-    """As in Kafka: the second request names what is fetched, or nothing any more."""
+    """As in Kafka: if the second request names no partition either, the session ends."""
     cache = FetchSessionCache(10, random.Random(1))
     begun, idle = (context(open_session(cache)) for _ in range(2))
     assert 0 not in (begun.session_id, idle.session_id)

@@ -1,4 +1,4 @@
-"""``flush.messages``: who is told of a record may rely on the disks that the answer speaks of."""
+"""``flush.messages``: whoever hears of a record may rely on the disks that the answer stands for."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ EVERY_RECORD = LogConfig(flush_messages=1)
 
 
 async def ask(w: World, value: bytes, *partitions: int, acks: int = 1, timeout_ms: int = 60_000) -> Any:
-    """Send a record to each partition of a broker; return the answer, or what it still waits for."""
+    """Produce a record to each partition of a broker; return the answer, or the future it still waits for."""
     data = [PartitionProduceData(index=n, records=data_batch(value)) for n in partitions or (TP.partition,)]
     topic = TopicProduceData(name=TP.topic, partition_data=data)
     request = ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=[topic])
@@ -50,7 +50,7 @@ def parts(answer: Any) -> list[PartitionProduceResponse]:
 
 
 class Disk:
-    """Notes what is synced; a folder may fail."""
+    """Notes what is synced. A folder may be made to fail."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.synced: list[str] = []
@@ -67,7 +67,7 @@ class Disk:
 
 
 class Gate:
-    """Lets a broker's work for the disk wait until the gate is opened, at the latest at its end."""
+    """Holds a broker's disk work back until the gate is opened, at the latest when the test leaves it."""
 
     def __init__(self, w: World, broker_id: int) -> None:
         self.asked = 0
@@ -127,7 +127,7 @@ def test_a_flush_that_fails_is_answered_before_the_followers_are_heard(
 
 
 def test_one_append_is_synced_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a slow disk three would take three times as long."""
+    """On a slow disk three syncs would take three times as long."""
     disk = Disk(monkeypatch)
 
     async def check() -> None:
@@ -216,7 +216,7 @@ def test_a_follower_whose_disk_fails_confirms_nothing(tmp_path: Path, monkeypatc
 
 
 def test_a_follower_confirms_only_what_is_flushed_after_a_new_leader_is_named_too(tmp_path: Path) -> None:
-    """Fetching starts over at the log's end while the flush is under way."""
+    """Its fetching starts over at the log's end while the flush is running."""
 
     async def check() -> None:
         async with world(tmp_path, 1, 2, 3, log_config=EVERY_RECORD) as w:

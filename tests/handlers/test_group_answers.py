@@ -1,4 +1,4 @@
-"""What the group handlers answer by themselves, before or after the coordinator."""
+"""What the group handlers answer without the coordinator, before or after calling it."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_static_members_need_an_inter_broker_protocol_of_2_3(ibp: MetadataVersio
     ("error", "operations"), [(ErrorCode.NONE, GROUP_OPERATIONS), (ErrorCode.NOT_COORDINATOR, NOT_REQUESTED)]
 )
 def test_operations_are_told_of_groups_that_are_described(error: ErrorCode, operations: int) -> None:
-    """As Kafka 3.9.1 does."""
+    """Kafka 3.9.1 does the same."""
     group = SimpleNamespace(describe=lambda group_id: (error, GroupDescription(group_id, "")))
     request = DescribeGroupsRequest(groups=["g"], include_authorized_operations=True)
     answer = describe_groups(asked(ApiKey.DESCRIBE_GROUPS, 5, group_coordinator=group), request)

@@ -1,4 +1,4 @@
-"""Offsets of very many partitions are read and removed in turns with others, and as those of few are."""
+"""Offsets of very many partitions are read and removed in turns with other work, with the same answers as for a few."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def context(world: CoordinatorWorld, version: int) -> Any:
 
 
 async def outcome(key: ApiKey, handler: Any, world: CoordinatorWorld, version: int, request: Any) -> tuple[Any, int]:
-    """Return an answer, and how often others had their turn meanwhile."""
+    """Return an answer, and how often other tasks had their turn meanwhile."""
     answer, turns = handler(context(world, version), request), 0
     if inspect.isawaitable(answer):
         task = asyncio.ensure_future(answer)
@@ -60,7 +60,7 @@ async def outcome(key: ApiKey, handler: Any, world: CoordinatorWorld, version: i
 
 
 async def with_offsets(world: CoordinatorWorld, kind: str) -> None:
-    """Have group g: nothing but its offsets, with a member that reads, or not here."""
+    """Make group g with nothing but offsets, with a member that reads, or absent."""
     await world.lead()
     committer = Committer(*await stable(world, "g")) if kind == "with a member" else None
     if kind != "without offsets":
@@ -93,7 +93,7 @@ def test_offsets_are_removed_in_turns_as_at_once(kind: str) -> None:
     with_world(test)
     assert found[0] == found[1]
     if kind == "offsets alone":
-        # It ended with its last offset, and what is named after it is answered all the same.
+        # The group ended with its last offset. Partitions named after it still get an answer.
         assert found[1][2] == "Dead" and found[1][0].error_code == ErrorCode.NONE
 
 

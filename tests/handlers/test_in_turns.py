@@ -1,4 +1,4 @@
-"""Requests that name very many groups or partitions are answered in turns with others, and as small ones are."""
+"""Requests with very many groups or partitions are answered in turns with other work, as small requests are."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def unknown_partition(*_: object) -> None:
 
 
 def context() -> Any:
-    """Return the context of a request to a broker that has no group, no topic and no coordinator."""
+    """Return the context of a request to a broker without groups, topics and a coordinator."""
     nothing = SimpleNamespace(state="Dead", protocol_type="", protocol_name="", members=[])
     groups = SimpleNamespace(
         describe=lambda _: (ErrorCode.NONE, nothing),
@@ -139,7 +139,7 @@ REQUESTS: dict[str, tuple[Callable[[Any, Any], Any], Callable[[list[str]], Any],
 @pytest.mark.parametrize("name", REQUESTS)
 @in_event_loop
 async def test_very_many_are_answered_in_turns(name: str) -> None:
-    """Of 200,000 each held everybody up for half a second and more."""
+    """Each request with 200,000 of them used to block everybody for half a second or more."""
     handler, request_of, named = REQUESTS[name]
     few = NAMES[:10]
     at_once = handler(context(), request_of(few))
@@ -172,12 +172,12 @@ async def test_settings_of_very_many_resources_are_changed_in_turns(is_increment
     answer = await answering
     assert [one.resource_name for one in answer.responses] == NAMES
     assert {one.error_code for one in answer.responses} == {ErrorCode.INVALID_REQUEST}
-    # To read them, to change them, to answer.
+    # One yield each to read them, change them and answer.
     assert turns >= 3 * MANY
 
 
 async def turns_of(answering: Any) -> tuple[Any, int]:
-    """Return an answer, and how often others had their turn meanwhile."""
+    """Return an answer, and how often other tasks had their turn meanwhile."""
     with pytest.MonkeyPatch.context() as patches:
         patches.setattr(state_changes, "HOLD_MS_MAX", 0)
         task, turns = asyncio.ensure_future(answering), 0
@@ -197,7 +197,7 @@ async def test_records_for_very_many_partitions_are_taken_in_turns() -> None:
     answer, turns = await turns_of(handler(where, request))
     assert [p.index for t in answer.responses for p in t.partition_responses] == list(range(MANY - 1))
     assert turns >= MANY - 1
-    # A senseless batch spoils all, whichever piece it is in.
+    # One senseless batch spoils the whole request, whichever piece it is in.
     data[-1].records = memoryview(struct.pack(">8xi4xb", 1, 2))
     answer, turns = await turns_of(handler(where, request))
     codes = {p.error_code for t in answer.responses for p in t.partition_responses}
@@ -206,7 +206,7 @@ async def test_records_for_very_many_partitions_are_taken_in_turns() -> None:
 
 @in_event_loop
 async def test_very_many_offsets_are_committed_in_turns() -> None:
-    """Partitions that are not there have an error of their own; a topic named twice is answered once."""
+    """Each missing partition has an error of its own. A topic that is named twice gets one answer."""
     asked = [OffsetCommitRequestPartition(partition_index=p, committed_offset=p) for p in range(MANY)]
     topics = [OffsetCommitRequestTopic(name="t", partitions=some) for some in (asked, asked[:1])]
     request = OffsetCommitRequest(group_id="g", topics=topics)
@@ -230,7 +230,7 @@ async def test_very_many_offsets_are_committed_in_turns() -> None:
     errors = {p.partition_index: p.error_code for p in topic.partitions if p.error_code}
     assert errors == {1: ErrorCode.UNKNOWN_SERVER_ERROR, MANY - 1: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     assert len(topic.partitions) == MANY
-    # To look at them, and to answer.
+    # One yield each to check them and to answer.
     assert turns >= 2 * MANY / AT_ONCE_MAX
 
 
@@ -290,7 +290,7 @@ async def test_at_most_so_many_are_answered_at_once() -> None:
     assert answered(range(AT_ONCE_MAX), abs, count) == AT_ONCE_MAX
     more = answered(range(AT_ONCE_MAX + 1), abs, count)
     assert inspect.isawaitable(more) and await more == AT_ONCE_MAX + 1
-    # Topics count as their partitions do: very many without any take as long.
+    # A topic counts as a partition does: very many topics without partitions take as long.
     topics: Any = topics_answered([()] * (AT_ONCE_MAX + 1), lambda topic: topic, lambda *_: None, count)
     assert inspect.isawaitable(topics) and await topics == AT_ONCE_MAX + 1
 
@@ -310,7 +310,7 @@ async def test_protocols_of_a_member_are_looked_at_in_turns() -> None:
 
 @in_event_loop
 async def test_reassignments_of_very_many_partitions_are_answered_in_turns() -> None:
-    """Both what is asked for, and what is told."""
+    """Both altering reassignments and listing them."""
     assignment = ReplicaAssignment((1, 2), (2,), (1,))
 
     async def ask(event: Any) -> Any:

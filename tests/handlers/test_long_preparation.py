@@ -1,4 +1,4 @@
-"""Produce of records that have to be unpacked: large ones beside the event loop, and nothing else changes by it."""
+"""Produce of records that must be unpacked: large ones are unpacked in a thread, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ COMPACTED = LogConfig(cleanup_policy=("compact",))
 
 
 def led(folder: Path, config: LogConfig, test: Callable[[World, list[str]], Awaitable[None]]) -> None:
-    """Run a test on a broker that leads alone; the list gets the name of what is done in threads."""
+    """Run a test on a broker that is the only replica. The list collects the names of functions that run in threads."""
 
     async def run() -> None:
         async with world(folder, 1, log_config=config) as w:
@@ -60,7 +60,7 @@ async def ask(w: World, *batches: Any, acks: int = 1, version: int = 9) -> Any:
     topic = TopicProduceData(name=TP.topic, partition_data=data)
     request = ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[topic])
     answer = produce(w.brokers[1].context(ApiKey.PRODUCE, version), request)
-    # A handler's views of the request are good during the call alone.
+    # A handler's views of the request are valid only during the call.
     for each in data:
         assert isinstance(each.records, memoryview)
         each.records[:] = bytes(len(each.records))

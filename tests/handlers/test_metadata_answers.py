@@ -1,4 +1,4 @@
-"""Metadata answers share what they tell of a topic, and never tell what has changed since."""
+"""Metadata answers share what they say of a topic, and never say what has changed since."""
 
 from __future__ import annotations
 
@@ -80,7 +80,10 @@ def ask(cache: MetadataCache, version: int = 12) -> dict[str | None, MetadataRes
 
 @pytest.mark.parametrize("version", [0, 12])
 def test_very_many_partitions_are_described_in_turns(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Others have theirs between them; what changes meanwhile is told, and what goes is not."""
+    """Other tasks run in between.
+
+    Topics that change meanwhile are described as changed, and deleted ones are left out.
+    """
     cache = MetadataCache(0)
     tell(cache, *(state(topic, n, 0, ALL) for topic in "abcd" for n in range(3)))
     at_once = ask(cache, version)
@@ -186,7 +189,7 @@ def test_a_topic_made_again_under_its_name_is_another() -> None:
 
 @pytest.mark.parametrize("version", [8, 12])
 def test_very_many_names_are_answered_piece_by_piece(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each once, whoever has it, and others have their turns."""
+    """Each name is answered once, wherever it is, and other tasks have their turn in between."""
     cache = MetadataCache(0)
     tell(cache, *(state(topic, 0, 0, ALL) for topic in "abc"))
     names = ["a", *(f"nowhere-{n}" for n in range(8)), "b", "a"]

@@ -1,4 +1,4 @@
-"""What each version of OffsetCommit makes of an offset: its time, its retention, who is answered what."""
+"""How each version of OffsetCommit stores an offset: its time, its retention, and the answers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HOUR_MS = 3_600_000
 
 
 async def send(world: CoordinatorWorld, request: OffsetCommitRequest, version: int) -> dict[tuple[str, int], int]:
-    """Send a request as its version carries it; return each partition's error."""
+    """Send a request in its version's format; return each partition's error."""
     partitions = {"read": {0: None, 1: None}}
     broker: Any = SimpleNamespace(
         clock=world.clock,
@@ -74,7 +74,7 @@ def test_when_a_commit_was_made_and_how_long_it_is_kept(version: int) -> None:
             7,
             "",
             -1,
-            # Version 1 alone says when; 2 to 4 alone how long.
+            # Only version 1 gives the time; only versions 2 to 4 give the retention.
             5 if version == 1 else now_ms,
             now_ms + HOUR_MS if 2 <= version <= 4 else None,
         )

@@ -53,7 +53,7 @@ LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4,
 
 
 def alone(tmp_path: Path, test: Callable[[World, StandInBroker], Any], **options: Any) -> None:
-    """Run a test on a broker that leads the partition alone, in leader epoch 0."""
+    """Run a test on a broker that is the only replica of the partition, in leader epoch 0."""
 
     async def run() -> None:
         async with world(tmp_path, 1, **options) as w:
@@ -71,7 +71,7 @@ async def by_time(broker: StandInBroker, timestamp: int) -> ListOffsetsPartition
 
 
 def at_once(answer: Coroutine[Any, Any, ListOffsetsResponse]) -> ListOffsetsResponse:
-    """Return what a handler answers that need not wait: threads are none of these tests' business."""
+    """Return the answer of a handler that need not wait: these tests do not cover threads."""
     try:
         answer.send(None)
     except StopIteration as finished:
@@ -283,7 +283,7 @@ def test_epochs_end_where_the_next_one_begins(tmp_path: Path) -> None:
 async def deleted(
     broker: StandInBroker, before: int, *, timeout_ms: int = 5000, topic: str = TP.topic
 ) -> tuple[int, int]:
-    """Return (error, low watermark)."""
+    """Delete records; return (error, low watermark)."""
     partition = DeleteRecordsPartition(partition_index=0, offset=before)
     request = DeleteRecordsRequest(
         timeout_ms=timeout_ms, topics=[DeleteRecordsTopic(name=topic, partitions=[partition])]
@@ -422,7 +422,7 @@ def test_producers_are_described_with_their_open_transactions(tmp_path: Path) ->
 
 
 class TestBrokerEpochs:
-    """What was meant for an earlier registration is not carried out; a later one is accepted."""
+    """A request for an earlier registration is not carried out; one for a later registration is accepted."""
 
     @pytest.mark.parametrize(
         ("broker_epoch", "error"), [(100, ErrorCode.STALE_BROKER_EPOCH), (101, 0), (102, 0), (-1, 0)]

@@ -1,4 +1,4 @@
-"""Produce on real logs: who waits, who is flushed first, who is told what (E6, KIP-951)."""
+"""Produce on real logs: who waits, what is flushed first, and what each client gets as an answer (E6, KIP-951)."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ def test_flush_messages_has_the_records_on_the_disk_before_the_answer(
 
 
 def mixed(*parts: tuple[str, int, bytes | memoryview], acks: int = 1) -> ProduceRequest:
-    """Return a request that names topics and partitions as given, each under a topic of its own."""
+    """Return a request for topics and partitions in the given order, each under an entry of its own."""
     topics = [
         TopicProduceData(
             name=name, partition_data=[PartitionProduceData(index=index, records=memoryview(bytearray(records)))]
@@ -269,7 +269,7 @@ OLD[MAGIC] = 1
 def test_of_records_for_one_partition_the_last_are_taken_and_answered_once(
     tmp_path: Path, first: memoryview, second: memoryview, answer: tuple[int, int], values: int
 ) -> None:
-    """Kafka keeps maps by partition, one of those refused before all others."""
+    """Kafka keeps maps by partition. The map of refused partitions has precedence."""
 
     async def check() -> None:
         async with world(tmp_path, 1) as w:
@@ -302,7 +302,7 @@ def changed_at(position: int, value: int) -> bytearray:
 def test_one_senseless_batch_spoils_the_whole_request(
     tmp_path: Path, spoiler: memoryview, code: ErrorCode, acks: int
 ) -> None:
-    """Nothing is written, and even a topic that is not there is answered so."""
+    """Nothing is written. Even a topic that does not exist gets this error."""
 
     async def check() -> None:
         async with world(tmp_path, 1) as w:
@@ -351,7 +351,7 @@ REQUESTS = {
 def test_what_is_taken_in_turns_is_stored_and_answered_as_what_is_taken_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: str, acks: int
 ) -> None:
-    """Above some thousand partitions a request is handled in turns with others: here each partition is a turn."""
+    """Above some thousand partitions a request is handled in turns with other work. Here each partition is a turn."""
     monkeypatch.setattr("engine.handlers.in_turns.AT_ONCE_MAX", 1)
     monkeypatch.setattr("engine.replication.state_changes.HOLD_MS_MAX", 0)
 

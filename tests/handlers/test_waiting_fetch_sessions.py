@@ -1,4 +1,4 @@
-"""A fetch session that is used while one of its requests still waits, which the connections of Kafka do not allow."""
+"""A fetch session used again while one of its requests still waits, which Kafka's connections do not allow."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def produce(w: World, index: int) -> None:
 
 
 def told(answer: Any) -> list[int]:
-    """Return which partitions an answer has records of."""
+    """Return the partitions for which an answer has records."""
     response = answer.response if isinstance(answer, Deferred) else answer
     assert isinstance(response, FetchResponse)
     assert response.error_code == ErrorCode.NONE
