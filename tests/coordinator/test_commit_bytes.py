@@ -1,4 +1,4 @@
-"""The two fast paths say what the plain ones say: a commit's batch to the byte, a log of commits offset by offset."""
+"""Both fast paths match the plain ones: a commit's batch to the byte, a log of commits offset by offset."""
 
 from __future__ import annotations
 
@@ -70,11 +70,11 @@ plain = st.builds(
 )
 SHAPES = [PARTITIONS[:1], PARTITIONS[1:2], PARTITIONS[:3], PARTITIONS[5:2:-1]]
 same_shapes = st.sampled_from(SHAPES).flatmap(lambda shape: st.fixed_dictionaries(dict.fromkeys(shape, plain)))
-"""What clients send again and again: the same partitions, no texts."""
+"""What clients send again and again: the same partitions, no metadata."""
 
 steps = st.builds(
     Step,
-    # The later ones of a batch of many have offset deltas of two bytes.
+    # In a batch of many records the later ones have offset deltas of two bytes.
     groups=st.one_of(
         st.sampled_from(GROUPS).map(lambda g: [g]), st.lists(st.sampled_from(GROUPS), min_size=2, max_size=40)
     ),
@@ -86,7 +86,7 @@ steps = st.builds(
 
 
 def batches_of(log: list[Step]) -> list[bytes]:
-    """Write the log; gaps are what a cleaner leaves."""
+    """Write the log, with the gaps that a cleaner leaves."""
     base_offset, batches = 0, []
     for step in log:
         records = [r for group in step.groups for r in offset_records(group, step.commit, 1_000, IBP)]
@@ -99,7 +99,7 @@ def batches_of(log: list[Step]) -> list[bytes]:
 
 
 def read_plainly(batches: list[bytes]) -> dict[tuple[str, TopicPartition], CommittedOffset]:
-    """Read every record for itself; the last one of its name counts."""
+    """Read every record by itself; the last record of each key counts."""
     found: dict[tuple[str, TopicPartition], CommittedOffset] = {}
     for record in iter_records(b"".join(batches)):
         assert record.key is not None
@@ -175,5 +175,5 @@ def test_damaged_bytes_never_lead_the_scan_back_or_astray(log: list[Step], data:
     while (ended := scan.take(bytes(buffer), position, 1)) != position:
         assert position < ended <= len(buffer)
         position = ended
-    # What was taken can be told: no tail is cut short.
+    # The scan can list all that it took: no tail is cut off.
     assert len(list(scan.left())) <= scan.record_count

@@ -1,4 +1,4 @@
-"""Commits of one turn of the event loop stand in one batch, and each is answered as if it were alone."""
+"""Commits of one turn of the event loop share one batch, and each is answered as if it were alone."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_they_are_invisible_until_they_are_replicated() -> None:
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_nothing_is_unstable_once_its_commit_has_ended(fails: bool) -> None:
-    """A reader that wants stable offsets would else wait for ever."""
+    """Otherwise a reader that wants stable offsets would wait forever."""
 
     async def test(world: CoordinatorWorld) -> None:
         def read() -> CommittedOffset | E | None:
@@ -240,7 +240,10 @@ def test_a_stranger_that_commits_to_a_group_is_refused() -> None:
 
 @pytest.mark.parametrize("is_prepared", [False, True])
 def test_a_commit_whose_batch_was_made_before_is_stored_as_any(is_prepared: bool) -> None:
-    """The batch of 200,000 offsets held everybody up; it is made in a thread. Texts that are too long are refused."""
+    """A batch of 200,000 offsets used to block everybody, so a thread makes it.
+
+    Metadata that is too long is refused.
+    """
 
     async def test(world: CoordinatorWorld) -> None:
         offsets = world.coordinator.offsets

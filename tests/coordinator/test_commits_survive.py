@@ -1,4 +1,4 @@
-"""Commits, replication and coordinators that change at random: what was answered is never lost, and never goes back."""
+"""Random commits, replication and changes of coordinator: an answered commit is never lost and never goes back."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STEP = st.one_of(
 
 
 class History:
-    """What was sent and what was answered, by group and partition."""
+    """What was sent and answered, by group and partition."""
 
     def __init__(self, world: CoordinatorWorld) -> None:
         self.world = world
@@ -41,7 +41,7 @@ class History:
         self.sent[name].append((self.number, answers))
 
     def check(self) -> None:
-        """What is read is the last commit that was answered, or a later one that may yet be."""
+        """What a client reads is the last answered commit, or a later one that is still possible."""
         for name, sent in self.sent.items():
             answered = [number for number, answers in sent if answers == [ErrorCode.NONE]]
             seen = self.world.committed(*name) or 0
@@ -70,7 +70,7 @@ def test_no_commit_that_was_answered_is_lost(steps: list[tuple[str, Any]]) -> No
             elif what == "refuse":
                 world.partition.refusal = ErrorCode.NOT_ENOUGH_REPLICAS
             elif what == "time out":
-                # The client hears REQUEST_TIMED_OUT; the record may be replicated later all the same.
+                # The client gets REQUEST_TIMED_OUT, but the record may be replicated later.
                 await asyncio.sleep(6)
             else:
                 await world.move(min(log.high_watermark + of, log.log_end_offset))

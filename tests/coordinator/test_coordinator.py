@@ -1,4 +1,4 @@
-"""What the coordinator of a broker answers while it loads, when it resigns, and to what it cannot take."""
+"""What a broker's coordinator answers while it loads, after it resigns, and to requests it must refuse."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ IBP = parse_metadata_version("3.9")
 
 
 def everything_says(world: CoordinatorWorld, group: str = "g") -> dict[str, ErrorCode]:
-    """Send each kind of request; return what was answered."""
+    """Send one request of each kind; return the answers."""
     coordinator = world.coordinator
     return {
         "join": join(world, group)[0].error,
@@ -51,7 +51,7 @@ def test_what_is_answered_while_loading() -> None:
     async def test(world: CoordinatorWorld) -> None:
         await world.lead(waits=False)
         told = everything_says(world)
-        # Kafka's answers: what a member lost with the former coordinator it hears as a rebalance.
+        # Kafka's answers: a member learns of its loss with the former coordinator as a rebalance.
         assert told.pop("sync") is E.REBALANCE_IN_PROGRESS
         assert told.pop("heartbeat") is E.NONE
         assert set(told.values()) == {E.COORDINATOR_LOAD_IN_PROGRESS}
@@ -77,7 +77,7 @@ def test_an_empty_group_id() -> None:
         told = everything_says(world, "")
         refused = ("join", "sync", "heartbeat", "leave", "delete offsets")
         assert [told[name] for name in refused] == [E.INVALID_GROUP_ID] * len(refused)
-        # Offsets without a group id are an old habit of clients that assign partitions themselves.
+        # Clients that assign partitions themselves have long sent offsets without a group id.
         assert (told["commit"], told["fetch"], told["describe"]) == (E.NONE, E.NONE, E.NONE)
 
     with_world(test)
@@ -192,10 +192,10 @@ def test_metadata_is_measured_as_kafka_does() -> None:
 
 
 def test_a_large_partition_is_loaded_beside_other_work() -> None:
-    """50,000 commits, half of them of groups of their own: no turn of the event loop is held for long."""
+    """50,000 commits, half of them for groups of their own. No turn of the event loop may take long."""
 
     async def test() -> None:
-        # Collections of what other tests have left would be held against this one.
+        # Otherwise the collection of other tests' garbage would count against this one.
         gc.freeze()
         world = CoordinatorWorld()
         for start in range(0, 500, 10):
@@ -294,7 +294,7 @@ def test_leadership_lost_while_loading(caplog: pytest.LogCaptureFixture) -> None
 
 
 def test_groups_are_read_again_when_the_partition_is_led_again() -> None:
-    """Even if nobody said that it was lost: another coordinator has written to it meanwhile."""
+    """This holds even without a notice that the partition was lost: another coordinator has written to it meanwhile."""
 
     async def test(world: CoordinatorWorld) -> None:
         await world.lead()

@@ -1,4 +1,4 @@
-"""When offsets and groups go, by retention or by request, and the tombstones they leave."""
+"""When offsets and groups are removed, by retention or by request, and the tombstones that remain."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DAY_MS = 24 * 3_600_000
 
 
 def tombstones(world: CoordinatorWorld, since: int) -> list[str]:
-    """Return whose tombstones were written from an offset on."""
+    """Return the keys of the tombstones that were written from an offset on."""
     found = []
     for record in iter_records(bytes(world.partition.log.data)):
         assert record.key is not None
@@ -77,7 +77,7 @@ def test_offsets_and_groups_are_deleted() -> None:
 
 
 def test_a_group_that_lives_loses_its_offsets_and_nothing_else() -> None:
-    """A group's record goes only with the group: whoever coordinates it next must know its members and generation."""
+    """A group's record goes only with the group: the next coordinator must know its members and generation."""
 
     async def test(world: CoordinatorWorld) -> None:
         await world.lead()
@@ -95,7 +95,7 @@ def test_a_group_that_lives_loses_its_offsets_and_nothing_else() -> None:
 
 @pytest.mark.parametrize(("generations", "expected"), [(0, []), (1, ["GroupMetadataKey"]), (2, ["GroupMetadataKey"])])
 def test_a_group_that_had_a_generation_leaves_a_tombstone(generations: int, expected: list[str]) -> None:
-    """Without it the group would be back with the next coordinator. One of offsets alone never had a record."""
+    """Without it the next coordinator would bring the group back. A group with only offsets never had a record."""
 
     async def test(world: CoordinatorWorld) -> None:
         await world.lead()

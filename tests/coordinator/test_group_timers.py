@@ -18,18 +18,18 @@ MakeWorld = Callable[..., World]
 
 @pytest.fixture
 def world() -> World:
-    """A group nobody has joined yet."""
+    """A group that nobody has joined yet."""
     return World()
 
 
 @pytest.fixture
 def make_world() -> MakeWorld:
-    """Make a world with other settings."""
+    """Return a world with other settings."""
     return World
 
 
 def timers(world: World) -> list[tuple[TimerKind, str]]:
-    """Return the timers that run: of a member's session, or the group's own."""
+    """Return the running timers: of members' sessions, or the group's own."""
     names = [*world.group.members, *world.group.pending_members, "c-1", "c-2", "c-3", ""]
     keys = dict.fromkeys(TimerKey(kind, "g", name) for kind in TimerKind for name in names)
     running = [key for key in keys if world.wheel.deadline_ms(key) is not None]
@@ -39,7 +39,7 @@ def timers(world: World) -> list[tuple[TimerKind, str]]:
 
 @pytest.mark.parametrize("longest_ms", [INITIAL_DELAY_MS, INITIAL_DELAY_MS + 1, 2 * INITIAL_DELAY_MS])
 def test_a_new_group_waits_exactly_as_long_as_a_rebalance_may_take(world: World, longest_ms: int) -> None:
-    """Somebody new joins in each part of the wait. Timers are due at a multiple of 10 ms."""
+    """A new member joins in each part of the wait. Timers are due at a multiple of 10 ms."""
     answers = world.join(rebalance_timeout_ms=longest_ms)
     joined_ms = [begin for begin in range(0, longest_ms, INITIAL_DELAY_MS) if begin + 20 < longest_ms]
     for begin_ms in joined_ms:

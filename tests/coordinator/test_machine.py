@@ -1,4 +1,4 @@
-"""What requests, time and failed writes do to a group; the rules are those of Kafka 3.9."""
+"""How requests, time and failed writes change a group, by the rules of Kafka 3.9."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ MakeWorld = Callable[..., World]
 
 @pytest.fixture
 def world() -> World:
-    """A group nobody has joined yet."""
+    """A group that nobody has joined yet."""
     return World()
 
 
 @pytest.fixture
 def make_world() -> MakeWorld:
-    """Make a world with other settings."""
+    """Return a world with other settings."""
     return World
 
 
@@ -456,7 +456,7 @@ def test_an_empty_group_that_cannot_be_stored_is_empty_all_the_same(
 
 
 def test_every_transition_of_the_table_happens(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And the table allows nothing that no event brings about."""
+    """And the table allows no transition that no event causes."""
     seen: set[tuple[S, S]] = set()
     transition_to = Group.transition_to
 

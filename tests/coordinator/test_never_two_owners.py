@@ -1,4 +1,4 @@
-"""Clients join, leave, stall and vanish at random, coordinators change: never two owners in one generation."""
+"""Clients and coordinators change at random: no partition ever has two owners in one generation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STEP = st.tuples(
 
 
 class Client:
-    """A consumer as clients are: it joins, leads if told so, syncs, and sends heartbeats while it is polled."""
+    """Behaves as real consumers do: it joins, leads if asked, syncs, and sends heartbeats while it is polled."""
 
     def __init__(self, world: World, number: int) -> None:
         self.world = world
@@ -35,7 +35,7 @@ class Client:
         self.joining: list[JoinResult] | None = None
         self.syncing: list[SyncResult] | None = None
         self.owned: tuple[int, bytes] | None = None
-        """The generation and the partitions it believes to own."""
+        """The generation, and the partitions the client believes it owns."""
 
     def poll(self) -> None:
         """Take the next step."""
@@ -58,7 +58,7 @@ class Client:
         self.vanish()
 
     def vanish(self) -> None:
-        """Die without a word; the next poll is a new process of the same consumer."""
+        """Die without a word. The next poll acts as a new process of the same consumer."""
         self.member_id = ""
         self.joining = self.syncing = self.owned = None
 
@@ -101,7 +101,7 @@ class Client:
 
 
 def check(world: World, clients: list[Client]) -> None:
-    """What holds at any time."""
+    """Check what must hold at any time."""
     owners: dict[tuple[int, int], int] = {}
     for number, client in enumerate(clients):
         if client.owned is not None:
@@ -141,7 +141,7 @@ def test_one_owner_per_partition_and_generation(steps: list[tuple[str, int]]) ->
             client.poll()
         elif what == "move":
             world.move()
-            # A generation that was not stored is made again by the new coordinator.
+            # The new coordinator makes a generation again that was not stored.
             generations.clear()
         elif what == "stores wait":
             world.store_error = None

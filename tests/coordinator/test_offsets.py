@@ -92,7 +92,7 @@ def test_which_partitions_a_deletion_touches() -> None:
 
 
 def group_with_offsets(state: GroupState, protocol_type: str | None, entered_ms: int | None) -> Group:
-    """A group with an offset of topic t of hour 1 and one of topic u of hour 5."""
+    """A group with an offset of topic t from hour 1, and one of topic u from hour 5."""
     group = Group("g", 0)
     group.state, group.protocol_type, group.state_timestamp_ms = state, protocol_type, entered_ms
     group.offsets.load(T0, StoredOffset(offset(1, commit_timestamp_ms=HOUR_MS), 1))

@@ -1,4 +1,4 @@
-"""What Apache Kafka 3.9.1 wrote into ``__consumer_offsets`` is what we would have written: to the byte."""
+"""What Apache Kafka 3.9.1 wrote into ``__consumer_offsets`` is what we would have written, byte for byte."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LOGS = sorted(FIXTURES.glob("*/data/__consumer_offsets-0/*.log"))
 
 
 def rewritten(records: list[Record]) -> bytes:
-    """Write a batch of the same content as our coordinator does."""
+    """Write a batch with the same content, as our coordinator does."""
     now_ms = records[0].timestamp_ms
     offsets, removed, groups = {}, {}, []
     for record in records:
@@ -74,7 +74,7 @@ def test_batches_are_the_same_bytes(path: Path) -> None:
             continue
         ours = rewritten(list(iter_batch_records(data, position, header)))
         kafkas = data[position : position + header.size_bytes]
-        # The log stamps the base offset and the leader epoch; all else is the coordinator's.
+        # The log stamps the base offset and the leader epoch. The coordinator writes everything else.
         assert ours[8:12] == kafkas[8:12]
         assert ours[16:] == kafkas[16:], f"batch at offset {header.base_offset}"
         compared += 1

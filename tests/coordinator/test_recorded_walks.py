@@ -1,7 +1,7 @@
-"""Requests of four clients to one group at random, as Apache Kafka 3.9.1 has answered them.
+"""Random requests of four clients to one group, and the answers that Apache Kafka 3.9.1 gave.
 
-Each step of a walk is one request and the answers that it brought, to that client and to others that waited. Members
-are named M0, M1 … in the order in which their joins were answered, and ? before.
+Each step of a walk is one request with the answers it caused, for that client and for others that waited. Members are
+named M0, M1 … in the order in which their joins were answered, and ? before that.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ from engine.protocol.declaration import Struct
 RECORDED = Path(__file__).parents[2] / "fixtures" / "groups" / "kafka-3.9.1-walks.jsonl"
 WALKS = [json.loads(line) for line in RECORDED.read_text().splitlines()]
 READ = bytes.fromhex("000000000001000472656164ffffffff")
-"""A subscription to the topic ``read``; the walks call it so."""
+"""A subscription to the topic that the walks call ``read``."""
 
 _UNTOLD = frozenset({"throttle_time_ms", "client_id", "client_host", "group_id"})
 _EMPTY = (None, "", [], 0, -(2**31))
 _SETTLING_S = 0.05
-"""Of virtual time: enough for everything that is not waiting for another client, and no session runs out meanwhile."""
+"""Virtual time: enough for everything that does not wait for another client, and too short for a session to expire."""
 
 Step = dict[str, Any]
 Handler = Callable[[RequestContext, Any], Any]
 
 
 class Walk:
-    """The clients' side of one group."""
+    """The client side of one group."""
 
     def __init__(self, world: CoordinatorWorld) -> None:
         config = BrokerConfig.from_properties({"zookeeper.connect": "z:1"})
@@ -71,7 +71,7 @@ class Walk:
         self._names: dict[str, str] = {}
 
     async def ask(self, step: Step) -> list[list[Any]]:
-        """Send one request; return all answers that it brings, by client."""
+        """Send one request; return all answers that it causes, by client."""
         handler, request = self._request(step)
         version = step["version"]
         context = SimpleNamespace(
@@ -134,7 +134,7 @@ class Walk:
         raise AssertionError(step)
 
     def _plain(self, value: Any, field_name: str = "") -> Any:
-        """Return an answer as the walks have it: without what is empty, lists in no order of their own."""
+        """Return an answer in the form of the walks: without empty fields, and with unordered lists sorted."""
         if isinstance(value, Struct):
             fields = ((field.name, self._plain(getattr(value, field.name), field.name)) for field in value.wire_fields)
             return {name: told for name, told in fields if name not in _UNTOLD and told not in _EMPTY}
@@ -148,7 +148,7 @@ class Walk:
 
 
 def _over_the_wire(answer: Any, version: int) -> Any:
-    """Return what a client is told: not every field is in every version."""
+    """Return what a client receives: not every field exists in every version."""
     out = Outgoing()
     encoder(type(answer), version)(out, answer)
     return decoder(type(answer), version)(bytes(out), 0)[0]

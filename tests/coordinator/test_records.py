@@ -1,4 +1,4 @@
-"""Groups and offsets to records and back."""
+"""Groups and offsets, converted to records and back."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 def load(*batches: bytes | memoryview) -> tuple[GroupLoader, dict[str, Group]]:
-    """Read batches one behind the other."""
+    """Load batches, one after the other."""
     loader = GroupLoader(PARTITION)
     for _ in loader.read(b"".join(bytes(batch) for batch in batches)):
         pass
@@ -41,7 +41,7 @@ def load(*batches: bytes | memoryview) -> tuple[GroupLoader, dict[str, Group]]:
 
 
 def offsets_at(base_offset: int, offsets: dict[TopicPartition, CommittedOffset], **options: object) -> bytes:
-    """A commit of group g."""
+    """Return a commit of group g."""
     records = offset_records("g", offsets, 5, IBP)
     return encode_batch(records, base_offset=base_offset, **options)  # type: ignore[arg-type]
 

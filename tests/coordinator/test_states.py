@@ -1,4 +1,4 @@
-"""The table of states, every pair of them."""
+"""The table of states: every pair of them."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def test_like_a_dictionary(steps: list[tuple[str, int, int]]) -> None:
             assert len(set(due)) == len(due)
             for key_due in due:
                 assert model.pop(key_due) <= now_ms
-            # Nothing is later than a tick.
+            # No timer is late by more than a tick.
             assert all(deadline_ms > now_ms - TICK_MS for deadline_ms in model.values())
         assert len(wheel) == len(model)
         next_ms = wheel.next_ms()
