@@ -1,4 +1,4 @@
-"""Fixtures of the ZooKeeper tests: clients by the dozen, and ways to end a session behind its owner's back."""
+"""Fixtures of the ZooKeeper tests: many clients, and ways to end a session without its owner's knowledge."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def connect(zk_chroot: str) -> Connect:
 
 @pytest.fixture
 def end_session(zk_chroot: str) -> Callable[[ZkClient], Awaitable[None]]:
-    """Ends a client's session on the server, as an expiry does: its owner learns of it when it connects again."""
+    """Ends a client's session on the server, as an expiry does. The owner learns of it when it reconnects."""
     host, port = zk_chroot.partition("/")[0].split(":")
 
     def steal_and_close(session_id: int, password: bytes) -> bool:
-        """Return whether the server has closed the session; the owner may have taken it back before."""
+        """Return whether the server has closed the session. The owner may have reclaimed it first."""
         with socket.create_connection((host, int(port)), timeout=5) as connection:
             body = struct.pack(">iqiqi16sB", 0, 0, 6_000, session_id, 16, password, 0)
             connection.sendall(struct.pack(">i", len(body)) + body)
@@ -60,7 +60,7 @@ def end_session(zk_chroot: str) -> Callable[[ZkClient], Awaitable[None]]:
 
 
 class Proxy:
-    """A TCP proxy before ZooKeeper that can hold back requests or answers, and cut all connections."""
+    """A TCP proxy in front of ZooKeeper that can hold back requests or answers, and cut all connections."""
 
     def __init__(self, host: str, port: int) -> None:
         self._target = (host, port)
@@ -120,7 +120,7 @@ def open_proxy(zk_chroot: str) -> Callable[[], AbstractAsyncContextManager[Proxy
 
 @pytest.fixture
 def until() -> Callable[..., Awaitable[None]]:
-    """``await until(lambda: …)``: waits for a condition, at most half a minute."""
+    """``await until(lambda: …)``: waits for a condition, for at most half a minute."""
 
     async def wait(condition: Callable[[], object], timeout_s: float = 30.0) -> None:
         async with asyncio.timeout(timeout_s):
@@ -132,7 +132,7 @@ def until() -> Callable[..., Awaitable[None]]:
 
 @pytest.fixture
 def registration() -> Callable[..., BrokerRegistration]:
-    """Makes what a broker writes about itself; that of broker 0 as it was recorded."""
+    """Builds what a broker writes about itself; for broker 0 it matches the recording."""
 
     def made(broker_id: int = 0, timestamp_ms: int = 1_795_263_665_394) -> BrokerRegistration:
         endpoint = Endpoint("127.0.0.1", 29_392 + broker_id, "PLAINTEXT", SecurityProtocol.PLAINTEXT)
@@ -143,7 +143,7 @@ def registration() -> Callable[..., BrokerRegistration]:
 
 @pytest.fixture
 def first_broker(registration: Callable[..., BrokerRegistration]) -> Callable[..., Awaitable[ControllerEpoch]]:
-    """Does what the first broker of a cluster does, up to being its controller."""
+    """Acts as the first broker of a cluster does, up to becoming its controller."""
 
     async def start(zk: KafkaZkClient) -> ControllerEpoch:
         await zk.cluster.make_persistent_paths()

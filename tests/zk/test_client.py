@@ -289,7 +289,7 @@ def test_cancelled_call_leaves_the_client_in_order(connect) -> None:
 
 
 def test_a_network_may_fail_between_two_sessions(connect, end_session: Callable[[ZkClient], Awaitable[None]]) -> None:
-    """The client notices the end of its session by itself, and has no connection for a moment."""
+    """The client notices by itself that its session has ended, and has no connection for a moment."""
 
     async def run() -> None:
         async with connect() as client:

@@ -1,4 +1,4 @@
-"""A broker's settings follow ZooKeeper: at start, by notification, in a new session, whatever is written there."""
+"""A broker's settings follow ZooKeeper: at start, by notification, in a new session, and whatever the znodes hold."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ def test_old_notifications_are_removed(connect, until) -> None:
 def test_a_new_session_reads_everything_again(
     connect, until, end_session: Callable[[ZkClient], Awaitable[None]]
 ) -> None:
-    """Changes made between two sessions count although their notifications are gone by then."""
+    """Changes made between two sessions count, although their notifications are gone by then."""
 
     async def run() -> None:
         configs = new_configs()
@@ -235,7 +235,7 @@ def test_a_new_session_reads_everything_again(
 
 
 def test_a_fault_of_a_listener_does_not_make_the_broker_deaf(connect, until, caplog: pytest.LogCaptureFixture) -> None:
-    """In Kafka the thread that hears of settings ends for good, and nobody is told."""
+    """In Kafka the thread that listens for settings ends for good, and nobody is told."""
 
     async def run() -> None:
         configs, faults, told = new_configs(), iter([RuntimeError("a fault of ours")]), []
@@ -254,14 +254,14 @@ def test_a_fault_of_a_listener_does_not_make_the_broker_deaf(connect, until, cap
                 await until(lambda: "a fault of ours" in caplog.text)
                 await write(other, "topics/t", {"retention.ms": "8"})
                 await until(lambda: configs.log_config("t").retention_ms == 8)
-                # What was under way when it failed is read again.
+                # What was being applied when it failed is read again.
                 await until(lambda: 7 in told)
 
     asyncio.run(run())
 
 
 def test_topics_can_be_read_on_demand(connect) -> None:
-    """Nobody announces the settings a topic is created with."""
+    """No notification announces the settings that a topic is created with."""
 
     async def run() -> None:
         configs = new_configs()

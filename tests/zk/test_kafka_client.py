@@ -1,4 +1,4 @@
-"""Kafka's operations on a real ZooKeeper: reads, guards, refusals. What they write: ``test_kafka_writes``."""
+"""Kafka's operations on a real ZooKeeper: reads, guards, refusals. ``test_kafka_writes`` covers what they write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The writes of Kafka's operations, in order and to the byte, against those that Kafka 3.9.1 made."""
+"""The writes of Kafka's operations, in order and byte for byte, against those of Kafka 3.9.1."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FirstBroker = Callable[..., Awaitable[ControllerEpoch]]
 
 
 def recorded(scene: str) -> list[dict[str, Any]]:
-    """The writes that Kafka made in a scene."""
+    """Return the writes that Kafka made in a scene."""
     rows = [json.loads(line) for line in FIXTURE.read_text("utf-8").splitlines()]
     start = next(index for index, row in enumerate(rows) if row.get("scene") == scene)
     end = next((index for index in range(start + 1, len(rows)) if "scene" in rows[index]), len(rows))
@@ -41,7 +41,7 @@ def recorded(scene: str) -> list[dict[str, Any]]:
 
 
 class WitnessedClient(ZkClient):
-    """Notes every write in the form of the recordings; all of them are really made."""
+    """Notes every write in the form of the recordings, and makes all of them."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -94,7 +94,7 @@ def _noted(operation: Operation, result: Any) -> dict[str, Any]:
 
 
 def _comparable(rows: list[dict[str, Any]], by: str | None = None) -> list[dict[str, Any]]:
-    """The recorded writes of one broker without what only ZooKeeper's log has."""
+    """Return the recorded writes of one broker, without details that only ZooKeeper's log has."""
     return [
         {key: value for key, value in row.items() if key not in ("by", *(["version"] if row["op"] == "delete" else []))}
         for row in rows
@@ -246,7 +246,7 @@ def test_topic_deletion_writes_what_kafka_writes(open_witnessed: OpenKafka, firs
             is_state_write = [row["op"] == "multi" and row["ops"][1]["op"] == "setData" for row in rows]
             assert writes_of(zk) == [row for row, skip in zip(rows, is_state_write, strict=True) if not skip]
             assert await zk.topics.get_all_topics() == []
-            # Once more, with nothing left to delete.
+            # Once more, when nothing is left to delete.
             await zk.topics.delete_topic_znode("manual", elected.epoch_zk_version)
             await zk.topics.delete_topic_configs(["manual"], elected.epoch_zk_version)
             await zk.admin.delete_topic_deletions(["manual"], elected.epoch_zk_version)

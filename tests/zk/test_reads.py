@@ -1,4 +1,4 @@
-"""Reads that every subject shares, and what tools and brokers make of the same znodes; against a real ZooKeeper."""
+"""Reads that every subject shares, and how tools and brokers read the same znodes; against a real ZooKeeper."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_a_damaged_registration_is_a_value_for_who_asks_and_left_out_for_a_broke
             assert isinstance(read[3], NoAuth)
             with pytest.raises(NoAuth):
                 await kafka.brokers.get_broker_registrations()
-            # A tool tells of the brokers that it may look at.
+            # A tool lists the brokers that it may look at.
             assert [found.broker.id for found in await read_brokers(client)] == [2, 10]
             await client.delete("/brokers/ids/3")
             await client.set("/brokers/ids/10", b"{")

@@ -1,4 +1,4 @@
-"""Sessions that break and end: what callers are told, and that no write is lost or done under the wrong session."""
+"""Sessions that break and end: what callers learn. No write is lost, or made under the wrong session."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_outstanding_calls_end_with_the_session_and_are_not_done_in_the_next(
             await end_session(client)
             proxy.cut()
             await until(lambda: SessionEvent.SUSPENDED in told)
-            # Asked while the connection is broken and nobody knows yet that the session is over.
+            # The call comes while the connection is broken and nobody knows yet that the session has ended.
             waiting.append(asyncio.ensure_future(client.set("/counter", b"late")))
             await asyncio.sleep(0)
             proxy.may_ask.set()
@@ -118,7 +118,7 @@ def test_writes_whose_answers_got_lost_are_done_once(connect, open_proxy, until,
             ]
             waiting = [asyncio.ensure_future(call) for call in calls]
             async with asyncio.timeout(30):
-                # Of the six there are at first two go; three single ones, twin included, and a hundred come.
+                # Two of the first six znodes go; three single ones, twin included, and a hundred others come.
                 while len(await witness.children("/")) != 107:
                     await asyncio.sleep(0.005)
             session_id = client.session_id
@@ -169,7 +169,7 @@ def test_writes_that_got_lost_themselves_are_sent_again(connect, open_proxy, unt
 
 
 def test_lost_answer_and_another_writer_since(connect, open_proxy, zk_chroot: str) -> None:
-    """The own write happened and was overwritten: nobody can tell any more, so it counts as refused."""
+    """Our write happened and was overwritten. Nobody can tell any more, so it counts as refused."""
 
     async def run() -> None:
         chroot = zk_chroot[zk_chroot.index("/") :]
@@ -216,7 +216,7 @@ def test_calls_between_two_sessions_are_refused(connect, end_session, until) -> 
 
 
 def test_reads_and_writes_survive_broken_connections(connect) -> None:
-    """A connection cut again and again under a stream of writes: each is done once, and each is answered."""
+    """The connection is cut again and again under a stream of writes. Each is made once and answered."""
 
     async def run() -> None:
         async with connect() as client:
@@ -292,7 +292,7 @@ def test_server_restarted_under_calls(until) -> None:
 
 
 def test_server_that_takes_no_connection_does_not_hold_up_the_end() -> None:
-    """A connect that hangs in the network cannot be broken off; the program must not wait for it."""
+    """A connect that hangs in the network cannot be cancelled, and the program must not wait for it."""
 
     async def run(hosts: str) -> None:
         with pytest.raises(ConnectTimedOut):
@@ -303,7 +303,7 @@ def test_server_that_takes_no_connection_does_not_hold_up_the_end() -> None:
         listener.listen(0)
         host, port = listener.getsockname()
         for filler in (first, second):
-            # With its queue full the listener drops what comes, as a firewall does.
+            # With a full queue the listener drops connections, as a firewall does.
             filler.setblocking(False)
             filler.connect_ex((host, port))
         started = time.monotonic()
@@ -312,7 +312,7 @@ def test_server_that_takes_no_connection_does_not_hold_up_the_end() -> None:
 
 
 def test_close_gives_no_grace_to_a_server_that_has_never_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is no session whose end it could be told."""
+    """There is no session whose end the server would have to learn of."""
     monkeypatch.setattr(session, "_GRACE_S", 3_600.0)
 
     async def run(hosts: str) -> None:
@@ -396,7 +396,7 @@ def test_a_patient_client_goes_on_where_zookeeper_comes_back_in_time() -> None:
             session = client.session_id
             for _ in range(2):
                 client.break_connection()
-                # The second is asked after the keeper has asked whether ZooKeeper answers again.
+                # The second request comes after the keeper has asked whether ZooKeeper answers again.
                 assert await client.exists("/") is not None
                 assert await client.exists("/") is not None
                 assert client._keeper._giving_up is None, "its patience starts over"
@@ -429,7 +429,7 @@ def test_a_write_that_was_given_up_is_remembered() -> None:
 
 @contextmanager
 def unreachable_server() -> Iterator[str]:
-    """A server that drops attempts to connect, as a host does that is gone: its queue of connections is full."""
+    """A server that drops connection attempts, as a dead host does: its listen queue is full."""
     with ExitStack() as sockets:
         listening = sockets.enter_context(socket.socket())
         listening.bind((own_loopback_address(), 0))
@@ -445,7 +445,7 @@ def unreachable_server() -> Iterator[str]:
 def test_servers_that_cannot_be_reached_leave_time_for_the_others(
     zk_chroot: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each may take a third of the session; waiting for two of them as long as the session lives took twice as long."""
+    """Each may take a third of the session. Waiting for two of them for the life of the session took twice as long."""
     monkeypatch.setattr("kazoo.protocol.connection.random.shuffle", lambda _: None)
 
     async def run(first: str, second: str) -> None:

@@ -1,4 +1,4 @@
-"""A large topic whose deletion the connection to ZooKeeper does not outlast: nothing of it stays."""
+"""The connection to ZooKeeper breaks while a large topic is being deleted: nothing of the topic stays."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_reconnect_during_the_deletion_leaves_no_znode(
                 monkeypatch.setattr(ZkClient, "write_many", write_many)
                 gate.clear()
                 writing = asyncio.ensure_future(write_many(self, operations))
-                # The window of requests that are under way fills in a few turns of the loop.
+                # The window of outstanding requests fills within a few turns of the event loop.
                 for _ in range(100):
                     await asyncio.sleep(0)
                 proxy.cut()

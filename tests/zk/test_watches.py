@@ -1,4 +1,4 @@
-"""Watches: what is told, in which order, and that nothing is missed over reconnects and sessions."""
+"""Watches: which events callers get, in which order, and that no event is missed over reconnects and sessions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_life_of_a_znode_is_told_without_reading_again(connect, until) -> None:
                 await step
                 await until(lambda count=count: len(events) > count)
                 assert events[-1] == WatchEvent("/a", kind)
-                # The watch is armed again by a request that is on its way; an answer after it says it is there.
+                # A request that is on its way sets the watch again. An answer after it proves that the watch is set.
                 await client.exists("/")
 
     asyncio.run(run())
@@ -113,7 +113,7 @@ def test_a_failing_callback_does_not_harm_the_others(connect, until, caplog) -> 
 
 
 def test_no_event_comes_after_an_answer_that_is_newer(connect) -> None:
-    """The order of the wire: whoever has read the new data was told of the change before."""
+    """The order on the wire: whoever has read the new data got the event of the change first."""
 
     async def run() -> None:
         async with connect() as client, connect() as writer:
@@ -189,7 +189,7 @@ def test_changes_during_a_broken_connection_are_told_after_it(connect, until) ->
                 ("/created", WatchEventKind.CREATED),
                 ("/parent", WatchEventKind.CHILDREN_CHANGED),
             }
-            # What did not change stays armed on the new connection.
+            # The watch of what did not change stays set on the new connection.
             await other.set("/same", b"x")
             await until(lambda: events[-1] == WatchEvent("/same", WatchEventKind.DATA_CHANGED))
             assert client.session_id == session_id
