@@ -1,4 +1,4 @@
-"""One broker for all tests of a whole server; each test has topics of its own."""
+"""One broker for all tests of a whole server. Each test has its own topics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from engine.local.cluster import LocalCluster
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[LocalCluster]:
-    """A running broker with id 0. Whatever the tests do to it, no handler may fail and it must live."""
+    """A running broker with id 0. Whatever the tests do to it, no handler may fail and the broker must survive."""
     with LocalCluster(1, config={"socket.request.max.bytes": "10000000"}) as running:
         yield running
         assert running.broker(0).is_alive
@@ -23,11 +23,11 @@ def cluster() -> Iterator[LocalCluster]:
 
 @pytest.fixture
 def address(cluster: LocalCluster) -> str:
-    """Where the broker listens."""
+    """The address where the broker listens."""
     return cluster.bootstrap_servers
 
 
 @pytest.fixture
 def topic() -> str:
-    """A topic name that nobody else uses; the topic does not exist."""
+    """A topic name that nobody else uses. The topic does not exist."""
     return f"t-{uuid.uuid4().hex[:10]}"

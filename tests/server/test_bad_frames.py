@@ -1,4 +1,4 @@
-"""Bytes that no client should send: the connection that sent them ends, and nothing else does."""
+"""Bytes that no client should send: the connection that sent them is closed, and nothing else is."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ FUZZ_ROUNDS = 400 * rounds("KLAMM_FUZZ_ROUNDS", 1)
 
 
 def frame(api_key: int, version: int, body: bytes = b"") -> bytes:
-    """A request with a header of version 1 and whatever body."""
+    """Return a request with a header of version 1 and any body."""
     head = struct.pack(">hhih", api_key, version, 5, 4) + b"wire"
     return struct.pack(">i", len(head) + len(body)) + head + body
 
 
 def assert_closed_by(address: str, sent: bytes) -> None:
-    """The broker closes the connection without an answer, and serves others."""
+    """Check that the broker closes the connection without an answer, and serves others."""
     with WireClient(address) as client:
         client.socket.sendall(sent)
         assert client.is_closed_by_peer()
@@ -87,7 +87,7 @@ def test_mutated_requests_do_no_harm(address: str, topic: str) -> None:
     produce_body, fetch_body = 14, 14 + 1 + 12
     produced = ProduceRequest(acks=1, timeout_ms=100, topic_data=[data])
     fetched = FetchRequest(topics=[FetchTopic(topic=topic, partitions=[part])])
-    # What makes the frame and its header is left alone, and how long a Fetch may wait: what is behind is the subject.
+    # The frame, its header and the maximum wait of a Fetch stay as they are: the body behind them is the subject.
     originals = [
         (bytes(encode_request(produced, 9, 1, "wire")), produce_body),
         (bytes(encode_request(produced, 2, 1, "wire")), produce_body),

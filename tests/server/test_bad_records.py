@@ -1,4 +1,4 @@
-"""Records that cannot be taken: each is refused with Kafka's error, and leaves nothing behind."""
+"""Records that a broker must refuse: each gets Kafka's error, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def batch(count: int = 3, **options: object) -> bytearray:
 
 
 def changed(position: int, data: bytes, *, right_crc: bool = True, **options: object) -> bytes:
-    """A batch of three records with some bytes overwritten."""
+    """Return a batch of three records with some bytes overwritten."""
     made = batch(**options)
     made[position : position + len(data)] = data
     if right_crc:
@@ -36,7 +36,7 @@ def client(address: str, topic: str) -> Iterator[WireClient]:
     create_topic(address, topic, configs={"max.message.bytes": "5000"})
     with WireClient(address) as connected:
         yield connected
-        # One good batch goes in and is all there is.
+        # One good batch goes in, and nothing else is there.
         assert produce(connected, topic, bytes(batch())).base_offset == 0
         assert [record.offset for record in read_all(connected, topic)] == [0, 1, 2]
 

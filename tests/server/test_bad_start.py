@@ -1,4 +1,4 @@
-"""What keeps a broker from starting is told in one line with what to do next, and an exit code; nothing is damaged."""
+"""What keeps a broker from starting: one line says so and what to do next, the exit code fits, nothing is damaged."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def host() -> Iterator[str]:
 
 
 def assert_refused(broker: BrokerProgram, code: int, *words: str, hint: str | None = None) -> None:
-    """It ended with this code and said so in one line (and one with a hint)."""
+    """Check that the broker ended with this code and one line of error (and one with a hint)."""
     ended_with, lines = broker.refusal()
     assert ended_with == code, lines
     assert len(lines) == (1 if hint is None else 2), lines
@@ -87,7 +87,7 @@ def test_data_in_use_and_id_in_use(tmp_path: Path, host: str, zk_chroot: str) ->
         elsewhere = {**other, "log.dirs": str(tmp_path / "same-id" / "data")}
         with BrokerProgram(tmp_path / "same-id", elsewhere) as third:
             assert_refused(third, 2, "broker id 0", f"PLAINTEXT://{host}:9092", "session=", hint="broker.id")
-            # The session time-out of 2 s, and 2 s for ZooKeeper to notice; a loaded machine takes its time to start.
+            # The session time-out of 2 s, and 2 s for ZooKeeper to notice. A loaded machine starts slowly.
             assert 4.0 < third.elapsed_s < 25.0
             assert "Waiting for the broker id" in third.server_log
         with WireClient(f"{host}:9092") as client:
@@ -138,7 +138,7 @@ def test_zookeeper_that_is_not_named(tmp_path: Path, host: str) -> None:
 
 
 def test_zookeeper_that_does_not_answer(tmp_path: Path, host: str) -> None:
-    """Somebody listens there, and is no ZooKeeper."""
+    """Something listens there, but it is not ZooKeeper."""
     with socket.create_server((host, 2198)):
         own = settings(tmp_path, host, f"{host}:2198/k", zookeeper_connection_timeout_ms="1500")
         with BrokerProgram(tmp_path, own) as broker:
@@ -208,7 +208,7 @@ def test_one_log_dir_of_two_cannot_be_used(tmp_path: Path, host: str, zk_chroot:
 
 
 def test_checkpoint_that_cannot_be_read(tmp_path: Path, host: str, zk_chroot: str) -> None:
-    """Its offsets count as unknown, as in Kafka: the logs are searched from their beginning, and nothing is lost."""
+    """Its offsets count as unknown, as in Kafka: the logs are searched from the start, and nothing is lost."""
     own = settings(tmp_path, host, zk_chroot)
     with BrokerProgram(tmp_path, own) as broker:
         broker.wait_until_started()
@@ -233,7 +233,7 @@ def test_a_held_broker_reads_nothing_until_its_input_ends(
     file = tmp_path / "server.properties"
 
     class Input:
-        """Ends when the file has been written."""
+        """An input that ends once the file has been written."""
 
         buffer: Input
 

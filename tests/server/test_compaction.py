@@ -1,4 +1,4 @@
-"""A broker compacts: what real clients see of it, what kills leave, and how little an idle broker pays."""
+"""A broker compacts: what real clients see of it, what kills leave behind, and how little an idle broker spends."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ COMPACTED = {
     "file.delete.delay.ms": "0",
 }
 SLOW = "30000"
-"""Bytes a second at which the cleanings here take many seconds."""
+"""Bytes per second at which the cleanings here take many seconds."""
 
 KEYS = 10
-"""Of each topic; written over and over."""
+"""The keys of each topic, written over and over."""
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +72,7 @@ def alter(cluster: LocalCluster, kind: ResourceType, name: str, key: str, value:
 
 
 def write(cluster: LocalCluster, topic: str, count: int, **settings: str) -> None:
-    """Write ``count`` records over and over the same keys."""
+    """Write ``count`` records, repeating the same keys."""
     producer = Producer(
         {"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 5, "batch.size": 4000, **settings}
     )

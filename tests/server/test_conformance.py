@@ -1,4 +1,4 @@
-"""What ApiVersions promises is answered, every API in every version; and nothing is answered that is not promised."""
+"""The broker answers every API that ApiVersions promises, in every version, and nothing else."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PROMISES = [
 
 
 def minimal_request(key: ApiKey) -> Request:
-    """The request that asks for nothing, with the least harm to a broker that serves other tests."""
+    """Return a request that asks for as little as possible, and does least harm to a broker that serves other tests."""
     if key is ApiKey.CONTROLLED_SHUTDOWN:
         return ControlledShutdownRequest(broker_id=9999, broker_epoch=-1)
     return request_class(key)()
@@ -57,7 +57,7 @@ def test_clients_are_told_the_version_of_the_finalized_features(cluster: LocalCl
 
 
 def test_clients_find_what_they_cannot_do_without() -> None:
-    """librdkafka compresses by these, and kafka-python tells the broker's release by them."""
+    """librdkafka decides on compression by these, and kafka-python derives the broker's release from them."""
     for key, lowest, highest in ((0, 0, 8), (1, 0, 11), (2, 0, 5), (3, 0, 8), (10, 0, 2), (18, 0, 3), (22, 0, 1)):
         entry = HANDLERS[key]
         assert entry.min_version <= lowest and entry.max_version >= highest
@@ -68,7 +68,8 @@ def test_every_promise_is_kept(cluster: LocalCluster, address: str, key: ApiKey,
     length = len(server_log(cluster.broker(0).logs_path))
     with WireClient(address) as client:
         if key is ApiKey.PRODUCE:
-            # Without records and with acks=0 there is nothing to answer: the next answer proves that it was taken.
+            # Without records and with acks=0 there is no answer to send. The next answer proves that the request was
+            # accepted.
             client.send(minimal_request(key), version)
         else:
             client.ask(minimal_request(key), version)

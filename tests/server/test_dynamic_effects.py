@@ -1,4 +1,4 @@
-"""What a change of a broker's settings at run time changes in its parts."""
+"""What a change of a broker's settings at run time changes in the broker's parts."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u",
 
 
 def test_changes_while_logs_are_loaded_reach_all_of_them(tmp_path: Path) -> None:
-    """Loading takes its time in a thread; what is read from ZooKeeper meanwhile counts for the logs opened before."""
+    """A thread loads them slowly. What is read from ZooKeeper meanwhile also counts for logs opened before."""
     configs = DynamicConfigs(BrokerConfig.from_properties(BASE))
     _with_logs(tmp_path, configs.log_config, T0, T1, U0).shutdown()
 

@@ -1,4 +1,4 @@
-"""A broker that may open few files: connections do not take those away that its logs need."""
+"""A broker that may open few files: connections do not take the descriptors that its logs need."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def few_descriptors(folder: Path, zk_chroot: str) -> Iterator[tuple[BrokerProgra
 
 
 def insist(what: Callable[[], object]) -> None:
-    """Do it, again where the connection was closed for another one's sake."""
+    """Call it, and repeat the call when the broker closed the connection to make room for another."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
         try:

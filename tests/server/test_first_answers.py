@@ -1,6 +1,6 @@
-"""A broker says what Kafka says: as controller, and before any controller has told it anything.
+"""A broker answers as Kafka does: as controller, and before any controller has told it anything.
 
-The questions are those that were recorded. Cluster id, addresses and topic ids are left out of the comparison.
+The requests are the recorded ones. The comparison leaves out cluster id, addresses and topic ids.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ OF_ONE_CLUSTER = {"cluster_id", "host", "port", "topic_id"}
 
 
 def exchanges(name: str) -> list[dict[str, Any]]:
-    """Return the recorded questions that a handler of ours answers; ApiVersions' list has a test of its own."""
+    """Return the recorded requests that one of our handlers answers. ApiVersions' list has a test of its own."""
     lines = [json.loads(line) for line in (FIXTURES / f"{name}.jsonl").read_text().splitlines()]
     wanted = set(all_handlers())
     return [e for e in lines if e.get("key") in wanted and (e["key"] != ApiKey.API_VERSIONS or e["version"] == 99)]
 
 
 def ask_all(address: str, name: str) -> dict[str, bytes | None]:
-    """Send every question on a connection of its own; return the answers, None for a closed connection."""
+    """Send every request on its own connection; return the answers, None for a closed connection."""
     answers: dict[str, bytes | None] = {}
-    # Last the one that creates a topic: Kafka had not made it yet when it was asked for all topics, klamm may have.
+    # The request that creates a topic comes last: klamm may list the topic at once, and Kafka did not have it yet.
     for exchange in sorted(exchanges(name), key=lambda each: "absent" in each["api"]):
         with WireClient(address) as client:
             client.socket.sendall(bytes.fromhex(exchange["request"]))
@@ -87,7 +87,7 @@ def test_as_recorded(answers: dict[str, dict[str, bytes | None]], name: str, exc
 
 
 def comparable(value: Any) -> Any:
-    """A message as plain values, without what differs from cluster to cluster; null and empty are one."""
+    """Return a message as plain values, without what differs from cluster to cluster. Null and empty are equal."""
     if isinstance(value, Struct):
         names = [name for name in value.__slots__ if name not in OF_ONE_CLUSTER]
         return {name: comparable(getattr(value, name)) for name in names}

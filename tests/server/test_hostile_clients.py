@@ -1,6 +1,6 @@
-"""Legal but hostile clients, one kind after the other and all at once: when they are gone, so is all that they cost.
+"""Legal but hostile clients, one kind after the other and all at once: the broker frees everything when they are gone.
 
-In ``make test`` briefly; ``make soak`` goes on for longer, and lets clients lose their network as well.
+``make test`` runs it briefly. ``make soak`` runs it longer, and also cuts the network of clients.
 """
 
 from __future__ import annotations
@@ -26,16 +26,18 @@ from engine.protocol.records.batch import Record, encode_batch
 ROUNDS = rounds("KLAMM_HOSTILE_ROUNDS", 1)
 SEED = int(os.environ.get("KLAMM_FAULT_SEED", "1"))
 GONE_WITHIN_S = 20.0
-"""Half-closed peers and those that were reset: five seconds, and much more on a loaded machine."""
+"""For half-closed and reset peers: five seconds is usual, and a loaded machine needs much more."""
 VANISHED_WITHIN_S = 60.0
 OWN_SOCKETS = 4
-"""The broker's own connections come and go."""
+"""The broker's own connections, which come and go."""
 ANSWER_WITHIN_S = 10.0
 MEGABYTE = 1_000_000
 MEMORY_AT_WORST = 60 * MEGABYTE
 MEMORY_LEFT = 25 * MEGABYTE
-"""Seen: 3 MB in three rounds, then about 1 MB in five. In use inside, it grows by fetch sessions only, of which a cache
-bounds the number; the rest is free room that malloc keeps."""
+"""Seen: 3 MB in three rounds, then about 1 MB in five.
+
+Only fetch sessions grow inside, and a cache bounds their number. The rest is free memory that malloc keeps.
+"""
 BATCH = encode_batch([Record(value=b"v" * 50_000, timestamp_ms=int(time.time() * 1000))])
 
 
@@ -61,7 +63,7 @@ def many_files() -> Iterator[None]:
 
 
 class Bystander:
-    """A client that means well, in a thread of its own: it is answered all the time."""
+    """A well-behaved client, in a thread of its own. It always gets its answers."""
 
     def __init__(self, address: str) -> None:
         self._address = address
@@ -88,7 +90,7 @@ class Bystander:
 
 
 def one_round(broker: LocalCluster, numbers: random.Random) -> int:
-    """Let all kinds do their worst to a topic that is then deleted; return the memory held at the worst moment."""
+    """Let all kinds do their worst to a topic, then delete it; return the memory held at the worst moment."""
     address, pid = broker.bootstrap_servers, broker.broker(0).pid
     assert pid is not None
     full = f"full-{numbers.random()}"
@@ -127,7 +129,7 @@ def test_when_they_are_gone_so_is_all_that_they_cost(broker: LocalCluster) -> No
     numbers = random.Random(SEED)
     with Bystander(address) as bystander:
         quiet = held_by(pid)
-        # What is made once, as caches and code that is loaded when it is needed, counts for nobody.
+        # What the broker makes once, such as caches and lazily loaded code, does not count.
         one_round(broker, numbers)
         wait_until_gone(pid, quiet, GONE_WITHIN_S)
         before = held_by(pid)
@@ -148,7 +150,7 @@ def test_when_they_are_gone_so_is_all_that_they_cost(broker: LocalCluster) -> No
 
 
 def wait_until_gone(pid: int, quiet: Held, within_s: float) -> None:
-    """Wait until the broker holds no more sockets than before, but for a few of its own, and no deleted file."""
+    """Wait until the broker holds only a few more sockets than before, and no deleted file."""
     deadline = time.monotonic() + within_s
     while (now := held_by(pid)).sockets > quiet.sockets + OWN_SOCKETS or now.deleted:
         assert time.monotonic() < deadline, (quiet, now)
@@ -156,7 +158,7 @@ def wait_until_gone(pid: int, quiet: Held, within_s: float) -> None:
 
 
 def lose_networks(broker: LocalCluster, numbers: random.Random) -> None:
-    """Let clients ask for much, or wait for ever, and lose their network; they stay so until the broker let them go."""
+    """Let clients ask for much, or wait forever, and cut their network until the broker lets them go."""
     address, pid = broker.bootstrap_servers, broker.broker(0).pid
     assert pid is not None
     create_topic(address, "lost")

@@ -1,4 +1,4 @@
-"""The cleaner over a log manager: what it does when the log, the disk, the process or the settings change under it."""
+"""The cleaner on a log manager: what it does when the log, the disk, the process or the settings change under it."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ COMPACTED = LogConfig(
 )
 TIMEOUT_S = 20.0
 SLOW = "100000"
-"""Bytes a second at which a cleaning takes seconds."""
+"""Bytes per second at which a cleaning takes seconds."""
 
 
 class World:
-    """A log manager with a cleaner, and one log of a few keys written over and over."""
+    """A log manager with a cleaner, and one log with a few keys written over and over."""
 
     def __init__(self, folder: Path, **settings: str) -> None:
         base = {
@@ -95,7 +95,7 @@ def run(world: World, scene: Callable[[World], Awaitable[None]]) -> None:
 
 
 def workers() -> list[str]:
-    """Return the cleaning processes of this process."""
+    """Return the cleaner processes that this process started."""
     children = [pid for path in Path("/proc/self/task").glob("*/children") for pid in path.read_text().split()]
     return [pid for pid in children if is_worker(int(pid))]
 
@@ -182,7 +182,7 @@ def test_a_cleaning_whose_log_changes_is_called_off(
 
 
 def test_a_cleaning_whose_topic_is_made_anew_leaves_the_new_one_alone(tmp_path: Path) -> None:
-    """Its process goes by the folder's name. What it leaves there would have a later start throw segments away."""
+    """Its process uses the folder's name. What it left there would make a later start throw segments away."""
     world = World(tmp_path, log_cleaner_io_max_bytes_per_second=SLOW, log_cleaner_threads="2")
 
     async def scene(world: World) -> None:
@@ -242,7 +242,7 @@ def test_retention_waits_for_a_cleaning(tmp_path: Path) -> None:
 
 
 def told(*lines: object) -> tuple[str, ...]:
-    """Return a program that says these lines to any plan."""
+    """Return a program that prints these lines for any plan."""
     text = "".join(json.dumps(line) + "\n" for line in lines)
     return (sys.executable, "-c", f"import sys\nfor _ in sys.stdin: print({text!r}, end='', flush=True)")
 

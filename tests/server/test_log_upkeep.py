@@ -1,4 +1,4 @@
-"""The log manager's periodic work goes on, whatever befalls one log or one job."""
+"""The log manager's periodic work goes on, whatever happens to one log or one job."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ TP = TopicPartition("t", 0)
 
 
 class FailingJob:
-    """Work that meets what nobody has thought of."""
+    """A job that fails in a way that nobody foresaw."""
 
     def run(self) -> None:
         raise ValueError("nobody has thought of it")
 
     def finish(self) -> None:
-        """Nothing was done."""
+        """Nothing to finish."""
 
 
 async def _run_here(work: Any) -> Any:
@@ -47,7 +47,7 @@ async def _run_here(work: Any) -> Any:
 
 
 def upkeep_of(logs: LogManager, **intervals: int) -> LogUpkeep:
-    """Return the upkeep of these logs, for virtual time: all work comes in a year but what ``intervals`` names."""
+    """Return the upkeep of these logs on virtual time: all work is due in a year, except what ``intervals`` names."""
     year_ms = 365 * 86_400_000
     wanted = dict.fromkeys(
         (
@@ -74,7 +74,7 @@ def upkeep_of(logs: LogManager, **intervals: int) -> LogUpkeep:
     ],
 )
 def test_each_checkpoint_is_written_at_its_own_interval(tmp_path: Path, interval: str, file: str) -> None:
-    """A broker that is killed forgets no more than an interval: otherwise deleted records would be back."""
+    """A killed broker forgets no more than an interval. Otherwise deleted records would come back."""
     broker = ManagedLogs(tmp_path / "d").loaded()
     broker.create(TP, 6)
     log = broker.logs.logs[TP]
@@ -139,7 +139,7 @@ def test_what_is_old_goes_after_the_first_delay_and_then_at_each_interval(tmp_pa
 def test_jobs_behind_one_that_fails_are_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """They are handed out once: what is forgotten stays on the disk until the next start."""
+    """Jobs are handed out once: a forgotten one leaves its files on the disk until the next start."""
     manager = LogManager(LogManagerConfig((tmp_path / "d",)), lambda _: LogConfig(), ManualClock(NOW_MS), print)
     doomed = tmp_path / "d" / "doomed"
     doomed.write_text("x")

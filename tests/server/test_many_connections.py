@@ -1,4 +1,4 @@
-"""Many clients, slow clients, silent clients: what they cost, and that nobody waits for them."""
+"""Many clients, slow clients, silent clients: what they cost, and that nobody has to wait for them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from engine.protocol.records.batch import Record, encode_batch
 CONNECTIONS = 1000
 BYTES_PER_CONNECTION = 50_000
 PATIENCE_S = 10.0
-"""Far above what a request takes on a loaded machine; a broker that waits for a slow client waits for ever."""
+"""Far more than a request needs on a loaded machine. A broker that waits for a slow client waits forever."""
 
 FLOOD_S = 2.0
 
@@ -44,7 +44,7 @@ def many_files() -> Iterator[None]:
 
 
 def anonymous_bytes(pid: int) -> int:
-    """RssAnon: memory the process has for itself, without mapped files."""
+    """Return RssAnon: the memory that the process has for itself, without mapped files."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("RssAnon:"):
             return int(line.split()[1]) * 1024
@@ -52,7 +52,7 @@ def anonymous_bytes(pid: int) -> int:
 
 
 def ask_in_time(address: str) -> None:
-    """A client that comes now is answered in time."""
+    """Check that a new client gets its answer in time."""
     begin = time.monotonic()
     with WireClient(address, timeout_s=PATIENCE_S) as client:
         assert client.ask(MetadataRequest(topics=None), 12).brokers
@@ -83,7 +83,7 @@ def test_half_a_frame_holds_up_nobody(address: str, pid: int) -> None:
         slow = [stack.enter_context(WireClient(address)) for _ in range(20)]
         for number, client in enumerate(slow):
             client.socket.sendall(whole[: number + 1])
-        # One announces much and sends little: what it announces is not held for it.
+        # One client announces much and sends little: the broker reserves nothing for what it announces.
         before = anonymous_bytes(pid)
         greedy = stack.enter_context(WireClient(address))
         greedy.socket.sendall((9_000_000).to_bytes(4, "big") + whole[4:])
@@ -117,7 +117,7 @@ def test_who_never_reads_holds_up_nobody(address: str, topic: str, pid: int) -> 
 
 
 def flood(connection: socket.socket, request: bytes, count: int = 3000) -> None:
-    """Send requests without reading any answer, until the broker takes no more."""
+    """Send requests without reading any answer, until the broker accepts no more."""
     connection.setblocking(False)
     sent = 0
     deadline = time.monotonic() + FLOOD_S

@@ -1,4 +1,4 @@
-"""From settings to parts: what a broker refuses to serve, limits by address, and who held the loop."""
+"""From settings to parts: what a broker refuses to serve, limits by address, and who blocked the event loop."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_the_gauge_sees_who_holds_the_loop_and_the_log_tells(caplog: pytest.LogC
         gauge = LoopLagGauge()
         gauge.start()
         await asyncio.sleep(0)
-        time.sleep(0.25)  # holding the loop is what is tested
+        time.sleep(0.25)  # The test blocks the event loop on purpose.
         async with asyncio.timeout(30):
             while gauge.lag_ms_max == 0:
                 await asyncio.sleep(0.01)
@@ -93,7 +93,7 @@ def test_the_gauge_sees_who_holds_the_loop_and_the_log_tells(caplog: pytest.LogC
 
 
 class TakenId:
-    """ZooKeeper, where another broker has the id."""
+    """ZooKeeper where another broker has the id."""
 
     async def register_broker(self, registration: object) -> int:
         raise OperationError("broker id 1 is already registered in ZooKeeper: session=0x7 listeners=PLAINTEXT://b:9092")
