@@ -1,4 +1,4 @@
-"""One broker for all tests of real clients; each test has topics of its own."""
+"""One broker for all tests of real clients. Each test has its own topics."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def cluster() -> Iterator[LocalCluster]:
 
 @pytest.fixture(scope="session")
 def group_cluster() -> Iterator[LocalCluster]:
-    """A running broker for tests of groups, who may restart it; its offsets topic has few partitions."""
+    """A running broker for tests of groups, which may restart it. Its offsets topic has few partitions."""
     settings = {"offsets.topic.num.partitions": "3", "zookeeper.session.timeout.ms": "3000"}
     with LocalCluster(1, config=settings) as running:
         yield running
@@ -31,5 +31,5 @@ def group_cluster() -> Iterator[LocalCluster]:
 
 @pytest.fixture
 def topic() -> str:
-    """A topic name that nobody else uses; the topic does not exist."""
+    """A topic name that nobody else uses. The topic does not exist."""
     return f"t-{uuid.uuid4().hex[:10]}"

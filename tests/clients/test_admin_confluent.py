@@ -1,4 +1,4 @@
-"""The admin API as librdkafka speaks it: what it creates and changes is there, what it asks is answered."""
+"""The admin API as librdkafka speaks it: what it creates and changes exists, and its questions are answered."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def done(futures: dict[Any, Any]) -> Any:
 
 
 def refused(futures: dict[Any, Any]) -> tuple[int, str]:
-    """Return code and text of the only future's error."""
+    """Return the code and text of the only future's error."""
     with pytest.raises(KafkaException) as caught:
         done(futures)
     error: KafkaError = caught.value.args[0]
@@ -173,7 +173,7 @@ def test_offsets_by_every_specification_and_deleted_records(
 
 
 def wait_for_config(admin: AdminClient, resource: ConfigResource, key: str, value: str, source: ConfigSource) -> None:
-    """Changes arrive through ZooKeeper: wait until DescribeConfigs tells them."""
+    """Wait until DescribeConfigs shows the change, which arrives through ZooKeeper."""
     found: list[tuple[str, int]] = []
 
     def is_there() -> bool:

@@ -1,4 +1,4 @@
-"""Group requests byte for byte: every version, every refusal, and what a killed coordinator still knows."""
+"""Group requests byte for byte: every version, every refusal, and what remains after the coordinator is killed."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ SUBSCRIPTION = b"\x00\x00\x00\x00\x00\x01\x00\x04read\xff\xff\xff\xff"
 
 @pytest.fixture(scope="module", autouse=True)
 def _topics(group_cluster: LocalCluster) -> None:
-    """Topics to read, and a coordinator that is found."""
+    """Make topics to read, and wait for a coordinator."""
     with WireClient(group_cluster.bootstrap_servers) as wire:
         create_topic(group_cluster.bootstrap_servers, TOPIC, partitions=2)
         create_topic(group_cluster.bootstrap_servers, "other")
@@ -64,7 +64,7 @@ def group() -> str:
 
 
 def until_loaded(ask: Any, error_of: Any) -> Any:
-    """Repeat a request until the coordinator is there and has loaded."""
+    """Repeat a request until there is a coordinator that has loaded."""
     deadline = time.monotonic() + 30
     while True:
         answer = ask()
@@ -121,7 +121,7 @@ def commit(
 
 
 def committed(wire: WireClient, group: str, version: int = 7) -> tuple[int, str, int]:
-    """Return what is committed for partition 1: offset, text, error."""
+    """Return what is committed for partition 1: offset, metadata, error."""
     if version >= 8:
         named = OffsetFetchRequestTopics(name=TOPIC, partition_indexes=[1])
         request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=[named])])

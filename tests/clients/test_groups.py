@@ -1,4 +1,4 @@
-"""Real clients in groups: they share partitions, rebalance when members come and go, and go on where they left off."""
+"""Real clients in groups: they share partitions, rebalance when members come and go, and resume where they left off."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def wait_for(condition: Callable[[], bool], what: str) -> None:
 
 
 class Member:
-    """A consumer of librdkafka or kafka-python that is polled in a thread of its own."""
+    """A consumer of librdkafka or kafka-python. A thread of its own polls it."""
 
     def __init__(self, servers: str, topic: str, group: str, library: str) -> None:
         self.assigned: frozenset[int] = frozenset()
@@ -101,7 +101,7 @@ class Member:
 
 
 class _Assigned(ConsumerRebalanceListener):
-    """Notes what kafka-python says of a member's partitions."""
+    """Notes what kafka-python reports about a member's partitions."""
 
     def __init__(self, member: Member) -> None:
         self._member = member
@@ -114,7 +114,7 @@ class _Assigned(ConsumerRebalanceListener):
 
 
 def is_shared(members: list[Member]) -> bool:
-    """Whether each partition is assigned to exactly one of the members, and each member has its share."""
+    """Whether exactly one member has each partition, and each member has its share."""
     counts = [len(member.assigned) for member in members]
     together = frozenset().union(*(member.assigned for member in members))
     return sum(counts) == PARTITIONS == len(together) and min(counts) == PARTITIONS // len(members)
@@ -143,7 +143,7 @@ def test_three_members_share_leave_and_resume(group_cluster: LocalCluster, fille
 
 
 def sent_values() -> set[bytes]:
-    """What ``produce`` writes."""
+    """Return the values that ``produce`` writes."""
     return {b"v%d" % number for number in range(COUNT)}
 
 

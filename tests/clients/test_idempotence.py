@@ -1,6 +1,6 @@
-"""Idempotent producers (KIP-98): what is sent twice is stored once, what is missing is noticed.
+"""Idempotent producers (KIP-98): what is sent twice is stored once, and gaps are noticed.
 
-That the memory of it survives restarts and crashes is proved in ``tests/faults``.
+``tests/faults`` proves that this memory survives restarts and crashes.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def test_duplicates_are_answered_with_their_first_offset(client: WireClient, top
 
 def test_gaps_and_halves_of_batches_are_refused(client: WireClient, topic: str) -> None:
     producer = SequencedProducer(client)
-    # Nothing is known of the producer: any sequence may be its first here, as after retention has taken its records.
+    # The broker knows nothing of the producer, so any sequence may be its first here, as after retention.
     assert producer.send(client, topic, 5, 2).error_code == ErrorCode.NONE
     for first, count in ((8, 1), (6, 1), (5, 1), (0, 2)):
         answer = producer.send(client, topic, first, count)

@@ -1,4 +1,4 @@
-"""Kafka's own topics, made by being named and written by nobody but coordinators."""
+"""Kafka's internal topics: a client creates them by naming them, and only coordinators may write them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from engine.protocol.records.record import Record
 
 TOPIC_RESOURCE = 2
 OVERRIDDEN = 1
-"""The source of a value that the topic itself has."""
+"""The source of a value that is set on the topic itself."""
 
 EXPECTED = {
     "__consumer_offsets": (
@@ -39,7 +39,7 @@ EXPECTED = {
 
 
 def made_by_metadata(client: WireClient, name: str) -> Any:
-    """Ask for the topic until it is there and led."""
+    """Ask for the topic until it exists and has leaders."""
     deadline = time.monotonic() + 30
     request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=True)
     while True:

@@ -1,4 +1,4 @@
-"""Groups of fifty real members, eager and cooperative; static members that are bounced."""
+"""Groups of fifty real members, eager and cooperative, and static members that restart."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DEADLINE_S = 90.0
 
 
 class Member:
-    """A consumer of librdkafka; the test polls it."""
+    """A consumer of librdkafka that the test polls."""
 
     def __init__(self, servers: str, topic: str, *, strategy: str, instance_id: str | None = None) -> None:
         settings = {
@@ -53,7 +53,7 @@ class Member:
         self.owned -= {p.partition for p in partitions}
 
     def poll(self) -> None:
-        """Take what is there, and commit it."""
+        """Read what is there, and commit it."""
         messages = [m for m in self.consumer.consume(100, 0) if m.error() is None]
         self.values += [m.value() for m in messages]
         if messages:
@@ -65,7 +65,7 @@ class Member:
         return sum(max(0, p.offset) for p in self.consumer.committed(asked, timeout=30))
 
     def close(self) -> None:
-        """End; a member without an instance id leaves the group."""
+        """Close the consumer. A member without an instance id leaves the group."""
         self.consumer.close()
         self.owned = set()
 

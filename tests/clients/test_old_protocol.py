@@ -1,7 +1,7 @@
-"""Clients from 0.8.2 on: message sets of magic 0 and 1 come in and go out, stored as v2; old answers have old forms.
+"""Clients from 0.8.2 on: message sets of magic 0 and 1 go in and out, stored as v2. Old answers keep their old forms.
 
-librdkafka still speaks every version when it is told which broker it talks to. Message sets on the wire are made and
-read by kafka-python, not by the code under test.
+librdkafka still speaks every version when it is told which broker it talks to. kafka-python makes and reads the message
+sets on the wire, not the code under test.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ OLD_CODECS = CODECS[:4]
 
 
 def message_set(magic: int, codec: str, count: int) -> bytes:
-    """Records as an old producer sends them: one message, or one compressed wrapper."""
+    """Return records as an old producer sends them: one message, or one compressed wrapper."""
     builder = MemoryRecordsBuilder(magic, OLD_CODECS.index(codec), 1_000_000)
     for number in range(count):
         assert builder.append(TIME_MS + number if magic else None, b"key %d" % number, b"value %d " % number * 9)
@@ -72,7 +72,7 @@ def test_old_readers_get_message_sets(cluster: LocalCluster, topic: str, version
 
 
 def _parse(message_set_bytes: bytes) -> list[tuple[int, int, bytes | None, bytes | None]]:
-    """Every record as (magic, offset, key, value)."""
+    """Return every record as (magic, offset, key, value)."""
     found = []
     records = MemoryRecords(message_set_bytes)
     while records.has_next():
@@ -104,7 +104,7 @@ def test_zstd_is_refused_to_old_producers_and_readers(cluster: LocalCluster, top
     with WireClient(cluster.bootstrap_servers) as client:
         for version in (0, 3):
             assert fetch(client, topic, 0, version=version).error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-        # Kafka looks at what the topic is set to from Fetch 4 on, not at its batches.
+        # From Fetch 4 on Kafka looks at the topic's setting, not at its batches.
         batch = bytes(fetch(client, topic, 0, version=9).records)
         assert bytes(fetch(client, topic, 0, version=10).records) == batch
         refused = produce(client, topic, batch, version=6)

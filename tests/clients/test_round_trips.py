@@ -1,6 +1,6 @@
-"""What real clients send comes back, in every codec; and the codec they asked for is the one that lies on the disk.
+"""Real clients read back what they sent, in every codec, and the codec they asked for is the one on the disk.
 
-librdkafka stores lz4 uncompressed, without a word, on a broker it does not trust with it: only the files tell.
+librdkafka silently stores lz4 uncompressed on a broker that it does not trust with lz4: only the files show it.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ COUNT = 150
 
 
 def client_named(name: str) -> RealClient:
-    """Return the client, or skip the test where it is a program that is not installed."""
+    """Return the client, or skip the test if its program is not installed."""
     if name == "kcat":
         require("kcat")
     return CLIENTS[name]
 
 
 def records(codec: str, *, only_text: bool) -> list[Sent]:
-    """Records for both partitions: compressible values; null keys, values and empty ones where the client can."""
+    """Return records for both partitions: compressible values, and null or empty ones where the client can."""
     made = []
     for number in range(COUNT):
         partition = number % PARTITIONS

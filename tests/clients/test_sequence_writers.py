@@ -1,4 +1,4 @@
-"""The writers of the fault tests do what any program has to do where librdkafka leaves it to the program."""
+"""The writers of the fault tests do what every program must do where librdkafka leaves it to the program."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from engine.protocol.apis.metadata import MetadataRequest
 from engine.protocol.apis.produce import ProduceRequest
 
 PATIENCE_MS = 0
-"""librdkafka counts from when it first heard of a topic, so for one that has been written to for long it is over."""
+"""librdkafka counts from when it first heard of a topic, so for an old topic this time is over."""
 
 
 @in_event_loop
 async def test_a_topic_that_a_new_broker_does_not_know_yet_is_asked_for_again() -> None:
-    """A broker that has just started knows no topic, and librdkafka gives up one that it has known for long."""
+    """A broker that has just started knows no topic, and librdkafka gives up a topic that it has known for long."""
     async with scripted_cluster(1) as cluster:
         (broker,) = cluster.brokers
         broker.answers[ApiKey.PRODUCE] = lambda _: SILENCE
@@ -31,7 +31,7 @@ async def test_a_topic_that_a_new_broker_does_not_know_yet_is_asked_for_again() 
                 while not broker.requests(ProduceRequest):
                     await asyncio.sleep(0.01)
             known, cluster.leaders = cluster.leaders, {}
-            # librdkafka hears that there is no such topic.
+            # librdkafka learns that the topic does not exist.
             await asyncio.to_thread(sender._ask_again, "t")
             asked = len(broker.requests(MetadataRequest))
             sending = asyncio.create_task(asyncio.to_thread(sender.send, "t", 0, b"second", lambda *_: None))

@@ -1,4 +1,4 @@
-"""Settings of topics as clients feel them: codec, timestamps, sizes, retention; also when they change at run time."""
+"""Topic settings as clients notice them: codec, timestamps, sizes, retention, also when they change at run time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from engine.protocol.records.batch import Record, encode_batch
 
 @pytest.fixture(scope="module")
 def quick() -> Iterator[LocalCluster]:
-    """A broker that looks after its logs all the time."""
+    """A broker that runs its log upkeep all the time."""
     often = {"log.retention.check.interval.ms": "100", "log.initial.task.delay.ms": "0"}
     with LocalCluster(1, config=often) as running:
         yield running
@@ -112,7 +112,7 @@ def test_retention_by_size(quick: LocalCluster, topic: str) -> None:
         wait_for(lambda: len(segments(quick, topic)) <= 4, "their files too")
         records = read_all(client, topic)
         assert [record.offset for record in records] == list(range(list_offset(client, topic, EARLIEST), 500))
-        # retention.bytes is what is kept at least.
+        # retention.bytes is the minimum that is kept.
         assert sum(path.stat().st_size for path in segments(quick, topic)) >= 20_000
 
 
