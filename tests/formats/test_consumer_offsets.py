@@ -1,4 +1,4 @@
-"""Records of ``__consumer_offsets``: recorded ones come back byte for byte, old versions against bytes made by hand."""
+"""Records of ``__consumer_offsets``: recorded ones come back byte for byte, old versions match hand-made bytes."""
 
 from __future__ import annotations
 

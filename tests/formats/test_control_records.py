@@ -1,4 +1,4 @@
-"""Control records: the markers that Kafka wrote, ours as it writes them, and keys and values that are none."""
+"""Control records: the markers that Kafka wrote, ours in the same form, and keys and values that are no markers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Producer snapshots and index entries: there and back, damaged, and as Kafka wrote them."""
+"""Producer snapshots and index entries: round trips, damage, and what Kafka wrote."""
 
 from __future__ import annotations
 

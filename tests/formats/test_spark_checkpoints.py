@@ -1,4 +1,4 @@
-"""Files of Spark's checkpoints: as Spark 3.5, 4.0 and 4.3 wrote them, of versions that are not known, and damaged."""
+"""Files of Spark's checkpoints: as Spark 3.5, 4.0 and 4.3 wrote them, of unknown versions, and damaged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Event logs of Spark: recorded ones in every codec, cut off anywhere, and lines that are none."""
+"""Event logs of Spark: recorded ones in every codec, cut off anywhere, and lines that are no events."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What the sentences of state-change.log say, in the wording of every Kafka since 0.8.2."""
 
-# Lines of a log are long, and are to be found here as they are there.
+# Log lines are long, and stay here as they are in the log.
 # ruff: noqa: E501
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Records of ``__transaction_state``: recorded ones come back byte for byte, versions against bytes made by hand."""
+"""Records of ``__transaction_state``: recorded ones come back byte for byte, versions match hand-made bytes."""
 
 from __future__ import annotations
 
