@@ -1,4 +1,4 @@
-"""A broker's settings as a whole: what Kafka accepts and refuses, word for word, and what klamm says beside it."""
+"""A broker's settings as a whole: what Kafka accepts and refuses, word for word, and what klamm adds to it."""
 
 from __future__ import annotations
 

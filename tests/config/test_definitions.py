@@ -22,7 +22,7 @@ BROKER_FACTS = {row["name"]: row for row in json.loads((FIXTURES / "kafka-3.9.1-
 TOPIC_FACTS = {row["name"]: row for row in json.loads((FIXTURES / "kafka-3.9.1-topic-configs.json").read_text())}
 MODES = {None: DynamicMode.READ_ONLY, "per-broker": DynamicMode.PER_BROKER, "cluster-wide": DynamicMode.CLUSTER_WIDE}
 
-# Lists of KRaft voters are never read here, and the limit of two thread counts is told in fewer words.
+# Nothing here reads lists of KRaft voters, and two limits of thread counts have a shorter text.
 OTHER_LIMITS = {
     "controller.quorum.voters": None,
     "controller.quorum.bootstrap.servers": None,
@@ -83,7 +83,7 @@ def test_log_config_has_kafkas_defaults() -> None:
 
 
 def test_log_config_is_a_small_value_that_stays_as_it_is() -> None:
-    """A broker holds one for each topic with settings of its own, and asks it for each batch."""
+    """A broker holds one for each topic with its own settings, and reads it for each batch."""
     held = LogConfig(cleanup_policy=("compact",))
     assert held == LogConfig(cleanup_policy=("compact",)) != LogConfig()
     assert hash(held) == hash(LogConfig(cleanup_policy=("compact",)))

@@ -1,4 +1,4 @@
-"""What DescribeConfigs tells agrees with what is in force, whatever is set at which level."""
+"""DescribeConfigs reports the value that is in force, whatever is set at which level."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ WORDS = {
     "compression.lz4.level": st.sampled_from(["1", "5"]),
     "compression.zstd.level": st.sampled_from(["1", "5"]),
 }
-# These three are about an ignored record format and tiered storage; the timestamp limits stand in for each other.
+# These three concern an ignored record format and tiered storage. The timestamp limits replace each other.
 LEFT_OUT = {"message.format.version", "local.retention.ms", "local.retention.bytes"}
 KEYS = [
     key

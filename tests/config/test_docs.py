@@ -1,4 +1,4 @@
-"""The generated reference pages are the ones in the repository, and tell of every setting."""
+"""The generated reference pages match those in the repository, and cover every setting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings that change at run time: precedence, what is refused, who is told."""
+"""Settings that change at run time: precedence, refusals, and who is notified."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a setting has an effect is said honestly: something in the broker reads it, or nothing does."""
+"""Each setting says honestly whether it has an effect: either something in the broker reads it, or nothing does."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from engine.config.topic_config_keys import TOPIC_CONFIG_DEF
 from engine.config.values import Value
 
 ENGINE = Path(__file__).parents[2] / "engine"
-# Definitions, and tools that write settings down without obeying them.
+# Definitions, and tools that write settings without obeying them.
 NOT_A_BROKER = {"config", "local", "admin", "pipeline"}
 SOURCE = "\n".join(
     path.read_text(encoding="utf-8")
@@ -21,7 +21,7 @@ SOURCE = "\n".join(
     if path.relative_to(ENGINE).parts[0] not in NOT_A_BROKER
 )
 
-# These do their work where the settings are read: others see what became of them.
+# These take effect where the settings are read. The rest of the broker sees the result.
 DONE_IN_CONFIG = {"broker.id.generation.enable", "process.roles", "node.id", "zookeeper.metadata.migration.enable"}
 LISTENER_KEYS = {
     "listeners",
@@ -30,7 +30,7 @@ LISTENER_KEYS = {
     "inter.broker.listener.name",
     "security.inter.broker.protocol",
 }
-# Topic settings that LogConfig's properties stand for.
+# Topic settings that properties of LogConfig represent.
 BY_PROPERTY = {
     "cleanup.policy": ("is_compacted", "is_deleted_by_retention"),
     "message.format.version": ("record_magic",),

@@ -69,7 +69,7 @@ def test_reads_versions_as_kafka(text: str, expected: str) -> None:
         "feature_znode",
     ),
     [
-        # What a Kafka 3.9 controller sends (ControllerChannelManager) and writes (ZkData), from the oldest on.
+        # What a Kafka 3.9 controller sends (ControllerChannelManager) and writes (ZkData), oldest version first.
         ("0.8.2", 0, 0, 0, 0, 2, 1),
         ("0.9.0", 0, 1, 0, 1, 2, 1),
         ("0.10.0-IV0", 0, 1, 0, 1, 2, 1),

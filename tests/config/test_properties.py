@@ -1,4 +1,4 @@
-"""Java's properties files, compared with what java.util.Properties made of the same texts."""
+"""Java's properties files, compared with what java.util.Properties read from the same texts."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_writes_comment_and_escapes() -> None:
     )
 
 
-# Half of a surrogate pair is no character; Java would keep it, we replace it.
+# Half of a surrogate pair is not a character. Java would keep it, we replace it.
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 
 

@@ -1,4 +1,4 @@
-"""Reading and writing values, compared with what Kafka's ConfigDef did with the same texts."""
+"""Reading and writing values, compared with the results of Kafka's ConfigDef for the same texts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FIXTURES = Path(__file__).parents[2] / "fixtures" / "config"
 VALUES = json.loads((FIXTURES / "kafka-3.9.1-values.json").read_text())
 DOUBLES = json.loads((FIXTURES / "kafka-3.9.1-doubles.json").read_text())
 
-# Java takes every Unicode digit for a number; we take ASCII only. Java overflows to infinity, as Python does.
+# Java accepts every Unicode digit in a number, we accept only ASCII. Java overflows to infinity, as Python does.
 ODD_TEXTS = {"١", "0x10"}
 
 
