@@ -1,4 +1,4 @@
-"""Replica assignment against the vectors of Kafka's own tests, and against results computed with Kafka's algorithm."""
+"""Replica assignment against the vectors of Kafka's own tests, and against results of Kafka's algorithm."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""Log lines name the first of very many things and count the others: a line about all of them held the loop."""
+"""A log line about very many things names the first and counts the rest. Naming all of them blocked the event loop."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from engine.replication import fetcher_manager
 
 
 class Written:
-    """A thing that counts how many of its kind were written out."""
+    """A thing that counts how many of its kind were formatted."""
 
     total = 0
 
