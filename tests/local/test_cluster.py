@@ -1,4 +1,4 @@
-"""A whole local cluster: real processes, started, killed, paused, found again, and none left behind."""
+"""A whole local cluster: real processes are started, killed, paused and found again, and none is left behind."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _kill_and_start_again(cluster: LocalCluster, broker_id: int) -> None:
     dead = cluster.status().brokers[broker_id]
     assert (dead.alive, dead.pid) == (False, None)
     assert not answers_api_versions(dead.host, dead.port)
-    # Its old registration is still there: serving means that the new process says so.
+    # Its old registration still exists. The broker serves once the new process reports so.
     cluster.start_broker(broker_id)
     again = cluster.status().brokers[broker_id]
     assert again.alive and again.port == before.port and again.pid != before.pid
@@ -162,7 +162,7 @@ def test_detached_cluster_is_found_again_and_ended(tmp_path: Path) -> None:
 
 
 def _restart_zookeeper(cluster: LocalCluster) -> None:
-    """A later command finds the new process, which keeps its promise to flush."""
+    """A later command finds the new process, which still flushes as promised."""
     assert cluster.stop_zookeeper(), "TERM should be enough"
     assert not LocalCluster.attach(cluster.directory).status().zookeeper_alive
     cluster.start_zookeeper()
@@ -232,7 +232,7 @@ def test_broker_that_cannot_start_is_told_in_its_own_words(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("entry", ["PLAINTEXT://{host}:{other}", "A://{host}:{other}, B://:{another}"])
 def test_listeners_elsewhere_than_where_the_broker_is_expected_are_refused_at_once(tmp_path: Path, entry: str) -> None:
-    """Nobody would find the broker there: the start would wait for it until its time is up."""
+    """Nobody would find the broker there, and the start would wait for it until it times out."""
     address = own_loopback_address()
     spec = LocalBrokerSpec(0, address, 9092, tmp_path, command=("/bin/false",))
     listeners = entry.format(host=address, other=9093, another=9094)

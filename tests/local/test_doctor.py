@@ -1,4 +1,4 @@
-"""What is missing on a machine, and the exit code of the command that says so."""
+"""What a machine lacks, and the exit code of the command that reports it."""
 
 from __future__ import annotations
 

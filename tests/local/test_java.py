@@ -1,4 +1,4 @@
-"""Which Java is taken, and what is said when there is none."""
+"""Which Java is used, and the message when there is none."""
 
 from __future__ import annotations
 

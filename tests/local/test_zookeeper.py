@@ -34,7 +34,7 @@ def test_serves_until_stopped_and_leaves_nothing() -> None:
         assert (
             "started" in (folder / "zookeeper.log").read_text() or "binding" in (folder / "zookeeper.log").read_text()
         )
-        # The terminal's Ctrl-C goes to the foreground process group, which the child must not be in.
+        # The terminal's Ctrl-C goes to the foreground process group, so the child must not be in it.
         assert os.getsid(identity.pid) != os.getsid(0)
         server.pause()
         with pytest.raises(TimeoutError):

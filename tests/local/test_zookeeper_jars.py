@@ -1,4 +1,4 @@
-"""Where ZooKeeper's jars come from, and what is said when they cannot be had. The jars and mvn are stand-ins here."""
+"""Where ZooKeeper's jars come from, and the message when there are none. The jars and mvn are stand-ins here."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def without_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def environ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """A cache and a PATH of the test's own; one jar is wanted."""
+    """A cache and a PATH of the test's own. One jar is wanted."""
     wanted = _Artifact("org.apache.zookeeper", "zookeeper", "3.9", hashlib.sha256(GOOD).hexdigest())
     monkeypatch.setattr(zookeeper_jars, "_ARTIFACTS", (wanted,))
     (tmp_path / "bin").mkdir()
@@ -32,7 +32,7 @@ def environ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 
 
 def make_mvn(tmp_path: Path, script: str) -> Path:
-    """Write an ``mvn`` that runs a script and counts its calls in the file returned."""
+    """Write an ``mvn`` that runs a script and counts its calls in the returned file."""
     calls, program = tmp_path / "calls", tmp_path / "bin" / "mvn"
     program.write_text(f"#!/bin/sh\nPATH=/usr/bin:/bin\necho called >> {calls}\n{script}\n")
     program.chmod(0o755)
@@ -51,7 +51,7 @@ def test_pyspark_has_them_and_is_not_imported() -> None:
         "import sys; from engine.local.zookeeper_jars import zookeeper_classpath as jars; jars();"
         "sys.exit('pyspark' in sys.modules)"
     )
-    # A process of its own: other tests import PySpark into this one.
+    # Run in a separate process, because other tests import PySpark into this one.
     subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[2], check=True, timeout=60)
 
 
