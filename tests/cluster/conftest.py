@@ -11,7 +11,7 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def sockets_that_clients_leave_behind() -> Iterator[None]:
-    """Collect here the sockets of connects to dead brokers, which kafka-python drops without closing them."""
+    """Collect the sockets of connects to dead brokers here; kafka-python drops them without closing them."""
     yield
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)

@@ -1,4 +1,4 @@
-"""Brokers die, freeze, end and come back while real clients write: leadership moves, nothing is lost."""
+"""Brokers die, freeze, stop and come back while real clients write: leadership moves, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultCluster]:
 
 @pytest.fixture
 def writers(cluster: FaultCluster) -> Iterator[list[Writer]]:
-    """Two clients that write all through a test; at its end nothing of what they wrote may be missing."""
+    """Two clients that write during the whole test. At its end none of their records may be missing."""
     cluster.wait_in_sync([TOPIC])
     both = [
         Writer(f"rdkafka{time.monotonic_ns()}", LibrdkafkaSender(cluster.bootstrap)),
@@ -57,7 +57,7 @@ def leaders(cluster: FaultCluster) -> dict[int, int]:
 
 
 def wait_for_progress(cluster: FaultCluster, writers: list[Writer], records: int = 200) -> None:
-    """Wait until each writer has got further: produce works."""
+    """Wait until each writer has made progress: produce works."""
     wanted = [writer.acknowledged_total + records for writer in writers]
     cluster.wait_for(
         "records are acknowledged", lambda: all(w.acknowledged_total >= n for w, n in zip(writers, wanted, strict=True))
@@ -110,7 +110,7 @@ def test_controlled_shutdown_moves_leadership_first(cluster: FaultCluster, write
     wait_for_progress(cluster, writers)
     victim = other_than(cluster, cluster.controller_id())
     assert cluster.local.stop_broker(victim), "TERM is enough"
-    # No session had to end: another broker leads as soon as this one is gone.
+    # No session had to expire: another broker leads as soon as this one is gone.
     assert victim not in leaders(cluster).values()
     cluster.wait_led([TOPIC], without=victim)
     log = cluster.server_log(victim)

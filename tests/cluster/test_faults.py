@@ -1,12 +1,11 @@
-"""Rounds of random faults under load; after each round, once it is quiet, nothing may be missing.
+"""Rounds of random faults under load; nothing may be missing once it is quiet after a round.
 
     KLAMM_FAULT_ROUNDS=500 KLAMM_FAULT_SEED=7 pytest -s tests/cluster/test_faults.py
 
-A line per round says what was done, and a table at the end how long each kind took to heal; a round takes 6 to 8 s on
-two cores, so 500 take about an hour. The seed decides on faults and how long they last; what the machine makes of them
-differs from run to run. ``KLAMM_FAULT_KINDS=kill_broker,fill_disk`` has these alone;
-``KLAMM_FAULT_IBP=2.6`` has the brokers speak as Kafka 2.6 did, whose leaders wrote ISR changes to ZooKeeper themselves.
-``make soak`` runs both.
+A line per round says what was done. A table at the end says how long each kind took to heal. A round takes 6 to 8 s on
+two cores, so 500 take about an hour. The seed decides which faults come and how long they last; their effects differ
+from run to run. ``KLAMM_FAULT_KINDS=kill_broker,fill_disk`` injects only these; ``KLAMM_FAULT_IBP=2.6`` makes the
+brokers speak as Kafka 2.6 did, whose leaders wrote ISR changes to ZooKeeper themselves. ``make soak`` runs both.
 """
 
 from __future__ import annotations
@@ -34,13 +33,16 @@ from wire_client import create_topic
 
 ROUNDS = rounds("KLAMM_FAULT_ROUNDS", 10)
 SEED = int(os.environ.get("KLAMM_FAULT_SEED", "11"))
-"""Its ten rounds meet all kinds of faults and operations but one; a long run takes another seed."""
+"""Its ten rounds include all kinds of faults and operations but one. A long run uses another seed."""
 
 IBPS = os.environ.get("KLAMM_FAULT_IBP", "3.9" if SOAK == 1 else "3.9,2.6").split(",")
 KINDS = [f for f in ALL_FAULTS if f.__name__ in os.environ.get("KLAMM_FAULT_KINDS", f.__name__).split(",")]
 PARTITIONS = 6
 ROUNDS_PER_TOPIC = 10
-"""A topic is checked from its beginning each time; a new one now and then keeps that short, and deletes the old one."""
+"""Each check reads a topic from the beginning.
+
+A new topic now and then keeps that short, and the old one is deleted.
+"""
 
 # See KafkaPythonSender.
 pytestmark = [
@@ -50,7 +52,7 @@ pytestmark = [
 
 
 class Rounds:
-    """A cluster, its writers, and the present topic."""
+    """A cluster, its writers, and the current topic."""
 
     def __init__(self, cluster: FaultCluster, rng: random.Random) -> None:
         self.cluster = cluster
@@ -59,7 +61,7 @@ class Rounds:
             Writer("rdkafka", LibrdkafkaSender(cluster.bootstrap)),
             Writer("python", KafkaPythonSender(cluster.bootstrap), records_per_s=300),
         ]
-        # What it is told says nothing: its records are cut off again and again, the same ones on all replicas.
+        # Its acknowledgements prove nothing: its records are cut off again and again, the same ones on all replicas.
         self.loose = Writer(
             "loose",
             LibrdkafkaSender(cluster.bootstrap, **{"enable.idempotence": False, "acks": "1"}),
@@ -70,7 +72,7 @@ class Rounds:
         self._seen: dict[str, list[float]] = {}
 
     def run(self, number: int) -> str:
-        """Run one round and return what it was like; remember it for ``summary``."""
+        """Run one round and return a description of it; remember it for ``summary``."""
         round_began = time.monotonic()
         if number % ROUNDS_PER_TOPIC == 0:
             self._next_topic(number)
@@ -101,14 +103,14 @@ class Rounds:
         return f"round {number}: {what}; {times}; {checked} acknowledged records are there"
 
     def summary(self) -> str:
-        """Return a table: per kind of fault or operation in how many rounds it was, and how long healing took."""
+        """Return a table: how many rounds had each kind of fault or operation, and how long healing took."""
         rows = [f"{'kind':<24}{'rounds':>7}{'in sync again after, s: median':>32}{'max':>7}"]
         for kind, seen in sorted(self._seen.items()):
             rows.append(f"{kind:<24}{len(seen):>7}{statistics.median(seen):>32.1f}{max(seen):>7.1f}")
         return "\n".join(rows)
 
     def _inject(self) -> tuple[list[str], list[Injected]]:
-        """Inject one fault, in a third of the rounds another one, in a third an operator's change between."""
+        """Inject one fault. In a third of the rounds add a second fault, in a third an operator's change in between."""
         wanted = [self.rng.choice(KINDS)]
         if self.rng.random() < 0.33:
             wanted.append(self.rng.choice(ALL_OPERATIONS))
@@ -125,8 +127,8 @@ class Rounds:
         return kinds, done
 
     def _elect_preferred(self) -> None:
-        """Spread the leaders again, so that the next fault meets one."""
-        # A client without a name would be gone before its answer is there.
+        """Move the leaders back, so that the next fault hits one."""
+        # A client without a name would be collected before its answer arrives.
         admin = self._admin()
         wanted = [ClientPartition(self.topic, partition) for partition in range(PARTITIONS)]
         results = admin.elect_leaders(ElectionType.PREFERRED, wanted).result()
@@ -134,7 +136,7 @@ class Rounds:
         assert all("ELECTION_NOT_NEEDED" in error for error in refused.values()), refused
 
     def _admin(self) -> AdminClient:
-        """Return a new client: librdkafka's goes on asking a controller that is none any more."""
+        """Return a new client: librdkafka's keeps asking a former controller."""
         return AdminClient({"bootstrap.servers": self.cluster.bootstrap, "log_level": 0})
 
     def _next_topic(self, number: int) -> None:
@@ -154,7 +156,7 @@ class Rounds:
         return sorted(names)
 
     def _traces(self, topics: list[str]) -> list[str]:
-        """Return what is left of topics: znodes, and folders of log dirs."""
+        """Return what is left of topics: znodes, and folders in log dirs."""
         left = [name for name in self._all_topics() if name in topics]
         for broker in self.cluster.local.brokers.values():
             for log_dir in broker.spec.log_dirs:

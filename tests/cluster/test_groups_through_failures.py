@@ -1,5 +1,6 @@
-"""Coordinators killed during rebalances and between commits, members killed and resumed: nothing is skipped, nothing
-that was committed goes back. Three brokers; whoever is killed is started again.
+"""Coordinators are killed during rebalances and between commits, members are killed and resumed.
+
+No record is skipped, and no commit goes back. There are three brokers, and a killed one is started again.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def three_brokers() -> Iterator[LocalCluster]:
         yield running
         for broker in running.brokers.values():
             assert_no_fault(broker.logs_path)
-            # Nothing is to be handed over any more, which an orderly end would try.
+            # It must not hand anything over now, which a clean close would try.
             broker.kill()
 
 
@@ -103,7 +104,7 @@ class Reading:
         return consumer
 
     def poll(self) -> None:
-        """Let each member read and commit what it read; a commit that fails is made again with the next poll."""
+        """Let each member read, and commit what it read. A failed commit is repeated with the next poll."""
         for consumer in self.members:
             messages = [m for m in consumer.consume(100, 0.05) if m.error() is None]
             self.seen += [m.value() for m in messages]
@@ -116,7 +117,7 @@ class Reading:
             consumer.commit(asynchronous=False)
         except KafkaException as error:
             if error.args[0].code() != KafkaError._NO_OFFSET:
-                # The coordinator is changing, or the member lost its partitions: whoever has them reads again.
+                # The coordinator is changing, or the member lost its partitions: their new owner reads them again.
                 return
         self._uncommitted.discard(consumer)
 
@@ -128,7 +129,7 @@ class Reading:
             self.check_committed()
 
     def check_committed(self) -> int:
-        """Look whether an offset has gone back; return how many records are committed."""
+        """Check that no offset has gone back; return how many records are committed."""
         asked = [TopicPartition(self.topic, p) for p in range(PARTITIONS)]
         try:
             found = [max(0, p.offset) for p in self.members[0].committed(asked, timeout=2)]
@@ -165,7 +166,7 @@ def test_a_coordinator_is_killed_between_commits(reading: Reading) -> None:
     reading.cluster.kill_broker(killed)
     reading.produce()
     reading.poll_until(reading.is_all_committed, "all is read and committed with another coordinator")
-    # Another broker may hear later than the clients who coordinates.
+    # Another broker may learn later than the clients who coordinates.
     reading.poll_until(lambda: reading.coordinator() not in (killed, -1), "every client is told of another coordinator")
     reading.cluster.start_broker(killed)
 
@@ -178,7 +179,7 @@ def test_a_coordinator_is_killed_during_a_rebalance(reading: Reading) -> None:
     killed = reading.coordinator()
     reading.produce()
     reading.add_member()
-    # The new one has joined, the others have not yet: its coordinator goes now.
+    # The new member has joined, the others have not yet. Their coordinator goes now.
     reading.members[-1].poll(0.3)
     reading.cluster.kill_broker(killed)
     reading.produce()

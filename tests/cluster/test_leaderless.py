@@ -1,4 +1,4 @@
-"""When too few replicas are left: producers are refused, partitions have no leader, and somebody may decide to lose."""
+"""Too few replicas are left: producers are refused, partitions have no leader, and an operator may accept losses."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ from engine.runtime.own_process import module_command
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultCluster]:
-    # Brokers 0 and 1 hold the partitions; 2 outlives them and is the controller when it matters.
+    # Brokers 0 and 1 hold the partitions. Broker 2 survives them, and is the controller when it matters.
     with FaultCluster(tmp_path_factory.mktemp("leaderless"), config={"min.insync.replicas": "1"}) as running:
         for other in (0, 1):
             running.local.stop_broker(other)
-        # Left alone, it wins; one after the other the two could take turns.
+        # If it is alone, it wins. Started one after the other, the two could take turns.
         running.wait_for("broker 2 is the controller", lambda: running.controller_id() == 2)
         for other in (0, 1):
             running.local.start_broker(other)
@@ -50,7 +50,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultCluster]:
 
 @pytest.fixture(autouse=True)
 def all_run(cluster: FaultCluster) -> None:
-    """What an earlier test left dead or frozen, where it failed, is no failure of the next one."""
+    """Whatever a failed earlier test left dead or frozen must not make the next one fail."""
     for broker in cluster.local.brokers.values():
         if broker.is_paused:
             cluster.local.resume_broker(broker.id)
@@ -82,18 +82,18 @@ def put(cluster: FaultCluster, broker_id: int, topic: str, value: bytes, *, acks
 
 
 def known_to(cluster: FaultCluster, broker_id: int) -> set[int]:
-    """Return the brokers that one tells clients of: those it was told of by the controller."""
+    """Return the brokers that this one reports to clients, as the controller told it."""
     spec = cluster.broker(broker_id).spec
     return known_broker_ids(spec.host, spec.port)
 
 
 def leave_without_leader(cluster: FaultCluster, topic: str) -> None:
-    """Let broker 0 lead alone and write what 1 does not have; then 0 dies and 1 is there again."""
+    """Let broker 0 lead alone and write records that 1 does not have; then 0 dies and 1 is back."""
     create_topic(cluster.broker(2).address, topic, assignment={0: [0, 1]})
     cluster.wait_for("0 leads", lambda: put(cluster, 0, topic, b"both", acks=-1) is ErrorCode.NONE)
     cluster.local.pause_broker(1)
     cluster.wait_for("broker 1 is out of the ISR", lambda: state_of(cluster, topic).isr == (0,))
-    # Its session may outlast its place in the ISR: resumed before the end, it would look alive once more, and then die.
+    # Its session may outlast its place in the ISR. Resumed too early, it would seem alive again, and then die.
     cluster.wait_for("broker 1 is dead to the controller", lambda: known_to(cluster, 2) == {0, 2})
     assert put(cluster, 0, topic, b"only 0", acks=-1) is ErrorCode.NONE
     cluster.local.kill_broker(0)
@@ -107,7 +107,7 @@ def leave_without_leader(cluster: FaultCluster, topic: str) -> None:
 
 
 def come_back(cluster: FaultCluster, topic: str) -> None:
-    """Start broker 0 again; both replicas end up the same."""
+    """Start broker 0 again; both replicas end up equal."""
     cluster.local.start_broker(0)
     cluster.wait_in_sync([topic])
     assert_identical(replica_folders(cluster, topic))
@@ -132,7 +132,7 @@ def test_an_unclean_election_by_request(cluster: FaultCluster, topic: str) -> No
     cluster.wait_for("1 leads", lambda: put(cluster, 1, topic, b"only 1") is ErrorCode.NONE)
     come_back(cluster, topic)
     assert values(cluster, 1, topic) == [b"both", b"only 1"]
-    # The next ISR change says that the leader has recovered.
+    # The next ISR change records that the leader has recovered.
     assert state_of(cluster, topic).leader_recovery_state is LeaderRecoveryState.RECOVERED
 
 
@@ -148,7 +148,7 @@ def test_an_unclean_election_by_a_topic_setting_at_run_time(cluster: FaultCluste
 
 
 def alter_cluster_setting(cluster: FaultCluster, name: str, value: str | None) -> None:
-    """Set (or, with None, take back) what holds for all brokers; librdkafka has no way to say that."""
+    """Set a setting for all brokers, or remove it (None); librdkafka cannot do that."""
     operation = AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET
     wanted = AlterableConfig(name=name, config_operation=operation.value, value=value)
     resource = AlterConfigsResource(resource_type=4, resource_name="", configs=[wanted])
@@ -178,18 +178,19 @@ def test_below_min_insync_replicas_producers_are_refused(cluster: FaultCluster, 
         "acks=all is refused", lambda: put(cluster, 2, topic, b"refused", acks=-1) is ErrorCode.NOT_ENOUGH_REPLICAS
     )
     with WireClient(cluster.broker(2).address) as client:
-        # By Fetch: ZooKeeper has the ISR before the leader hears of it. What came in between is of an earlier leader
-        # epoch and not committed, and ListOffsets tells no end until it is.
+        # A Fetch shows the high watermark, because ZooKeeper has the new ISR before the leader hears of it. Records
+        # written in between belong to an earlier leader epoch and are not committed, and ListOffsets gives no end until
+        # they are.
         committed = fetch(client, topic, 0).high_watermark
         assert produce(client, topic, batch(b"one"), acks=1).error_code == ErrorCode.NONE
-        # Committed is what min.insync.replicas replicas have.
+        # A record is committed once min.insync.replicas replicas have it.
         assert fetch(client, topic, 0).high_watermark == committed
     cluster.local.start_broker(0)
     cluster.wait_for("acks=all works", lambda: put(cluster, 2, topic, b"two", acks=-1) is ErrorCode.NONE)
     cluster.local.start_broker(1)
     cluster.wait_in_sync([topic])
     assert_identical(replica_folders(cluster, topic))
-    # A refusal after the append leaves a record too.
+    # A refusal after the append still leaves a record.
     found = [value for value in values(cluster, 2, topic) if value != b"refused"]
     assert list(dict.fromkeys(found)) == [b"all", b"one", b"two"]
 

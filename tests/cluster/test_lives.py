@@ -2,9 +2,8 @@
 
     KLAMM_CLUSTER_LIVES_S=900 KLAMM_FAULT_SEED=7 pytest -s tests/cluster/test_lives.py
 
-A line per round says what is there. The seed decides on what is done and who dies in it; what the machine makes of it
-differs from run to run. ``KLAMM_TURNED_RULES=…`` has brokers that do not keep a rule (``turned_rules``): a run that is
-long enough has to fail.
+A line per round says what is there. The seed decides what is done and who dies; the effects differ from run to run.
+``KLAMM_TURNED_RULES=…`` runs brokers that break a rule (``turned_rules``): a run that is long enough must fail.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""state-change.log and controller.log of a cluster to which things happen: lines in Kafka's words, event by event."""
+"""state-change.log and controller.log of a busy cluster: lines in Kafka's words, event by event."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ TOPICS = ("kept", "doomed")
 _IS_LINE = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] [A-Z]+ ")
 
 OWN = (
-    # Kafka prints the whole request, up to a megabyte of it; and each try, ten times a second.
+    # Kafka prints the whole request, up to a megabyte, and repeats it for each try, ten times a second.
     "fails to send request",
     "connection to broker",
-    # A new controller answers with its last breath; Kafka says the same with the exception's text, never recorded.
+    # A deposed controller still says this. Kafka's line has the exception's text, which was never recorded.
     "Controller moved to another broker",
 )
-"""What our controller says in words of its own, or what happened in no recording."""
+"""What our controller says in its own words, or what no recording shows."""
 
 
 @pytest.fixture(scope="module")

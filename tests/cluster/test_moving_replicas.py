@@ -1,4 +1,4 @@
-"""Replicas are added, moved and removed while clients write; topics grow and go while brokers are dead."""
+"""Replicas are added, moved and removed while clients write. Topics grow and go while brokers are dead."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultCluster]:
 
 
 class Written:
-    """A topic that a writer fills from beginning to end of a test."""
+    """A topic that a writer fills during the whole test."""
 
     def __init__(self, cluster: FaultCluster, topic: str, assignment: dict[int, list[int]]) -> None:
         create_topic(cluster.broker(0).address, topic, assignment=assignment)
@@ -111,7 +111,8 @@ def test_cancelled_while_the_new_replica_cannot_catch_up(cluster: FaultCluster, 
         assert cluster.assignments([written.topic])[partition].adding_replicas == (3,)
         written.wait_for_progress()
         assert reassign(cluster, {partition: None}) == {partition: ErrorCode.NONE}
-        # The list on the way was 3, 1, 2 and the one to be removed: as in Kafka, the old order does not come back.
+        # During the move the list was 3, 1, 2 and the replica to be removed. As in Kafka, the old order does not come
+        # back.
         wait_reassigned(cluster, {partition: [1, 2, 0]})
         assert reassign(cluster, {partition: None}) == {partition: ErrorCode.NO_REASSIGNMENT_IN_PROGRESS}
     finally:
