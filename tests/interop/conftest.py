@@ -1,4 +1,4 @@
-"""All tests of this folder run Apache Kafka; a machine that cannot have its jars skips them."""
+"""All tests of this folder run Apache Kafka. They are skipped where its jars cannot be had."""
 
 from __future__ import annotations
 

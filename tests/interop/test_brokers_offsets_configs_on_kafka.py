@@ -1,4 +1,7 @@
-"""Brokers, log dirs, offsets, old records, settings and quotas of Apache Kafka's brokers, beside its own tools."""
+"""klamm's commands on Apache Kafka's brokers, beside Kafka's own tools.
+
+They cover brokers, log dirs, offsets, old records, settings and quotas.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ SCRAM = "SCRAM-SHA-256=[iterations=8192,password=secret],SCRAM-SHA-512=[password
 
 @pytest.fixture(scope="module")
 def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
-    """Bootstrap servers and ZooKeeper of two brokers of Kafka's."""
+    """Bootstrap servers and ZooKeeper of two Kafka brokers."""
     host, folder = own_loopback_address(), tmp_path_factory.mktemp("commands-on-kafka")
     with ExitStack() as stack:
         zookeeper = stack.enter_context(EmbeddedZooKeeper(host=host, fsync=False)).connect_string
@@ -38,7 +41,7 @@ def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, s
                     "log.dirs": f"{home / 'one'},{home / 'two'}",
                     "auto.create.topics.enable": "false",
                     "auto.leader.rebalance.enable": "false",
-                    # The last broker has nobody to hand its partitions to, and would try three times.
+                    # The last broker cannot hand its partitions to anybody, and would try three times.
                     "controlled.shutdown.enable": "false",
                 },
                 heap="300m",
@@ -85,7 +88,7 @@ def test_log_dirs_and_offsets_as_kafkas_tools_tell_them(kafka: Operated) -> None
     for words in (["--time", "-1"], ["--time", "max-timestamp"], ["--time", "1700000005000"]):
         told = theirs(kafka, "org.apache.kafka.tools.GetOffsetShell", "--topic", "compared", *words)
         ours = kafka.json("offsets", "compared", *words)
-        # Of a partition without such a record Kafka's tool says nothing.
+        # Kafka's tool prints nothing about a partition without such a record.
         assert told.split() == [f"compared:{o['partition']}:{o['offset']}" for o in ours if o["offset"] is not None]
 
 

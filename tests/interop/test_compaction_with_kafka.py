@@ -1,4 +1,4 @@
-"""Two cleaners, one log: Apache Kafka and we compact the same folder, keep the same records, and read each other's."""
+"""Two cleaners, one log: Apache Kafka and klamm compact the same folder, and read each other's output."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def kafka(tmp_path: Path, zk_chroot: str) -> Iterator[ApacheKafkaBroker]:
 
 
 def fill(kafka: ApacheKafkaBroker) -> None:
-    """A topic per codec: values, tombstones, headers, transactions that end well and ill."""
+    """Write a topic per codec: values, tombstones, headers, and transactions that commit or abort."""
     for codec in CODECS:
         create_topic(kafka.bootstrap, codec, configs=SETTINGS)
         settings = {"bootstrap.servers": kafka.bootstrap, "compression.type": codec, "batch.size": 1500, "linger.ms": 5}
@@ -121,7 +121,7 @@ def kept(log: Log) -> list[tuple[object, ...]]:
 
 
 def batches(log: Log) -> list[tuple[object, ...]]:
-    """Return what the headers say, but for what is a cleaner's own: base timestamp, checksum and compressed size."""
+    """Return the headers, without fields that depend on the cleaner: base timestamp, checksum and compressed size."""
     return [
         (
             one.base_offset,
@@ -191,7 +191,7 @@ def dumped(*arguments: str) -> str:
 
 
 def read_by_kafka(kafka: ApacheKafkaBroker, ours: Path, data: Path) -> None:
-    """Start Kafka on what we have cleaned; it finds nothing to mend, and serves it."""
+    """Start Kafka on what we have cleaned. It finds nothing to repair, and serves it."""
     shutil.rmtree(data)
     shutil.copytree(ours, data)
     expected = {codec: committed(opened(ours / f"{codec}-0")) for codec in CODECS}
@@ -205,7 +205,7 @@ def read_by_kafka(kafka: ApacheKafkaBroker, ours: Path, data: Path) -> None:
 
 
 def committed(log: Log) -> list[int]:
-    """Return the offsets that a consumer sees; what was aborted is still there in the active segment."""
+    """Return the offsets that a consumer sees. Aborted records are still in the active segment."""
     aborted = log.collect_aborted_transactions(0, log.log_end_offset)
     offsets: list[int] = []
     for _, header in iter_batches(data := read_all(log)):

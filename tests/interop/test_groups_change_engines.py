@@ -1,4 +1,4 @@
-"""One ``__consumer_offsets``, two engines in turn: groups, members and offsets go on where the other left them."""
+"""One ``__consumer_offsets``, two engines in turn: groups, members and offsets continue where the other left them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ OFFSETS_TOPIC = {
 
 
 class Groups:
-    """A folder that changes hands, and what its groups look like to clients."""
+    """A folder that the engines take over in turn, and what clients see of its groups."""
 
     def __init__(self, folder: Path, zookeeper_connect: str) -> None:
         self.folder = folder
@@ -117,7 +117,7 @@ class Groups:
         assert producer.flush(DEADLINE_S) == 0
 
     def read_on(self, group: str, **options: str) -> None:
-        """Read what this turn wrote, no more and no less, commit it with a text, and close."""
+        """Read what this turn wrote, no more and no less, commit it with metadata, and close."""
         consumer = self.consumer(group, **options)
         consumer.subscribe([TOPIC])
         seen: list[bytes] = []
@@ -135,7 +135,7 @@ class Groups:
         consumer.close()
 
     def commit_as_old_client(self, group: str, offset: int) -> None:
-        """Commit with a retention of its own: a value of version 1."""
+        """Commit with a retention of the client's own: a value of version 1."""
         partition = OffsetCommitRequestPartition(
             partition_index=0, committed_offset=offset, committed_metadata=f"t{self.turn}"
         )
@@ -161,7 +161,7 @@ class Groups:
                 time.sleep(0.05)
 
     def picture(self) -> dict[str, Any]:
-        """Return all that clients are told of the groups."""
+        """Return everything that clients can learn of the groups."""
         with WireClient(self.address) as client:
             names = sorted(g.group_id for g in client.ask(ListGroupsRequest(), 4).groups)
             described = client.ask(DescribeGroupsRequest(groups=names), 5).groups
@@ -192,7 +192,7 @@ class Groups:
         }
 
     def take_turn(self) -> None:
-        """Do in this engine what is done in each."""
+        """Do in this engine what every turn does."""
         self.turn += 1
         self.produce()
         self.read_on("dynamic")
@@ -203,7 +203,7 @@ class Groups:
         self.delete(f"deleted-{self.turn}")
 
     def generations(self, group: str) -> list[int]:
-        """Return the generations that the log has of a group, without those it was rewritten in."""
+        """Return the generations of a group in the log, without those that only rewrote it."""
         (folder,) = (self.folder / "data").glob("__consumer_offsets-0")
         found: list[int] = []
         for path in sorted(folder.glob("*.log")):

@@ -1,4 +1,4 @@
-"""The operator's story of groups on Apache Kafka 3.9.1, and its own tool on the same groups compared field by field."""
+"""The operator's story of groups on Apache Kafka 3.9.1, compared field by field with Kafka's own tool."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Capture = pytest.CaptureFixture[str]
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
-    """Two brokers of Kafka's that share the groups; their addresses, and the ZooKeeper's."""
+    """Two Kafka brokers that share the groups; their addresses, and ZooKeeper's."""
     host, folder = own_loopback_address(), tmp_path_factory.mktemp("groups-on-kafka")
     settings = {"group.min.session.timeout.ms": "1000", "auto.create.topics.enable": "false"}
     with ExitStack() as stack:
@@ -54,19 +54,19 @@ def stage(kafka: tuple[str, str], capsys: Capture, tmp_path: Path, monkeypatch: 
 
 
 def said_by_theirs(stage: Stage, *words: str) -> str:
-    """Run Kafka's tool and return what it said. It shall be patient: on a loaded machine its 5 s are not enough."""
+    """Run Kafka's tool and return its output. It gets a long time-out: its 5 s are too short on a loaded machine."""
     ran = run_tool(TOOL, "--bootstrap-server", stage.servers, "--timeout", "60000", *words)
     assert "Error:" not in ran.stdout, ran.stdout
     return ran.stdout
 
 
 def theirs(stage: Stage, *words: str) -> list[list[str]]:
-    """Run Kafka's tool, and return what it said as lines of words."""
+    """Run Kafka's tool, and return its output as lines of words."""
     return [re.split(r" +", line.strip()) for line in said_by_theirs(stage, *words).splitlines() if line.strip()]
 
 
 def compare(stage: Stage, group: str, topic: str) -> None:
-    """Look at a group through both tools: every column of Kafka's has our value."""
+    """Look at a group through both tools: klamm has the value of every column of Kafka's."""
     header, *rows = theirs(stage, "--describe", "--group", group)
     assert header == ["GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST",
                       "CLIENT-ID"]  # fmt: skip

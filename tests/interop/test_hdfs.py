@@ -1,4 +1,4 @@
-"""Checkpoints and event logs on a real HDFS: what klamm says of them is what it says of the same files on a disk."""
+"""Checkpoints and event logs on a real HDFS: klamm says the same of them as of the same files on a disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Java consumer, by Kafka's own tools, in groups of our broker: eager and cooperative, static, killed, resumed."""
+"""The Java consumer in groups of our broker, run by Kafka's own tools: eager, cooperative, static, killed, resumed."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ def produce(cluster: LocalCluster, topic: str) -> None:
 
 
 class JavaMember:
-    """A kafka-verifiable-consumer and what it says of itself, line by line."""
+    """A kafka-verifiable-consumer and its output, line by line."""
 
     def __init__(self, cluster: LocalCluster, folder: Path, topic: str, strategy: str, instance_id: str = "") -> None:
-        # A static member's replacement is a JVM that has to start before the session of the killed one ends.
+        # The replacement of a static member is a JVM that must start before the killed one's session ends.
         session_ms = "45000" if instance_id else "8000"
         self._output = folder / f"{uuid.uuid4().hex[:8]}.out"
         arguments = ["--bootstrap-server", cluster.bootstrap_servers, "--topic", topic, "--group-id", f"g-{topic}"]
@@ -68,14 +68,14 @@ class JavaMember:
         )
 
     def events(self, name: str) -> list[dict[str, Any]]:
-        """Return what it said under a name so far."""
+        """Return its output under a name so far."""
         lines = self._output.read_text("utf-8", "replace").splitlines() if self._output.exists() else []
         said = [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
         return [event for event in said if event["name"] == name]
 
     @property
     def owned(self) -> set[int]:
-        """Its partitions, by what it said of gains and losses."""
+        """Return its partitions, from the gains and losses that it reported."""
         owned: set[int] = set()
         lines = self._output.read_text("utf-8", "replace").splitlines() if self._output.exists() else []
         for line in lines:
@@ -93,7 +93,7 @@ class JavaMember:
 
     @property
     def committed(self) -> int:
-        """How many records it has committed, as the broker answered."""
+        """Return how many records it has committed, as the broker answered."""
         ends: dict[int, int] = {}
         for event in self.events("offsets_committed"):
             assert event["success"], event

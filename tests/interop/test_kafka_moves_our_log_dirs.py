@@ -1,4 +1,4 @@
-"""Kafka's own tool moves a replica between log dirs of a broker of ours, and Kafka's broker goes on with it."""
+"""Kafka's own tool moves a replica between log dirs of our broker, and Kafka's broker takes the result over."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def tool(cluster: LocalCluster, main_class: str, *arguments: str) -> str:
 
 
 def described(cluster: LocalCluster) -> list[dict[str, Any]]:
-    """Return what kafka-log-dirs tells of each log dir."""
+    """Return what kafka-log-dirs reports about each log dir."""
     told = tool(cluster, LOG_DIRS, "--describe", "--topic-list", "t").splitlines()
     (text,) = [line for line in told if line.startswith("{")]
     (broker,) = json.loads(text)["brokers"]

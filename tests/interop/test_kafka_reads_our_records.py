@@ -1,4 +1,4 @@
-"""Kafka's own dump tool reads segments that we wrote: every format, codec and level, and says of them what we say."""
+"""Kafka's own dump tool reads segments that we wrote, in every format, codec and level, and reports what we report."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ NOW = 1_700_000_000_000
 
 
 class Log:
-    """A segment in the making."""
+    """A segment that the test is writing."""
 
     def __init__(self) -> None:
         self.data = b""
@@ -112,7 +112,7 @@ def test_every_codec_of_the_old_formats(tmp_path: Path, magic: int) -> None:
 
 
 def prepared(log: Log) -> Iterator[bytes]:
-    """What the leader makes of batches that it cannot take as they are."""
+    """Return what the leader makes of batches that it cannot store unchanged."""
     for rules in (
         AppendRules(),
         AppendRules(timestamp_type=TimestampType.LOG_APPEND_TIME),

@@ -1,4 +1,4 @@
-"""Kafka's own command-line tools, and with them the Java clients, against a broker of ours."""
+"""Kafka's own command-line tools, and through them the Java clients, against our broker."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_log_dirs_are_described(cluster: LocalCluster) -> None:
 
 
 def test_kafka_reads_every_file_of_a_busy_broker(cluster: LocalCluster) -> None:
-    """Segments, indexes and snapshots of all tests above, by kafka-dump-log with its sanity checks."""
+    """kafka-dump-log and its sanity checks read segments, indexes and snapshots of all tests above."""
     cluster.stop_broker(0)
     files = [
         str(path)

@@ -1,4 +1,4 @@
-"""ZooKeeper stands still below Apache Kafka, or is gone: what brokers know is told, and they stay able to answer."""
+"""ZooKeeper hangs or is gone under Apache Kafka: klamm shows what brokers know, and leaves them able to answer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Capture = pytest.CaptureFixture[str]
 
 
 class Silenced:
-    """Two brokers of Kafka's, and a ZooKeeper that answers nothing, or refuses connections."""
+    """Two Kafka brokers, and a ZooKeeper that answers nothing, or refuses connections."""
 
     def __init__(self, brokers: list[ApacheKafkaBroker], zookeeper: str, plan: Path) -> None:
         self.each = [broker.bootstrap for broker in brokers]
@@ -45,7 +45,7 @@ def silenced(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRe
                     "auto.leader.rebalance.enable": "false",
                     "controlled.shutdown.enable": "false",
                     "offsets.topic.replication.factor": "2",
-                    # Brokers that hear nothing of ZooKeeper stay in the cluster while the test looks.
+                    # Brokers that hear nothing from ZooKeeper stay in the cluster during the test.
                     "zookeeper.session.timeout.ms": "120000",
                 },
                 heap="300m",
@@ -92,7 +92,7 @@ READERS = {
     "cluster health": 1,
     "configs describe --topic kept": 3,
 }
-"""Each with its exit code. Together they would ask for settings more often than a broker has threads."""
+"""The commands with their exit codes. Together they would ask for settings more often than a broker has threads."""
 
 
 def test_readers_have_their_verdicts_and_leave_the_brokers_able_to_answer(silenced: Silenced, capsys: Capture) -> None:
@@ -115,7 +115,7 @@ DRY_RUNS = {
     "elect preferred --all-topic-partitions": 0,
     "reassign cancel --all": 0,
 }
-"""Each with its exit code: 3 where a broker would have to ask ZooKeeper."""
+"""The commands with their exit codes: 3 where a broker would have to ask ZooKeeper."""
 
 
 def test_dry_runs_keep_no_thread_of_a_broker(silenced: Silenced, capsys: Capture, tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_dry_runs_keep_no_thread_of_a_broker(silenced: Silenced, capsys: Capture
     for broker in silenced.each:
         listed = in_process("topics", "list", "-b", broker, capture=capsys)
         assert (listed.code, listed.out.split()[0]) == (0, "__consumer_offsets"), listed.err
-        # A producer id would have to be asked for in ZooKeeper.
+        # The broker would have to ask ZooKeeper for a producer id.
         produced = in_process("produce", "kept", "--no-idempotence", "-b", broker, stdin="c\n", capture=capsys)
         assert produced.code == 0, produced.err
 

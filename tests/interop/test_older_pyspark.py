@@ -1,4 +1,4 @@
-"""``klamm-kafka`` on older releases of PySpark: what each can do, and beside Spark's own connector."""
+"""``klamm-kafka`` on older releases of PySpark: what works on each, and how it behaves beside Spark's own connector."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def run(version: str, program: str, *words: str, folder: Path) -> str:
 
 
 def on_4_0(program: str, cluster: LocalCluster, topic: str, folder: Path) -> Any:
-    """Run a program with the connector's jars at hand, and return what it prints last."""
+    """Run a program with the connector's jars available, and return the last line it prints."""
     given = {
         "servers": cluster.bootstrap_servers,
         "topic": topic,
@@ -160,7 +160,7 @@ def test_3_5_is_told_what_it_lacks(tmp_path: Path) -> None:
 def test_4_0_reads_and_writes_what_the_connector_reads(
     live_cluster: LocalCluster, topic_name: str, tmp_path: Path
 ) -> None:
-    """It cannot limit its batches, and says so. Where the connector's jar is there, it is the one that is chosen."""
+    """It cannot limit its batches, and says so. Where the connector's jar is there, Spark uses the connector."""
     create_topic(live_cluster.bootstrap_servers.split(",")[0], topic_name, assignment={0: [0], 1: [1]})
     producer = Producer({"bootstrap.servers": live_cluster.bootstrap_servers, "compression.type": "zstd"})
     for number in range(200):
@@ -178,7 +178,7 @@ def test_4_0_reads_and_writes_what_the_connector_reads(
 
 
 def test_all_ways_agree_where_the_connector_reads(live_cluster: LocalCluster, topic_name: str, tmp_path: Path) -> None:
-    """Checkpoint, event log and listener of a query that has nothing of klamm's in it but the listener."""
+    """The checkpoint, event log and listener of a query whose only part of klamm is the listener."""
     create_topic(live_cluster.bootstrap_servers.split(",")[0], topic_name, assignment={0: [0], 1: [1]})
     found = on_4_0(WATCHED, live_cluster, topic_name, tmp_path)
     assert (found["version"], found["ends"]) == ("4.0.0", {f"{topic_name}-0": 100, f"{topic_name}-1": 100})

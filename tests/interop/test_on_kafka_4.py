@@ -1,4 +1,4 @@
-"""What an operator does, on Apache Kafka 4: three nodes that are brokers and controllers, and no ZooKeeper."""
+"""An operator's work on Apache Kafka 4: three nodes that are brokers and controllers, and no ZooKeeper."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KRaftCluster]:
 
 
 class Operator:
-    """Runs commands against the cluster; each must end as is said."""
+    """Runs commands against the cluster. Each must exit with the given code."""
 
     def __init__(self, kafka: KRaftCluster, capture: Capture) -> None:
         self.servers = kafka.bootstrap
@@ -155,7 +155,7 @@ def test_moves_and_elections(klamm: Operator, tmp_path: Path) -> None:
     klamm.run("reassign", "verify", *words)
     assert _settings(klamm, "--topic", "moved") == {} == _settings(klamm, "--broker", "3")
 
-    # The new preferred leader leads when it is asked to: nothing balances leaders here.
+    # The new preferred leader leads only when asked: nothing balances leaders here.
     elected = klamm.json("elect", "preferred", "--topic", "moved", "--yes")
     assert len(elected) == 2
     wait_for(lambda: _leaders(klamm) == [3, 3], "the election")
@@ -231,7 +231,7 @@ def _look_at_the_new_group(klamm: Operator) -> None:
 
 
 async def _watched(servers: str) -> None:
-    """The dashboard's feed shows the groups of both protocols, and brokers that name any controller are no trouble."""
+    """The dashboard's feed shows groups of both protocols, and copes with brokers that name any controller."""
     feed = LiveFeed(ClusterTarget("kafka", Origin.OPTIONS, bootstrap=parse_addresses(servers)))
     await feed.start()
     try:

@@ -1,4 +1,4 @@
-"""A broker of ours and one of Apache Kafka in one cluster, either as controller (E24): topics, replicas, hand-overs."""
+"""One of our brokers and one of Kafka's in a cluster, with either as controller (E24): topics, replicas, hand-overs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DEADLINE_S = 40.0
 
 
 class TwoEngines:
-    """Broker 0 is ours, broker 1 Kafka's; each may be stopped and started."""
+    """Broker 0 is ours, broker 1 is Kafka's. Each may be stopped and started."""
 
     def __init__(self, folder: Path, zookeeper_connect: str, stack: ExitStack) -> None:
         self._folder = folder
@@ -56,7 +56,7 @@ class TwoEngines:
         self._kafka.start()
 
     def stop(self, broker_id: int) -> None:
-        """End a broker in order; it hands its leaderships over."""
+        """Shut a broker down cleanly: it hands its leaderships over."""
         if broker_id == KAFKA:
             assert self._kafka is not None
             self._kafka.stop()
@@ -70,7 +70,7 @@ class TwoEngines:
         return self._folder / ("klamm" if broker_id == KLAMM else "kafka") / "data"
 
     def wait_for_topic(self, asked: int, topic: str, condition: Callable[[list[tuple[int, list[int]]]], bool]) -> None:
-        """Wait until a broker tells (leader, sorted ISR) of the partitions as wanted."""
+        """Wait until a broker reports the wanted (leader, sorted ISR) of the partitions."""
         deadline = time.monotonic() + DEADLINE_S
         while True:
             with WireClient(self.addresses[asked]) as client:
@@ -88,7 +88,7 @@ def two_engines(folder: Path, zookeeper_connect: str, controller: int) -> Iterat
     with ExitStack() as stack:
         engines = TwoEngines(folder, zookeeper_connect, stack)
         engines.start(controller)
-        # Who is there first becomes controller.
+        # The first broker becomes controller.
         assert controller_address(engines.addresses[controller]) == engines.addresses[controller]
         engines.start(KAFKA if controller == KLAMM else KLAMM)
         yield engines
@@ -124,7 +124,7 @@ def test_either_controls_both(tmp_path: Path, zk_chroot: str, controller: int) -
             check(reader, engines, "double", sent)
         admin = AdminClient({"bootstrap.servers": engines.bootstrap, "log_level": 2})
         admin.delete_topics(["single"])["single"].result(DEADLINE_S)
-        # The answer comes when the controller's broker has heard of the deletion, not when all replicas are gone.
+        # The answer comes when the controller's broker has learned of the deletion, before all replicas are gone.
         wait_until(lambda: not list(engines.log_dir(KLAMM).glob("single-0")), "the deleted topic's folder is gone")
         for broker_id in (KLAMM, KAFKA):
             engines.stop(broker_id)

@@ -1,4 +1,4 @@
-"""Performance tests and lag on Apache Kafka 3.9.1; and Kafka's own performance tools on ours, line for line alike."""
+"""Performance tests and lag on Apache Kafka 3.9.1, and the same output as Kafka's own performance tools on ours."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NUMBER = re.compile(r"\d[\d.:-]*( \d\d:\d\d:\d\d:\d{3})?")
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """One broker of Kafka's."""
+    """One Kafka broker."""
     host, folder = own_loopback_address(), tmp_path_factory.mktemp("perf-on-kafka")
     with (
         EmbeddedZooKeeper(host=host, fsync=False) as zookeeper,
@@ -70,7 +70,7 @@ class Program:
 
 
 def shape(line: str) -> str:
-    """Return a line with every number and time taken out."""
+    """Return a line without its numbers and times."""
     return _NUMBER.sub("#", line)
 
 

@@ -1,6 +1,6 @@
-"""Plans on three brokers of Kafka: applied in waves, rolled back, resumed after a kill of klamm or of a broker.
+"""Plans on three Kafka brokers: applied in waves, rolled back, resumed after klamm or a broker was killed.
 
-Kafka's own tool takes the file.
+Kafka's own tool accepts the file.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ DRIVER = Path(__file__).parents[1] / "support" / "killed_at_step.py"
 START, TARGET = [[0, 1], [0, 1]], [[0, 2], [1, 0]]
 WORDS = ("--lock-timeout", "1s", "--throttle", "20M")
 SLOW = ("--lock-timeout", "2s", "--throttle", "15000")
-"""A throttle under which two megabytes take longer than a test."""
+"""A throttle that makes two megabytes take longer than a test."""
 
 
 @dataclass
@@ -67,7 +67,7 @@ class Servers:
 
 @dataclass
 class Kafka:
-    """Three Kafka brokers, asked on either side."""
+    """Three Kafka brokers, reached by both interfaces."""
 
     wire: tuple[str, ...]
     znodes: tuple[str, ...]
@@ -161,7 +161,7 @@ def test_a_plan_is_applied_and_rolled_back(kafka: Kafka, tmp_path: Path, side: s
 
 
 def operator(folder: Path, *words: str | Path, kill_after: int | None = None) -> subprocess.Popen[str]:
-    """Start klamm as a process of its own, which may be killed with -9 after a step."""
+    """Start klamm in its own process, which may be killed with -9 after a step."""
     driver = [] if kill_after is None else [sys.executable, DRIVER, str(kill_after), folder / "steps"]
     return subprocess.Popen(
         [*(driver or [PROGRAM]), *map(str, words)],
@@ -187,8 +187,8 @@ def killed(folder: Path, after: int, *words: str | Path) -> list[str]:
 def test_killed_after_every_step_another_machine_goes_on(kafka: Kafka, tmp_path: Path) -> None:
     """Every machine has the plan file and nothing else.
 
-    The way there and the way back have the same steps. They are killed in turns, after each step once; so every step of
-    a wave is killed in both directions. Each side is asked by the dead and by who goes on.
+    The plan and its rollback have the same steps. They are killed in turns, once after each step, so every step of a
+    wave is killed in both directions. Both the killed process and its successor ask by either interface.
     """
     topic = "killed"
     plan = made_plan(kafka, tmp_path, topic)
@@ -288,7 +288,7 @@ def test_kafkas_own_tool_takes_the_plan_file(kafka: Kafka, tmp_path: Path) -> No
 def test_a_broker_is_killed_in_the_middle_of_a_wave(
     servers: Servers, kafka: Kafka, tmp_path: Path, victim: str
 ) -> None:
-    """Whoever dies: no record is lost, and what the plan could not do is done by going on with it."""
+    """Whoever dies, no record is lost. Resuming the plan does what it could not do before."""
     topic = f"dies-{victim}"
     controller = int(kafka("cluster", "describe", "-o", "json", side=kafka.znodes).json["controller_id"])
     target, source = (controller + 1) % 3, (controller + 2) % 3

@@ -1,4 +1,4 @@
-"""Plans on three nodes of Kafka 4 without ZooKeeper, by the wire alone: the lock is a membership in a group there."""
+"""Plans on three nodes of Kafka 4 without ZooKeeper, over the wire alone: there the lock is membership in a group."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ DRIVER = Path(__file__).parents[1] / "support" / "killed_at_step.py"
 START, TARGET = [[1, 2], [1, 2]], [[1, 3], [2, 1]]
 WORDS = ("--lock-timeout", "2s", "--throttle", "20M")
 SLOW = ("--lock-timeout", "2s", "--throttle", "15000")
-"""A throttle under which two megabytes take longer than a test."""
+"""A throttle that makes two megabytes take longer than a test."""
 
 pytestmark = pytest.mark.timeout(900)
 
 
 class Kafka:
-    """Three nodes of Kafka 4, asked by the wire."""
+    """Three nodes of Kafka 4, reached over the wire."""
 
     def __init__(self, cluster: KRaftCluster, capture: Capture) -> None:
         self.cluster = cluster
@@ -43,7 +43,7 @@ class Kafka:
         return in_process(*words, *self.where, capture=self._capture, stdin=stdin)
 
     def start(self, folder: Path, *words: str | Path, kill_after: int | None = None) -> subprocess.Popen[str]:
-        """Start klamm as a process of its own, which is killed with -9 after a step."""
+        """Start klamm in its own process, which is killed with -9 after a step."""
         driver = [] if kill_after is None else [sys.executable, DRIVER, str(kill_after), folder / "steps"]
         return subprocess.Popen(
             [*(driver or [PROGRAM]), *map(str, words), *self.where],
@@ -135,9 +135,9 @@ def test_a_plan_is_applied_verified_and_rolled_back(kafka: Kafka, tmp_path: Path
 
 
 def test_killed_after_every_step_another_machine_goes_on(kafka: Kafka, tmp_path: Path) -> None:
-    """Plans lead there and back in turns; the second machine has the plan file and nothing else.
+    """Plans move replicas there and back in turns. The second machine has the plan file and nothing else.
 
-    Each kind of step is killed after once, when it first comes.
+    The test kills klamm once after each kind of step, when it first occurs.
     """
     filled(kafka, "killed")
     there = made_plan(kafka, tmp_path / "there", "killed")
@@ -200,7 +200,7 @@ def test_kafkas_own_tool_takes_the_plan_file(kafka: Kafka, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("victim", ["target", "controller", "source"])
 def test_a_node_is_killed_in_the_middle_of_a_wave(kafka: Kafka, tmp_path: Path, victim: str) -> None:
-    """Whoever dies: no record is lost, and what the plan could not do is done by going on with it."""
+    """Whoever dies, no record is lost. Resuming the plan does what it could not do before."""
     topic = f"dies-{victim}"
     controller = kafka.cluster.active_controller()
     target, source = (one for one in sorted(kafka.cluster.node_ids) if one != controller)

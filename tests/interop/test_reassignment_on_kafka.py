@@ -1,4 +1,4 @@
-"""Elections, reassignments with throttles and log dirs, replica verification and health on three brokers of Kafka's."""
+"""Elections, reassignments with throttles and log dirs, replica verification and health on three Kafka brokers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Capture = pytest.CaptureFixture[str]
 
 
 class Cluster:
-    """Three Kafka brokers, asked on either side."""
+    """Three Kafka brokers, reached by both interfaces."""
 
     def __init__(self, zookeeper: str, brokers: list[ApacheKafkaBroker]) -> None:
         self.brokers = brokers
@@ -44,7 +44,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
                 "auto.leader.rebalance.enable": "false",
                 "auto.create.topics.enable": "false",
                 "replica.fetch.max.bytes": "65536",
-                # No broker dies here; one that a busy machine holds up must not lose its leaders.
+                # No broker dies here, and a broker that a busy machine delays must not lose its leaders.
                 "zookeeper.session.timeout.ms": "30000",
             }
             brokers.append(
@@ -201,7 +201,7 @@ def test_leaders_are_given_back(kafka: Cluster, capsys: Capture, tmp_path: Path,
 
     topic = side.replace("_", "-")
     assert klamm("topics", "create", topic, "--replica-assignment", "0:1").code == 0
-    # Another order moves nothing and leaves the leader where it is.
+    # A different order moves nothing and leaves the leader where it is.
     reordered = plan_file(tmp_path, topic, [1, 0])
     assert klamm("reassign", "execute", "--reassignment-json-file", reordered, "--wait", "--timeout", "90",
                  "--rollback-file", tmp_path / "back").code == 0  # fmt: skip
@@ -246,7 +246,7 @@ def test_a_broker_is_demoted_and_restored(kafka: Cluster, capsys: Capture, tmp_p
 
 
 def test_beside_a_dead_broker_another_is_demoted_by_zookeeper(kafka: Cluster, capsys: Capture, tmp_path: Path) -> None:
-    """An order of replicas is nothing that the controller would have to wait for."""
+    """The controller need not wait for anything to reorder replicas."""
     topic, way_back = "beside-a-dead-one", tmp_path / "way-back.json"
 
     def klamm(*words: str | Path) -> Ran:

@@ -1,4 +1,4 @@
-"""Damaged folders, opened after a crash and after an orderly stop: Apache Kafka and ours leave the same files."""
+"""Damaged folders, opened after a crash and after a clean shutdown: Apache Kafka and klamm leave the same files."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Ordinary and odd requests in every version, to a broker of ours and one of Apache Kafka: the answers are the same,
-and so are the files that are left.
+"""Ordinary and odd requests in every version: our broker and Apache Kafka's answer the same and leave the same files.
 
-Where ours differ on purpose, ``unlike`` names the field: a refused Produce has a text where Kafka's has none, and ours
-is not always Kafka's word for word.
+Where ours differ on purpose, ``unlike`` names the field: a refused Produce has a text where Kafka's has none, and other
+texts are not always Kafka's word for word.
 """
 
 from __future__ import annotations
@@ -39,13 +38,13 @@ COMMON = {
     "transaction.state.log.min.isr": "1",
     "group.initial.rebalance.delay.ms": "0",
     "log.cleaner.dedupe.buffer.size": "16777216",
-    # The only broker has nobody to hand its partitions to, and would try three times.
+    # The only broker cannot hand its partitions to anybody, and would try three times.
     "controlled.shutdown.enable": "false",
 }
 
 
 class Brokers:
-    """One broker of each kind, each with a cluster of its own."""
+    """One broker of each kind, each with its own cluster."""
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         host = own_loopback_address()
@@ -68,13 +67,13 @@ class Brokers:
         )
         stack.enter_context(self._kafka)
         self._klamm.wait_until_started()
-        # A broker has started a moment before its controller tells it of the cluster.
+        # A broker starts a moment before its controller tells it about the cluster.
         controller_address(f"{host}:21093")
         self.both = SideBySide(self._kafka.bootstrap, f"{host}:21093")
         stack.callback(self.both.close)
 
     def stop(self) -> None:
-        """End both in order."""
+        """Shut both down cleanly."""
         assert self._klamm.terminate() == 0
         assert "Traceback" not in self._klamm.server_log
         self._kafka.stop()
@@ -95,7 +94,7 @@ def test_the_same_answers(brokers: Brokers, ask_all: Callable[[SideBySide], None
 
 
 def test_the_same_files(brokers: Brokers) -> None:
-    """Records, indexes, snapshots and epochs of logs that were closed in order: to the byte. It is the last test."""
+    """Records, indexes, snapshots and epochs of cleanly closed logs are equal, byte for byte. It is the last test."""
     written(brokers.both)
     brokers.stop()
     theirs, ours = (files_of_logs(brokers.folder / kind / "data") for kind in ("kafka", "klamm"))
@@ -111,7 +110,7 @@ def test_the_same_files(brokers: Brokers) -> None:
 
 
 def files_of_logs(data: Path) -> dict[str, bytes]:
-    """Return the files of the topics that begin with ``w``, but for those with their ids."""
+    """Return the files of the topics that begin with ``w``, without those that hold topic ids."""
     return {
         f"{file.parent.name}/{file.name}": file.read_bytes()
         for file in data.glob("w*/*")

@@ -1,4 +1,4 @@
-"""Spark reads from Apache Kafka 3.9.1 while a broker of it is killed: klamm's lag is what the query tells itself."""
+"""Spark reads from Apache Kafka 3.9.1 while a broker is killed: klamm's lag matches what the query reports."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SETTINGS = {"auto.create.topics.enable": "false", "controlled.shutdown.enable": 
 
 @pytest.fixture
 def brokers(tmp_path: Path) -> Iterator[list[ApacheKafkaBroker]]:
-    """Two brokers of Kafka's; the first is the controller."""
+    """Two Kafka brokers; the first is the controller."""
     host = own_loopback_address()
     with ExitStack() as stack:
         zookeeper = stack.enter_context(EmbeddedZooKeeper(host=host, fsync=False)).connect_string
@@ -46,7 +46,7 @@ def brokers(tmp_path: Path) -> Iterator[list[ApacheKafkaBroker]]:
 
 @pytest.fixture
 def listener(spark: Any, tmp_path: Path) -> Iterator[Path]:
-    """The folder into which klamm's listener writes."""
+    """The folder that klamm's listener writes into."""
     from klamm.spark_listener import LagListener
 
     one = LagListener(tmp_path / "told")
@@ -86,7 +86,7 @@ def test_all_ways_agree_while_a_broker_is_killed(
         all_ways_agree(spark, query, program, checkpoint, listener)
         wait_for(lambda: in_sync() == [[0, 1], [0, 1]], "either broker may go")
         brokers[1].process.kill()
-        # The dead one still leads its partition: these records wait for the election, and the query for them.
+        # The dead broker still leads its partition. These records wait for the election, and the query waits for them.
         produce(servers, TOPIC, STEP)
         query.processAllAvailable()
         own = all_ways_agree(spark, query, program, checkpoint, listener)

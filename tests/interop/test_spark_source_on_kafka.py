@@ -39,7 +39,7 @@ def servers(tmp_path: Path) -> Iterator[str]:
 
 
 def test_transactions_of_every_codec(spark: Any, servers: str, tmp_path: Path) -> None:
-    """Committed ones, aborted ones, an open one, and records outside of any."""
+    """Committed and aborted ones, an open one, and records outside of any transaction."""
     for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
         producer = fill(servers, codec)
         for isolation, wanted in (("read_committed", COMMITTED), ("read_uncommitted", ALL)):
@@ -56,7 +56,7 @@ def test_transactions_of_every_codec(spark: Any, servers: str, tmp_path: Path) -
 
 
 def fill(servers: str, codec: str) -> Producer:
-    """Make a topic of two partitions, named as its codec; return the producer of the transaction that is open."""
+    """Make a topic of two partitions, named after its codec; return the producer of the open transaction."""
     create_topic(servers, codec, partitions=2)
     producer = Producer({"bootstrap.servers": servers, "compression.type": codec, "transactional.id": codec})
     producer.init_transactions(60)

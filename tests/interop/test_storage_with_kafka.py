@@ -46,14 +46,14 @@ def kafka(tmp_path: Path, zk_chroot: str) -> Iterator[ApacheKafkaBroker]:
 
 
 def start(kafka: ApacheKafkaBroker) -> str:
-    """Start the broker again and return what its log says of it."""
+    """Start the broker again and return what its log says about the folder."""
     (kafka.folder / "server.log").unlink(missing_ok=True)
     kafka.start()
     return (kafka.folder / "server.log").read_text()
 
 
 def kill(kafka: ApacheKafkaBroker, zookeeper_connect: str) -> None:
-    """Kill the broker and wait until ZooKeeper has noticed, for a new one cannot register before."""
+    """Kill the broker and wait until ZooKeeper notices: a new one cannot register earlier."""
     os.kill(kafka.process.pid, signal.SIGKILL)
     kafka.stop()
     client = KazooClient(zookeeper_connect)
@@ -89,7 +89,7 @@ def consume(kafka: ApacheKafkaBroker, count: int) -> list[bytes]:
 
 
 def with_our_storage(kafka: ApacheKafkaBroker, work: Callable[[Log], None], *, orderly: bool) -> None:
-    """Open the broker's log dir with our storage layer, and leave it in order or as after a kill."""
+    """Open the broker's log dir with our storage layer. Leave it cleanly closed, or as after a kill."""
     manager = LogManager(
         LogManagerConfig((kafka.folder / "data",)),
         lambda topic: CONFIG if topic == TOPIC.topic else LogConfig(),
@@ -180,7 +180,7 @@ def test_kafkas_dump_tool_finds_our_indexes_sound(tmp_path: Path) -> None:
 
 
 def test_kafkas_dump_tool_finds_a_followers_indexes_sound(tmp_path: Path) -> None:
-    """A leader sends many batches at once; the tool looks for a batch that ends with an entry's offset."""
+    """A leader sends many batches at once. The tool looks for a batch that ends with an entry's offset."""
     config = LogConfig(index_interval_bytes=400)
     leader, log = open_log(tmp_path / "t-0", config), open_log(tmp_path / "u-0", config)
     for n in range(60):

@@ -1,6 +1,7 @@
-"""One broker id, one data folder, one ZooKeeper, two engines in turn: each goes on where the other ended.
+"""One broker id, one data folder, one ZooKeeper, two engines in turn: each continues where the other ended.
 
-An orderly end and a kill -9 in both directions; every record, setting and producer's memory is there afterwards.
+There is a clean shutdown and a kill -9 in both directions. Every record, setting and producer state is there
+afterwards.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ PARTITIONS = 2
 
 
 class Turns:
-    """The folder that changes hands, and what must be in it."""
+    """The folder that the engines take over in turn, and what it must hold."""
 
     def __init__(self, folder: Path, zookeeper_connect: str) -> None:
         self.folder = folder
@@ -100,7 +101,10 @@ class Turns:
         self.sequences += 1
 
     def check(self) -> None:
-        """All that was ever sent is there; the last idempotent batch is known, a gap after it is refused."""
+        """Check that everything ever sent is there.
+
+        The last idempotent batch is known, and a gap after it is refused.
+        """
         wait_until_led(self.address, *self.sent, "sequences", "deleted")
         for topic, sent in self.sent.items():
             found = ConfluentKafka().consume(self.address, topic, PARTITIONS, len(sent))
@@ -121,7 +125,7 @@ class Turns:
         assert configs["retention.ms"].value == "86400000"
 
     def _wait_until_the_id_is_free(self) -> None:
-        """A broker that was killed is registered until its session ends, and Kafka does not wait for it."""
+        """A killed broker stays registered until its session ends, and Kafka does not wait for that."""
         client = KazooClient(self.zookeeper_connect)
         client.start()
         deadline = time.monotonic() + 40

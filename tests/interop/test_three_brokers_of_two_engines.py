@@ -1,8 +1,8 @@
-"""One broker of Apache Kafka among two of ours and the other way round, either engine as controller.
+"""One broker of Apache Kafka among two of ours and the other way round, with either engine as controller.
 
-The one that is alone is the controller, until it is killed. A client with acks=all writes meanwhile, replicas move
-between the engines, and leaders go back; it loses nothing, and in the end all replicas are equal to the byte.
-Two of Kafka's beside one of ours take longer to start: that way round runs in ``make soak``.
+The broker that is alone of its kind is the controller until it is killed. Meanwhile a client with acks=all writes,
+replicas move between the engines, and leaders move back. The client loses nothing, and in the end all replicas are
+equal byte for byte. Two of Kafka's beside one of ours take longer to start, so ``make soak`` runs that case.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def test_nothing_is_lost_between_two_engines(tmp_path: Path, zk_chroot: str, kaf
             cluster.reassign({TopicPartition(MOVED, 0): [2], TopicPartition(MOVED, 1): [1, 0]})
             let_them_write(cluster, writers)
             writers[1].stop()
-            # The controller, of the one engine; then one of the other, which may be the controller by now.
+            # First the controller, of one engine; then a broker of the other, which may be the controller by now.
             for victim in (2, 0):
                 cluster.kill(victim)
                 cluster.wait_for_topic(
@@ -68,7 +68,7 @@ def test_nothing_is_lost_between_two_engines(tmp_path: Path, zk_chroot: str, kaf
 
 
 def let_them_write(cluster: MixedCluster, writers: list[Writer]) -> None:
-    """Wait until each has got some more records acknowledged."""
+    """Wait until the cluster has acknowledged more records of each writer."""
     for writer in writers:
         wanted = writer.acknowledged_total + 300
         cluster.wait_for_topic(

@@ -1,4 +1,4 @@
-"""Apache Kafka through the dashboard, by keys alone: a killed broker and its leaders; a plan from its making on."""
+"""Apache Kafka through the dashboard, by keys alone: a killed broker and its leaders, and a whole plan."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ORDERS = TopicPartition("orders", 0)
 
 @pytest.fixture(scope="module")
 def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, list[ApacheKafkaBroker]]]:
-    """ZooKeeper's address, and two brokers of Kafka's with short sessions."""
+    """ZooKeeper's address, and two Kafka brokers with short sessions."""
     host, folder = own_loopback_address(), tmp_path_factory.mktemp("watched-kafka")
     with ExitStack() as stack:
         zookeeper = stack.enter_context(EmbeddedZooKeeper(host=host, fsync=False)).connect_string
@@ -82,7 +82,7 @@ async def _elect_back(driven: Driven, victim: int) -> None:
 
 
 async def _check_what_was_logged(driven: Driven) -> None:
-    """What Kafka's brokers logged of a partition ends with how it is now."""
+    """The last line that Kafka's brokers logged about a partition matches its present state."""
     await driven.press("colon")
     await driven.type("p orders-0")
     await driven.press("enter", "w")

@@ -1,4 +1,4 @@
-"""ZooKeeper's jars fetched by the real mvn, and a server that runs on them, in a process that has no PySpark."""
+"""The real mvn fetches ZooKeeper's jars, and a server runs on them, in a process that has no PySpark."""
 
 from __future__ import annotations
 
