@@ -1,4 +1,4 @@
-"""The table after a run says how long each folder took, and which one is over its budget."""
+"""The table after a run shows how long each folder took, and which one is over its budget."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CONTRIBUTING = Path(__file__).parents[2] / "docs" / "contributing.md"
 
 
 def times(*tests: tuple[str, float]) -> FolderTimes:
-    """A run with tests of these ids, whose calls took these seconds; setup and teardown take a second each."""
+    """Return a run with tests of these ids, whose calls took these seconds; setup and teardown take a second each."""
     table = FolderTimes()
     for node_id, seconds in tests:
         for when, duration in (("setup", 1.0), ("call", seconds), ("teardown", 1.0)):

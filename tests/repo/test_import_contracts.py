@@ -1,4 +1,4 @@
-"""The lists of packages in pyproject.toml are whole: what is not listed would not be checked."""
+"""The lists of packages in pyproject.toml are complete: nothing would check a package that is not listed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_all_below_runtime_is_pure() -> None:
 
 
 def test_no_other_contract_lists_the_packages_of_the_engine() -> None:
-    """Those that hold everywhere say ``*``."""
+    """Contracts that hold everywhere say ``*``."""
     for each in TOOLS["importlinter"]["contracts"]:
         if each["type"] == "forbidden" and each["name"] != "Pure packages stay pure":
             sources, forbidden = each["source_modules"], each["forbidden_modules"]
@@ -43,7 +43,10 @@ def test_no_other_contract_lists_the_packages_of_the_engine() -> None:
 
 
 def test_no_files_import_each_other_in_a_loop() -> None:
-    """Nor under TYPE_CHECKING, nor inside functions: what both need stands below both."""
+    """This includes imports under TYPE_CHECKING and inside functions.
+
+    What both files need belongs in a lower module.
+    """
     graph = grimp.build_graph(*sorted(PACKAGES), cache_dir=None)
     left = set(graph.modules)
     while free := {m for m in left if not (graph.find_modules_directly_imported_by(m) & left)}:

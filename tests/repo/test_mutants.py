@@ -1,4 +1,4 @@
-"""The mutation run names modules and tests that exist, and explains no mutant that cannot be made any more."""
+"""The mutation run names modules and tests that exist, and explains only mutants that can still be made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No comprehension makes a collection again for each of its elements: thousands of topics would take seconds."""
+"""No comprehension rebuilds a collection for each of its elements: with thousands of topics that would take seconds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def names_in(node: ast.AST) -> set[str]:
 
 
 def made_anew(tree: ast.AST) -> Iterator[ast.Call]:
-    """Yield the right-hand sides of ``in`` that a comprehension makes again and again from what never changes."""
+    """Yield the right-hand sides of ``in`` that a comprehension rebuilds each time from values that never change."""
     for comprehension in ast.walk(tree):
         if not isinstance(comprehension, COMPREHENSIONS):
             continue

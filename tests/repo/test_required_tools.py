@@ -1,4 +1,4 @@
-"""A tool that CI requires cannot be missing unseen, and no test can be skipped unseen: real runs of pytest."""
+"""Nobody can overlook a missing tool that CI requires, or a skipped test: real runs of pytest."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ PASSING = {"test_passing.py": "def test_it():\n    pass\n"}
 
 
 def run_pytest(folder: Path, *arguments: str | Path, **variables: str) -> tuple[int, str]:
-    """Run pytest with Java, without mvn and without Kafka's jars; return its exit code and what it said."""
+    """Run pytest with Java, without mvn and without Kafka's jars; return its exit code and output."""
     programs = folder / "programs"
     programs.mkdir()
     (programs / "java").symlink_to(find_java().program)
@@ -64,7 +64,7 @@ def run_pytest(folder: Path, *arguments: str | Path, **variables: str) -> tuple[
 
 
 def run_suite(folder: Path, files: dict[str, str], **variables: str) -> tuple[int, list[str], str]:
-    """Run test files with our plugin and no other; return the exit code, the files that failed, and what was said."""
+    """Run test files with our plugin and no other; return the exit code, the files that failed, and the output."""
     suite = folder / "suite"
     suite.mkdir()
     for name, text in files.items():

@@ -1,4 +1,4 @@
-"""What the code's structure promises: state has one owner, settings are read one way, every dependency is used."""
+"""What the code's structure promises: each state has one owner, settings are read in one way, dependencies are used."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 IMPORTED_AS = {"pyyaml": "yaml"}
 NAMED_TUPLE = {"_replace", "_make", "_fields", "_asdict"}
 FOREIGN = {"engine/zk/session.py": "kazoo"}
-"""Modules that use what a library keeps private, and whose it is."""
+"""Modules that use private parts of a library, and of which library."""
 
 
 @functools.cache
 def texts(package: str) -> list[tuple[str, str]]:
-    """Return path and text of every module. A test parses only those that matter to it: all of them take seconds."""
+    """Return the path and text of every module. A test parses only those it needs: parsing all takes seconds."""
     return [(str(path.relative_to(ROOT)), path.read_text()) for path in sorted((ROOT / package).rglob("*.py"))]
 
 
@@ -56,7 +56,7 @@ def test_where_the_last_append_went_has_one_owner() -> None:
 
 
 def test_no_module_touches_the_private_state_of_another() -> None:
-    """Only a class and its relatives in a module do, and one module that patches kazoo."""
+    """Only a class and its relatives in one module may, and one module that patches kazoo."""
     found = []
     for name, text in modules(*(f"engine/{part}" for part in ("storage", "replication", "controller", "zk"))):
         own = set(re.findall(r"(?:self\.|def |\")(_\w+)", text)) | NAMED_TUPLE | {"_exit", "_drop_preallocated_tail"}
@@ -73,7 +73,7 @@ def test_no_module_touches_the_private_state_of_another() -> None:
 
 
 def test_a_broker_reads_its_settings_by_attribute() -> None:
-    """The only reads by Kafka's name are in ``engine.config``, which makes the attributes."""
+    """Only ``engine.config``, which makes the attributes, reads settings by Kafka's name."""
     keys = {*BROKER_CONFIG_DEF.names, *(key.name for key in TOPIC_CONFIG_DEF)}
     apart = {"config", "admin", "local", "pipeline"}
     named = re.compile("|".join(f'"{re.escape(key)}"' for key in keys))
@@ -94,7 +94,7 @@ def test_a_broker_reads_its_settings_by_attribute() -> None:
 
 @pytest.mark.parametrize("extra", ["", "spark", "plan", "jre"])
 def test_every_dependency_is_imported(extra: str) -> None:
-    """Or looked for by its name: it may be missing."""
+    """A dependency that may be missing can be looked up by its name instead."""
     wanted = PYPROJECT["optional-dependencies"][extra] if extra else PYPROJECT["dependencies"]
     names = {re.split(r"[<>=\[ ;]", one)[0].lower() for one in wanted}
     either = re.compile(r'^ *import (\w+)|^ *from (\w+)[\w.]* import |"(\w+)"', re.MULTILINE)

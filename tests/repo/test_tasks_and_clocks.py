@@ -1,4 +1,4 @@
-"""Every task has a parent and a name, and the broker's parts take their time from the clock that they are given."""
+"""Every task has a parent and a name, and the broker's parts take their time from the injected clock."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ READ_THE_MACHINES_CLOCK = {
     "engine/zk/kazoo_handler.py": "how long one of kazoo's threads waits",
     "engine/zk/session.py": "how long ZooKeeper has not answered, which commands show",
 }
-"""Modules of the broker that read the machine's clock, and what they measure. No setting of Kafka's depends on it."""
+"""Modules of the broker that read the machine's clock, and what they measure. No Kafka setting depends on it."""
 
 READ_THE_HOUR = {
     "cli/commands/groups_reset.py": "--by-duration counts back from now",
@@ -46,13 +46,13 @@ READ_THE_HOUR = {
     "tui/plan_desk.py": "the time of a plan's steps",
     "tui/saving.py": "the name of a file",
 }
-"""Modules of the tools that read the wall clock, and what for. How long they wait they measure by the monotonic one."""
+"""Modules of the tools that read the wall clock, and for what. They measure waits with the monotonic clock."""
 
 TOOLS = ("engine/admin", "engine/local", "engine/pipeline", "cli", "tui", "klamm")
-"""What is no part of a broker: it waits for other programs."""
+"""Modules that are not part of a broker, and wait for other programs."""
 
 PURE = ("plans", "engine/common", "engine/formats", "engine/protocol", "engine/config")
-"""What is pure: it is handed the time if it needs any."""
+"""Pure modules: they get the time as an argument if they need it."""
 
 WALL = {"time", "time_ns", "now", "utcnow", "today"}
 MONOTONIC = {"monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "process_time"}
@@ -70,13 +70,13 @@ def parsed(path: Path) -> ast.Module:
 
 
 def readers_of_the_clock(trees: list[tuple[str, ast.Module]], names: set[str]) -> set[str]:
-    """Return the modules that name one of these functions, called or handed on, or an event loop's time."""
+    """Return the modules that use one of these functions, called or passed on, or an event loop's time."""
     return {name for name, tree in trees for node in ast.walk(tree) if reads_the_clock(node, names)}
 
 
 def reads_the_clock(node: ast.AST, names: set[str]) -> bool:
     if isinstance(node, ast.ImportFrom):
-        # By its bare name a call would escape this test.
+        # A call by the bare name would escape this test.
         return node.module == "time"
     if not isinstance(node, ast.Attribute):
         return False
@@ -87,14 +87,14 @@ def reads_the_clock(node: ast.AST, names: set[str]) -> bool:
 
 
 def method(node: ast.AST) -> tuple[str, str]:
-    """Return receiver and name of a method that is called, both empty for anything else."""
+    """Return the receiver and name of a called method, both empty for anything else."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         return ast.unparse(node.func.value), node.func.attr
     return "", ""
 
 
 def test_no_task_is_started_and_forgotten() -> None:
-    """Somebody keeps it and waits for it: a group, a supervisor, or whoever started it."""
+    """A group, a supervisor or the code that started it keeps the task and waits for it."""
     forgotten = [
         f"{name}:{node.lineno}"
         for name, tree in sources("engine", "cli", "tui", "klamm")
