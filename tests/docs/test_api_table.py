@@ -1,4 +1,4 @@
-"""The page of APIs is the one made from the registry, and leaves no API out."""
+"""The page of APIs matches the registry, and leaves no API out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of benchmarks has what the articles measured beside what was measured here."""
+"""The page of benchmarks shows the articles' figures beside our own."""
 
 from __future__ import annotations
 

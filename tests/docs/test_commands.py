@@ -1,4 +1,4 @@
-"""What the docs tell a reader to type exists: the words, and every option."""
+"""What the docs tell a reader to type exists: commands and every option."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from doc_pages import ROOT, Command, pages, quoted_commands, typed_commands
 from typed_command import fault_of
 
 MADE = ("docs/reference/cli.md",)
-"""Made from the commands themselves; a test of its own keeps it true."""
+"""The page is generated from the commands themselves, and a separate test keeps it true."""
 STANDS_FOR_MORE = frozenset("…<>[]")
 
 

@@ -1,4 +1,4 @@
-"""The page of exit codes says what the program's own list says."""
+"""The page of exit codes matches the program's own list."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every link in the docs leads somewhere, and every page can be found from the index."""
+"""Every link in the docs leads somewhere, and the index leads to every page."""
 
 from __future__ import annotations
 

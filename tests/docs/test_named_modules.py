@@ -39,7 +39,7 @@ def texts(source: str) -> Iterator[tuple[int, str]]:
 
 
 def is_there(dotted: str) -> bool:
-    """Return whether there is such a module, or a module with such a name in it."""
+    """Return whether such a module exists, or a module with such a name in it."""
     folder, names = ROOT, dotted.split(".")
     while names and (folder / names[0]).is_dir():
         folder /= names.pop(0)
@@ -51,7 +51,7 @@ def is_there(dotted: str) -> bool:
 
 
 def missing_in(text: str) -> list[str]:
-    """Return the modules and paths that a text names and that are not there."""
+    """Return the modules and paths that a text names and that do not exist."""
     dotted = [found[0] for found in _DOTTED.finditer(text) if not is_there(found[0])]
     return dotted + [found[0] for found in _PATH.finditer(text) if not (ROOT / found[0]).exists()]
 
