@@ -1,4 +1,4 @@
-"""The wheel and the sdist, built once; and an environment with the wheel in it, in which no other thing is at first."""
+"""The wheel and the sdist, built once, and an environment that at first holds only the wheel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is in the wheel and in the sdist: all that git has of it, and nothing else."""
+"""The wheel and the sdist contain everything that git has of it, and nothing else."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.timeout(900)
 
 
 def _info(wheel: Path) -> str:
-    """Name of the wheel's folder of metadata."""
+    """Return the name of the wheel's metadata folder."""
     name, version, *_ = wheel.name.split("-")
     return f"{name}-{version}.dist-info"
 
@@ -45,7 +45,7 @@ def test_a_wheel_made_of_the_sdist_is_the_same(dist: Path, wheel: Path, tmp_path
 
 
 def test_an_editable_install_copies_nothing(wheel: Path, tmp_path: Path) -> None:
-    """A copy would grow old, and would be found before the checkout."""
+    """A copy would become stale, and would be found before the checkout."""
     code = f"from hatchling.build import build_editable; build_editable({str(tmp_path)!r})"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True)
     files = contents(next(tmp_path.glob("*.whl")))

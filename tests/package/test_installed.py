@@ -1,4 +1,4 @@
-"""The installed wheel: alone, among foreign packages and folders of the names that its own code has, and in tests."""
+"""The installed wheel: alone, among foreign packages and folders with the names of its own packages, and in tests."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ with open(os.environ["KLAMM_TEST_INTRUDERS"], "a") as file:
     file.write(f"{__name__} of {__file__} in {sys.argv}\\n")
 raise ImportError(f"{__name__} is not klamm's")
 """
-"""What stands in packages that are not to be imported."""
+"""The content of packages that must not be imported."""
 
 INTRUDERS = {f"{name}/__init__.py": INTRUDER for name in CODE}
 
@@ -52,7 +52,7 @@ def test_only_klamm_can_be_imported(installed: Installed, tmp_path: Path) -> Non
 
 @pytest.fixture
 def among_intruders(installed: Installed, tmp_path: Path) -> Iterator[Installed]:
-    """klamm beside somebody's package that ships ``cli``, ``engine``, ``plans`` and ``tui``."""
+    """klamm beside a foreign package that ships ``cli``, ``engine``, ``plans`` and ``tui``."""
     installed.pip("install", foreign_wheel(tmp_path, INTRUDERS))
     assert (installed.site_packages / "engine" / "__init__.py").exists()
     try:
@@ -64,7 +64,7 @@ def among_intruders(installed: Installed, tmp_path: Path) -> Iterator[Installed]
 def test_foreign_packages_and_folders_of_the_same_names_are_never_imported(
     among_intruders: Installed, tmp_path: Path
 ) -> None:
-    """In a folder that has them as well: every program and child process of klamm's runs klamm's own code."""
+    """This holds even in a folder that has them: every program and child process of klamm's runs klamm's own code."""
     folder = tmp_path / "project"
     write_tree(folder, INTRUDERS)
     seen = tmp_path / "intruders"
@@ -99,7 +99,7 @@ def _records_are_kept_and_compacted(klamm: Callable[..., str]) -> None:
     assert klamm("consume", "plain", "--until-end").split() == ["one", "two"]
     for value in range(6):
         klamm("produce", "compacted", "--key-separator", ":", stdin=f"key:{value}\n")
-    # The child that cleans has done its work when old values of the key are gone.
+    # The cleaner process has done its work when old values of the key are gone.
     wait_for(lambda: "0" not in klamm("consume", "compacted", "--until-end").split(), "a compaction")
 
 
@@ -185,7 +185,7 @@ PROJECT = {
 def test_the_fixtures_work_where_only_klamm_pytest_and_a_client_are(with_client: Installed, tmp_path: Path) -> None:
     write_tree(tmp_path, {name: dedent(text) for name, text in PROJECT.items()})
     options = ("--strict-markers", "-W", "error", "-p", "no:cacheprovider")
-    # The user's own packages are found by the current folder, as python -m pytest has it.
+    # The current folder makes the user's own packages available, as python -m pytest does.
     ran = with_client.run("python", "-m", "pytest", "-q", *options, folder=tmp_path)
     assert ran.code == 0, ran.out + ran.err
     assert "4 passed" in ran.out

@@ -1,4 +1,4 @@
-"""What it takes that a function of klamm's runs in a Python worker of Spark, which is no process of klamm's own."""
+"""What a function of klamm's needs to run in a Python worker of Spark, which is not klamm's own process."""
 
 from __future__ import annotations
 
