@@ -1,8 +1,8 @@
-"""A genuine Apache Kafka 3.9.1 broker for comparisons and the interop tests: jars through mvn, run on our ZooKeeper.
+"""Genuine Apache Kafka 3.9.1 brokers for the interop tests: their jars come through mvn, and they run on our ZooKeeper.
 
 Clusters of Kafka 4 without ZooKeeper are in `kraft_cluster.py`.
 
-The jars are fetched once into the user's cache folder; nothing of Kafka is in this repository.
+The jars are fetched once into the user's cache folder; this repository contains nothing of Kafka.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from engine.protocol.apis.metadata import MetadataRequest
 
 KAFKA_VERSION = "3.9.1"
 START_TIMEOUT_S = 120.0
-"""A loaded machine of two cores has been seen to take 25 s."""
+"""A loaded machine with two cores has needed 25 s."""
 
 _POM = """\
 <project xmlns="http://maven.apache.org/POM/4.0.0">
@@ -48,7 +48,7 @@ _POM = """\
 
 _LOG4J_1 = ("org.slf4j", "slf4j-reload4j", "1.7.36")
 _LOG4J_2 = ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.3")
-"""Kafka logs by log4j 2 from 4.0 on."""
+"""Kafka logs through log4j 2 from 4.0 on."""
 
 _LOG4J = """\
 log4j.rootLogger=INFO, server
@@ -72,13 +72,13 @@ log4j.appender.stateChange.layout.ConversionPattern=[%d] %p %m (%c)%n
 
 
 def jars_folder(version: str = KAFKA_VERSION) -> Path:
-    """Return where the jars of a release of Kafka are kept."""
+    """Return the folder that holds the jars of a Kafka release."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return cache / "klamm" / f"kafka-{version}"
 
 
 def missing_for_kafka() -> str | None:
-    """Return what this machine lacks for Apache Kafka; the benchmarks then go on without it."""
+    """Return what this machine lacks for Apache Kafka. Without it the benchmarks leave Kafka out."""
     return None if shutil.which("mvn") else "mvn is not installed"
 
 
@@ -88,7 +88,7 @@ def fetch_jars(version: str = KAFKA_VERSION) -> Path:
 
 
 def fetched_once(folder: Path, fetch: Callable[[Path], Path]) -> Path:
-    """Let ``fetch`` make the folder below another, unless it is here. Of several processes one does, others wait."""
+    """Let ``fetch`` make the folder inside another, unless it exists. One process does, the others wait."""
     if folder.is_dir():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -100,7 +100,7 @@ def fetched_once(folder: Path, fetch: Callable[[Path], Path]) -> Path:
 
 
 def _fetch(version: str, work: Path) -> Path:
-    """Let mvn copy the jars into a folder below this one, and return it."""
+    """Let mvn copy the jars into a folder inside this one, and return it."""
     group, artifact, slf4j_version = _LOG4J_1 if version.startswith("3.") else _LOG4J_2
     slf4j = {"slf4j_group": group, "slf4j_artifact": artifact, "slf4j_version": slf4j_version}
     (work / "pom.xml").write_text(_POM.format(version=version, **slf4j))
@@ -119,7 +119,7 @@ def _fetch(version: str, work: Path) -> Path:
 def run_tool(
     main_class: str, *arguments: str, text_input: str = "", timeout_s: float = 120.0, version: str = KAFKA_VERSION
 ) -> subprocess.CompletedProcess[str]:
-    """Run one of Kafka's own command-line tools and return what it said."""
+    """Run one of Kafka's own command-line tools and return its output."""
     java = [str(find_java().program), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{fetch_jars(version)}/*"]
     return subprocess.run(
         [*java, main_class, *arguments],
@@ -132,7 +132,7 @@ def run_tool(
 
 
 class ApacheKafkaBroker:
-    """One genuine broker. Use as a context manager; end it before its ZooKeeper."""
+    """One genuine broker. Use it as a context manager, and stop it before its ZooKeeper."""
 
     def __init__(
         self,
@@ -163,8 +163,9 @@ class ApacheKafkaBroker:
             "transaction.state.log.replication.factor": "1",
             "transaction.state.log.min.isr": "1",
             "group.initial.rebalance.delay.ms": "0",
-            # Kafka's 128 MB are taken once more, before the first are free, when a setting of the cleaner changes. The
-            # thread that runs out of these small heaps is the one that hears of settings, and the broker goes on deaf.
+            # When a setting of the cleaner changes, Kafka allocates its 128 MB again before the first are free. With a
+            # heap this small, the thread that listens for settings runs out of memory, and the broker misses all later
+            # changes.
             "log.cleaner.dedupe.buffer.size": "16777216",
             **(overrides or {}),
         }
@@ -208,11 +209,11 @@ class ApacheKafkaBroker:
         return log.exists() and b"] started (kafka.server.KafkaServer)" in log.read_bytes()[said_before:]
 
     def _tells_clients_of_itself(self) -> bool:
-        """Tell whether clients are told of this broker, and of a controller.
+        """Return whether clients learn of this broker and of a controller.
 
-        Kafka says that it has started some tenths of a second before the first UpdateMetadata reaches it, and tells
-        clients until then that the cluster has no brokers. librdkafka's AdminClient, told so, never asks again: its
-        request is not even sent.
+        Kafka says that it has started some tenths of a second before the first UpdateMetadata reaches it. Until then it
+        tells clients that the cluster has no brokers. After such an answer librdkafka's AdminClient never asks again:
+        it does not even send its request.
         """
         try:
             with WireClient(self.bootstrap, timeout_s=5.0) as client:
@@ -222,16 +223,16 @@ class ApacheKafkaBroker:
         return answer.controller_id >= 0 and self.broker_id in {broker.node_id for broker in answer.brokers}
 
     def knows(self, broker_ids: Set[int]) -> bool:
-        """Whether it tells clients of all these brokers."""
+        """Return whether it tells clients of all these brokers."""
         return known_broker_ids(self.host, self.port) >= broker_ids
 
     def kill(self) -> None:
-        """End the broker by KILL; ``start`` brings it back once its session has ended."""
+        """Kill the broker with KILL. ``start`` brings it back once its session has ended."""
         self.process.kill()
         self._process = None
 
     def stop(self) -> None:
-        """End the broker by TERM."""
+        """Stop the broker with TERM."""
         if self._process is not None:
             self._process.stop(30.0)
             self._process = None
@@ -249,7 +250,7 @@ class ApacheKafkaBroker:
 def wait_until_all_know_each_other(brokers: Sequence[ApacheKafkaBroker]) -> None:
     """Wait until each of several brokers tells clients of all of them.
 
-    The controller tells them of a newcomer side by side: an older one may hear of it after the newcomer itself.
+    The controller tells them about a new broker in parallel, so an older one may hear of it after the new one itself.
     """
     ids = {broker.broker_id for broker in brokers}
     deadline = time.monotonic() + START_TIMEOUT_S

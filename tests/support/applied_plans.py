@@ -1,4 +1,4 @@
-"""Plans that are carried out on three living brokers: the cluster, operators' machines, and what may not be left."""
+"""Plans applied to three running brokers: the cluster, operators' machines, and what must not remain."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DRIVER = Path(__file__).with_name("killed_at_step.py")
 QUICK_LOCK = ("--lock-timeout", "3s")
 FAST = "50M"
 SLOW = "15000"
-"""A throttle under which three megabytes take much longer than a test."""
+"""A throttle that makes three megabytes take much longer than a test."""
 
 
 def plan_cluster(folder: Path) -> LocalCluster:
@@ -39,7 +39,7 @@ def plan_cluster(folder: Path) -> LocalCluster:
 
 @dataclass
 class Room:
-    """One operator's machine: a home and a folder of its own, on one side of the cluster."""
+    """One operator's machine: its own home and folder, and one interface of the cluster."""
 
     folder: Path
     where: tuple[str, ...]
@@ -81,7 +81,7 @@ def made_plan(klamm: Klamm, folder: Path, topic: str, *targets: Sequence[int], t
 
 
 def nothing_is_left(by_znodes: Klamm, topic: str) -> None:
-    """No throttle, no lock, no reassignment."""
+    """Check that no throttle, no lock and no reassignment is left."""
     assert by_znodes.settings("--topic", topic) == {}
     for broker in range(3):
         assert by_znodes.settings("--broker", str(broker)) == {}

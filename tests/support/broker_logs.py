@@ -1,4 +1,4 @@
-"""What a broker wrote into its logs, whole: they are rolled at every full hour, also in the middle of a test."""
+"""The complete logs of a broker: they roll at every full hour, even in the middle of a test."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def server_log(folder: Path) -> str:
-    """Return server.log with what was rolled off it, in order; empty if there is none yet."""
+    """Return server.log with its rolled files, in order; empty if there is none yet."""
     return whole_log(folder, "server.log")
 
 
@@ -22,7 +22,7 @@ def whole_log(folder: Path, name: str) -> str:
 
 
 def assert_no_fault(folder: Path) -> None:
-    """No handler failed, and nothing was raised that nobody expected."""
+    """Check that no handler failed, and that no unexpected exception was raised."""
     log = server_log(folder)
     assert "Cannot handle a request" not in log
     assert "Traceback" not in log

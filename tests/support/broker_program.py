@@ -1,4 +1,4 @@
-"""``engine.server`` as a process in the foreground: what it says, and with which code it ends."""
+"""``engine.server`` as a foreground process: its output and its exit code."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from engine.runtime.own_process import module_command
 
 
 class BrokerProgram:
-    """One run of the broker with a properties file of its own; killed at the end if it still runs."""
+    """One run of the broker with its own properties file. It is killed at the end if it still runs."""
 
     def __init__(
         self, folder: Path, settings: Mapping[str, str], *options: str, open_files_max: int | None = None
     ) -> None:
-        """``open_files_max`` is what ``ulimit -n`` says, for good."""
+        """``open_files_max`` sets ``ulimit -n``, for good."""
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self._begin = time.monotonic()
@@ -51,17 +51,17 @@ class BrokerProgram:
 
     @property
     def elapsed_s(self) -> float:
-        """Seconds since it was started."""
+        """Seconds since the start."""
         return time.monotonic() - self._begin
 
     @property
     def stderr(self) -> str:
-        """All that it has printed."""
+        """Everything it has printed to stderr."""
         return (self.folder / "stderr.txt").read_text()
 
     @property
     def server_log(self) -> str:
-        """What it has written into server.log."""
+        """The content of its server.log."""
         return server_log(self.folder / "logs")
 
     def wait_until_started(self, timeout_s: float = 60.0) -> None:
@@ -69,7 +69,7 @@ class BrokerProgram:
         self.wait_until_it_says("started broker ", timeout_s=timeout_s)
 
     def wait_until_it_says(self, words: str, *, timeout_s: float = 60.0) -> None:
-        """Wait for words on stderr or in server.log."""
+        """Wait for a text on stderr or in server.log."""
         deadline = time.monotonic() + timeout_s
         while words not in self.stderr and words not in self.server_log:
             assert self.process.poll() is None, f"ended with {self.process.returncode}: {self.stderr}"
@@ -77,19 +77,19 @@ class BrokerProgram:
             time.sleep(0.02)
 
     def terminate(self, timeout_s: float = 60.0) -> int:
-        """TERM; return the exit code."""
+        """Send TERM; return the exit code."""
         self.process.terminate()
         return self.process.wait(timeout_s)
 
     def refusal(self, timeout_s: float = 60.0) -> tuple[int, list[str]]:
-        """Wait for the end of a broker that cannot start; return its exit code and what it printed, line by line."""
+        """Wait until a broker that cannot start has ended; return its exit code and the lines it printed."""
         code = self.process.wait(timeout_s)
         assert "Traceback" not in self.stderr
         return code, self.stderr.splitlines()
 
 
 def settings(folder: Path, host: str, zookeeper_connect: str, **more: str) -> dict[str, str]:
-    """Return the least a broker needs; ``more`` has underscores for dots."""
+    """Return the fewest settings that a broker needs; ``more`` has underscores for dots."""
     return {
         "broker.id": "0",
         "listeners": f"PLAINTEXT://{host}:9092",

@@ -44,7 +44,7 @@ def put(log: Log, *pairs: tuple[bytes | None, bytes | None], **options: object) 
 
 
 def close_segment(log: Log) -> None:
-    """Make all there is cleanable."""
+    """Make everything in the log cleanable."""
     log.roll()
     log.update_high_watermark(log.log_end_offset)
 
@@ -59,13 +59,13 @@ def changed(**changes: Any) -> LogConfig:
 
 
 def prepare(log: Log, settings: CleanerSettings | None = None, *, now_ms: int | None = None) -> CleaningJob:
-    """Freeze a cleaning of all that is dirty, due or not."""
+    """Prepare a cleaning of everything dirty, due or not."""
     now = log._environment.clock.now_ms() if now_ms is None else now_ms
     return CleaningJob(measure(log, now), settings or CleanerSettings(), (), now)
 
 
 def work(job: CleaningJob, on_report: Callable[[Report], None] | None = None) -> Finished:
-    """Do what process and broker do with a job; plan and reports go over the wire's form."""
+    """Do the parts of process and broker in a job. Plan and reports pass through the wire format."""
     finished: list[Finished] = []
 
     def take(one: Report) -> None:
@@ -88,12 +88,12 @@ def work(job: CleaningJob, on_report: Callable[[Report], None] | None = None) ->
 
 
 def clean_once(log: Log, settings: CleanerSettings | None = None, *, now_ms: int | None = None) -> Finished:
-    """Clean a log as far as one round goes."""
+    """Clean a log for one round."""
     return work(prepare(log, settings, now_ms=now_ms))
 
 
 def clean_all(log: Log, settings: CleanerSettings | None = None, *, now_ms: int | None = None) -> int:
-    """Clean round after round until nothing is dirty; return how many rounds that were."""
+    """Clean round after round until nothing is dirty; return the number of rounds."""
     rounds = 0
     while dirty(log, now_ms=now_ms).cleanable_bytes:
         clean_once(log, settings, now_ms=now_ms)
@@ -102,7 +102,7 @@ def clean_all(log: Log, settings: CleanerSettings | None = None, *, now_ms: int 
 
 
 def dirty(log: Log, *, now_ms: int | None = None) -> LogToClean:
-    """Measure a log."""
+    """Measure how dirty a log is."""
     return measure(log, log._environment.clock.now_ms() if now_ms is None else now_ms)
 
 
@@ -118,12 +118,12 @@ def pairs_of(log: Log, start: int | None = None) -> list[tuple[int, bytes | None
 
 
 def last_of_each(records: Iterable[tuple[int, bytes | None, bytes | None]]) -> dict[bytes | None, bytes | None]:
-    """Return what a reader of all records ends with."""
+    """Return the records that remain for a reader of all records: the last of each key."""
     return {key: value for _, key, value in records}
 
 
 def is_worker(pid: int) -> bool:
-    """Whether a process is one that cleans."""
+    """Return whether a process is a cleaner process."""
     try:
         return b"cleaner.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
     except (FileNotFoundError, ProcessLookupError):

@@ -1,4 +1,4 @@
-"""What must hold of a cluster once it is quiet, whatever happened before."""
+"""What must hold in a quiet cluster, whatever happened before."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from engine.protocol.records.header import BatchHeader, iter_batches
 
 
 def replica_folders(cluster: FaultCluster, topic: str) -> list[list[Path]]:
-    """Return per partition of a topic the folders of its replicas."""
+    """Return the folders of the replicas, for each partition of a topic."""
     return [
         [replica_folder(cluster.broker(r).spec.log_dirs, topic, partition) for r in assignment.replicas]
         for (_, partition), assignment in cluster.assignments([topic]).items()
@@ -26,7 +26,7 @@ def replica_folders(cluster: FaultCluster, topic: str) -> list[list[Path]]:
 
 
 def what_brokers_say(cluster: FaultCluster, topic: str) -> str:
-    """Return what each broker tells of a topic's partitions: leader and epoch, and where the log ends."""
+    """Return what each broker says about a topic's partitions: leader, epoch and end of the log."""
     lines = []
     for broker_id in cluster.running:
         with WireClient(cluster.broker(broker_id).address) as client:
@@ -44,7 +44,7 @@ def what_brokers_say(cluster: FaultCluster, topic: str) -> str:
 
 
 def batches_in_logs(cluster: FaultCluster, topic: str) -> list[list[BatchHeader]]:
-    """Return the batches that the first replica of each partition holds."""
+    """Return the batches in the first replica of each partition."""
     return [
         [header for path in sorted(folder.glob("*.log")) for _, header in iter_batches(path.read_bytes())]
         for folder, *_ in replica_folders(cluster, topic)
@@ -52,10 +52,10 @@ def batches_in_logs(cluster: FaultCluster, topic: str) -> list[list[BatchHeader]
 
 
 def sent_under_later_epochs(batches: Sequence[BatchHeader]) -> set[int]:
-    """Return the offsets of records whose idempotent producer had taken another epoch since it began.
+    """Return the offsets of records whose idempotent producer has changed its epoch since it began.
 
-    librdkafka takes one when a leader misses a sequence number, and sends all again that nobody has acknowledged; what
-    the old leader had stored then stands there twice. No broker can know such a copy: its sequence starts over.
+    librdkafka does so when a leader misses a sequence number, and resends all unacknowledged records. Records that the
+    old leader had stored then exist twice. No broker can recognise such a copy, because its sequences start over.
     """
     first: dict[int, int] = {}
     return {
@@ -87,14 +87,14 @@ def assert_quiet_and_whole(
     reader: TailingReader | None = None,
     timeout_s: float = 60.0,
 ) -> int:
-    """Check every promise for one topic; its writers have stopped. Return the number of acknowledged records.
+    """Check every promise for one topic whose writers have stopped. Return the number of acknowledged records.
 
-    All partitions are led and all ISRs full; acknowledged records are there once, in order, at their offsets;
-    what the reader has read stands unchanged; all replicas are the same to the byte; no znode of an operation is left.
+    All partitions have leaders and all ISRs are full. Acknowledged records are there once, in order, at their offsets.
+    What the reader has read is unchanged. All replicas are equal, byte for byte. No znode of an operation is left.
     """
     cluster.wait_in_sync([topic], timeout_s=timeout_s)
-    # A client that is told by a broker which has not heard of all others yet (a new controller tells of those that have
-    # registered again) keeps that for minutes: librdkafka asks no more for a topic it knows.
+    # A new controller tells a broker only about brokers that have registered again. A client that asks such a broker
+    # keeps the short list for minutes: librdkafka does not ask again about a topic that it knows.
     cluster.wait_for("every broker tells clients the same", lambda: all_tell_the_same(cluster, topic))
     for writer in writers:
         writer.check()

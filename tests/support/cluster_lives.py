@@ -1,8 +1,8 @@
-"""The lives of topics on three brokers: random histories of whole topics, and who remembers every record.
+"""The lives of topics on three brokers: random histories of whole topics, and a memory of every record.
 
-Brokers die at a random change of their files, or a moment after something was asked; lines fall silent; a name is
-deleted and used again. What is acknowledged by all in sync is remembered by ``topic_life``. Now and then everything is
-mended, and every replica of every partition has to have exactly what its life says.
+Brokers die at a random change of their files, or a moment after a request. Lines fall silent. Names are deleted and
+used again. ``topic_life`` remembers what all in-sync replicas have acknowledged. Now and then everything is repaired,
+and every replica of every partition must hold exactly what its life says.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ SETTINGS = {
     "log.flush.offset.checkpoint.interval.ms": "700",
     "log.flush.start.offset.checkpoint.interval.ms": "2500",
     "replica.high.watermark.checkpoint.interval.ms": "300",
-    # A leader that is dead is not in the ISR; its records are safe all the same.
+    # A dead leader is not in the ISR. Its records are safe all the same.
     "unclean.leader.election.enable": "false",
 }
 _SMALL = {"segment.bytes": "700", "segment.index.bytes": "120", "index.interval.bytes": "100", "retention.ms": "-1"}
 RETAINED_BYTES = {"loose": 3000}
-"""Of a topic that loses its oldest records beyond that."""
+"""The limit beyond which a topic loses its oldest records."""
 TOPICS: dict[str, tuple[int, dict[str, str]]] = {
     "loose": (3, {**_SMALL, "retention.bytes": str(RETAINED_BYTES["loose"]), "min.insync.replicas": "1"}),
     "synced": (2, {**_SMALL, "flush.messages": "1", "min.insync.replicas": "1"}),
@@ -58,11 +58,11 @@ KEYS = [b"k%d" % n for n in range(5)]
 PARTITIONS_MAX = 3
 ANSWER_S = 4.0
 _NOTING_S = 3.0
-"""After that a checkpoint has been written: see ``SETTINGS``."""
+"""A checkpoint has been written after this time: see ``SETTINGS``."""
 
 
 class Broken(Exception):
-    """A promise was broken. No operation that may fail for a dead broker takes it for that."""
+    """A promise was broken. Operations that may fail because of a dead broker let this error pass."""
 
 
 @dataclass
@@ -72,11 +72,11 @@ class Topic:
     topic_id: bytes
     lives: dict[int, Life] = field(default_factory=dict)
     is_deleted: bool = False
-    """Somebody was told so; else it may go on."""
+    """Whether a client was told so. Otherwise the topic may live on."""
 
 
 class ClusterLives:
-    """One history. ``step`` does one thing; ``settle`` mends everything and checks everything."""
+    """One history. ``step`` does one thing; ``settle`` repairs everything and checks everything."""
 
     def __init__(self, cluster: FaultCluster, orders: Path, seed: int) -> None:
         self.cluster = cluster
@@ -84,29 +84,31 @@ class ClusterLives:
         self.rng = random.Random(seed)
         self.topics: dict[str, Topic] = {}
         self.dying: dict[str, list[Topic]] = {name: [] for name in TOPICS}
-        """By name: whose deletion was asked for and which may be there."""
+        """By name: topics whose deletion was requested, and which may still exist."""
         self.known_ids: set[bytes] = set()
         self.sent = 0
         self.acknowledged = 0
         self.kills = 0
         self.births = 0
         self.taken_back = 0
-        """Replicas that came back to a broker that had kept their files."""
+        """Number of replicas that came back to a broker that had kept their files."""
         self.told: list[str] = []
-        """What was done, for whoever looks for the cause of a failure."""
+        """What was done, to find the cause of a failure."""
         self._producers: dict[int, tuple[int, int]] = {}
-        """Producer id and next sequence by number of a life."""
+        """Producer id and next sequence, by the number of the life."""
         self._cuts: list[tuple[int, int]] = []
         self._losing: set[Folder] = set()
-        """Who loses which replica to a reassignment, as far as is known. A broker that dies before it is told keeps its
-        files, as in Kafka: no controller tells it later."""
+        """Which broker loses which replica to a reassignment, as far as is known.
+
+        A broker that dies before it is told keeps its files, as in Kafka: no controller tells it later.
+        """
         self._last_leader = 0
-        """Whom a partition was asked of last."""
+        """The broker that was last asked about a partition."""
 
     # --- steps
 
     def step(self) -> None:
-        """Do one thing, perhaps with a broker that dies in the middle of it or just after it."""
+        """Do one thing, perhaps with a broker that dies during it or just after it."""
         action, weight = zip(*self._actions(), strict=True)
         chosen = self.rng.choices(action, weight)[0]
         self._say(chosen.__name__)
@@ -123,7 +125,7 @@ class ClusterLives:
         self._bring_back()
 
     def _kill_who_loses_replicas(self) -> None:
-        """Write for up to a second, in which brokers are told to delete replicas and do so; then kill one, or all."""
+        """Write for up to a second, while brokers are told to delete replicas; then kill one broker, or all."""
         if self._dead() or not self.topics:
             return
         name = list(self.topics)[-1]
@@ -144,7 +146,7 @@ class ClusterLives:
         self._say(f"kill -9 {broker_id}")
 
     def _danger(self) -> float:
-        """Return how likely another broker dies: one as a rule, two now and then, all of them rarely."""
+        """Return the probability that another broker dies: usually one is dead, sometimes two, rarely all."""
         return (0.3, 0.1, 0.05, 0.0)[len(self._dead())]
 
     def _actions(self) -> list[tuple[Callable[[], None], int]]:
@@ -174,7 +176,7 @@ class ClusterLives:
         self._order_file(broker_id).write_text(str(changes))
 
     def _bring_back(self) -> None:
-        """Let one of the dead live again, more likely the more there are; with a line that is mended."""
+        """Let one of the dead brokers live again, the sooner the more there are; its line is repaired."""
         dead = self._dead()
         if dead and self.rng.random() < 0.35 * len(dead):
             self._start(self.rng.choice(dead))
@@ -192,7 +194,7 @@ class ClusterLives:
         self.kills += len(broker_ids)
         for broker_id in broker_ids:
             self._order_file(broker_id).unlink(missing_ok=True)
-        # Who comes back has started when all others know it.
+        # A broker has restarted when all others know it.
         self._mend()
         self._say(f"start {broker_ids}")
         self.cluster.local.start_brokers(broker_ids)
@@ -200,7 +202,7 @@ class ClusterLives:
     # --- what happens to topics
 
     def create(self) -> None:
-        """Create a topic that nobody knows to be there."""
+        """Create a topic that nobody believes to exist."""
         free = [name for name in TOPICS if name not in self.topics]
         if free:
             self._create(self.rng.choice(free))
@@ -241,19 +243,19 @@ class ClusterLives:
     def _deletable(self) -> list[str]:
         """Return the topics of which no broker may keep files that it was never told to delete.
 
-        A topic made under the name of such files has no replica there, in Kafka too (INCONSISTENT_TOPIC_ID).
+        A topic created under the name of such files has no replica there, as in Kafka (INCONSISTENT_TOPIC_ID).
         """
         self._losing.intersection_update(folders(self.cluster))
         kept = {folder.rpartition("-")[0] for _, folder in self._losing}
         return sorted(set(self.topics) - kept)
 
     def delete_and_create(self) -> None:
-        """Delete a topic, create it again as soon as that is possible, and write to it at once."""
+        """Delete a topic, recreate it as soon as possible, and write to it at once."""
         if not (names := self._deletable()):
             self.create()
             return
         trimmed = [name for name in names if any(life.start for life in self.topics[name].lives.values())]
-        # What is noted of a life is what may be taken for the next one's.
+        # Notes about one life could be mistaken for notes about the next.
         name = self.rng.choice(trimmed if trimmed and self.rng.random() < 0.8 else names)
         if self.rng.random() < 0.6:
             with suppress(*NOT_NOW):
@@ -283,7 +285,7 @@ class ClusterLives:
             self.produce(name)
 
     def produce(self, name: str | None = None) -> None:
-        """Write a batch to a partition; if it is refused or not answered, perhaps the same one again."""
+        """Write a batch to a partition. If it is refused or not answered, the same batch may be sent again."""
         if (some := self._some(name)) is None:
             return
         name, partition, life = some
@@ -303,7 +305,7 @@ class ClusterLives:
                 return
 
     def _send(self, name: str, partition: int, life: Life, batch: bytes) -> int | None:
-        """Return where a batch stands; None if that is not known."""
+        """Return the offset of a batch; None if it is unknown."""
         with suppress(*NOT_NOW), self._leader(TopicPartition(name, partition), life.topic_id) as client:
             told = produce(client, name, batch, partition=partition, acks=-1, timeout_ms=int(ANSWER_S * 700))
             self._say(f"{name}-{partition} {ErrorCode(told.error_code).name} at {told.base_offset}")
@@ -368,7 +370,7 @@ class ClusterLives:
             client.ask(AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=str(path), topics=topics)]), 2)
 
     def reassign(self) -> None:
-        """Have a partition on two or three brokers, in any order."""
+        """Reassign a partition to two or three brokers, in any order."""
         if (some := self._some()) is None:
             return
         partition = TopicPartition(some[0], some[1])
@@ -378,18 +380,18 @@ class ClusterLives:
         self._say(f"{partition} to {replicas}: {reassign(self.cluster, {partition: replicas})}")
 
     def stop_in_order(self) -> None:
-        """End a broker by TERM."""
+        """Stop a broker with TERM."""
         if len(self.cluster.running) > 1:
             self.cluster.broker(self.rng.choice(self.cluster.running)).stop(20.0)
 
     def silence(self) -> None:
-        """Let nothing pass between two brokers for a while; then all of it arrives."""
+        """Block the line between two brokers for a while; then everything arrives."""
         one, other = self.rng.sample(self.cluster.local.broker_ids, 2)
         self.cluster.proxies.cut(one, other, Cut.SILENT)
         self._cuts.append((one, other))
 
     def isolate_write_and_kill(self) -> None:
-        """Let nobody hear of a leader any more, write to it, and kill it while its lines are silent."""
+        """Isolate a leader, write to it, and kill it while its lines are silent."""
         if (some := self._some()) is None or self._dead():
             return
         name, partition, life = some
@@ -404,7 +406,7 @@ class ClusterLives:
         self._kill_now(leader)
 
     def let_pass(self) -> None:
-        """Give what runs by itself some time."""
+        """Give background work some time."""
         time.sleep(self.rng.uniform(0.1, 0.8))
 
     # --- asking
@@ -417,7 +419,7 @@ class ClusterLives:
         return name, partition, self.topics[name].lives[partition]
 
     def _leader(self, topic_partition: TopicPartition, topic_id: bytes) -> WireClient:
-        """Return a connection to the leader of a partition of just this topic."""
+        """Return a connection to the leader of a partition of exactly this topic."""
         deadline = time.monotonic() + 1.5
         while True:
             for broker_id in self.rng.sample(self.cluster.running, len(self.cluster.running)):
@@ -437,12 +439,12 @@ class ClusterLives:
     # --- checks
 
     def settle(self) -> int:
-        """Mend everything, wait until it is quiet, and check everything; return how many records are there."""
+        """Repair everything, wait until it is quiet, and check everything; return the number of records."""
         self._say("settle")
         self._mend()
         for broker_id in self.cluster.local.broker_ids:
             self._order_file(broker_id).unlink(missing_ok=True)
-        # Who has read its order a moment ago may still die of it.
+        # A broker that read its order a moment ago may still die of it.
         time.sleep(0.1)
         while dead := self._dead():
             self._start(*dead)
@@ -457,7 +459,7 @@ class ClusterLives:
         )
 
     def _take_back(self) -> None:
-        """Give brokers the replicas again whose files they have kept; what is old in them must not come back."""
+        """Give replicas back to brokers that have kept their files. Old records in them must not come back."""
         wanted: dict[TopicPartition, list[int]] = {}
         assignments = self.cluster.assignments(list(self.topics)) if self.topics else {}
         kept = self._losing.intersection(folders(self.cluster))
@@ -472,7 +474,7 @@ class ClusterLives:
         self._losing.clear()
 
     def _look_who_lives(self) -> None:
-        """Learn how ended what nobody has answered."""
+        """Find out how unanswered operations ended."""
         found = self.cluster.zk(lambda zk: zk.topics.get_topic_assignments(list(TOPICS)))
         for name in TOPICS:
             assignment = found.get(name)

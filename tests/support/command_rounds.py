@@ -1,6 +1,6 @@
 """What an operator does with brokers, log dirs, offsets, old records and settings: written once, for every engine.
 
-A round takes an ``Operated`` cluster of the brokers 0 and 1 and a topic's name of its own.
+Each round gets an ``Operated`` cluster of the brokers 0 and 1, and a topic name of its own.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import pytest
 from klamm_program import Ran, in_process
 
 BASE_MS = 1_700_000_000_000
-"""2023-11-14T22:13:20Z, the time of the first record; the others follow a second apart."""
+"""2023-11-14T22:13:20Z, the time of the first record. The others follow a second apart."""
 
 
 @dataclass(frozen=True)
 class Operated:
-    """A living cluster, asked on either side."""
+    """A running cluster, reached by either interface."""
 
     by_wire: tuple[str, ...]
     by_znodes: tuple[str, ...]
@@ -37,9 +37,9 @@ class Operated:
         return ran.json
 
     def fill(self, topic: str, *counts: int) -> None:
-        """Make a topic on both brokers, whose partitions have this many records each."""
+        """Create a topic on both brokers, with this many records in each partition."""
         assignment = ",".join("0:1" if index % 2 == 0 else "1:0" for index in range(len(counts)))
-        # The records are of 2023: without this, retention would take them in the middle of a test.
+        # The records are from 2023: without this, retention would remove them in the middle of a test.
         kept = ("--config", "retention.ms=-1")
         made = self("topics", "create", topic, "--replica-assignment", assignment, *kept)
         assert made.code == 0, made.err
@@ -90,7 +90,10 @@ def offsets(cluster: Operated, topic: str) -> None:
 
 
 def deleted_records(cluster: Operated, topic: str) -> None:
-    """Old records go, by option and by Kafka's file; what cannot be is refused before anything is sent."""
+    """Old records are deleted, by option and by Kafka's file.
+
+    Impossible requests are refused before anything is sent.
+    """
     cluster.fill(topic, 10, 5, 0)
     one = ("records", "delete", "--topic", topic, "--partition", "0", "--before-offset")
     would = cluster.json(*one, "4", "--dry-run")
@@ -132,7 +135,7 @@ def deleted_records(cluster: Operated, topic: str) -> None:
 
 
 def compacted_records(cluster: Operated, topic: str) -> None:
-    """Records of a topic that is only compacted are not deleted by offset; without a leader nothing is tried."""
+    """Records of a compacted-only topic are not deleted by offset. Without a leader nothing is tried."""
     made = cluster("topics", "create", topic, "--replica-assignment", "0:1", "--config", "cleanup.policy=compact")
     assert made.code == 0, made.err
     ran = cluster("records", "delete", "--topic", topic, "--partition", "0", "--before-offset", "-1", "--yes")
@@ -140,7 +143,7 @@ def compacted_records(cluster: Operated, topic: str) -> None:
 
 
 def log_dirs(cluster: Operated, topic: str) -> None:
-    """Where replicas lie and how large they are."""
+    """Where replicas are and how large they are."""
     cluster.fill(topic, 50, 0)
     for znodes in (False, True):
         found = cluster.json("brokers", "log-dirs", "--topic-list", topic, znodes=znodes)
@@ -171,7 +174,7 @@ def log_dirs(cluster: Operated, topic: str) -> None:
 
 
 def described_brokers(cluster: Operated, topic: str) -> None:
-    """All about a broker, from both sides."""
+    """Everything about a broker, from both interfaces."""
     cluster.fill(topic, 3, 3)
     by_wire, by_znodes = (cluster.json("brokers", "describe", znodes=znodes) for znodes in (False, True))
     assert [one["id"] for one in by_znodes] == [0, 1] == [one["id"] for one in by_wire]
@@ -197,7 +200,7 @@ def described_brokers(cluster: Operated, topic: str) -> None:
 
 
 def settings(cluster: Operated, topic: str) -> None:
-    """Settings of topics, brokers and all brokers, described alike from both sides, altered by both."""
+    """Both interfaces describe settings of topics, of a broker and of all brokers alike, and both alter them."""
     assert cluster("topics", "create", topic, "--replica-assignment", "0:1").code == 0
     entity = ("--entity-type", "topics", "--entity-name", topic)
     added = "retention.ms=3600000,cleanup.policy=[compact,delete]"
@@ -224,7 +227,7 @@ def settings(cluster: Operated, topic: str) -> None:
 
 
 def bad_settings(cluster: Operated, topic: str) -> None:
-    """Wrong names, keys and values are refused, and nothing is changed."""
+    """Wrong names, keys and values are refused, and nothing changes."""
     assert cluster("topics", "create", topic, "--replica-assignment", "0:1").code == 0
     entity = ("--topic", topic)
     for words, codes, message in (

@@ -1,4 +1,4 @@
-"""Requests about settings: DescribeConfigs, IncrementalAlterConfigs, AlterConfigs; most only ask what would be."""
+"""Requests about settings: DescribeConfigs, IncrementalAlterConfigs, AlterConfigs. Most only validate."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Change = tuple[str, int, str | None]
 
 
 def change(kind: int, name: str, *changes: Change) -> incremental_alter_configs.IncrementalAlterConfigsRequest:
-    """Ask whether single settings may be changed so."""
+    """Ask whether single settings could change so."""
     resource = incremental_alter_configs.AlterConfigsResource(
         resource_type=kind,
         resource_name=name,
@@ -31,7 +31,7 @@ def change(kind: int, name: str, *changes: Change) -> incremental_alter_configs.
 
 
 def replace(kind: int, name: str, *changes: Change) -> alter_configs.AlterConfigsRequest:
-    """Ask whether all settings may be replaced by these."""
+    """Ask whether these could replace all settings."""
     configs = [alter_configs.AlterableConfig(name=key, value=value) for key, _, value in changes]
     resource = alter_configs.AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
     return alter_configs.AlterConfigsRequest(resources=[resource], validate_only=True)
@@ -100,7 +100,7 @@ OF_BROKERS: tuple[tuple[str, str], ...] = (
 
 
 def settings_of_topics(both: SideBySide) -> None:
-    """Topics' settings: as they are made, described, changed."""
+    """Topics' settings: set at creation, described, changed."""
     of_two = [CreatableTopicConfig(name="retention.ms", value="7777")]
     topics = [
         CreatableTopic(name="s", num_partitions=1, replication_factor=1),
@@ -137,9 +137,9 @@ def settings_of_topics(both: SideBySide) -> None:
 
 
 def settings_of_brokers(both: SideBySide) -> None:
-    """Brokers' and loggers' settings, and of what has none."""
+    """Settings of brokers and loggers, and of resources that have none."""
     unlike = {"value"}
-    # ZooKeeper's address, log dirs and listeners are each broker's own.
+    # ZooKeeper's address, log dirs and listeners differ from broker to broker.
     own = {"zookeeper.connect", "log.dirs", "listeners", "log.dir"}
     both.ask("all", described((BROKER, "0")), unlike=unlike)
     some = [key for key, _ in OF_BROKERS if key not in own]
@@ -152,7 +152,7 @@ def settings_of_brokers(both: SideBySide) -> None:
     _changes(both, BROKER, "0", ((key, SET, value) for key, value in OF_BROKERS))
     _changes(both, BROKER, "", ((key, SET, value) for key, value in OF_BROKERS))
     too_many = (("num.io.threads", "99"), ("num.io.threads", "1"), ("log.cleaner.threads", "5"))
-    # Kafka says the name of an exception's class within these.
+    # Kafka puts the name of an exception class into these.
     _changes(both, BROKER, "0", ((key, SET, value) for key, value in too_many), unlike=WORDS)
     for name in ("7", "x", "-1"):
         _changes(both, BROKER, name, [("log.retention.ms", SET, "5")])

@@ -1,4 +1,4 @@
-"""Requests about groups: coordinators, members of both kinds, commits and deletions, in the right order and not."""
+"""Requests about groups: coordinators, members of both kinds, commits and deletions, in right and wrong order."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def forgetting(group: str, *topics: tuple[str, list[int]]) -> OffsetDeleteReques
 
 
 class Members:
-    """One group's only member at each of the two brokers: their ids differ, their generations do not."""
+    """The only member of a group at each of the two brokers. Its ids differ, its generations are the same."""
 
     def __init__(self, both: SideBySide, group: str, version: int = 5, **values: Any) -> None:
         self.both = both
@@ -150,12 +150,12 @@ class Members:
                 assert side.ask(sync, 3).error_code == ErrorCode.NONE
 
     def ask(self, what: str, build: Any, versions: Iterable[int]) -> None:
-        """Ask both; ``build`` makes the request of the member's id there."""
+        """Ask both; ``build`` makes the request from the member's id on that side."""
         self.both.ask(f"{what} {self.group}", lambda side: build(self.ids[side]), versions)
 
 
 def make_ready(both: SideBySide) -> None:
-    """Two topics, and every group's coordinator there; for whichever area comes first."""
+    """Make two topics, and wait for every group's coordinator; the area that comes first does so."""
     if any("read" not in side.ids for side in both.sides.values()):
         topics = [CreatableTopic(name=name, num_partitions=2, replication_factor=1) for name in ("read", "other")]
         both.prepare(CreateTopicsRequest(topics=topics, timeout_ms=15_000), 7)
@@ -172,7 +172,7 @@ def make_ready(both: SideBySide) -> None:
 
 
 def groups_refused(both: SideBySide) -> None:
-    """Coordinators, and what nobody is a member for."""
+    """Coordinators, and requests of unknown members."""
     make_ready(both)
     both.ask("coordinator", FindCoordinatorRequest(key="g", key_type=0), range(4))
     both.ask("coordinators", FindCoordinatorRequest(coordinator_keys=["g", "", "g"], key_type=0), range(4, 7))
@@ -208,7 +208,7 @@ def groups_refused(both: SideBySide) -> None:
 
 
 def members_of_groups(both: SideBySide) -> None:
-    """One member's life, in each version: what it may in its generation, and what in no other."""
+    """The life of one member, in each version: what it may do in its generation, and what in no other."""
     make_ready(both)
     for version in range(10):
         _a_member(both, version)
@@ -259,7 +259,7 @@ def _a_member(both: SideBySide, version: int) -> None:
 
 
 def static_members(both: SideBySide) -> None:
-    """A static member that comes back, and the one that it replaces."""
+    """A static member that comes back, and the member that it replaces."""
     make_ready(both)
     group = "static"
     one = Members(both, group, group_instance_id="one")
@@ -291,7 +291,7 @@ def _comes_back(both: SideBySide, one: Members, version: int) -> None:
 
 
 def groups_rebalancing(both: SideBySide) -> None:
-    """What a member hears while others are waited for, and in groups of other protocols."""
+    """What a member gets as an answer while the group waits for others, and in groups of other protocols."""
     make_ready(both)
     group = "moving"
     one = Members(both, group, 4)
@@ -329,7 +329,7 @@ def groups_rebalancing(both: SideBySide) -> None:
 
 
 def offsets_of_groups(both: SideBySide) -> None:
-    """Commits by nobody's members in every version, how they are read, and how they go."""
+    """Commits without a member in every version, how they are read, and how they go."""
     make_ready(both)
     some: tuple[Offset, ...] = (
         ("read", 0, 5, "m"), ("read", 1, 6, None), ("no", 0, 1, ""), ("read", 7, 1, ""), ("other", 0, -7, "x" * 5000),

@@ -1,4 +1,4 @@
-"""Requests about records that no client sends: a partition twice, limits below zero, what spoils its neighbours."""
+"""Requests about records that no client sends: a partition twice, limits below zero, a batch that spoils others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TRANSACTIONAL = 0x10
 
 
 def produced_twice(both: SideBySide) -> None:
-    """Produce: the last of a partition's batches counts; one transactional batch spoils all."""
+    """Produce: the last batch of a partition counts. One transactional batch spoils all."""
     make(both, "twice", 3)
     make(both, "twice-old", 1)
     good, bad, spoilt = batch(2), changed(">B", 80, 1, is_sealed=False), changed(">B", 16, 1, is_sealed=False)
@@ -84,7 +84,7 @@ def _fetch(
     session: tuple[int, int] = (0, -1),
     together: bool = False,
 ) -> Callable[[Side], FetchRequest]:
-    """Ask for partitions from an offset on, with a limit each; ``together`` under one mention of the topic."""
+    """Fetch partitions from an offset on, with a limit each; ``together`` puts them under one entry of the topic."""
 
     def build(side: Side) -> FetchRequest:
         topics: list[FetchTopic] = []
@@ -107,7 +107,7 @@ def _fetch(
 
 
 def fetched_oddly(both: SideBySide) -> None:
-    """Fetch: a partition twice, limits below zero. Converted for old readers, Kafka fills up with half a record."""
+    """Fetch: a partition twice, limits below zero. When Kafka converts for old readers, it appends half a record."""
     make(both, "odd", 3)
     make(both, "odd-empty")
     make(both, "odd-rolled", segment_bytes="400")
@@ -162,7 +162,7 @@ def asked_twice(both: SideBySide) -> None:
 
 
 class _Session:
-    """The steps of a fetch session, asked of both brokers, each in the session that it has opened."""
+    """The steps of a fetch session, sent to both brokers, each in the session that it opened."""
 
     def __init__(self, both: SideBySide, what: str, version: int) -> None:
         self._both = both
@@ -190,14 +190,14 @@ class _Session:
             answer = side.ask(request, used)
             if epoch == 0:
                 self._ids[name] = answer.session_id
-            # A session goes on or has ended; its number is the broker's own.
+            # A session continues or has ended. Its id is the broker's own.
             goes_on = answer.session_id == self._ids[name] != 0
             answers.append({"goes_on": goes_on, **side.plain(answer)})
         self._both.compare(f"{self._what}, epoch {epoch} {parts}", used, *answers, unlike={"aborted_transactions"})
 
 
 def fetched_in_sessions(both: SideBySide) -> None:
-    """Fetch: sessions step by step, with partitions that come, go, are written to, fail, and are not there yet."""
+    """Fetch: sessions step by step, with partitions that come, go, get records, fail, or do not exist yet."""
     make(both, "steps", 3)
     for version in (7, 11, 12, 13, 17):
         late = f"steps-late-{version}"

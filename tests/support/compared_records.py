@@ -25,15 +25,15 @@ from engine.protocol.records.batch import Record, encode_batch
 from engine.protocol.records.checksum import stamp_crc
 
 BEGIN_MS = 1_700_000_000_000
-"""Time of the first record. No topic here forgets old records."""
+"""Time of the first record. No topic here deletes old records."""
 
 WORDS = {"error_message", "batch_index_error_message"}
 BATCHES = (3, 7, 8, 11)
-"""Versions of Produce that carry format 2, and answer each in another way."""
+"""Versions of Produce that carry format 2, each with a different form of answer."""
 
 
 def make(both: SideBySide, name: str, partitions: int = 1, **settings: str) -> None:
-    """Create a topic that keeps its records for ever."""
+    """Create a topic that keeps its records forever."""
     configs = {"retention.ms": "-1", **{key.replace("_", "."): value for key, value in settings.items()}}
     topic = CreatableTopic(
         name=name,
@@ -52,7 +52,7 @@ def batch(
 
 
 def changed(shape: str, position: int, value: int, *, is_sealed: bool = True) -> bytearray:
-    """Return a batch with one field of its header changed, and with a checksum that fits."""
+    """Return a batch with one header field changed, and a checksum that fits."""
     made = batch()
     struct.pack_into(shape, made, position, value)
     if is_sealed:
@@ -69,7 +69,7 @@ def write(*parts: tuple[str, int, bytes | bytearray], acks: int = 1) -> ProduceR
 
 
 def produced(both: SideBySide) -> None:
-    """Produce: what is taken, what is refused, and as what."""
+    """Produce: what is accepted, what is refused, and with which error."""
     make(both, "p", 2)
     make(both, "p-append", message_timestamp_type="LogAppendTime")
     make(both, "p-keys", cleanup_policy="compact")
@@ -113,7 +113,7 @@ def produced(both: SideBySide) -> None:
 
 
 def wait_for_ids(both: SideBySide) -> None:
-    """Wait until both give producer ids: Kafka has none before it was asked for the first."""
+    """Wait until both hand out producer ids: Kafka has none before the first request for one."""
     deadline = time.monotonic() + 20
     for side in both.sides.values():
         while side.ask(InitProducerIdRequest(transaction_timeout_ms=1000), 4).error_code:
@@ -184,7 +184,10 @@ def _wanted(
 
 
 def fetched(both: SideBySide) -> None:
-    """Fetch: offsets, limits, epochs, sessions. Of a failed partition Kafka lists no aborted transactions as []."""
+    """Fetch: offsets, limits, epochs, sessions.
+
+    For a failed partition Kafka sends [] if there are no aborted transactions.
+    """
     make(both, "f", 2)
     make(both, "f-empty")
     make(both, "f-rolled", segment_bytes="400")
@@ -258,7 +261,7 @@ def offsets(both: SideBySide) -> None:
 
 
 def deleted_records(both: SideBySide) -> None:
-    """DeleteRecords, and where the log begins then."""
+    """DeleteRecords, and where the log begins afterwards."""
     for name, policy in (("d", "delete"), ("d-compact", "compact"), ("d-both", "compact,delete")):
         make(both, name, cleanup_policy=policy)
         _fill(both, name)

@@ -1,7 +1,7 @@
-"""Brokers that consist of a controller and little else, on a real ZooKeeper and a real wire.
+"""Brokers that consist of a controller and little else, on a real ZooKeeper and a real network.
 
 Each has a session, a listener that answers the controller's requests, a metadata cache, and a ``Controller``. There are
-no logs and no fetchers: a test says itself when followers have caught up.
+no logs and no fetchers: the test itself says when followers have caught up.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ DEADLINE_S = 40.0
 
 
 async def eventually(is_so: Callable[[], bool], what: str = "the condition") -> None:
-    """Wait for a condition of this process."""
+    """Wait for a condition in this process."""
     try:
         async with asyncio.timeout(DEADLINE_S):
             while not is_so():
@@ -69,7 +69,7 @@ class SmallBroker:
         self.may_register.set()
 
     async def open(self, hosts: str, host: str, port: int) -> None:
-        """Open a session, register, become a candidate; in the order of a real broker."""
+        """Open a session, register, become a candidate, in the order of a real broker."""
         client = await ZkClient.connect(hosts, session_timeout_ms=6_000, client_name=f"broker {self.broker_id}")
         self.zk = KafkaZkClient(client)
         self.endpoint = Endpoint(host, port, "PLAINTEXT", SecurityProtocol.PLAINTEXT)
@@ -155,7 +155,7 @@ class SmallBroker:
 
 
 class SmallCluster:
-    """Some brokers below one chroot."""
+    """Several brokers under one chroot."""
 
     def __init__(self, hosts: str) -> None:
         self.hosts = hosts
@@ -163,7 +163,7 @@ class SmallCluster:
 
     @property
     def controller(self) -> SmallBroker:
-        """The broker that is controller, as it thinks itself."""
+        """The broker that believes it is the controller."""
         (active,) = [b for b in self.brokers.values() if b.is_answering and b.controller.is_active]
         return active
 
@@ -181,19 +181,19 @@ class SmallCluster:
         """Wait until the controller is idle and stays so while watches and answers come in."""
         for _ in range(3):
             broker = await self.wait_for_controller()
-            await broker.zk.client.exists("/controller")  # watches fired before this answer
+            await broker.zk.client.exists("/controller")  # Watches that fired before this answer.
             await asyncio.sleep(0.01)
         await self.wait_for_controller()
 
     async def state(self, partition: TopicPartition) -> Any:
-        """Return a partition's leadership as ZooKeeper has it."""
+        """Return a partition's leadership from ZooKeeper."""
         zk = next(b for b in self.brokers.values() if b.is_answering).zk
         read = (await zk.partitions.get_partition_states((partition,)))[partition]
         assert read is not None, f"{partition} has no state"
         return read.leader_and_isr  # type: ignore[union-attr]
 
     async def catch_up(self, partition: TopicPartition, *isr: int) -> Any:
-        """Have the partition's leader ask for an ISR; return the answer. If nobody leads, nobody asks."""
+        """Let the partition's leader ask for an ISR; return the answer. Without a leader nobody asks."""
         state = await self.state(partition)
         if state.leader < 0:
             return None
@@ -205,7 +205,7 @@ class SmallCluster:
         return answer[partition] if isinstance(answer, dict) else answer
 
     async def create(self, assignments: dict[int, tuple[int, ...]], topic: str = "t") -> None:
-        """Create a topic, and wait until all of it is led."""
+        """Create a topic, and wait until all partitions have leaders."""
         admin = self.controller.topic_admin
         await admin.create_topic(NewTopic(topic, assignments=assignments))
         assert await admin.wait_for_leaders(topic, assignments, 10_000)
@@ -221,7 +221,7 @@ def is_idle(broker: SmallBroker) -> bool:
 async def cluster_of(
     hosts: str, count: int = 3, *, racks: str = "", ibp: str = "3.9", **options: Any
 ) -> AsyncIterator[SmallCluster]:
-    """Run brokers 0, 1, … started one after the other; the first becomes controller."""
+    """Run brokers 0, 1, …, started one after the other; the first becomes controller."""
     cluster = SmallCluster(hosts)
     options.setdefault("auto_leader_rebalance_enable", False)
     async with _serving(count, cluster, racks, ibp, options) as addresses:
@@ -238,7 +238,7 @@ async def cluster_of(
 
 
 def _handlers(broker: SmallBroker) -> dict[ApiKey, Callable[[Any, Any], Any]]:
-    """What the broker answers; a test may put other methods in its place."""
+    """The broker's handlers. A test may replace some of them."""
     return {
         ApiKey.LEADER_AND_ISR: lambda head, request: broker.leader_and_isr(head, request),
         ApiKey.UPDATE_METADATA: lambda head, request: broker.update_metadata(head, request),

@@ -1,4 +1,4 @@
-"""Puts requests to handlers of topics and the controller, on the small brokers of ``controller_cluster``."""
+"""Sends requests to the handlers of topics and the controller, on the small brokers of ``controller_cluster``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PEER = Peer("127.0.0.1", 9, "PLAINTEXT", 0)
 
 
 async def ask(broker: SmallBroker, request: Request, api_version: int, **settings: str) -> Any:
-    """Have a broker's handler answer a request; ``settings`` are server.properties with underscores for dots."""
+    """Let a broker's handler answer a request; ``settings`` are server.properties with underscores for dots."""
     properties = {name.replace("_", "."): value for name, value in settings.items()}
     config = BrokerConfig({"zookeeper.connect": "localhost:1", "broker.id": str(broker.broker_id), **properties})
     parts = SimpleNamespace(

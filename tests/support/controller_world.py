@@ -73,7 +73,7 @@ class World:
     # Things that happen
 
     def elect(self) -> None:
-        """Have a new controller take over, wherever the old one is; nothing is carried out yet."""
+        """Let a new controller take over, wherever the old one is. Nothing is carried out yet."""
         self.zk.epoch += 1
         self.zk.epoch_zk_version += 1
         self.core = ControllerCore(self.options, new_topic_id=self._new_topic_id)
@@ -93,7 +93,7 @@ class World:
         self.queue.append(event)
 
     def catch_up(self, partition: TopicPartition, *members: int) -> bool:
-        """Have the leader ask for an ISR; return whether there is a leader to do so."""
+        """Let the leader ask for an ISR; return whether there is a leader to do so."""
         stored = self.zk.states[partition].state
         if stored.leader not in self.zk.brokers:
             return False
@@ -108,7 +108,10 @@ class World:
     # Time goes on
 
     def step(self) -> bool:
-        """Carry out one instruction of the controller, or start its next event; False if there is nothing."""
+        """Carry out one instruction of the controller, or start its next event.
+
+        Return False if there is nothing to do.
+        """
         if self._steps is not None:
             self._advance()
             return True
@@ -118,7 +121,7 @@ class World:
         return False
 
     def deliver(self, broker_id: int) -> bool:
-        """Bring the next request to a broker and its answer to the queue; False if there is none."""
+        """Bring the next request to a broker and put its answer into the queue. Return False if there is none."""
         wire = self.wires.get(broker_id)
         if not wire:
             return False
@@ -128,14 +131,14 @@ class World:
         return True
 
     def settle(self, limit: int = 20_000) -> None:
-        """Let everything happen that is under way."""
+        """Let everything that is under way happen."""
         for _ in range(limit):
             if not self.step() and sum(self.deliver(b) for b in list(self.wires)) == 0:
                 return
         raise AssertionError("the controller never comes to rest")
 
     def run(self, event: events.ControllerEvent | None = None) -> Any:
-        """Process an event and everything that follows; return its answer."""
+        """Process an event and everything that follows from it; return its answer."""
         self.answers.clear()
         if event is not None:
             self.put(event)
@@ -200,10 +203,10 @@ class World:
                 return self.zk.perform(self.core, instruction)
         return None
 
-    # What one may look at
+    # What a test may look at
 
     def state(self, partition: str) -> str:
-        """``leader=1 le=0 isr=12 pe=0`` as ZooKeeper has it."""
+        """``leader=1 le=0 isr=12 pe=0``, as ZooKeeper has it."""
         return state_text(self.zk.states[tp(partition)].state)
 
     def assignment(self, partition: str) -> str:

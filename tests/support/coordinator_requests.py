@@ -1,4 +1,4 @@
-"""Requests to a group coordinator on virtual time, as tests send them: join, sync, and a group made stable."""
+"""Requests to a group coordinator on virtual time, as tests send them: join, sync, and making a group stable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A group coordinator without a broker: its partition of ``__consumer_offsets`` is in memory, replicated when told."""
+"""A group coordinator without a broker.
+
+Its partition of ``__consumer_offsets`` is in memory, and replicates on demand.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ READ = TopicPartition("read", 0)
 
 
 class MemoryLog:
-    """Batches one behind the other."""
+    """Batches, one after the other."""
 
     def __init__(self) -> None:
         self.data = bytearray()
@@ -34,10 +37,10 @@ class MemoryLog:
         self.high_watermark = 0
         self.is_flush_due = False
         self._positions: list[tuple[int, int]] = []
-        """Per batch its base offset and where it begins."""
+        """Base offset and position of each batch."""
 
     def append(self, batch: bytes | memoryview) -> tuple[int, int]:
-        """Stamp offsets into a batch and append it; return the first and the last one."""
+        """Stamp offsets into a batch and append it; return its first and last offset."""
         stamped = bytearray(batch)
         first_offset = self.log_end_offset
         struct.pack_into(">q", stamped, 0, first_offset)
@@ -65,7 +68,7 @@ class MemoryLog:
 
 
 class MemoryPartition:
-    """The coordinator's partition; a commit is replicated at once unless ``is_replicated_at_once`` is taken away."""
+    """The coordinator's partition. A commit is replicated at once unless ``is_replicated_at_once`` is off."""
 
     topic_partition = OFFSETS_PARTITION
 
@@ -103,13 +106,13 @@ class _Offloader:
 
 
 class CoordinatorWorld:
-    """One coordinator at a time; make it on a running event loop."""
+    """One coordinator at a time. Create it inside a running event loop."""
 
     def __init__(self, **settings: str) -> None:
         self.partition = MemoryPartition()
         self.partition_count = 1
         self.flushing: list[Callable[[ErrorCode], None]] = []
-        """Who waits for a flush; a log asks for one while its ``is_flush_due`` is set."""
+        """Those that wait for a flush. A log asks for one while its ``is_flush_due`` is set."""
         self.clock = LoopClock()
         needed = {"zookeeper.connect": "z:1", "offsets.topic.num.partitions": "1"}
         needed["group.initial.rebalance.delay.ms"] = "0"
@@ -135,7 +138,7 @@ class CoordinatorWorld:
         return coordinator
 
     def _partitions(self, topic: str) -> dict[int, None]:
-        """What the metadata has of the offsets topic."""
+        """What the metadata says of the offsets topic."""
         return dict.fromkeys(range(self.partition_count))
 
     async def lead(self, *, waits: bool = True) -> None:
@@ -148,23 +151,23 @@ class CoordinatorWorld:
             await asyncio.sleep(0)
 
     def resign(self) -> None:
-        """Become follower."""
+        """Become a follower."""
         self.partition.is_leader = False
         for listener in self.replica_manager.leadership_listeners:
             listener([], [self.partition])
         self.wake()
 
     def replicate(self) -> None:
-        """Let the followers have everything."""
+        """Let the followers replicate everything."""
         self.partition.log.high_watermark = self.partition.log.log_end_offset
         self.wake()
 
     def wake(self) -> None:
-        """Let whoever waits for the partition look again."""
+        """Let those that wait for the partition check again."""
         self.replica_manager.delayed_produce.check_and_complete(OFFSETS_PARTITION)
 
     async def move(self, survives_to: int | None = None) -> None:
-        """Let another coordinator take over what the log has, up to an offset; commits under way fail here."""
+        """Let another coordinator take over the log up to an offset. Commits under way fail here."""
         self.resign()
         await self.coordinator.stop()
         self.replica_manager.delayed_produce.close()
@@ -190,9 +193,9 @@ class CoordinatorWorld:
         is_alone: bool = True,
         **of: Any,
     ) -> list[ErrorCode]:
-        """Commit; the list has the answer as soon as there is one.
+        """Commit; the list gets the answer as soon as there is one.
 
-        Unless it ``is_alone`` it waits for the event loop to come round, and is written with what else comes.
+        Unless it ``is_alone``, the commit waits for the next turn of the event loop, and shares a batch with others.
         """
         answers: list[ErrorCode] = []
         value = CommittedOffset(offset, **{"commit_timestamp_ms": self.clock.now_ms(), **of})

@@ -1,8 +1,8 @@
 """TCP proxies in front of brokers' inter-broker listeners, which can cut the lines between two of them.
 
-Who connects is told by the client id of the first request: followers and controllers carry their broker's id in it.
-A line is cut in one of two ways: refused (connections are reset, new ones too) or silent (bytes vanish from sight until
-the line is mended, as in a network that drops packets).
+The client id of the first request tells who connects, because followers and controllers put their broker's id into it.
+A line is cut in one of two ways: refused (connections are reset, new ones too) or silent (bytes are held back until the
+line is repaired, as in a network that drops packets).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Cut(Enum):
 
 
 class _Line:
-    """All connections between two brokers, in either direction."""
+    """All connections between two brokers, in both directions."""
 
     def __init__(self) -> None:
         self.cut: Cut | None = None
@@ -51,7 +51,7 @@ class _Line:
 
 
 class CutProxies:
-    """The proxies of one cluster, on an event loop of their own thread. Use as a context manager."""
+    """The proxies of one cluster, on an event loop in a thread of their own. Use it as a context manager."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -71,7 +71,7 @@ class CutProxies:
         self._loop.close()
 
     def forward(self, host: str, port: int, to_port: int, broker_id: int) -> None:
-        """Listen on ``port`` and pass everything on to ``broker_id`` at ``to_port`` of the same host."""
+        """Listen on ``port`` and forward everything to ``broker_id`` at ``to_port`` of the same host."""
 
         async def listen() -> None:
             def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -88,7 +88,7 @@ class CutProxies:
         self._call(lambda: self._line(one, other).set(how))
 
     def mend(self, one: int, other: int) -> None:
-        """Let the two talk again."""
+        """Let the two brokers talk again."""
         self._call(lambda: self._line(one, other).set(None))
 
     @property
@@ -97,7 +97,7 @@ class CutProxies:
         return any(line.cut is not None for line in self._lines.values())
 
     def mend_all(self) -> None:
-        """Let all talk again."""
+        """Let all brokers talk again."""
         self._call(lambda: [line.set(None) for line in self._lines.values()])
 
     def _line(self, one: int, other: int) -> _Line:
@@ -143,7 +143,7 @@ class CutProxies:
                     pump.cancel()
                 await asyncio.gather(*pumps, return_exceptions=True)
         except (OSError, asyncio.IncompleteReadError):
-            # A side hung up, or the broker is down: the other side sees its connection end.
+            # One side hung up, or the broker is down: the other side sees the end of its connection.
             return
         finally:
             if line is not None:
@@ -154,7 +154,7 @@ class CutProxies:
 
 
 async def _first_bytes(reader: asyncio.StreamReader) -> tuple[bytes, int]:
-    """Return the beginning of the first request, and the id of the broker that sends it."""
+    """Return the start of the first request, and the id of the broker that sends it."""
     head = await reader.readexactly(_CLIENT_ID_AT + 2)
     (size,) = struct.unpack_from(">h", head, _CLIENT_ID_AT)
     client_id = await reader.readexactly(max(size, 0))

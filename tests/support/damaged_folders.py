@@ -1,4 +1,4 @@
-"""Partition folders with damages of many kinds, to be opened by engines that should do the same about them."""
+"""Partition folders with many kinds of damage. Two engines open them and should handle them alike."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Damage = Callable[["Folder"], object]
 
 
 class Folder:
-    """A partition's folder, with what the checkpoint files of its log dir are to say."""
+    """A partition's folder, and the content of its log dir's checkpoint files."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -177,10 +177,10 @@ AFTER_CRASHES_ONLY = {name for name in DAMAGES if name.startswith(("torn", "flip
     "twice",
     "recovery-torn",
 }
-"""Kafka does not look for them after an orderly stop: it refuses to start, or appends behind them."""
+"""Kafka does not look for these after a clean shutdown: it refuses to start, or appends behind them."""
 
 CUT_LATER = {"twice"}
-"""Where an offset does not ascend Kafka drops the segment; ours keeps what is before it."""
+"""Where offsets stop ascending, Kafka drops the segment. We keep what is before that place."""
 
 
 def copied(source: Folder, target: Path, damage: Damage) -> Folder:

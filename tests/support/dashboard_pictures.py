@@ -1,8 +1,8 @@
-"""Pictures of the dashboard over made-up clusters: those of the guide, and those that tests compare with.
+"""Pictures of the dashboard on made-up clusters, for the guide and for tests to compare with.
 
     python tests/support/dashboard_pictures.py
 
-writes them all again. A test fails while one differs from what the dashboard draws.
+rewrites them all. A test fails while a picture differs from what the dashboard draws.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ GOLDEN = ROOT / "fixtures" / "dashboard"
 
 @dataclass(frozen=True)
 class Picture:
-    """One picture: a scene of ``fake_feed``, a screen, and the keys that lead there."""
+    """One picture: a scene of ``fake_feed``, a screen, and the keys that lead to it."""
 
     folder: Path
     name: str
@@ -33,7 +33,7 @@ class Picture:
     then: Callable[[object], None] | None = None
     keys: tuple[str, ...] = ()
     shows: str = ""
-    """The screen that the keys lead to, where that takes its time."""
+    """The screen that the keys open, if it takes time to appear."""
 
     @property
     def path(self) -> Path:
@@ -83,7 +83,7 @@ async def drawn(picture: Picture) -> str:
 
 
 def plain_svg(svg: str) -> str:
-    """Return the picture without what differs from run to run, and without the call for a font from elsewhere."""
+    """Return the picture without details that differ from run to run, and without the reference to an external font."""
     svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
     return re.sub(r"terminal-\d+", "terminal", svg)
 

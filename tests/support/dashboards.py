@@ -1,4 +1,4 @@
-"""Dashboards over made-up clusters, driven by keys: for tests of the widgets and flows."""
+"""Dashboards on made-up clusters, driven by keys, for tests of the widgets and flows."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ WIDE = (120, 40)
 WAIT_S = 60.0
 TYPED_MAX = 40
 QUIET_ROUNDS = 2
-"""A message may ask for a callback after the next drawing, which sends the next one."""
+"""A message may ask for a callback after the next drawing, which may send another message."""
 
 
 class Driven:
-    """One dashboard that runs, with what a person sees and presses."""
+    """One running dashboard: what a person sees and presses."""
 
     def __init__(self, app: Dashboard, pilot: Pilot[int | None], feed: Any) -> None:
         self.app = app
@@ -40,17 +40,17 @@ class Driven:
         return main
 
     async def press(self, *keys: str) -> None:
-        """Press keys, each when all that the one before set going was handled.
+        """Press keys, each once everything that the previous key started is handled.
 
-        The pilot's own ``press`` waits by the clock, until the process has been idle for a while: a test would spend
-        most of its time there, and the more, the more else the machine does.
+        The pilot's own ``press`` waits by the clock until the process has been idle for a while. A test would spend
+        most of its time there, and more on a busy machine.
         """
         for key in keys:
             self.app.post_message(events.Key(key, key_to_character(key)))
             await self.settled()
 
     async def type(self, text: str) -> None:
-        """Type a text; the rest of a very long one is pasted."""
+        """Type a text; a very long one is partly pasted."""
         for character in text[:TYPED_MAX]:
             self.app.post_message(events.Key(_character_to_key(character), character))
             await self.settled()
@@ -59,7 +59,7 @@ class Driven:
             await self.settled()
 
     async def settled(self) -> None:
-        """Wait until all messages are handled, with those that they sent, and what changed is drawn."""
+        """Wait until all messages and their follow-ups are handled, and the changes are drawn."""
         rounds = 0
         while rounds < QUIET_ROUNDS:
             await self.pilot.pause(0)
@@ -67,7 +67,7 @@ class Driven:
             rounds = 0 if any(node.message_queue_size for node in (self.app, *nodes)) else rounds + 1
 
     async def tick(self, count: int = 1) -> None:
-        """Let frames come, each when the one before was taken, and wait until the last one is drawn."""
+        """Send frames, each once the previous one was taken, and wait until the last one is drawn."""
         for _ in range(count):
             at = self.feed.tick().sequence
             await self._comes_true(lambda at=at: self.app.newest and self.app.newest.sequence >= at, pause_s=0.0)
@@ -90,7 +90,7 @@ class Driven:
 
     @property
     def text(self) -> str:
-        """What stands on the screen in front."""
+        """The text of the screen in front."""
         screen = self.app.screen
         if isinstance(screen, MainScreen):
             return self.drawn
@@ -99,7 +99,7 @@ class Driven:
 
     @property
     def drawn(self) -> str:
-        """What is drawn of the screen in front: of a window only what there is room for."""
+        """The visible part of the screen in front: what does not fit into a window is missing."""
         strips = self.app.screen._compositor.render_strips()[: self.app.size.height]
         return "\n".join("".join(segment.text for segment in strip).rstrip() for strip in strips)
 
@@ -112,7 +112,7 @@ class Driven:
 async def dashboard(
     scene: str | FakeFeed = "live", *, size: tuple[int, int] = WIDE, page: str = "overview", **options: Any
 ) -> AsyncIterator[Driven]:
-    """Give a dashboard over a scene of ``fake_feed``, which stands still until it is told to tick."""
+    """Yield a dashboard on a scene of ``fake_feed``, which stands still until it gets a tick."""
     feed = fake_feed(scene, plays=False) if isinstance(scene, str) else scene
     app = Dashboard(Session(feed, page=page, clock=lambda: 0.0, **options))
     async with app.run_test(size=size) as pilot:

@@ -1,4 +1,4 @@
-"""The pages a reader of the repository meets, and what stands in them: links, anchors, commands."""
+"""The pages that a reader of the repository meets, with their links, anchors and commands."""
 
 from __future__ import annotations
 
@@ -21,33 +21,33 @@ _SEPARATORS = frozenset(("|", "||", "&&", ";", "&"))
 
 
 class Link(NamedTuple):
-    """A link of a page: the path as it stands there ("" is the page itself), and the heading it means, if any."""
+    """A link of a page: the path as written ("" is the page itself), and the heading it points to, if any."""
 
     target: str
     anchor: str
 
 
 class Command(NamedTuple):
-    """What follows ``klamm`` on a line of a page."""
+    """The words after ``klamm`` on a line of a page."""
 
     line: int
     words: list[str]
 
 
 def pages() -> list[Path]:
-    """Return every page of the docs, and those at the root."""
+    """Return every page of the docs, and the pages at the root."""
     return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
 
 
 def links(page: Path) -> list[Link]:
-    """Return the links to files and headings; those to other sites are left out."""
+    """Return the links to files and headings, without links to other sites."""
     prose = "\n".join(text for _, language, text in _lines(page) if language is None)
     found = [_split(target) for target in _LINK.findall(prose)]
     return [link for link in found if "://" not in link.target and not link.target.startswith("mailto:")]
 
 
 def anchors(page: Path) -> set[str]:
-    """Return the names under which a page's headings can be linked, as GitHub makes them."""
+    """Return the anchors of a page's headings, as GitHub makes them."""
     names: set[str] = set()
     for _, language, text in _lines(page):
         heading = _HEADING.match(text) if language is None else None
@@ -67,7 +67,7 @@ def typed_commands(page: Path) -> Iterator[Command]:
 
 
 def quoted_commands(page: Path) -> Iterator[Command]:
-    """Yield commands named in running text, between backquotes."""
+    """Yield commands that running text names in backquotes."""
     for number, language, text in _lines(page):
         for span in _SPAN.findall(text) if language is None else ():
             if span.startswith(f"{PROGRAM} "):
@@ -88,7 +88,7 @@ def fenced_blocks(page: Path, language: str) -> list[str]:
 
 
 def _lines(page: Path) -> Iterator[tuple[int, str | None, str]]:
-    """Yield number, language of the fenced block (None outside of one), and text of each line."""
+    """Yield the number, the language of the fenced block (None outside), and the text of each line."""
     language: str | None = None
     for number, text in enumerate(page.read_text("utf-8").splitlines(), start=1):
         fence = _FENCE.match(text)

@@ -1,4 +1,4 @@
-"""Tests that are coroutines: each runs in an event loop of its own."""
+"""Tests that are coroutines: each runs in its own event loop."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ P = ParamSpec("P")
 
 
 def in_event_loop(test: Callable[P, Awaitable[None]]) -> Callable[P, None]:
-    """Run a coroutine as a test; a task that it leaves behind ends with it."""
+    """Run a coroutine as a test. Tasks that it leaves behind end with it."""
 
     @wraps(test)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:

@@ -1,4 +1,4 @@
-"""Brokers as the controller's core sees them: what each answers to its requests."""
+"""Brokers as the controller's core sees them: how each answers its requests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from engine.controller.broker_requests import (
 
 @dataclass
 class FakeReplica:
-    """What a broker knows of a partition it hosts."""
+    """What a broker knows about a partition it hosts."""
 
     leader: int
     leader_epoch: int
@@ -29,12 +29,12 @@ class FakeReplica:
     partition_epoch: int
     replicas: tuple[int, ...]
     is_caught_up: bool = False
-    """As a follower: it has everything its leader of this epoch has."""
+    """For a follower: it has everything of the leader with this epoch."""
 
 
 @dataclass
 class FakeBroker:
-    """A broker's side of the requests: the checks of epochs, replicas it hosts, its metadata cache."""
+    """A broker's side of the requests: epoch checks, hosted replicas, metadata cache."""
 
     broker_id: int
     broker_epoch: int = -1
@@ -46,7 +46,7 @@ class FakeBroker:
     fails_to_delete: set[TopicPartition] = field(default_factory=set)
 
     def handle(self, request: BrokerRequest) -> events.ControllerEvent | None:
-        """Answer a request; None if the controller wants no answer."""
+        """Answer a request; return None if the controller wants no answer."""
         error = self._whole_error(request)
         match request:
             case LeaderAndIsrToBroker():
@@ -85,7 +85,7 @@ class FakeBroker:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         state = part.state
         if state.leader not in (self.broker_id, *self.live_brokers):
-            # It cannot be followed: the epoch is not taken, and the same state has to come again.
+            # The leader cannot be followed: the broker ignores the epoch, and needs the same state again.
             return ErrorCode.NONE
         self.replicas[partition] = FakeReplica(
             state.leader, state.leader_epoch, state.isr, state.partition_epoch, part.assignment.replicas
@@ -112,7 +112,7 @@ class FakeBroker:
         return ErrorCode.NONE
 
     def restart(self, broker_epoch: int) -> None:
-        """Come back with the files and mended log dirs, without what was in memory."""
+        """Come back with the files and repaired log dirs, without what was in memory."""
         self.offline.clear()
         self.fails_to_delete.clear()
         self.live_brokers = ()

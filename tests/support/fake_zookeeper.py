@@ -1,4 +1,4 @@
-"""A ZooKeeper for tests of the controller's core: the znodes it knows, with versions, and the writes in their order."""
+"""A ZooKeeper for tests of the controller's core: its znodes with versions, and the writes in order."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class StoredState:
 
 
 class FakeZooKeeper:
-    """The znodes the controller knows, with versions; and a list of the writes in order."""
+    """The znodes that the controller knows, with versions, and a list of the writes in order."""
 
     def __init__(self) -> None:
         self.epoch = 0
@@ -111,7 +111,7 @@ class FakeZooKeeper:
         self.on_change(events.ZkPreferredElection())
 
     def write_state(self, partition: TopicPartition, state: LeaderAndIsr, controller_epoch: int) -> LeaderAndIsr:
-        """A write of a state znode by anybody; the version grows by itself."""
+        """Write a state znode for somebody else; the version grows by itself."""
         before = self.states.get(partition)
         if before is not None:
             assert state.leader_epoch >= before.state.leader_epoch, f"{partition}: leader epoch falls"

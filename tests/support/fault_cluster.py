@@ -1,4 +1,4 @@
-"""A cluster of real broker processes whose inter-broker lines can be cut, and what to wait for in it."""
+"""A cluster of real broker processes whose inter-broker lines can be cut, and conditions to wait for."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SETTINGS = {
     "auto.leader.rebalance.enable": "false",
     "log.segment.delete.delay.ms": "500",
     "offsets.topic.num.partitions": "4",
-    # Index files are as big from the first record on; a full disk is made by a limit of file sizes.
+    # Index files have their full size from the first record on. A limit on file sizes simulates a full disk.
     "log.index.size.max.bytes": "65536",
 }
 
@@ -46,7 +46,7 @@ T = TypeVar("T")
 
 
 class FaultCluster:
-    """Three brokers or more, each behind a proxy where the other brokers are concerned. Use as a context manager."""
+    """Three or more brokers, with a proxy in front of each for the other brokers. Use it as a context manager."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class FaultCluster:
     ) -> None:
         self.proxies.mend_all()
         for broker in self.local.brokers.values():
-            # What a test wanted to see of their end it has seen: nothing here waits for a controlled shutdown.
+            # The test has seen what it wanted of their end: nothing here waits for a controlled shutdown.
             broker.kill()
         self.local.stop()
         self.proxies.__exit__()
@@ -142,7 +142,7 @@ class FaultCluster:
         return asyncio.run(run())
 
     def assignments(self, topics: Iterable[str]) -> dict[TopicPartition, ReplicaAssignment]:
-        """Return the topics' assignments as ZooKeeper has them."""
+        """Return the topics' assignments from ZooKeeper."""
         found = self.zk(lambda zk: zk.topics.get_topic_assignments(list(topics)))
         return {
             TopicPartition(topic, index): replicas
@@ -151,18 +151,18 @@ class FaultCluster:
         }
 
     def states(self, topics: Iterable[str]) -> dict[TopicPartition, LeaderIsrAndControllerEpoch]:
-        """Return leader and ISR of all partitions of the topics, as ZooKeeper has them."""
+        """Return leader and ISR of all partitions of the topics, from ZooKeeper."""
         partitions = list(self.assignments(topics))
         found = self.zk(lambda zk: zk.partitions.get_partition_states(partitions))
         return {p: state for p, state in found.items() if isinstance(state, LeaderIsrAndControllerEpoch)}
 
     def controller_id(self) -> int | None:
-        """Return who is the controller, as ZooKeeper has it."""
+        """Return the id of the controller, from ZooKeeper."""
         found: int | None = self.zk(lambda zk: zk.controller.get_controller_id())
         return found
 
     def leftovers(self) -> list[str]:
-        """Return the znodes that should be gone once it is quiet."""
+        """Return the znodes that should be gone in a quiet cluster."""
 
         async def look(zk: KafkaZkClient) -> list[str]:
             found = []
@@ -178,8 +178,7 @@ class FaultCluster:
     def wait_for(self, what: str, look: Callable[[], T], *, timeout_s: float = 60.0) -> T:
         """Call ``look`` until it returns something true, and return that.
 
-        Raises:
-            AssertionError: the time is up; it names the last thing that was seen.
+        Raises: AssertionError: the time is up; the message names the last value that was seen.
         """
         deadline = time.monotonic() + timeout_s
         while True:
@@ -193,7 +192,7 @@ class FaultCluster:
             time.sleep(_POLL_S)
 
     def wait_led(self, topics: Iterable[str], *, without: int, timeout_s: float = 60.0) -> float:
-        """Wait until every partition is led and the ISRs do without a broker; return how many seconds it took."""
+        """Wait until every partition has a leader and no ISR has the broker; return how many seconds it took."""
         names, began = list(topics), time.monotonic()
 
         def look() -> bool:
@@ -204,7 +203,7 @@ class FaultCluster:
         return time.monotonic() - began
 
     def wait_in_sync(self, topics: Iterable[str], *, timeout_s: float = 60.0) -> float:
-        """Wait until every partition is led by a live broker with a full ISR; return how many seconds it took."""
+        """Wait until every partition has a live leader and a full ISR; return how many seconds it took."""
         names, began = list(topics), time.monotonic()
         deadline = began + timeout_s
         while lacking := self._not_in_sync(names):

@@ -1,4 +1,4 @@
-"""Faults of a cluster, each of which can be undone: broker processes, ZooKeeper, lines between brokers, a full disk."""
+"""Faults of a cluster that can be undone: broker processes, ZooKeeper, lines between brokers, a full disk."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _BALLAST_BYTES = 900_000
 _BALLAST_RECORDS_MAX = 100
 
 NOT_NOW = (AssertionError, KlammError, ConnectionClosed, OSError)
-"""What a request may meet in the middle of a fault."""
+"""Errors that a request may meet during a fault."""
 
 
 @dataclass(frozen=True, slots=True)
 class Injected:
-    """A fault that is there. ``undo_rank`` orders undoing: what others need to come back goes first."""
+    """A present fault. ``undo_rank`` orders the undoing: what others need to recover goes first."""
 
     text: str
     undo_rank: int
@@ -33,7 +33,7 @@ class Injected:
 
 
 Fault = Callable[[FaultCluster, random.Random], Injected | None]
-"""Injects something; None if it cannot, such as a second fault for the only broker left."""
+"""Injects something; returns None if it cannot, such as a second fault for the only broker left."""
 
 
 def kill_broker(cluster: FaultCluster, rng: random.Random) -> Injected | None:
@@ -48,7 +48,7 @@ def kill_controller(cluster: FaultCluster, rng: random.Random) -> Injected | Non
 
 
 def kill_all_brokers(cluster: FaultCluster, rng: random.Random) -> Injected | None:
-    """kill -9 of every broker at once: what was committed must be committed again."""
+    """kill -9 of every broker at once: committed records must still be committed afterwards."""
     victims = cluster.running
     for victim in victims:
         cluster.broker(victim).kill()
@@ -72,7 +72,7 @@ def freeze_controller(cluster: FaultCluster, rng: random.Random) -> Injected | N
 
 
 def end_broker(cluster: FaultCluster, rng: random.Random) -> Injected | None:
-    """SIGTERM: a controlled shutdown, as far as the rest of the cluster lets it have one."""
+    """SIGTERM: a controlled shutdown, as far as the rest of the cluster allows one."""
     if not cluster.running:
         return None
     victim = rng.choice(cluster.running)
@@ -122,12 +122,12 @@ def isolate_broker(cluster: FaultCluster, rng: random.Random) -> Injected | None
 
 
 def fill_disk(cluster: FaultCluster, rng: random.Random) -> Injected | None:
-    """Let no file of a broker grow beyond its biggest, which is a segment made for this: one log dir is full."""
+    """Let no file of a broker grow beyond its biggest, a segment made for this purpose: one log dir is full."""
     if (
         set(cluster.running) != set(cluster.local.broker_ids)
         or not cluster.is_zookeeper_serving
         or cluster.has_full_disk
-        # Ballast is written before the disk is full; a controller that reaches nobody has no leader for it.
+        # Ballast is written before the disk is full: an isolated controller has no leader for it.
         or cluster.proxies.has_cuts
     ):
         return None
@@ -136,7 +136,7 @@ def fill_disk(cluster: FaultCluster, rng: random.Random) -> Injected | None:
     try:
         create_topic(cluster.broker(victim).address, topic, partitions=1, replication_factor=3)
     except NOT_NOW:
-        # Another fault has cost the controller its session; if the topic exists, it goes when the next one is taken.
+        # Another fault has cost the controller its session. If the topic exists, it goes with the next undo.
         return None
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "log_level": 0, "linger.ms": 0})
     segment = _biggest_of_all(cluster, victim, topic, producer, rng)
@@ -151,7 +151,7 @@ def fill_disk(cluster: FaultCluster, rng: random.Random) -> Injected | None:
 
     def undo() -> None:
         cluster.has_full_disk = False
-        # A log dir that failed comes back with the next start only.
+        # A log dir that failed comes back only with the next start.
         cluster.broker(victim).stop(20.0)
         cluster.local.start_broker(victim)
         producer.purge()
@@ -212,7 +212,7 @@ def _biggest_of_all(cluster: FaultCluster, broker_id: int, topic: str, producer:
 
 
 def _size_bytes(path: Path) -> int:
-    """Return a file's size; 0 if it is none, or gone: the broker goes on replacing its checkpoints."""
+    """Return a file's size, or 0 if it is gone: the broker keeps replacing its checkpoints."""
     try:
         return path.stat().st_size if path.is_file() else 0
     except FileNotFoundError:

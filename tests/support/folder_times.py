@@ -1,4 +1,4 @@
-"""After a run: how long the tests of each folder took, its slowest file, and what is over its budget. A pytest plugin.
+"""Reports after a run how long each folder took, its slowest file, and what is over its budget. A pytest plugin.
 
 A run of one folder gets a line per file, a run of one file nothing. Seconds are those of the tests, whichever worker
 ran them: two workers take about half as long.
@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 import pytest
 
 BUDGETS_S = {"tests/plans": 180, "tests/pipeline": 360, "tests/tui": 120}
-"""What CI can afford for folders that could take any time. docs/contributing.md names them too."""
+"""The budgets in CI of folders whose tests could take any time. docs/contributing.md names them too."""
 
 
 class FolderTimes:
@@ -62,6 +62,6 @@ def _over_budget(folder: str, seconds: float) -> str:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Only the process that reports adds up."""
+    """Only the process that reports adds the seconds up."""
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(FolderTimes())

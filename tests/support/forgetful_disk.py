@@ -38,7 +38,7 @@ class Stopped(BaseException):
 
 
 class Call(NamedTuple):
-    """One call below the root. ``is_change`` where the disk may be another one afterwards."""
+    """One call below the root. ``is_change`` if the disk may differ afterwards."""
 
     name: str
     path: str
@@ -53,17 +53,17 @@ class Stored(NamedTuple):
 
 
 Image = dict[str, Stored | None]
-"""What is on a disk, by path below the root; None is a folder."""
+"""The content of a disk, by path below the root; None is a folder."""
 
 
 class Disk:
-    """Watches the calls below ``root`` while ``watched``; what is there before is on the disk."""
+    """Watches the calls below ``root`` during ``watched``. Everything from before that is on the disk."""
 
     def __init__(self, root: Path) -> None:
         self.root = str(root.absolute())
         self.calls: list[Call] = []
         self.before: Callable[[Call], int | None] = lambda _: None
-        """Asked before each call: None lets it pass; an errno makes it fail, ``SHORT`` makes a write a short one."""
+        """Asked before each call: None lets it pass, an errno makes it fail, ``SHORT`` shortens a write."""
         self._ids: dict[int, int] = {}
         self._next_id = 0
         self._synced: dict[int, Stored] = {}
@@ -78,7 +78,7 @@ class Disk:
 
     @contextmanager
     def watched(self) -> Iterator[Disk]:
-        """Let all calls pass by here."""
+        """Route all calls through this disk."""
         watching = {name: self._standing_before(name) for name in (*_BY_PATH, *_BY_FD)}
         with mock.patch.multiple(os, **watching), mock.patch.object(io, "open", self._opening(io.open)):
             self._is_watched = True
@@ -88,7 +88,7 @@ class Disk:
                 self._is_watched = False
 
     def stop_in(self, changes: int) -> None:
-        """Stop the machine before that many changes more have been made, and whatever it tries from then on."""
+        """Stop the machine after this many more changes, and refuse whatever it tries afterwards."""
         left = changes
 
         def before(call: Call) -> None:
@@ -145,7 +145,7 @@ class Disk:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """One call at a time, whichever thread makes it; what is called in here is not watched."""
+        """Allow one call at a time, from any thread. Calls made inside it are not watched."""
         with self._lock:
             self._own.is_calling = True
             try:
@@ -175,7 +175,7 @@ class Disk:
         return self._ids[status.st_ino]
 
     def _forget_id(self, path: str) -> None:
-        """The system may give the number of what is removed to something else."""
+        """The system may reuse the inode number of a removed file."""
         try:
             self._ids.pop(os.lstat(path).st_ino, None)
         except FileNotFoundError:
@@ -196,7 +196,7 @@ class Disk:
             return {one.name: (self._id(one.stat()), one.is_dir()) for one in entries}
 
     def image(self, crash: str, rng: random.Random | None = None) -> Image:
-        """Return what a crash of a kind would leave now."""
+        """Return what a crash of this kind would leave now."""
         with self._alone():
             return self._image(crash, rng or random.Random(0))
 
@@ -235,7 +235,7 @@ class Disk:
 SECTOR_BYTES = 512
 
 SHORT = -1
-"""Not an error: the disk takes a part of what is written."""
+"""Not an error: the disk accepts only part of the write."""
 
 
 def _stored(path: str) -> Stored:
@@ -244,7 +244,7 @@ def _stored(path: str) -> Stored:
 
 
 def _half_written(old: Stored, new: Stored, rng: random.Random) -> Stored:
-    """Return one of the states in which a file may be found whose new content was on its way to the disk."""
+    """Return one of the states of a file whose new content was on its way to the disk."""
     match rng.choice(["old", "new", "zeros", "part"]):
         case "old":
             return old
@@ -261,7 +261,7 @@ def _half_written(old: Stored, new: Stored, rng: random.Random) -> Stored:
 
 
 def write_image(image: Image, target: Path) -> Path:
-    """Make a folder of what a crash has left."""
+    """Make a folder from what a crash left."""
     target.mkdir(parents=True)
     for name, stored in image.items():
         path = target / name
@@ -274,7 +274,7 @@ def write_image(image: Image, target: Path) -> Path:
 
 
 def failing_once(number: int, error: int) -> Callable[[Call], int | None]:
-    """Return a ``before`` that makes the call of this number fail, and no other."""
+    """Return a ``before`` that makes the call with this number fail, and no other."""
     seen = -1
 
     def before(call: Call) -> int | None:

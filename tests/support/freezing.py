@@ -1,8 +1,8 @@
-"""Whoever answers freezes at the Nth question of a command that runs in this process; from then on time goes faster.
+"""The peer of a command in this process freezes at the Nth request; from then on time goes faster.
 
-What klamm writes to brokers and to ZooKeeper is dropped from that question on, as the kernel of a frozen machine takes
-it and nobody reads it. Connections stay open and new ones are taken. The waiting that follows takes a fraction of the
-time: event loops, kazoo's thread and ``time.monotonic`` run faster.
+From that request on everything that klamm writes to brokers and ZooKeeper is dropped: the kernel of a frozen machine
+accepts the bytes, and nobody reads them. Connections stay open and new ones are accepted. Waiting takes a fraction of
+the time from then on: event loops, kazoo's thread and ``time.monotonic`` run faster.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from engine.protocol.frames import decode_request
 from engine.zk.kazoo_handler import InboxHandler
 
 SPEED = 50.0
-"""So much faster goes time while everything is frozen."""
+"""Time goes faster by this factor while everything is frozen."""
 
 CHANGES = {
     ApiKey.ALTER_CLIENT_QUOTAS,
@@ -55,7 +55,7 @@ _ZK_WRITES = {"create", "delete", "set", "multi", "create2"}
 
 @dataclass(frozen=True)
 class Question:
-    """One request as it was written: its kind, and whether it changes the cluster."""
+    """One written request: its kind, and whether it changes the cluster."""
 
     kind: str
     is_change: bool
@@ -73,7 +73,7 @@ class _Selector(selectors.DefaultSelector):  # type: ignore[misc, valid-type]
             return super().select(timeout)
         started = self._ice.real()
         found = super().select(timeout / SPEED)
-        # How busy the machine is does not count: a timer that rings late has waited as long as it wanted to.
+        # The load of the machine does not count: a timer that fires late has waited as long as it wanted to.
         self._ice.waited_s += min(timeout, (self._ice.real() - started) * SPEED)
         return found
 
@@ -100,7 +100,7 @@ class _Policy(asyncio.DefaultEventLoopPolicy):
 
 
 class _Sink:
-    """Stands before a transport and drops what is written while everything is frozen."""
+    """Wraps a transport and drops what is written while everything is frozen."""
 
     def __init__(self, transport: asyncio.Transport, ice: Ice) -> None:
         self._transport = transport
@@ -115,17 +115,17 @@ class _Sink:
 
 
 class Ice:
-    """Freezes at the question with a given number, counted from 0; ``asked`` are all that were written."""
+    """Freezes at the request with a given number, counted from 0; ``asked`` holds all that were written."""
 
     def __init__(self) -> None:
         self.asked: list[Question] = []
         self.freezes_at: int | None = None
         self.side = "wire"
         self.waited_s = 0.0
-        """How long the command has waited since everything froze, as it believes."""
+        """How long the command has waited since everything froze, by its own clock."""
         self.real = time.monotonic
         self.loop: asyncio.AbstractEventLoop | None = None
-        """The newest event loop: that of the command."""
+        """The newest event loop, which is the command's."""
         self._frozen_s: float | None = None
         self._is_watching = False
 
@@ -139,7 +139,7 @@ class Ice:
 
     @contextmanager
     def freezing(self, at: int | None, side: str) -> Iterator[None]:
-        """Freeze at a question of one side, ``wire`` or ``znodes``, or (None) at the first change; thaw at the end."""
+        """Freeze at a request over ``wire`` or to ``znodes``, or (None) at the first change; thaw at the end."""
         self.asked, self.freezes_at, self.side, self._frozen_s, self.waited_s = [], at, side, None, 0.0
         self._is_watching = True
         try:
@@ -153,17 +153,17 @@ class Ice:
         key = ApiKey(header.api_key)
         is_change = key in CHANGES and not getattr(request, "validate_only", False)
         if GROUP in (getattr(request, "groups_names", None) or ()):
-            # The lock of plans is no change: it goes with its holder.
+            # The lock of plans is not a change: it goes with its holder.
             is_change = False
         return self._takes("wire", Question(key.name, is_change))
 
     def takes_packet(self, packet: bytes) -> bool:
-        """Return whether a request to ZooKeeper vanishes; pings and the opening of sessions are no questions."""
+        """Return whether a request to ZooKeeper vanishes. Pings and session openings do not count."""
         xid, operation = struct.unpack_from(">ii", packet, 4)
         name = _ZK_OPERATIONS.get(operation)
         if xid == _ZK_PING_XID or xid < 0 or name is None:
             return self.is_frozen and self.side == "znodes" and xid != 0
-        # The lock of plans is no change: it goes with its holder.
+        # The lock of plans is not a change: it goes with its holder.
         is_change = name in _ZK_WRITES and b"/klamm" not in packet
         return self._takes("znodes", Question(name, is_change))
 
@@ -175,14 +175,14 @@ class Ice:
         if not self.is_frozen and is_here:
             self._frozen_s = self.real()
             if self.loop is not None and not self.loop.is_closed():
-                # kazoo's thread asks while the loop waits: what it waits for now comes sooner.
+                # kazoo's thread asks while the loop waits, so the loop's wait must end sooner.
                 self.loop.call_soon_threadsafe(lambda: None)
         return self.is_frozen
 
 
 @pytest.fixture
 def ice(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ice]:
-    """What freezes brokers and ZooKeeper for commands that run in this process."""
+    """Freezes brokers and ZooKeeper for commands that run in this process."""
     ice = Ice()
     made = network_client._Wire.connection_made
 
@@ -206,5 +206,5 @@ def ice(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ice]:
         yield ice
     finally:
         asyncio.set_event_loop_policy(before)
-        # What a command has given up is closed by the garbage collector: in this test, not in whichever comes next.
+        # The garbage collector closes what a command has given up: in this test, not in a later one.
         gc.collect()

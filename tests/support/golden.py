@@ -1,6 +1,6 @@
-"""What a command shows, in every place it is shown: terminals of two widths, with and without colour, and a pipe.
+"""What a command shows in every place: terminals of two widths, with and without colour, and a pipe.
 
-A golden file is a transcript of one command. KLAMM_WRITE_GOLDEN=1 writes it, to be looked at before it is kept.
+A golden file is a transcript of one command. KLAMM_WRITE_GOLDEN=1 writes it; review it before you keep it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
+    """A stream that claims to be a terminal."""
 
     def isatty(self) -> bool:
         return True
@@ -36,7 +36,7 @@ class Terminal(io.StringIO):
 
 @dataclass(frozen=True)
 class Seen:
-    """What one run showed."""
+    """The output of one run."""
 
     code: int
     out: str
@@ -77,9 +77,9 @@ def command(*words: str | Path) -> Callable[[], int]:
 def check_golden(
     scene: str, run: Callable[[], int], monkeypatch: pytest.MonkeyPatch, masks: Mapping[str, str] | None = None
 ) -> None:
-    """Compare all that a command shows with ``fixtures/cli/<scene>.txt``.
+    """Compare everything that a command shows with ``fixtures/cli/<scene>.txt``.
 
-    No line is wider than its terminal, and without colour it is the same text.
+    No line is wider than its terminal, and the text is the same with and without colour.
     """
     narrow, wide = (on_terminal(run, monkeypatch, width, NO_COLOR="1") for width in (80, 140))
     coloured, piped = on_terminal(run, monkeypatch, 80), in_pipe(run, monkeypatch)

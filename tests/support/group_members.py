@@ -1,4 +1,4 @@
-"""Real consumers that sit in a group while a test looks at it, each polled in a thread of its own."""
+"""Real consumers that are in a group while a test looks at it. A thread of its own polls each."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def commit(servers: str, group: str, offsets: Mapping[tuple[str, int], int]) -> 
 
 @contextmanager
 def librdkafka_member(servers: str, topic: str, group: str, *, instance: str) -> Iterator[None]:
-    """A static member of librdkafka; when it is closed it stays in the group until its session ends."""
+    """A static member of librdkafka. After closing it stays in the group until its session ends."""
     consumer = Consumer(
         {
             "bootstrap.servers": servers,
@@ -64,7 +64,7 @@ def librdkafka_member(servers: str, topic: str, group: str, *, instance: str) ->
 
 @contextmanager
 def new_protocol_member(servers: str, topic: str, group: str, *, instance: str) -> Iterator[None]:
-    """A static member of the new protocol (KIP-848), of librdkafka; when it is closed its place is kept for a while."""
+    """A static member of librdkafka with the new protocol (KIP-848). After closing its place is kept for a while."""
     consumer = Consumer(
         {
             "bootstrap.servers": servers,
@@ -84,7 +84,7 @@ def new_protocol_member(servers: str, topic: str, group: str, *, instance: str) 
 
 @contextmanager
 def kafka_python_member(servers: str, topic: str, group: str) -> Iterator[None]:
-    """A dynamic member of kafka-python; when it is closed it leaves."""
+    """A dynamic member of kafka-python. It leaves the group when it is closed."""
     consumer = KafkaConsumer(
         topic,
         bootstrap_servers=servers,
@@ -98,11 +98,11 @@ def kafka_python_member(servers: str, topic: str, group: str) -> Iterator[None]:
 
 
 def poll_ms(consumer: KafkaConsumer) -> int:
-    """Return for how long to poll a member of kafka-python (3.0): long until it has partitions.
+    """Return how long to poll a member of kafka-python (3.0): long until it has partitions.
 
-    A leader that shares a topic out before it has heard of it joins again as soon as it has. If a poll ends after the
-    new assignment was sent and before it was answered, the next one takes the group for joined, never looks at the
-    answer, and sends no heartbeats.
+    A leader that assigns a topic before it knows of it joins again once it does. If a poll ends between the request for
+    the new assignment and its answer, the next poll believes that it has joined, never looks at the answer, and sends
+    no heartbeats.
     """
     return 100 if consumer.assignment() else 10_000
 

@@ -1,6 +1,6 @@
 """What an operator does with groups, written once: the tests play it on our engine and on Apache Kafka.
 
-Everything goes through the program; members and commits are those of real clients.
+Everything goes through the program. Members and commits come from real clients.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ EACH = 10
 
 @dataclass(frozen=True)
 class Stage:
-    """A cluster, and the program asking it by the wire; ``run_on_both`` names its ZooKeeper too."""
+    """A cluster, and the program on the wire; ``run_on_both`` also names its ZooKeeper."""
 
     servers: str
     zookeeper: str
@@ -60,7 +60,7 @@ class Stage:
         return f"g-{uuid.uuid4().hex[:8]}"
 
     def offsets(self, group: str, side: Callable[..., Ran] | None = None) -> dict[tuple[str, int], int | None]:
-        """Return what a group has committed, as ``describe`` tells it."""
+        """Return what a group has committed, as ``describe`` shows it."""
         found = (side or self.run)("groups", "describe", group, "-o", "json")
         assert found.code == 0, found.err
         (told,) = found.json
@@ -73,7 +73,7 @@ class Stage:
 
 
 def a_group_with_members(stage: Stage, look: Callable[[str, str], None] = lambda group, topic: None) -> None:
-    """Two members share a topic: who they are is told, changes are refused with their names, then they go.
+    """Two members share a topic. ``describe`` lists them, changes are refused with their names, and then they leave.
 
     ``look`` is called with group and topic while both are there and everything is read.
     """
@@ -152,7 +152,7 @@ def _changes_are_refused(stage: Stage, topic: str, group: str) -> None:
 
 
 def every_reset(stage: Stage) -> None:
-    """Every scenario, dry and carried out, with the ranges kept, and the way back."""
+    """Every scenario, dry and carried out, with the exported ranges, and the rollback."""
     topic, group = stage.new_topic(), stage.new_group()
     commit(stage.servers, group, {(topic, 0): 4, (topic, 1): 5})
     told = stage.describe(group)
@@ -218,7 +218,7 @@ def _there_and_back(stage: Stage, topic: str, group: str) -> None:
 
 
 def several_groups_at_once(stage: Stage) -> None:
-    """Offsets of several groups go out to one file and come back from it; then the groups are deleted."""
+    """Offsets of several groups are exported to one file and imported from it; then the groups are deleted."""
     topic, one, two = stage.new_topic(), stage.new_group(), stage.new_group()
     new = ("groups", "reset-offsets", "--group", one, "--group", two, "--topic", topic)
     made = stage.run(*new, "--to-latest", "--execute", "--yes")
@@ -252,7 +252,7 @@ def several_groups_at_once(stage: Stage) -> None:
 
 
 def groups_in_zookeeper(stage: Stage, write: Write) -> None:
-    """Groups of consumers of before 0.9: listed beside the others, described, reset, deleted; never while one lives."""
+    """Groups of consumers before 0.9: listed, described, reset and deleted, but never while a member lives."""
     topic, group = stage.new_topic(), stage.new_group()
     base, member = f"/consumers/{group}", f"{group}_host-1.example-1700000000000-0a1b2c3d"
     offset = f"{base}/offsets/{topic}"
@@ -329,7 +329,7 @@ def _old_group_is_told(stage: Stage, topic: str, group: str, member: str) -> Non
 
 
 def _old_group_beside_a_new_one(stage: Stage, topic: str, group: str) -> None:
-    """A group of the same name at the brokers: shown beside it, and a change must say which is meant."""
+    """A group of the same name on the brokers: both are listed, and a change must say which one it means."""
     state = ("groups", "describe", group, "--state")
     commit(stage.servers, group, {(topic, 0): 1})
     twice = stage.run_on_both("groups", "delete", group, "--yes")

@@ -1,4 +1,4 @@
-"""A state machine without a broker: its clock, timers and stores are in the test's hands."""
+"""A state machine without a broker: the test controls its clock, timers and stores."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ IBP = parse_metadata_version("3.9")
 
 
 class World:
-    """One group, one machine, and time that stands still until it is moved."""
+    """One group, one machine, and a clock that stands still until it is moved."""
 
     def __init__(self, **settings: int) -> None:
         self.clock = ManualClock()
@@ -43,10 +43,10 @@ class World:
         self.log: list[bytes] = []
         """What was written of the group, batch by batch."""
         self.store_error: ErrorCode | None = ErrorCode.NONE
-        """How stores end; None: not yet."""
+        """How stores end; None: they have not ended yet."""
 
     def join(self, member_id: str = "", **options: object) -> list[JoinResult]:
-        """Send a JoinGroup; the list has the answer as soon as there is one."""
+        """Send a JoinGroup; the list gets the answer as soon as there is one."""
         answers: list[JoinResult] = []
         values: dict[str, object] = {
             "client_id": "c",
@@ -123,7 +123,7 @@ class World:
             self.carry_out()
 
     def move(self) -> None:
-        """Let another coordinator take over what the log has; who waits at this one is told so."""
+        """Let another coordinator take over the log. Callers waiting at this one are told so."""
         self.machine.unload(self.group)
         self.carry_out()
         self.end_stores()
@@ -147,7 +147,7 @@ class World:
         return ids
 
     def sync_all(self, ids: list[str]) -> list[SyncResult]:
-        """Have all members sync, the leader last; each gets its id as its part."""
+        """Let all members sync, the leader last. Each gets its id as its assignment."""
         generation_id = self.group.generation_id
         leader_id = self.group.leader_id
         assert leader_id is not None

@@ -1,4 +1,4 @@
-"""A real HDFS on loopback, one name node and one data node: Hadoop's own cluster for tests, its jar through mvn."""
+"""A real HDFS on loopback with a name node and a data node: Hadoop's own test cluster, whose jar comes through mvn."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from engine.local.java import find_java
 
 _JARS = Path(next(iter(util.find_spec("pyspark").submodule_search_locations))) / "jars"  # type: ignore[union-attr,arg-type]
 _START_TIMEOUT_S = 600.0
-"""It spends eight seconds of CPU on its start."""
+"""Its start takes eight seconds of CPU time."""
 
 
 def _cluster_jar() -> Path:
-    """Return the jar with both servers, of the release of Hadoop that Spark has the rest of."""
+    """Return the jar with both servers, in the Hadoop release whose other jars Spark has."""
     (client,) = _JARS.glob("hadoop-client-api-*.jar")
     version = client.stem.removeprefix("hadoop-client-api-")
 

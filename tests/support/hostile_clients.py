@@ -1,6 +1,6 @@
 """Clients that keep to the protocol and mean no good: each does its worst to a broker and leaves sockets behind.
 
-What they cost is read from /proc: open files, sockets, deleted files that are kept, memory.
+Their cost is read from /proc: open files, sockets, deleted files that are kept, memory.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ def held_by(pid: int) -> Held:
 
 
 class HostileClients:
-    """Sockets that are left open, or left. Use as a context manager: all are closed at the end, without a word."""
+    """Sockets that are left open, or abandoned. Use it as a context manager: at the end it closes all silently."""
 
     def __init__(self, address: str, *, full: str, empty: str, numbers: random.Random) -> None:
-        """``full`` is a topic with many records, ``empty`` one without any: who reads it waits."""
+        """``full`` is a topic with many records, ``empty`` one without any: its readers wait."""
         host, _, port = address.rpartition(":")
         self._address = (host, int(port))
         self._full = full
@@ -78,7 +78,10 @@ class HostileClients:
         self._left_open.clear()
 
     def wait_for_ever_in_pipelined_sessions(self, count: int) -> None:
-        """Open fetch sessions and wait in each with many requests; some hang up, some with a reset, some stay."""
+        """Open fetch sessions and wait in each with many requests.
+
+        Some hang up, some reset the connection, some stay.
+        """
         for number in range(count):
             with WireClient(":".join(map(str, self._address))) as client:
                 opened = client.ask(self._fetch(self._empty, max_wait_ms=0, session_epoch=0), 12)
@@ -104,7 +107,7 @@ class HostileClients:
             self._left_open.append(connection)
 
     def close_one_half(self, count: int) -> None:
-        """Wait for ever, and say that nothing more will be asked."""
+        """Wait forever, and say that no more requests will come."""
         for _ in range(count):
             connection = self._connect()
             connection.sendall(_frame(self._fetch(self._empty), 12, 1))
@@ -112,7 +115,7 @@ class HostileClients:
             self._left_open.append(connection)
 
     def read_nothing(self, count: int) -> None:
-        """Ask for everything there is, many times, and take none of it."""
+        """Ask for everything there is, many times, and read none of it."""
         greedy = self._fetch(self._full, max_wait_ms=0)
         for _ in range(count):
             connection = self._connect(receive_bytes=4096)
@@ -123,7 +126,7 @@ class HostileClients:
             self._left_open.append(connection)
 
     def read_slowly(self, count: int) -> None:
-        """Take a few bytes of much and go away."""
+        """Read a few bytes of a large answer and go away."""
         greedy = self._fetch(self._full, max_wait_ms=0)
         for _ in range(count):
             with self._connect(receive_bytes=4096) as connection:
@@ -131,7 +134,7 @@ class HostileClients:
                 connection.recv(self._numbers.randint(1, 3000))
 
     def send_half(self, count: int) -> None:
-        """Send requests up to somewhere; half of the clients then stay, half go."""
+        """Send incomplete requests. Half of the clients then stay, half go."""
         whole = _frame(MetadataRequest(topics=None), 12, 1)
         for number in range(count):
             connection = self._connect()
@@ -143,7 +146,7 @@ class HostileClients:
                 self._left_open.append(connection)
 
     def say_nothing(self, count: int) -> None:
-        """Connect; some ask one small thing first."""
+        """Connect; some send one small request first."""
         greeting = _frame(ApiVersionsRequest(client_software_name="x", client_software_version="1"), 3, 1)
         for number in range(count):
             connection = self._connect()
@@ -152,7 +155,7 @@ class HostileClients:
             self._left_open.append(connection)
 
     def join_and_go(self, count: int) -> None:
-        """Join groups with the longest time-outs that are allowed, and leave without a word."""
+        """Join groups with the longest allowed time-outs, and leave without a word."""
         for number in range(count):
             request = JoinGroupRequest(
                 group_id=f"hostile-{self._numbers.random()}",
@@ -166,7 +169,7 @@ class HostileClients:
             reset(connection)
 
     def vanish(self, count: int) -> None:
-        """Wait for an answer, or owe one its acknowledgement, while the machine has lost its network."""
+        """Wait for an answer, or owe an acknowledgement, after the machine has lost its network."""
         greedy = self._fetch(self._full, max_wait_ms=0)
         for number in range(count):
             connection = self._connect(receive_bytes=4096)
@@ -197,19 +200,19 @@ class HostileClients:
 
 
 def lose_network(connection: socket.socket) -> None:
-    """Let nothing that arrives be seen: neither acknowledged nor refused, as after a cable was pulled."""
+    """Hide everything that arrives: it is neither acknowledged nor refused, as after a cable was pulled."""
     program = _Program(_DROP_EVERYTHING)
     connection.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, program.packed)
 
 
 def reset(connection: socket.socket) -> None:
-    """Close with a reset, not with an orderly end."""
+    """Close with a reset instead of a clean end."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     connection.close()
 
 
 class _Program:
-    """A program for the kernel's packet filter; the kernel copies it when it is attached."""
+    """A program for the kernel's packet filter. The kernel copies it when it is attached."""
 
     def __init__(self, code: bytes) -> None:
         import ctypes

@@ -1,4 +1,4 @@
-"""An idempotent producer that says exactly which sequence goes out: to repeat, to skip, to come back after a crash."""
+"""An idempotent producer that chooses its sequences exactly: to repeat, to skip, to come back after a crash."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from engine.protocol.apis.init_producer_id import InitProducerIdRequest
 from engine.protocol.records.batch import Record, encode_batch
 
 NOW_MS = time.time_ns() // 1_000_000
-"""A producer whose records are older than a day is forgotten at the next start, as in Kafka."""
+"""A start forgets a producer whose records are older than a day, as in Kafka."""
 
 
 class SequencedProducer:
-    """One producer id; the caller chooses every batch's first sequence."""
+    """One producer id; the caller chooses the first sequence of every batch."""
 
     def __init__(self, client: WireClient) -> None:
         answer = client.ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000), 4)
@@ -25,7 +25,7 @@ class SequencedProducer:
         self.producer_epoch: int = answer.producer_epoch
 
     def batch(self, first_sequence: int, count: int, producer_epoch: int | None = None) -> bytes:
-        """Return the batch with these sequences; the same sequences always make the same bytes."""
+        """Return the batch with these sequences; the same sequences always give the same bytes."""
         values = [(first_sequence + index) % 2**31 for index in range(count)]
         return encode_batch(
             [Record(index, NOW_MS, None, b"%d:%d" % (self.producer_id, value)) for index, value in enumerate(values)],

@@ -35,7 +35,7 @@ def contents(wheel: Path) -> dict[str, bytes]:
 
 
 def git_files() -> set[str]:
-    """Return the files that git knows or would take, as far as they are there."""
+    """Return the files that git tracks or would add, as far as they exist."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT, capture_output=True, text=True, check=True,
@@ -47,9 +47,8 @@ def git_files() -> set[str]:
 class Installed:
     """An environment with klamm in it.
 
-    Attributes:
-        folder: of the environment.
-        jars: a folder with PySpark in it, out of which ZooKeeper's jars come; it goes on the path where it is wanted.
+    Attributes: folder: the folder of the environment. jars: a folder with PySpark, from which ZooKeeper's jars come; it
+    is put on the path where it is wanted.
     """
 
     folder: Path
@@ -70,7 +69,7 @@ class Installed:
         assert done.returncode == 0, done.stderr
 
     def install(self, *requirements: str | Path) -> None:
-        """Install what is named, in the versions that klamm is tested with."""
+        """Install the named packages, in the versions that klamm is tested with."""
         self.pip("install", "-c", ROOT / "constraints.txt", *requirements)
 
     def run(
@@ -89,12 +88,12 @@ class Installed:
         return Ran(ran.returncode, ran.stdout.decode("utf-8", "replace"), ran.stderr.decode("utf-8", "replace"))
 
     def processes(self) -> list[str]:
-        """Return the command lines of all that runs out of this environment."""
+        """Return the command lines of all processes that run from this environment."""
         return [line for line in _command_lines() if str(self.folder) in line]
 
 
 def new_environment(folder: Path) -> Installed:
-    """Make an environment with nothing in it but pip; PySpark is lent to it by the one that runs the tests."""
+    """Make an environment with only pip in it. It borrows PySpark from the one that runs the tests."""
     subprocess.run([sys.executable, "-m", "venv", folder / "env"], check=True)
     jars = folder / "jars"
     jars.mkdir()
@@ -106,7 +105,7 @@ def new_environment(folder: Path) -> Installed:
 
 
 def foreign_wheel(folder: Path, modules: Mapping[str, str]) -> Path:
-    """Write the wheel of somebody's package ``foreign``, which ships these files."""
+    """Write the wheel of a foreign package ``foreign``, which ships these files."""
     wheel = folder / "foreign-1.0-py3-none-any.whl"
     info = "foreign-1.0.dist-info"
     files = {

@@ -1,4 +1,4 @@
-"""The JSON that commands print, held against the schemas that the reference publishes."""
+"""Checks the JSON that commands print against the schemas that the reference publishes."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ SCHEMAS = Path(__file__).parents[2] / "docs" / "reference" / "cli.schema.json"
 
 
 def check_json(name: str, seen: Seen) -> None:
-    """Check what was printed against the definition called ``name``; for ``error`` the last line of stderr.
+    """Check output against the definition called ``name``; for ``error``, the last line of stderr.
 
-    A key that the schema does not know is a mistake here, although readers must be ready for more.
+    A key that is not in the schema is an error here, although readers must tolerate more.
     """
     text = seen.err.splitlines()[-1] if name == "error" else seen.out
     schema = json.loads(SCHEMAS.read_text("utf-8"))

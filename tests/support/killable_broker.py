@@ -1,8 +1,8 @@
-"""A broker of ours that can be told to die, as by kill -9, before the n-th change of its files from then on.
+"""A broker of ours that a test can order to die, as by kill -9, before its n-th next change of a file.
 
     python killable_broker.py ORDER [RULE …] server.properties
 
-ORDER is a file in which a test writes the number. RULE names rules of ``turned_rules`` that this broker does not keep.
+ORDER is a file in which a test writes the number. RULE names rules of ``turned_rules`` that this broker breaks.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _CHANGES = ("replace", "rename", "unlink", "mkdir", "rmdir", "truncate", "ftrunc
 
 
 class Order:
-    """What a test has ordered: nothing, or this many changes more."""
+    """The order of a test: nothing, or to die after this many more changes."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -36,7 +36,7 @@ class Order:
             except FileNotFoundError:
                 return
         if not self._path.exists():
-            # The test has changed its mind.
+            # The test has withdrawn its order.
             self._left = None
             return
         self._left -= 1
@@ -53,7 +53,7 @@ def _counted(real: Callable[..., Any], order: Order) -> Callable[..., Any]:
 
 
 def run(order: Path, *rest: str) -> int:
-    """Be a broker until it ends."""
+    """Run as a broker until it ends."""
     from engine.server.process import main
 
     *rules, properties = rest

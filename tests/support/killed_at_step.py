@@ -1,4 +1,4 @@
-"""Runs ``klamm`` with the words that follow, and kills it with -9 after the n-th step of a plan's execution.
+"""Runs ``klamm`` with the given words, and kills it with -9 after the n-th step of a plan.
 
     python killed_at_step.py N STEPS_FILE plan apply plan.json …
 

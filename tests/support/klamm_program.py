@@ -1,4 +1,4 @@
-"""Runs the real program, as a user does: its own process, its own environment, nothing of the machine's."""
+"""Runs the real program as a user does: its own process, its own environment, nothing of the machine's."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _KEPT = ("PATH", "HOME", "LANG", "JAVA_HOME", "SYSTEMROOT")
 
 @dataclass(frozen=True)
 class Ran:
-    """How a run ended."""
+    """The result of a run."""
 
     code: int
     out: str
@@ -36,7 +36,7 @@ class Ran:
 
     @property
     def error(self) -> Any:
-        """The error that JSON mode prints on stderr: its last line."""
+        """The error that JSON mode prints as the last line of stderr."""
         return json.loads(self.err.splitlines()[-1])["error"]
 
     @property
@@ -45,14 +45,14 @@ class Ran:
 
 
 def environment(folder: Path, **extra: str) -> dict[str, str]:
-    """Return an environment without any cluster in it; profiles are looked for in ``folder``."""
+    """Return an environment that names no cluster. Profiles are looked for in ``folder``."""
     kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
     own = {"XDG_CONFIG_HOME": str(folder / "config"), "XDG_STATE_HOME": str(folder / "state")}
     return kept | own | {"TERM": "xterm-256color"} | extra
 
 
 def in_process(*arguments: str | Path, capture: pytest.CaptureFixture[str], stdin: str | bytes = b"") -> Ran:
-    """Run the program's ``main`` in this process: as ``klamm``, without the cost of a process. For much of one kind."""
+    """Run the program's ``main`` in this process: as ``klamm``, without the cost of a process."""
     capture.readouterr()
     before, files = sys.stdin, _files_of_the_repository()
     with tempfile.TemporaryFile("w+b") as file, io.TextIOWrapper(file) as text:
@@ -70,7 +70,7 @@ def in_process(*arguments: str | Path, capture: pytest.CaptureFixture[str], stdi
 
 
 def _files_of_the_repository() -> set[str]:
-    """Return what lies at the root of the repository; caches and what tools keep for themselves begin with a dot."""
+    """Return what is in the root of the repository. Caches and files of tools begin with a dot."""
     return {name for name in os.listdir(ROOT) if not name.startswith(".")}
 
 

@@ -1,6 +1,6 @@
 """A cluster of genuine Apache Kafka 4 without ZooKeeper (KRaft): each node is a broker and a controller.
 
-The jars come through mvn, as those of Kafka 3.9.1 in `apache_kafka.py`.
+The jars come through mvn, like those of Kafka 3.9.1 in `apache_kafka.py`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ appender.out.layout.pattern = [%d] %p %m (%c)%n
 
 
 class KRaftNode:
-    """One node, a broker and a controller at once. Its id is from 1 on: 0 is too much like a default."""
+    """One node that is a broker and a controller. Ids start at 1: a 0 would look too much like a default."""
 
     def __init__(self, folder: Path, node_id: int, host: str, settings: Mapping[str, str], heap: str) -> None:
         self.folder = folder
@@ -86,19 +86,19 @@ class KRaftNode:
         self._process = start_process(command, output=self.folder / "server.log")
 
     def kill(self) -> None:
-        """End the node by KILL; ``start`` brings it back."""
+        """Kill the node with KILL; ``start`` brings it back."""
         self.process.kill()
         self._process = None
 
     def stop(self) -> None:
-        """End the node by TERM."""
+        """Stop the node with TERM."""
         if self._process is not None:
             self._process.stop(30.0)
             self._process = None
 
 
 class KRaftCluster:
-    """Some nodes that form a quorum. Use as a context manager."""
+    """Several nodes that form a quorum. Use it as a context manager."""
 
     def __init__(
         self,
@@ -149,7 +149,7 @@ class KRaftCluster:
         return next(node for node in self.nodes if node.node_id == node_id)
 
     def active_controller(self) -> int:
-        """Return which node leads the quorum. Brokers name any of them to clients, so Kafka's own tool is asked."""
+        """Return the node that leads the quorum. Brokers name any node to clients, so Kafka's own tool is asked."""
         words = ("--bootstrap-server", self.bootstrap, "describe", "--status")
         ran = run_tool("org.apache.kafka.tools.MetadataQuorumCommand", *words, version=KAFKA_4_VERSION)
         found = re.search(r"LeaderId:\s*(\d+)", ran.stdout)
@@ -168,7 +168,7 @@ class KRaftCluster:
             time.sleep(0.05)
 
     def stop(self) -> None:
-        """End all nodes at the same time: the last ones would wait for a quorum that is gone."""
+        """Stop all nodes at the same time: the last ones would wait for a quorum that is gone."""
         with ThreadPoolExecutor(len(self.nodes)) as threads:
             list(threads.map(KRaftNode.stop, self.nodes))
 

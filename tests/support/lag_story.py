@@ -27,7 +27,7 @@ Run = Callable[..., Ran]
 
 
 class Steady:
-    """A consumer of one group, polled by a thread; it commits whatever it has read, for as long as ``commits``."""
+    """A consumer of one group, polled by a thread. It commits whatever it has read while ``commits`` is set."""
 
     def __init__(self, servers: str, group_id: str, topic: str) -> None:
         settings = {
@@ -58,7 +58,7 @@ class Steady:
 
 @contextmanager
 def producing(servers: str, topic: str) -> Iterator[None]:
-    """Records come to both partitions as long as this lasts."""
+    """Produce records to both partitions during this context."""
     end = threading.Event()
     producer = Producer({"bootstrap.servers": servers, "log_level": 2})
 
@@ -79,7 +79,7 @@ def producing(servers: str, topic: str) -> Iterator[None]:
 
 
 def every_kind_of_reader(run: Run, servers: str, topic: str) -> None:
-    """One keeps up, one stopped, one stands still, one is set back, one never commits; the log grows all the time."""
+    """One reader keeps up, one stopped, one is stuck, one was set back, one never commits; the log keeps growing."""
     names = {kind: f"{topic}-{kind}" for kind in ("keeps-up", "stopped", "stalled", "set-back", "never")}
     fill(servers, topic, 2, 200)
     readers = {kind: Steady(servers, name, topic) for kind, name in names.items() if kind not in ("set-back", "never")}
@@ -119,7 +119,7 @@ def _all_are_named_right(found: dict[str, dict[str, Any]]) -> None:
     assert keeps_up["out_per_sec"] > 1
     assert (stopped["out_per_sec"], stopped["clear_in_ms"]) == (0, None)
     assert stopped["lag"] == sum(one["log_end_offset"] - 200 for one in stopped["partitions"])
-    # The oldest unread record came when the producer began, some seconds ago.
+    # The oldest unread record was written when the producer began, some seconds ago.
     assert 1_000 < stopped["time_lag_ms"] < 60_000
     assert all(0 < one["span_ms"] <= one["time_lag_ms"] for one in stopped["partitions"])
     assert [one["consumer_id"] for one in stopped["partitions"]] == [None, None]
@@ -127,10 +127,10 @@ def _all_are_named_right(found: dict[str, dict[str, Any]]) -> None:
 
 
 def readers_that_commit_seldom(run: Run, servers: str, topic: str) -> None:
-    """Some are between two commits and some are late; looks alone would see all of them stand still."""
+    """Some readers are between two commits and some are late. Looks alone would find all of them stuck."""
     now_ms = time.time_ns() // 1_000_000
     _fill_at(servers, topic, now_ms - 3_600_000)
-    # Seconds ago, offset. Records waited for a minute each time.
+    # Seconds ago, offset. Each commit came a minute after its records.
     stories: dict[str, Sequence[tuple[int, int]]] = {
         "not-late": ((180, 10), (120, 20), (60, 30)),
         "late": ((460, 10), (400, 20), (340, 30)),
@@ -161,7 +161,7 @@ def _fill_at(servers: str, topic: str, time_ms: int) -> None:
 
 
 def _commit_at(servers: str, group: str, topic: str, offset: int, time_ms: int) -> None:
-    """Commit as of a time, which version 1 of OffsetCommit can, at the group's coordinator once there is one."""
+    """Commit with a past time, which version 1 of OffsetCommit allows, once the group has a coordinator."""
     partition = OffsetCommitRequestPartition(
         partition_index=0, committed_offset=offset, committed_metadata="", commit_timestamp=time_ms
     )

@@ -1,6 +1,6 @@
-"""A request of any API with as many elements as one wants, made from its declaration: legal, about nothing there is.
+"""A request of any API with as many elements as wanted, made from its declaration: legal, about nothing that exists.
 
-Arrays of topics have a hundred elements each inside, so that both levels are long; every name and number differs.
+Arrays of topics have a hundred elements each inside, so that both levels are long. Every name and number is different.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _INNER = 100
 
 
 def large_request(key: ApiKey, version: int, elements: int, **values: Any) -> Any:
-    """Return a request; ``values`` are fields that are to have just these. One without arrays is small."""
+    """Return a request; ``values`` fixes the values of some fields. A request without arrays is small."""
     request = _filled(request_class(key), version, elements, count())
     for name, value in values.items():
         setattr(request, name, value)

@@ -1,4 +1,4 @@
-"""Two brokers of ours and a ZooKeeper for all tests of a pytest process that need records and leaders."""
+"""Two of our brokers and a ZooKeeper, for all tests of a pytest process that need records and leaders."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def live_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalClus
         "default.replication.factor": "2",
         "num.partitions": "2",
         "auto.leader.rebalance.enable": "false",
-        # The last broker of a cluster has nobody to hand its partitions to, and would try three times.
+        # The last broker of a cluster cannot hand its partitions to anybody, and would try three times.
         "controlled.shutdown.retry.backoff.ms": "100",
         # A test of compacted topics waits for the cleaner.
         "log.cleaner.backoff.ms": "200",
@@ -31,5 +31,5 @@ def live_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalClus
 
 @pytest.fixture
 def topic_name() -> str:
-    """A topic's name that nobody else uses."""
+    """A topic name that nobody else uses."""
     return f"t-{uuid4().hex[:10]}"

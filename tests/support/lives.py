@@ -1,8 +1,8 @@
-"""The lives of topics on one broker's disks: random histories, a crash within any call, and who remembers every record.
+"""The lives of topics on one broker's disks: random histories, a crash within any call, and a memory of every record.
 
 The broker is a log manager over two log dirs on a disk that can stop and forget (``forgetful_disk``). Names are deleted
-and used again; a record's value says of which life it is. After every crash each record has to be where it was
-acknowledged, unless a rule has taken it: deletion, retention, compaction, or a power failure that came before a flush.
+and used again; a record's value names its life. After every crash each record must be where it was acknowledged, unless
+a rule has removed it: deletion, retention, compaction, or a power failure before a flush.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ KEYS = [b"k%d" % n for n in range(5)]
 
 
 class Lives:
-    """One history. ``step`` does one thing; with a crash in it the broker starts again on what is left."""
+    """One history. ``step`` does one thing. If it crashes, the broker starts again on what is left."""
 
     def __init__(self, folder: Path, seed: int, crashes: tuple[str, ...] = CRASHES) -> None:
         self.folder = folder
@@ -61,9 +61,9 @@ class Lives:
         self.starts = 0
         self.acknowledged = 0
         self.told: list[str] = []
-        """What was done, for whoever looks for the cause of a failure."""
+        """What was done, to find the cause of a failure."""
         self._maybe: dict[TopicPartition, Life] = {}
-        """As a life is if the operation under way has done all of its work."""
+        """The life after the operation under way has done all of its work."""
         self._may_be_gone: set[TopicPartition] = set()
         self._held: list[DiskJob] = []
         self._numbers = itertools.count(1000)
@@ -105,7 +105,7 @@ class Lives:
 
     @contextmanager
     def _repeatable(self) -> Iterator[None]:
-        """Let a seed always give the same history: threads take turns, and unique names are drawn."""
+        """Make a seed always give the same history: threads take turns, and unique names come from it."""
 
         def drawn() -> uuid.UUID:
             return uuid.UUID(int=self.rng.getrandbits(128), version=4)
@@ -210,7 +210,7 @@ class Lives:
         self.lives[name] = done
 
     def become_follower_and_cut(self) -> None:
-        """Another leader has less, and other records from there on."""
+        """Another leader has less, and different records from there on."""
         if (some := self._some()) is None:
             return
         name, life, log = some
@@ -222,7 +222,7 @@ class Lives:
             offset = self.rng.choice(sorted(ends))
             done.cut(offset)
             self._cut(log, offset)
-            # What is cut may be cut on the disk or not yet.
+            # The cut may have reached the disk or not.
             life.promised = min(life.promised, offset)
         self.lives[name] = done
 
@@ -265,7 +265,7 @@ class Lives:
         self.logs.checkpoint_soon(log.log_dir)
 
     def move(self) -> None:
-        """Copy a replica to the other dir, some or all of it, and let the copy take its place when it is level."""
+        """Copy a replica to the other dir, partly or whole, and let the copy replace it once it has caught up."""
         if (some := self._some()) is None:
             return
         name, _, log = some
@@ -290,7 +290,7 @@ class Lives:
             self._swap(future)
 
     def _is_copy(self, future: Log, log: Log) -> bool:
-        """Whether what was copied is still in the log; a broker finds that by leader epochs."""
+        """Return whether the copied records are still in the log; a broker finds out by leader epochs."""
         start = max(future.log_start_offset, log.log_start_offset)
         return read_all(log, start).startswith(read_all(future, start))
 
@@ -311,7 +311,7 @@ class Lives:
             run_jobs(jobs)
 
     def hold_checkpoints(self) -> None:
-        """Checkpoints that are made now and written late."""
+        """Make checkpoints now and write them late."""
         for jobs in self._checkpoints():
             self._held += jobs
 
@@ -334,7 +334,7 @@ class Lives:
     # --- crashes
 
     def crash(self, kind: str) -> None:
-        """Let the broker, or the machine, go down, and start it on what is left. That may be cut off by another."""
+        """Crash the broker, or the machine, and start it on what is left. The start may crash too."""
         self._held.clear()
         for _ in range(3):
             self.told.append(kind)
@@ -360,7 +360,7 @@ class Lives:
         self._may_be_gone.clear()
 
     def _later(self, name: TopicPartition, life: Life) -> Life:
-        """Return the life as it is when the operation is done."""
+        """Return the life after the operation is done."""
         later = Life(
             life.number,
             life.is_keyed,
@@ -391,7 +391,7 @@ class Lives:
                 continue
             assert life is not None, f"{name} is deleted and there again: {log.dir}"
             if kind != KILLED and log.topic_id is None:
-                # Its file was not on the disk: the controller tells it with the first LeaderAndIsr.
+                # Its file was not on the disk: the controller sends it with the first LeaderAndIsr.
                 assert log.log_end_offset == 0 or life.promised <= life.start, f"{name} has lost its topic id"
                 with self.disk.watched():
                     log.assign_topic_id(life.topic_id)
@@ -415,7 +415,7 @@ class Lives:
         self._check_producer(name, log, life)
         end = log.log_end_offset
         now = _records(log)
-        # What DeleteRecords has taken, and the start was not checkpointed yet, may be back after the next crash.
+        # DeleteRecords moved the start, and no checkpoint has it yet: the records may be back after the next crash.
         known = {
             at: pair for at, pair in later.records.items() if at < end and (life.is_keyed or at < log.log_start_offset)
         }
@@ -480,7 +480,7 @@ def _batch(pairs: list[tuple[bytes, bytes]], producer: tuple[int, int, int], cod
 
 
 class InTurn:
-    """A pool of threads without threads."""
+    """A thread pool without threads."""
 
     def __init__(self, *_: object, **__: object) -> None:
         return

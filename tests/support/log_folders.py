@@ -1,4 +1,4 @@
-"""For tests of the storage layer: an environment without a log manager, logs in folders, batches as they are sent."""
+"""For tests of the storage layer: an environment without a log manager, logs in folders, and clients' batches."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RECORDED_INDEX_BYTES = 1024
 """``segment.index.bytes`` of the recorded brokers."""
 
 NOW_MS = 1_795_264_100_000
-"""A little after the recorded records were written: their producers are not expired."""
+"""A little after the recorded records were written, so their producers have not expired."""
 
 
 class StandIn:
@@ -69,13 +69,13 @@ def open_log(
     recovery_point: int = 0,
     clean: bool = True,
 ) -> Log:
-    """Open a partition's folder as a log manager would; what was not flushed is recovered unless ``clean``."""
+    """Open a partition's folder as a log manager would; unflushed data is recovered unless ``clean``."""
     checkpoints = Checkpoints(log_start_offset, recovery_point, clean)
     return load_log(folder, config or LogConfig(), environment or StandIn(), checkpoints)
 
 
 def recorded_copy(which: str, target: Path) -> Path:
-    """Copy a recorded log dir, for opening one changes files; return the copy."""
+    """Copy a recorded log dir, because opening one changes files; return the copy."""
     shutil.copytree(RECORDED / which / "data", target)
     return target
 
@@ -119,7 +119,7 @@ def marker_batch(
 
 
 def as_sent(stored: bytes) -> memoryview:
-    """Return a stored version 2 batch as its producer had sent it: without offset and leader epoch."""
+    """Return a stored version 2 batch as its producer sent it: without offset and leader epoch."""
     sent = bytearray(stored)
     struct.pack_into(">q", sent, 0, 0)
     struct.pack_into(">i", sent, 12, -1)
@@ -157,7 +157,7 @@ def values_of(log: Log, start: int | None = None) -> list[tuple[int, bytes | Non
 
 
 def folder_content(folder: Path, *suffixes: str) -> dict[str, bytes]:
-    """Return name and bytes of the files in a folder whose names end so (all, if none is given)."""
+    """Return name and bytes of the files in a folder with this suffix (of all if none is given)."""
     return {
         path.name: path.read_bytes()
         for path in sorted(folder.iterdir())

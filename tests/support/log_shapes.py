@@ -1,4 +1,4 @@
-"""Reduces lines of Kafka's logs to their shape: what is said, without whom it is about.
+"""Reduces lines of Kafka's logs to their shape: what they say, without the names and numbers.
 
 ``N`` is a number, ``<tp>`` a partition, ``<t>`` a topic, ``<id>`` a topic id, ``…`` more of the same.
 """
@@ -37,9 +37,9 @@ def shape(line: str, topics: Collection[str]) -> str:
 
 
 def skeleton(shape_text: str) -> str:
-    """Return the words of a shape that stand outside of brackets, its level, its speaker and its logger.
+    """Return the words of a shape outside brackets, its level, its speaker and its logger.
 
-    What is in brackets is data in Scala's spelling, which the recorded shapes abridge.
+    Brackets hold data in Scala's notation, which the recorded shapes abbreviate.
     """
     logger = _LOGGER.search(shape_text)
     body = shape_text if logger is None else shape_text[: logger.start()]
@@ -48,7 +48,7 @@ def skeleton(shape_text: str) -> str:
     rest = body[len(head) :]
     while (reduced := _INNERMOST.sub("@", rest)) != rest:
         rest = reduced
-    # Abridged in the middle of brackets: the rest is data.
+    # It is abbreviated inside brackets: the rest is data.
     rest = re.sub(r"\b\w*[(\[].*", "@", rest)
     rest = re.sub(r"\b(?:Hash)?(?:Set|Map|List|Buffer)@|\bArrayBuffer@|\bSome@|\bNone\b", "@", rest)
     # A list may be empty.

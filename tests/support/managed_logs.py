@@ -1,4 +1,4 @@
-"""All logs of a broker without the broker: a log manager over dirs of a test."""
+"""All logs of a broker without the broker: a log manager on dirs of a test."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TOPIC_ID = bytes(range(16))
 
 
 class ManagedLogs:
-    """A log manager over dirs of a test, and what it reported."""
+    """A log manager on dirs of a test, and what it reported."""
 
     def __init__(self, *dirs: Path, config: LogConfig | None = None, delay_ms: int = 60_000, threads: int = 1) -> None:
         self.clock = ManualClock(NOW_MS)

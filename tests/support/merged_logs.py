@@ -1,4 +1,4 @@
-"""State-change logs of many brokers, somewhat out of order, and what the local merge makes of them."""
+"""State-change logs of many brokers, slightly out of order, and the result of the local merge."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def entry(moment: datetime, broker: int, text: str) -> str:
 def write_logs(
     folder: Path, chance: random.Random, *, brokers: int, entries: int, disorder: int, is_gzip: bool = False
 ) -> None:
-    """Write each broker's log in two files; ``disorder`` is how many entries an entry may stand from its place."""
+    """Write each broker's log in two files; ``disorder`` is how many places an entry may be from its own."""
     for broker in range(1, brokers + 1):
         moment, texts = BEGIN + timedelta(milliseconds=chance.randint(0, 5000)), []
         for number in range(entries):
