@@ -178,7 +178,8 @@ class FaultCluster:
     def wait_for(self, what: str, look: Callable[[], T], *, timeout_s: float = 60.0) -> T:
         """Call ``look`` until it returns something true, and return that.
 
-        Raises: AssertionError: the time is up; the message names the last value that was seen.
+        Raises:
+            AssertionError: the time is up; the message names the last value that was seen.
         """
         deadline = time.monotonic() + timeout_s
         while True:

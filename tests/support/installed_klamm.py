@@ -47,8 +47,9 @@ def git_files() -> set[str]:
 class Installed:
     """An environment with klamm in it.
 
-    Attributes: folder: the folder of the environment. jars: a folder with PySpark, from which ZooKeeper's jars come; it
-    is put on the path where it is wanted.
+    Attributes:
+        folder: the folder of the environment.
+        jars: a folder with PySpark, from which ZooKeeper's jars come; it is put on the path where it is wanted.
     """
 
     folder: Path

@@ -1,4 +1,4 @@
-"""A cluster of some brokers of ours and some of Apache Kafka, any of which is killed and started again."""
+"""A cluster of some of our brokers and some of Apache Kafka. A test may kill and restart any of them."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class MixedCluster:
         klamm.wait_until_started()
 
     def kill(self, broker_id: int) -> None:
-        """``kill -9``."""
+        """Kill a broker with ``kill -9``."""
         broker = self._running.pop(broker_id)
         if isinstance(broker, ApacheKafkaBroker):
             broker.process.kill()
@@ -119,7 +119,7 @@ class MixedCluster:
             broker.process.wait()
 
     def stop_all(self) -> None:
-        """End all brokers in order. Ours must have had nothing to complain of."""
+        """Stop all brokers cleanly. Ours must have reported no fault."""
         for broker_id, broker in list(self._running.items()):
             if isinstance(broker, ApacheKafkaBroker):
                 broker.stop()
@@ -132,7 +132,7 @@ class MixedCluster:
     # What it tells
 
     def told(self, topic: str) -> Told:
-        """What some running broker tells of a topic's partitions; nothing if it does not know it."""
+        """Return what some running broker says of a topic's partitions; nothing if it does not know the topic."""
         with WireClient(self.address(next(iter(self._running)))) as client:
             answer = describe_topic(client, topic)
         if answer.error_code != ErrorCode.NONE:
@@ -162,7 +162,7 @@ class MixedCluster:
     # What it is asked for
 
     def reassign(self, targets: Mapping[TopicPartition, Sequence[int]]) -> None:
-        """Move replicas, and wait until all are moved."""
+        """Reassign replicas, and wait until all have moved."""
         topics = [
             ReassignableTopic(
                 name=name,

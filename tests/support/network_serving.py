@@ -28,7 +28,7 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
 
 
 def answer_api_versions(request: RequestHead, body: Any) -> ApiVersionsResponse:
-    """Offer what the tests send."""
+    """Offer the APIs that the tests use."""
     specs = [API_SPECS[key] for key in (ApiKey.API_VERSIONS, ApiKey.METADATA, ApiKey.FETCH, ApiKey.PRODUCE)]
     return ApiVersionsResponse(
         api_keys=[ApiVersion(api_key=int(s.key), min_version=s.min_version, max_version=s.max_version) for s in specs]
@@ -66,7 +66,7 @@ async def serving(
 
 
 async def read_frame(reader: asyncio.StreamReader) -> bytes:
-    """Read one frame without its length."""
+    """Read one frame, without its length prefix."""
     async with asyncio.timeout(30):
         (size,) = struct.unpack(">i", await reader.readexactly(4))
         return await reader.readexactly(size)
@@ -79,11 +79,11 @@ def metadata_request(name: str, correlation_id: int) -> bytes:
 
 
 def correlation_ids(frames: list[bytes]) -> list[int]:
-    """Return which requests these answers belong to."""
+    """Return the correlation ids of these answers."""
     return [struct.unpack_from(">i", frame)[0] for frame in frames]
 
 
 def answer_with_name(request: RequestHead, body: MetadataRequest) -> MetadataResponse:
-    """Name the cluster as the topic that was asked for."""
+    """Answer with the requested topic's name as the cluster's name."""
     assert body.topics is not None
     return MetadataResponse(brokers=[], topics=[], cluster_id=body.topics[0].name)

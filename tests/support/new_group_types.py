@@ -1,6 +1,6 @@
-"""Members of share and streams groups, by the requests that join them: no client of ours or of the tests speaks these.
+"""Members of share and streams groups, made by join requests, because no client here speaks these protocols.
 
-Fields are those of Kafka 4.2's ShareGroupHeartbeat 1 and StreamsGroupHeartbeat 0; both are flexible messages.
+Fields are those of Kafka 4.2's ShareGroupHeartbeat 1 and StreamsGroupHeartbeat 0. Both are flexible messages.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ _JOINS = struct.pack(">i", 0)
 
 
 def join_share_group(address: str, group: str, topic: str) -> int:
-    """Join by this broker, and return the error code."""
+    """Join through this broker, and return the error code."""
     body = _string(group) + _string(_member_id()) + _JOINS + _NULL + _array(_string(topic)) + _NO_TAGS
     return _ask(address, _SHARE, _SHARE_VERSION, body)
 
 
 def join_streams_group(address: str, group: str, topic: str) -> int:
-    """Join by this broker, with a topology of one source topic, and return the error code."""
+    """Join through this broker, with a topology of one source topic, and return the error code."""
     subtopology = _string("0") + _array(_string(topic)) + _EMPTY_ARRAY * 5 + _NO_TAGS
     topology = b"\x01" + struct.pack(">i", 0) + _array(subtopology) + _NO_TAGS
     member = _string(group) + _string(_member_id()) + _JOINS + struct.pack(">i", 0) + _NULL + _NULL

@@ -14,7 +14,7 @@ _AIMS = [(), (Aim.REPLICAS,), (Aim.LEADERS,), (Aim.REPLICAS, Aim.LEADERS), (Aim.
 
 @dataclass(frozen=True)
 class Odd:
-    """What a seed draws."""
+    """What a seed gives."""
 
     snapshot: ClusterSnapshot
     strategy: Strategy
@@ -22,7 +22,7 @@ class Odd:
 
 
 def odd_case(seed: int, *, brokers_max: int = 12, partitions_max: int = 40) -> Odd:
-    """Return a cluster, a strategy and options; not every one of them can be met."""
+    """Return a cluster, a strategy and options. Some of them cannot be met."""
     chance = random.Random(seed)
     snapshot = odd_cluster(chance, brokers_max, partitions_max)
     strategy = chance.choice([one for one in Strategy if one is not Strategy.LOG_DIRS])
@@ -30,7 +30,7 @@ def odd_case(seed: int, *, brokers_max: int = 12, partitions_max: int = 40) -> O
 
 
 def odd_cluster(chance: random.Random, brokers_max: int, partitions_max: int) -> ClusterSnapshot:
-    """Return a cluster whose racks, factors, sizes and placement follow no good custom."""
+    """Return a cluster whose racks, factors, sizes and placement follow no good practice."""
     count = chance.randint(2, brokers_max)
     ids = chance.sample(range(1, 4 * brokers_max), count)
     rack_names = [f"r{number}" for number in range(chance.randint(1, min(5, count)))]

@@ -1,6 +1,6 @@
 """Older releases of PySpark, and the connector of one: fetched once into the user's cache folder.
 
-A release is a folder for PYTHONPATH; all else that it needs comes from the environment of the tests.
+A release is a folder for PYTHONPATH. Everything else that it needs comes from the tests' environment.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _POM = f"""\
 
 
 def pyspark_folder(version: str) -> Path:
-    """Return where this release of PySpark is."""
+    """Return the folder of this PySpark release."""
 
     def fetch(work: Path) -> Path:
         program = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(work / "packages")]
@@ -39,7 +39,7 @@ def pyspark_folder(version: str) -> Path:
 
 
 def connector_jars(version: str) -> list[Path]:
-    """Return the jars of Spark's own Kafka connector that Spark has not."""
+    """Return the jars of Spark's own Kafka connector that Spark does not include."""
 
     def fetch(work: Path) -> Path:
         (work / "pom.xml").write_text(_POM.replace("VERSION", version))

@@ -1,4 +1,4 @@
-"""Three brokers on which operators' commands are tried, by the wire and through the znodes; one cluster a process."""
+"""Three brokers for operators' commands, over the wire and through the znodes; one cluster per process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def three_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalClu
         "auto.create.topics.enable": "false",
         "auto.leader.rebalance.enable": "false",
         "controlled.shutdown.retry.backoff.ms": "100",
-        # A throttled move takes its time.
+        # A throttled move takes time.
         "replica.fetch.max.bytes": "65536",
         "log.cleaner.backoff.ms": "200",
     }
@@ -32,7 +32,7 @@ def three_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalClu
 
 
 class Klamm:
-    """Runs commands on one side of the cluster."""
+    """Runs commands against one interface of the cluster."""
 
     def __init__(self, capture: Capture, *where: str) -> None:
         self.where = where
@@ -80,7 +80,7 @@ def plan_file(folder: Path, topic: str, *replicas: list[int]) -> Path:
 
 
 def filled(klamm: Klamm, topic: str, assignment: str, records: int = 3000) -> None:
-    """Create a topic and put this many records of a kilobyte into each of its partitions."""
+    """Create a topic and write this many records of a kilobyte to each of its partitions."""
     assert klamm("topics", "create", topic, "--replica-assignment", assignment).code == 0
     for partition in range(assignment.count(",") + 1):
         lines = ("x" * 999 + "\n") * records

@@ -1,6 +1,6 @@
-"""What operators do while things fail: replicas taken away and given back, topics made and deleted.
+"""What operators do during faults: replicas are removed and added, topics are created and deleted.
 
-Same shape as ``faults``: begun now, completed by ``undo`` when everything else works again.
+They have the shape of ``faults``: begun now, and completed by ``undo`` when everything else works again.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 
 _AFTER_ALL = 3
-"""Rank of undoing: when brokers, lines and ZooKeeper are back."""
+"""Rank of undoing: after brokers, lines and ZooKeeper have recovered."""
 
 
 def take_a_replica_away(cluster: FaultCluster, rng: random.Random) -> Injected | None:
-    """Reassign a partition to all but one of its replicas, afterwards to all of them in another order."""
+    """Reassign a partition to all but one of its replicas, and later to all of them in another order."""
     if not cluster.is_zookeeper_serving or cluster.controller_id() not in cluster.running:
         return None
     topics = [name for name in cluster.zk(lambda zk: zk.topics.get_all_topics()) if not name.startswith("__")]
@@ -41,19 +41,19 @@ def take_a_replica_away(cluster: FaultCluster, rng: random.Random) -> Injected |
 
 
 def make_a_topic_and_delete_it(cluster: FaultCluster, rng: random.Random) -> Injected | None:
-    """Create a topic on all brokers, afterwards delete it again."""
+    """Create a topic on all brokers, and delete it again later."""
     if not cluster.is_zookeeper_serving or cluster.controller_id() not in cluster.running:
         return None
     topic = f"passing-{time.monotonic_ns()}"
     try:
         create_topic(cluster.broker(rng.choice(cluster.running)).address, topic, partitions=4, replication_factor=2)
     except NOT_NOW:
-        # Whether it exists now is open; if so it goes with the others when the next topic is taken.
+        # Whether it exists now is open. If it does, it goes with the others at the next undo.
         return Injected(f"{topic} perhaps made", _AFTER_ALL, lambda: None)
 
     def is_gone() -> bool:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
-        # A controller that loses its session while it is asked says so; it is asked again.
+        # A controller that loses its session during the request says so. It is asked again.
         admin.delete_topics([topic], operation_timeout=5)[topic].exception(30)
         return topic not in cluster.zk(lambda zk: zk.topics.get_all_topics())
 

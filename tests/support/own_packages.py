@@ -1,4 +1,4 @@
-"""A repository of packages in a folder, for ``--packages``: one package, and another that it needs."""
+"""A package repository in a folder, for ``--packages``: one package, and another that it depends on."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _IVY = """\
 
 
 def package_settings(folder: Path) -> dict[str, str]:
-    """Make the repository; return the settings of a Spark that finds packages there, and nowhere else.
+    """Make the repository; return the settings of a Spark that finds packages only there.
 
-    The jar of each package has a file of its name: ``wanted.txt``, ``needed.txt``.
+    The jar of each package has a file named after it: ``wanted.txt``, ``needed.txt``.
     """
     repository = folder / "repository"
     for name, needs in (("wanted", _NEEDED), ("needed", "")):

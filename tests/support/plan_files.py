@@ -1,4 +1,4 @@
-"""Plan files made by hand: where partitions are and where they shall be, in the envelope of a given cluster."""
+"""Plan files made by hand: where partitions are and where they should be, in the envelope of a given cluster."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOT_MEASURED = Measures(0, 0, None, 0, 0)
 
 
 def plan_of(snapshot: ClusterSnapshot, targets: Replicas, *, throttle: int | None = None) -> PlanFile:
-    """Return the plan that leads from a snapshot to these replicas, with figures that are right."""
+    """Return the plan that leads from a snapshot to these replicas, with correct figures."""
     before = {
         TopicPartition(topic.name, one.partition): one.assignment.target_replicas
         for topic in snapshot.topics

@@ -19,7 +19,7 @@ async def make_move(driven: Driven, topic: str, brokers: str) -> None:
 
 
 async def apply_until_it_moves(driven: Driven, throttle: str, waves: str = "2 waves") -> None:
-    """Apply a plan, and wait until its first wave is under way; a plan that was saved is not named anew."""
+    """Apply a plan, and wait until its first wave is under way. A plan that was saved keeps its name."""
     await driven.press("A")
     await driven.sees("Throttle")
     if "Saved as" in driven.text:

@@ -1,4 +1,4 @@
-"""Real clients that never stop sending and reading, and remember exactly what they were told: witnesses of crashes."""
+"""Real clients that keep sending and reading, and remember exactly what they were promised: witnesses of crashes."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Acknowledged:
     """What one partition's producer was promised."""
 
     numbers: list[int] = field(default_factory=list)
-    """In the order of their acknowledgements."""
+    """Numbers in the order of their acknowledgements."""
     offsets: dict[int, int] = field(default_factory=dict)
-    """Where they are, but for those that a later acknowledgement stood for, as librdkafka counts after a new leader."""
+    """Their offsets, except where a later acknowledgement implied them, as librdkafka does after a new leader."""
     failed: int = 0
 
 
@@ -42,11 +42,11 @@ class Witness:
         return sum(len(partition.numbers) for partition in self.acknowledged)
 
     def start(self) -> None:
-        """Begin."""
+        """Start sending."""
         self._thread.start()
 
     def wait_for_more(self, count: int, timeout_s: float = 60.0) -> None:
-        """Wait until ``count`` more records are acknowledged: the broker takes records again."""
+        """Wait until ``count`` more records are acknowledged: the broker accepts records again."""
         wanted = self.count + count
         deadline = time.monotonic() + timeout_s
         while self.count < wanted:
@@ -54,17 +54,17 @@ class Witness:
             time.sleep(0.01)
 
     def stop(self) -> None:
-        """Send no more, and wait until every record has been acknowledged or has failed."""
+        """Stop sending, and wait until every record has been acknowledged or has failed."""
         self._stopping.set()
         self._thread.join(FLUSH_S)
         assert not self._thread.is_alive()
         assert self._producer.flush(FLUSH_S) == 0
 
     def check(self, address: str, *, exactly_once: bool) -> int:
-        """Assert that all acknowledged records are there, once, in order, at the offset that was told.
+        """Assert that all acknowledged records are there, once, in order, at their acknowledged offsets.
 
         Args:
-            exactly_once: nothing else may be there either, but the last records, whose answer may have been lost.
+            exactly_once: nothing else may be there, except the last records, whose answers may have been lost.
 
         Returns:
             How many records were acknowledged.
@@ -114,7 +114,7 @@ class Witness:
 
 
 class Follower:
-    """Reads a topic's partitions from their beginning, from a thread, and keeps what came, in the order it came."""
+    """Reads a topic's partitions from the beginning, in a thread, and keeps the records in their order of arrival."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
         self.found: list[list[int]] = [[] for _ in range(partitions)]
@@ -125,11 +125,11 @@ class Follower:
         self._thread = threading.Thread(target=self._run, name=f"follower-{topic}", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start reading."""
         self._thread.start()
 
     def stop_at(self, counts: list[int], timeout_s: float = 60.0) -> None:
-        """Wait until this many records of each partition have come, then read no more."""
+        """Wait until this many records of each partition have come, then stop reading."""
         deadline = time.monotonic() + timeout_s
         while any(len(found) < count for found, count in zip(self.found, counts, strict=True)):
             assert time.monotonic() < deadline, f"{[len(found) for found in self.found]} read of {counts}"
@@ -141,6 +141,6 @@ class Follower:
     def _run(self) -> None:
         while not self._stopping.is_set():
             for message in self._consumer.consume(1000, 0.05):
-                # What is told of lost connections is no record, and librdkafka mends it by itself.
+                # An error about a lost connection is no record, and librdkafka recovers by itself.
                 if message.error() is None:
                     self.found[message.partition() or 0].append(int(message.value() or b""))

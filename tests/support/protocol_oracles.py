@@ -1,7 +1,7 @@
-"""Other people's codecs, each behind the same three functions: build its value from ours, encode it, decode bytes.
+"""Independent codecs, each behind the same three functions: build its value from ours, encode it, decode bytes.
 
-kafka-python's JSON schemas, kafka-python's older hand-written schemas (for the versions that the former no longer
-know), and kio, which knows every API of Kafka 3.9 in all versions.
+They are kafka-python's JSON schemas, kafka-python's older hand-written schemas (for versions that the newer ones no
+longer know), and kio, which knows every API of Kafka 3.9 in all versions.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kio.serial import entity_reader, entity_writer
 from engine.protocol.declaration import Field, Message, Request, Struct
 from engine.protocol.types import UUID, Array
 
-# It has one partition per topic here, where Kafka's schema has a list of them.
+# It has one partition per topic here, where Kafka's schema has a list.
 _WRONG_IN_OLD = {("DescribeLogDirsRequest", 0)}
 
 
@@ -46,7 +46,7 @@ class Oracle(Protocol):
 
 
 def oracles_for(cls: type[Message], version: int) -> list[Oracle]:
-    """Return all that know the message in this version."""
+    """Return all oracles that know the message in this version."""
     found: list[Oracle] = []
     schema = _kafka_python_classes().get(cls.__name__)
     if schema is not None and schema.valid_versions[0] <= version <= schema.valid_versions[1]:
@@ -63,7 +63,7 @@ def oracles_for(cls: type[Message], version: int) -> list[Oracle]:
 
 
 def _present(struct: Struct, version: int) -> Iterator[tuple[Field, Any]]:
-    """Yield the fields that the version writes: all untagged ones, and tagged ones that are not their default."""
+    """Yield the fields that the version writes: all untagged ones, and tagged ones that differ from their defaults."""
     default = type(struct)()
     for declared in struct.wire_fields:
         if declared.is_in(version):
@@ -73,7 +73,7 @@ def _present(struct: Struct, version: int) -> Iterator[tuple[Field, Any]]:
 
 
 class KafkaPython:
-    """kafka-python 3, fields by name."""
+    """kafka-python 3, with fields by name."""
 
     name = "kafka-python"
 
@@ -106,12 +106,13 @@ class KafkaPython:
         return bytes(theirs.encode(version=self._version))
 
     def decode(self, data: bytes) -> Any:
-        # Not the schema's own method: that of ApiVersionsResponse takes any answer with an error for one of version 0.
+        # The schema's own method would not do: ApiVersionsResponse's takes any answer with an error for one of version
+        # 0.
         return _api_message().decode.__func__(self._schema, data, version=self._version)
 
 
 class OldKafkaPython:
-    """kafka-python's schemas of before, fields by position."""
+    """kafka-python's older schemas, with fields by position."""
 
     name = "kafka-python (old)"
 
@@ -138,7 +139,7 @@ class OldKafkaPython:
 
 
 class Kio:
-    """kio, fields by position and by name."""
+    """kio, with fields by position and by name."""
 
     name = "kio"
 
@@ -227,7 +228,7 @@ def _same_name(name: str, names: Any) -> str:
 
 def _modules(package: str) -> list[Any]:
     with warnings.catch_warnings():
-        # kafka-python reads its schemas by a function that Python 3.11 deprecates.
+        # kafka-python reads its schemas with a function that Python 3.11 deprecates.
         warnings.simplefilter("ignore", DeprecationWarning)
         module = importlib.import_module(package)
         names = [f"{package}.{info.name}" for info in pkgutil.iter_modules(module.__path__)]

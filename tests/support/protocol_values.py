@@ -26,14 +26,14 @@ from engine.protocol.types import (
     Scalar,
 )
 
-# Lengths around the places where a compact length grows by a byte, and the longest string there is.
+# Lengths around those where a compact length needs one more byte, and the longest string there is.
 _TEXTS = ("", "a", "topic-1", "größer", "数据", "\x00", "x" * 126, "y" * 127, "z" * 128, "w" * 16_383, "v" * 32_767)
 _BLOBS = (b"", b"\x00", b"\xff" * 61, b"x" * 126, b"y" * 127, b"z" * 20_000)
 
 _SECONDS_MAX = 4_102_444_800
 """2100-01-01."""
 
-# One oracle keeps these in datetime types, which end early and lose milliseconds.
+# One oracle keeps these in datetime types, which have a shorter range and lose milliseconds.
 _WHOLE_SECONDS = frozenset(
     {
         "expiry_time_period_ms",
@@ -78,7 +78,7 @@ def all_messages() -> list[tuple[type[Message], int]]:
 
 
 def message_id(value: object) -> str:
-    """Name a class or version in a test's id."""
+    """Return the name of a class or version for a test's id."""
     return value.__name__ if isinstance(value, type) else f"v{value}"
 
 
@@ -92,7 +92,7 @@ def values_of(cls: type[Struct], version: int) -> st.SearchStrategy[Any]:
 def _values_of_field(declared: Field, version: int) -> st.SearchStrategy[Any]:
     values = _values_of_type(declared, declared.type, version)
     if isinstance(declared.type, type) and declared.tag is not None:
-        # A tagged struct that equals its defaults is left out on the wire, and read back as None.
+        # The wire leaves out a tagged struct that equals its defaults, and it reads back as None.
         empty = declared.type()
         return st.none() | values.filter(lambda value: value != empty)
     if declared.is_nullable_in(version):
@@ -114,14 +114,14 @@ def _values_of_type(
     if isinstance(kind, Array):
         elements = _values_of_type(declared, kind.element, version)
         few = st.lists(elements, max_size=2)
-        # Enough for a count of two bytes in compact form.
+        # Enough for a two-byte count in compact form.
         many = elements.map(lambda element: [element] * 130)
         return few if isinstance(kind.element, type) else few | many
     return values_of(kind, version)
 
 
 def many_of(cls: type[Message], version: int) -> Any:
-    """Return a value whose arrays, down to the innermost, have 130 members each at one level and one at the others."""
+    """Return a value whose arrays have 130 members at one level and one at the others, down to the innermost."""
     return cls(**{f.name: _many_of_field(f, version) for f in cls.wire_fields if f.is_in(version)})
 
 
@@ -134,7 +134,7 @@ def _many_of_field(declared: Field, version: int) -> Any:
 
 
 def one_of(cls: type[Struct], version: int) -> Any:
-    """Return a value with every field set to something other than its default, arrays to one member."""
+    """Return a value with every field different from its default, and one member in each array."""
     return cls(**{f.name: _one_of_field(f, version) for f in cls.wire_fields if f.is_in(version)})
 
 

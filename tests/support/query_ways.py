@@ -1,6 +1,6 @@
-"""A real query, and the ways in which klamm reads its lag: all must tell what the query tells of itself.
+"""A real query, and the ways in which klamm reads its lag: all must agree with what the query itself reports.
 
-Written once: the tests play it on our engine and on Apache Kafka.
+It is written once: the tests play it on our engine and on Apache Kafka.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from engine.formats.spark_checkpoints import Offsets, kafka_offsets
 DEADLINE_S = 60.0
 
 Ends = dict[int, Offsets]
-"""Where each finished batch ended."""
+"""The offsets where each finished batch ended."""
 
 
 def wait_for(condition: Callable[[], bool], what: str) -> None:
@@ -34,7 +34,7 @@ def wait_for(condition: Callable[[], bool], what: str) -> None:
 
 
 def produce(servers: str, topic: str, count: int) -> None:
-    """Send records to two partitions in turn; all replicas have them in the end."""
+    """Send records to two partitions in turn, until all replicas have them."""
     producer = Producer({"bootstrap.servers": servers, "log_level": 2})
     for number in range(count):
         producer.produce(topic, b"v%d" % number, partition=number % 2)
@@ -44,7 +44,7 @@ def produce(servers: str, topic: str, count: int) -> None:
 def start(
     spark: Any, servers: str, topic: str, name: str, checkpoint: Path, kind: str = "klamm-kafka", **options: object
 ) -> Any:
-    """Start a query that reads a topic from its beginning, with a source of this kind."""
+    """Start a query that reads a topic from the beginning, with this kind of source."""
     reader = spark.readStream.format(kind).option("kafka.bootstrap.servers", servers)
     reader = reader.option("subscribe", topic).option("startingOffsets", "earliest")
     for option, value in options.items():
@@ -54,12 +54,12 @@ def start(
 
 
 def all_ways_agree(spark: Any, query: Any, program: Callable[..., Ran], checkpoint: Path, told: Path) -> Ends:
-    """Check checkpoint, event log and the listener's files against the query itself, which has read all there is.
+    """Check checkpoint, event log and the listener's files against the query itself, which has read everything.
 
-    Only the latest ``BATCHES_MAX`` are kept by all of them.
+    All of them keep only the latest ``BATCHES_MAX``.
 
     Returns:
-        What the query tells.
+        What the query reports.
     """
     query_id, name, events = str(query.id), query.name, spark.conf.get("spark.eventLog.dir")
     own = {

@@ -1,6 +1,6 @@
-"""What has to hold of every replica once a cluster is quiet: each has exactly what the life of its topic says.
+"""What must hold of every replica in a quiet cluster: each has exactly what the life of its topic says.
 
-Asked are the leaders, as consumers do, and the files of every broker.
+The checks ask the leaders, as consumers do, and read the files of every broker.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from engine.protocol.records.batch import Record, iter_batches, iter_records
 
 PATIENCE_S = 60.0
 _UNCOMMITTED_BYTES = 1000
-"""Retention counts what is not committed yet; that may be cut off later."""
+"""Retention also counts records that are not committed yet, which may be cut off later."""
 
 Connect = Callable[[TopicPartition, bytes], WireClient]
 """Returns a connection to the leader of a partition of the topic with this id."""
@@ -33,9 +33,9 @@ Folder = tuple[int, str]
 
 
 def wait_until_quiet(cluster: FaultCluster, topics: Sequence[str], may_stay: Collection[Folder]) -> None:
-    """Wait until all replicas are in sync, none is on its way, and no broker has another folder than it should.
+    """Wait until all replicas are in sync, none is moving, and no broker has a folder that it should not have.
 
-    ``may_stay`` are folders that brokers may have kept of replicas they have no more.
+    ``may_stay`` are folders that brokers may have kept of replicas they no longer have.
     """
     if topics:
         cluster.wait_in_sync(topics)
@@ -98,9 +98,9 @@ def check_replicas(
     connect: Connect,
     retained_bytes: int | None,
 ) -> int:
-    """Check what consumers see of a partition and what each replica has; remember it, and return how many records.
+    """Check what consumers see of a partition and what each replica has; remember it, and return the record count.
 
-    ``retained_bytes`` is how much of a topic stays that loses its oldest records; None if none are lost.
+    ``retained_bytes`` is how much remains of a topic that loses its oldest records; None if it loses none.
     """
     start, end, read = cluster.wait_for(
         f"{topic_partition} can be read", lambda: _read(topic_partition, life, connect), timeout_s=20.0
@@ -132,7 +132,7 @@ def check_replicas(
 
 
 def _read(topic_partition: TopicPartition, life: Life, connect: Connect) -> tuple[int, int, list[Record]] | None:
-    """Return start, end and records as a consumer sees them; None while the leader is too new to tell."""
+    """Return start, end and records as a consumer sees them; None while the leader is too new to know."""
     name, partition = topic_partition
     with suppress(AssertionError), connect(topic_partition, life.topic_id) as client:
         end = list_offset(client, name, LATEST, partition=partition)
@@ -153,7 +153,7 @@ def _noted_start(folder: Path, topic_partition: TopicPartition) -> int:
 
 
 def _wait_for_end(cluster: FaultCluster, folder: Path, start: int, end: int, *, may_begin_later: bool) -> Seen:
-    """Read a replica's files, once it has all that is committed."""
+    """Read a replica's files once it has everything that is committed."""
 
     def read() -> Seen | None:
         found: dict[int, Pair] = {}

@@ -1,6 +1,6 @@
 """librdkafka, from the confluent-kafka wheel, through ctypes: a load that costs the client next to nothing per record.
 
-confluent-kafka's own Python calls cost more than a broker does; here a call hands over thousands of records at once.
+The Python calls of confluent-kafka cost more than a broker does. Here one call hands over thousands of records.
 ``python rdkafka.py`` is a producer process that prints its figures as JSON.
 """
 
@@ -72,7 +72,7 @@ def library() -> ctypes.CDLL:
 
 
 class BulkProducer:
-    """A librdkafka producer that is fed arrays of equal records, round robin over the partitions."""
+    """A librdkafka producer that gets arrays of equal records, and spreads them over the partitions round robin."""
 
     def __init__(self, settings: Mapping[str, str], topic: str) -> None:
         self._lib = library()
@@ -88,7 +88,7 @@ class BulkProducer:
 
     def produce(self, payload: bytes, count: int, partitions: int, chunk: int = 5000) -> None:
         """Hand over ``count`` records, then wait until all are delivered or have failed."""
-        # librdkafka copies no payload here and changes nothing but ``err``: one array serves for all calls.
+        # librdkafka does not copy payloads here and changes only ``err``, so one array serves all calls.
         messages = (Message * chunk)(*(Message(payload=payload, len=len(payload)) for _ in range(chunk)))
         sent = turn = 0
         while sent < count:
@@ -107,7 +107,7 @@ class BulkProducer:
                 break
 
     def close(self) -> None:
-        """Let librdkafka go."""
+        """Destroy the librdkafka handle."""
         self._lib.rd_kafka_topic_destroy(self._topic)
         self._lib.rd_kafka_destroy(self._handle)
 

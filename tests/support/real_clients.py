@@ -22,7 +22,7 @@ DEADLINE_S = 60.0
 
 
 class Sent(NamedTuple):
-    """What a record carries; two of them are equal if the same went in and came out."""
+    """The content of a record. Two are equal if what went in also came out."""
 
     partition: int
     key: bytes | None
@@ -65,7 +65,7 @@ class ConfluentKafka:
     def consume(self, bootstrap: str, topic: str, partitions: int, count: int) -> list[Sent]:
         settings = {"bootstrap.servers": bootstrap, "group.id": "none", "enable.auto.commit": False, "log_level": 2}
         consumer = Consumer({**settings, **self._settings})
-        # By number: librdkafka asks for "beginning" only half a second after it was told to.
+        # An offset by number: librdkafka looks up "beginning" only half a second after the request.
         consumer.assign([TopicPartition(topic, index, 0) for index in range(partitions)])
         found: list[Sent] = []
         deadline = time.monotonic() + DEADLINE_S
@@ -151,7 +151,7 @@ class AioKafka:
 
 
 class Kcat:
-    """kcat, the program. It sends text lines: no null values, keys and headers by options."""
+    """kcat, the program. It sends text lines: no null values, and options for keys and headers."""
 
     def produce(self, bootstrap: str, topic: str, codec: str, records: Sequence[Sent]) -> None:
         for partition in sorted({record.partition for record in records}):

@@ -20,7 +20,7 @@ from engine.protocol.apis.alter_partition_reassignments import (
 def reassign(
     cluster: FaultCluster, targets: Mapping[TopicPartition, Sequence[int] | None]
 ) -> dict[TopicPartition, ErrorCode]:
-    """Start, replace or (None) cancel reassignments; return what the controller says to each."""
+    """Start, replace or (None) cancel reassignments; return the controller's result for each."""
     topics: dict[str, ReassignableTopic] = {}
     for (name, index), replicas in targets.items():
         topic = topics.setdefault(name, ReassignableTopic(name=name, partitions=[]))
@@ -37,7 +37,7 @@ def reassign(
 
 
 def _answer_of_controller(cluster: FaultCluster, request: AlterPartitionReassignmentsRequest) -> Any:
-    """Ask whom ZooKeeper names; None if that is nobody, or one that has not heard of it yet, or no more."""
+    """Ask the controller that ZooKeeper names; None if there is none, or if it does not consider itself controller."""
     controller = cluster.controller_id()
     if controller is None:
         return None

@@ -1,4 +1,4 @@
-"""Compares the replicas of partitions byte for byte, from the files of the brokers; nothing of the engine is asked."""
+"""Compares the replicas of partitions byte for byte, from the brokers' files and without the engine."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _CHUNK_BYTES = 1 << 20
 
 
 def segments(folder: Path) -> list[Path]:
-    """Return a partition's segment files in their order."""
+    """Return a partition's segment files in order."""
     return sorted(folder.glob("*.log"))
 
 
 def record_bytes(folder: Path) -> Iterator[bytes]:
-    """Yield the records of a partition; where one segment ends and the next begins is each replica's own business."""
+    """Yield the records of a partition. Each replica may divide them into segments differently."""
     for path in segments(folder):
         with path.open("rb") as file:
             while chunk := file.read(_CHUNK_BYTES):
@@ -23,7 +23,7 @@ def record_bytes(folder: Path) -> Iterator[bytes]:
 
 
 def differences(folders: Iterable[Path]) -> str | None:
-    """Return how the replicas in these folders differ, or None if they are the same to the byte."""
+    """Return how the replicas in these folders differ, or None if they are equal byte for byte."""
     first, *others = folders
     wanted = b"".join(record_bytes(first))
     for other in others:
@@ -43,7 +43,7 @@ def replica_folder(log_dirs: Iterable[Path], topic: str, partition: int) -> Path
 
 
 def assert_identical(partitions: Iterable[list[Path]], *, timeout_s: float = 20.0) -> None:
-    """Wait until all replicas of each partition are the same; followers may still be copying the last records."""
+    """Wait until all replicas of each partition are equal; followers may still be copying the last records."""
     deadline = time.monotonic() + timeout_s
     for folders in partitions:
         while (difference := differences(folders)) is not None:

@@ -1,5 +1,6 @@
-"""Several brokers' replication in one process: real logs, real handlers and codecs, a network that can be cut, and a
-controller that does what the test says.
+"""Several brokers' replication in one process, with a controller that does what the test says.
+
+Logs, handlers and codecs are real, and the network can be cut.
 """
 
 from __future__ import annotations
@@ -120,7 +121,7 @@ async def _run_here(work: Callable[..., Any], *arguments: Any) -> Any:
 
 
 class InProcessConnection:
-    """Carries frames, encoded and decoded as on a real wire, to another broker of the world."""
+    """Carries frames to another broker of the world, encoded and decoded as on a real wire."""
 
     def __init__(self, world: World, source: int, target: Node, client_id: str) -> None:
         self._world = world
@@ -150,7 +151,7 @@ class InProcessConnection:
         try:
             frame = flat(encoded)
         except OSError as error:
-            # A broker that cannot read what it has begun to send hangs up.
+            # A broker that cannot read what it has begun to send closes the connection.
             raise ConnectionLost(str(error), address=f"broker-{target}") from error
         _, response = decode_response(memoryview(frame)[4:], ApiKey(header.api_key), api_version)
         await world.hold_answer(response)
@@ -189,7 +190,7 @@ class World:
         self.log_config = log_config or LogConfig(segment_bytes=4096, index_interval_bytes=64)
         self.topic_id = topic_id
         self.topic_ids: dict[str, bytes] = {}
-        """Of topics that have another one than ``topic_id``."""
+        """The ids of topics that do not have ``topic_id``."""
         self.dirs_per_broker = dirs_per_broker
         self.states: dict[TopicPartition, LeaderAndIsr] = {}
         self.replicas: dict[TopicPartition, tuple[int, ...]] = {}
@@ -201,7 +202,7 @@ class World:
         self.tamper: Callable[[Any], None] = lambda _response: None
         """May change an answer that arrives."""
         self.hold_answer: Callable[[Any], Awaitable[None]] = _at_once
-        """May let an answer wait before it arrives."""
+        """May delay an answer before it arrives."""
         self.brokers: dict[int, StandInBroker] = {b: StandInBroker(self, b) for b in sorted(self.alive)}
 
     # -- network
@@ -245,7 +246,7 @@ class World:
         topic_partition: TopicPartition = TP,
         tell: Iterable[int] | None = None,
     ) -> None:
-        """Elect ``leader`` in a new leader epoch, with the present ISR by default, and tell the brokers."""
+        """Elect ``leader`` in a new leader epoch, with the current ISR by default, and tell the brokers."""
         before = self.states.get(topic_partition)
         self.replicas[topic_partition] = tuple(replicas or self.replicas.get(topic_partition) or sorted(self.brokers))
         present = self.replicas[topic_partition] if before is None else before.isr
@@ -260,7 +261,7 @@ class World:
                 await self.tell(broker_id, topic_partition, is_new=before is None)
 
     async def tell(self, broker_id: int, topic_partition: TopicPartition = TP, *, is_new: bool = False) -> Any:
-        """Send UpdateMetadata and LeaderAndIsr with the present state to one broker; return the latter's answer."""
+        """Send UpdateMetadata and LeaderAndIsr with the current state to one broker; return the latter's answer."""
         manager = self.brokers[broker_id].replica_manager
         manager.update_metadata(self.update_metadata(), correlation_id=1)
         return await become_leader_or_follower(
@@ -347,7 +348,7 @@ class World:
         return int(result.last_offset) + 1
 
     async def let_pass(self, ms: int) -> None:
-        """Let so much time pass."""
+        """Let this much time pass."""
         await asyncio.sleep(ms / 1000)
 
     async def until(self, condition: Callable[[], bool], what: str, timeout_s: float = 60) -> None:
@@ -358,7 +359,7 @@ class World:
             await asyncio.sleep(0.005)
 
     async def until_equal(self, *broker_ids: int, topic_partition: TopicPartition = TP) -> None:
-        """Wait until these replicas end, and are committed, at the leader's end."""
+        """Wait until these replicas have the leader's end and high watermark."""
 
         def is_equal() -> bool:
             leader = self.log(self.states[topic_partition].leader, topic_partition)
@@ -395,7 +396,7 @@ def committed_batches(w: World, broker_id: int) -> dict[int, tuple[int, int]]:
 
 @asynccontextmanager
 async def world(folder: Path, *broker_ids: int, **options: Any) -> AsyncIterator[World]:
-    """A world that is stopped at the end."""
+    """Yield a world that is stopped at the end."""
     made = World(folder, broker_ids, **options)
     try:
         yield made

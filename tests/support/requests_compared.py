@@ -1,4 +1,4 @@
-"""The requests that tests/interop compares on brokers of both kinds, area by area; each area makes its own topics."""
+"""The requests that tests/interop sends to brokers of both kinds, area by area. Each area makes its own topics."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def topics_created(both: SideBySide) -> None:
         CreatableTopic(name="both", num_partitions=1, replication_factor=1, assignments=given[0].assignments),
         CreatableTopic(name="count", num_partitions=1, replication_factor=-1, assignments=given[0].assignments),
     ]
-    # Kafka shows the maps and lists of its language in one of the texts.
+    # Kafka prints Scala's maps and lists in one of the texts.
     both.ask("replicas", create(*given[:1], *given[2:]))
     both.ask("a replica twice", create(given[1]), unlike={"error_message"})
     both.ask("nothing", create())
@@ -90,7 +90,7 @@ def topics_grown(both: SideBySide) -> None:
 
 
 def topics_described(both: SideBySide) -> None:
-    """Metadata: by name, by id, all, none, made by asking."""
+    """Metadata: by name, by id, all topics, none, and topics created by asking."""
 
     def named(*names: str, make: bool = False) -> MetadataRequest:
         topics = [MetadataRequestTopic(name=name) for name in names]

@@ -27,7 +27,7 @@ from engine.local.java import find_java
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """Something a machine may lack: how to find it, and how to get it."""
+    """Something that a machine may lack: how to find it, and how to get it."""
 
     is_here: Callable[[], bool]
     how_to_get_it: str
@@ -91,7 +91,7 @@ def _listed(variable: str) -> list[str]:
     """Return the tools that a variable names.
 
     Raises:
-        pytest.UsageError: it names what is not in ``TOOLS``.
+        pytest.UsageError: it names something that is not in ``TOOLS``.
     """
     names = [name.strip() for name in os.environ.get(variable, "").split(",") if name.strip()]
     for name in names:
@@ -114,14 +114,14 @@ class SkipRules:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Tests, their marks and their fixtures."""
+        """Checks tests, their marks and their fixtures."""
         report = yield
         self._refuse(report)
         return report
 
     @pytest.hookimpl(wrapper=True)
     def pytest_make_collect_report(self) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-        """Modules, and whatever else is collected."""
+        """Checks modules, and whatever else is collected."""
         report = yield
         self._refuse(report)
         return report

@@ -1,4 +1,4 @@
-"""S3 on loopback, served by moto: one bucket, and the environment that AWS' own tools look at."""
+"""S3 on loopback, served by moto: one bucket, and the environment that AWS's own tools read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Brokers that answer as a test says: real sockets and frames, no logic. For what a real cluster does only rarely."""
+"""Brokers that answer as a test says, with real sockets and frames but no logic.
+
+They do what a real cluster rarely does.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +26,10 @@ from engine.protocol.declaration import Request, Response
 from engine.protocol.frames import decode_request, encode_response
 
 HANG_UP = object()
-"""Answered by closing the connection."""
+"""The answer is a closed connection."""
 
 SILENCE = object()
-"""Not answered at all."""
+"""There is no answer at all."""
 
 Answer = Callable[[Any], Any]
 
@@ -34,7 +37,7 @@ Answer = Callable[[Any], Any]
 class ScriptedBroker:
     """One broker. ``answers`` maps an API to a function from the request to its answer, HANG_UP or SILENCE.
 
-    A coroutine function answers late, and nothing else comes over that connection before.
+    A coroutine function answers late, and that connection carries nothing else before.
     """
 
     def __init__(self, broker_id: int, host: str, port: int, *, version_max: dict[ApiKey, int] | None = None) -> None:
@@ -44,13 +47,13 @@ class ScriptedBroker:
         self.answers: dict[ApiKey, Answer] = {}
         self.received: list[Request] = []
         self.is_frozen = False
-        """It takes connections, and answers nothing."""
+        """It accepts connections, and answers nothing."""
         self._version_max = version_max or {}
         self._server: asyncio.Server | None = None
         self._writers: list[asyncio.StreamWriter] = []
 
     def requests(self, kind: type[Request]) -> list[Any]:
-        """Return the requests of one kind that came, in order."""
+        """Return the received requests of one kind, in order."""
         return [request for request in self.received if isinstance(request, kind)]
 
     async def start(self) -> None:
@@ -110,7 +113,7 @@ API_VERSIONS_SPEC = API_SPECS[ApiKey.API_VERSIONS]
 
 
 class ScriptedCluster:
-    """Several scripted brokers that agree on who leads what."""
+    """Several scripted brokers that agree on who leads which partition."""
 
     def __init__(self, brokers: list[ScriptedBroker]) -> None:
         self.brokers = brokers
@@ -118,9 +121,9 @@ class ScriptedCluster:
         self.leaders: dict[str, list[int]] = {}
         """Leader of each partition, by topic."""
         self.replicas: dict[tuple[str, int], list[int]] = {}
-        """Of partitions that more brokers than 0 have."""
+        """Replicas of partitions that are not only on broker 0."""
         self.isrs: dict[tuple[str, int], list[int]] = {}
-        """Where not all of them are in sync."""
+        """In-sync replicas of partitions where not all are in sync."""
         for broker in brokers:
             broker.answers[ApiKey.METADATA] = self._metadata
 

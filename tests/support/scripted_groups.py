@@ -1,4 +1,4 @@
-"""Groups at scripted brokers: two coordinators that answer in any version, and fail where a test says so."""
+"""Groups on scripted brokers: two coordinators that answer in any version, and fail where a test says so."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from engine.protocol.apis.offset_fetch import (
 
 
 class ScriptedGroups:
-    """Two brokers; the group's number says which of them coordinates it: ``g7`` lives at broker 1."""
+    """Two brokers. The number in a group's name gives its coordinator: ``g7`` is on broker 1."""
 
     def __init__(self, cluster: ScriptedCluster, versions: dict[ApiKey, int]) -> None:
         self.cluster = cluster
@@ -57,17 +57,17 @@ class ScriptedGroups:
         self.offsets: dict[str, dict[tuple[str, int], int]] = {}
         self.errors: dict[str, ErrorCode] = {}
         self.moved: set[str] = set()
-        """Groups whose coordinator says once that it is not it any more."""
+        """Groups whose coordinator denies once that it is their coordinator."""
         self.state = "Stable"
-        """Of every group; a group that is Empty has no members."""
+        """The state of every group; a group that is Empty has no members."""
         self.listed_state: str | None = None
-        """Of every group in a list, where that is not the same."""
+        """The state of every group in a list, where that differs."""
         self.protocols: dict[str, str] = {}
-        """Groups of other protocols than the consumers'."""
+        """Protocol types of groups other than consumers'."""
         self.types: dict[str, str] = {}
-        """Groups of other types than classic; DescribeGroups says of them that there is none."""
+        """Types of groups other than classic. DescribeGroups says that these groups do not exist."""
         self.change_answers: list[object] = []
-        """How the next changes are answered: error codes, HANG_UP or SILENCE; then all succeed."""
+        """The answers to the next changes: error codes, HANG_UP or SILENCE. Afterwards all changes succeed."""
         for broker in cluster.brokers:
             broker.answers |= {
                 ApiKey.FIND_COORDINATOR: self._find,
@@ -112,7 +112,7 @@ class ScriptedGroups:
         return DescribeGroupsResponse(groups=[self._described(name) for name in request.groups])
 
     def describe_new(self, request: ConsumerGroupDescribeRequest) -> ConsumerGroupDescribeResponse:
-        """Answer as a broker of Kafka 4 does: it knows the groups of the type ``consumer``."""
+        """Answer as a broker of Kafka 4 does, which knows groups of the type ``consumer``."""
         return ConsumerGroupDescribeResponse(groups=[self._described_new(name) for name in request.group_ids])
 
     def _described_new(self, name: str) -> ConsumerGroupDescribed:

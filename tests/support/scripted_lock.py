@@ -1,4 +1,4 @@
-"""A coordinator at scripted brokers that knows one group, the lock of plans: its members, and who came first."""
+"""A coordinator on scripted brokers that knows one group, the lock of plans, with its members in order of arrival."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from engine.protocol.apis.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
 class ScriptedLock:
-    """Members in the order in which they joined; the first one leads."""
+    """Members in the order in which they joined. The first one leads."""
 
     def __init__(self, cluster: ScriptedCluster) -> None:
         self.members: dict[str, bytes] = {}

@@ -1,4 +1,4 @@
-"""Leaders of the topic "t" that answer ListOffsets and Fetch out of logs in memory, for readers to be tried on."""
+"""Leaders of the topic "t" that answer ListOffsets and Fetch from logs in memory, for tests of readers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ from engine.protocol.records.record import Record
 
 
 class Log:
-    """A partition's records in batches of three, read as a broker reads: whole batches from the one with the offset."""
+    """A partition's records in batches of three.
+
+    It reads as a broker does: whole batches, from the one with the offset.
+    """
 
     def __init__(self, count: int, start: int = 0) -> None:
         self.start = start
@@ -37,12 +40,12 @@ class Log:
 
 
 class LeaderScript:
-    """Answers ListOffsets and Fetch out of logs."""
+    """Answers ListOffsets and Fetch from logs."""
 
     def __init__(self, logs: dict[int, Log]) -> None:
         self.logs = logs
         self.codes: dict[int, ErrorCode] = {}
-        """What Fetch is answered with, by partition."""
+        """The error that Fetch gets, by partition."""
 
     def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
         (topic,) = request.topics
@@ -70,7 +73,7 @@ class LeaderScript:
 
 
 def lead(cluster: ScriptedCluster, broker: int, logs: dict[int, Log]) -> LeaderScript:
-    """Have a broker answer for these partitions."""
+    """Let a broker answer for these partitions."""
     script = LeaderScript(logs)
     cluster.brokers[broker].answers[ApiKey.LIST_OFFSETS] = script.list_offsets
     cluster.brokers[broker].answers[ApiKey.FETCH] = script.fetch

@@ -1,4 +1,4 @@
-"""Scripted brokers whose controller moves partitions when a test says so. All that is changed is logged, in order."""
+"""Scripted brokers whose controller moves partitions when a test says so. Every change is noted, in order."""
 
 from __future__ import annotations
 
@@ -52,27 +52,27 @@ SIZE = 1000
 
 
 class ScriptedMoves:
-    """Partitions, their moves and the settings of topics and brokers, the same at every broker."""
+    """Partitions, their moves and the settings of topics and brokers, the same on every broker."""
 
     def __init__(self, cluster: ScriptedCluster, assignments: dict[TopicPartition, tuple[int, ...]]) -> None:
         self.log: list[str] = []
-        """Changes that came, as ``throttle topic t`` or ``start t-0``."""
+        """Changes that came in, such as ``throttle topic t`` or ``start t-0``."""
         self.settings: dict[tuple[int, str], dict[str, str]] = {}
         self.refuses_all = ErrorCode.NONE
-        """The answer to whoever starts or cancels anything."""
+        """The answer to every request to start or cancel."""
         self.refuses: dict[TopicPartition, ErrorCode] = {}
         self.loses_answers = ""
-        """``before`` or ``after`` the controller has begun what it was asked for, it hangs up."""
+        """The controller closes the connection ``before`` or ``after`` it has begun what it was asked for."""
         self.silent: set[int] = set()
-        """Brokers that do not answer questions about settings."""
+        """Brokers that do not answer requests about settings."""
         self.without_dirs: set[int] = set()
-        """Brokers that hang up when they are asked for their log dirs."""
+        """Brokers that close the connection when they are asked for their log dirs."""
         self.usable_bytes = -1
-        """What is free in each log dir; brokers before Kafka 3.3 do not tell it."""
+        """The free space of each log dir; brokers before Kafka 3.3 do not report it."""
         self.futures: dict[tuple[TopicPartition, int], str] = {}
-        """Replicas on their way to another log dir."""
+        """Replicas that are moving to another log dir."""
         self.dirs: dict[tuple[TopicPartition, int], str] = {}
-        """Where those lie that are not in the first one."""
+        """The log dirs of replicas that are not in the first one."""
         self._cluster = cluster
         self._assignments: dict[TopicPartition, ReplicaAssignment] = {}
         for (topic, _), replicas in sorted(assignments.items()):
@@ -94,7 +94,7 @@ class ScriptedMoves:
         return [name for name, found in self._assignments.items() if found.is_being_reassigned]
 
     def put(self, name: TopicPartition, replicas: tuple[int, ...]) -> None:
-        """Let a partition have these replicas, all in sync."""
+        """Give a partition these replicas, all in sync."""
         self._assign(name, ReplicaAssignment(replicas))
 
     def start(self, name: TopicPartition, target: tuple[int, ...]) -> None:
@@ -105,7 +105,7 @@ class ScriptedMoves:
         self._assign(name, ReplicaAssignment((*target, *removing), adding, removing))
 
     def finish(self) -> None:
-        """Let all that moves arrive."""
+        """Let all moves finish."""
         for name in self.moving:
             self._assign(name, ReplicaAssignment(self._assignments[name].target_replicas))
         self.dirs |= self.futures
@@ -116,7 +116,7 @@ class ScriptedMoves:
         self._cluster.isrs[name] = list(left)
 
     def throttled(self) -> list[str]:
-        """Return the topics and brokers that have settings."""
+        """Return the topics and brokers that have throttles."""
         return [f"{_KINDS[kind]} {name}" for (kind, name), found in sorted(self.settings.items()) if found]
 
     def _assign(self, name: TopicPartition, assignment: ReplicaAssignment) -> None:
@@ -186,7 +186,7 @@ class ScriptedMoves:
         return DescribeConfigsResponse(results=results)
 
     def _log_dirs(self, broker: ScriptedBroker, _: DescribeLogDirsRequest) -> DescribeLogDirsResponse | object:
-        """What comes from another broker has not come yet."""
+        """A replica from another broker is not there yet."""
         if broker.id in self.without_dirs:
             return HANG_UP
         dirs: dict[str, list[DescribeLogDirsTopic]] = {DIR: [], OTHER_DIR: []}

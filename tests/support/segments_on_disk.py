@@ -1,4 +1,4 @@
-"""What the segment files of a partition say, read with nothing but struct: tests must not trust the code they test."""
+"""Reads a partition's segment files with nothing but struct: tests must not trust the code they test."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _HEADER = struct.Struct(">qiibIhiqqqhii")
 
 
 class StoredBatch(NamedTuple):
-    """The header of a v2 batch as it lies in a file."""
+    """The header of a v2 batch as the file has it."""
 
     base_offset: int
     length: int

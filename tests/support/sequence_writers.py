@@ -1,8 +1,8 @@
-"""Producers of real client libraries that write numbered records, and the check that every acknowledged one is there.
+"""Producers of real client libraries that write numbered records, and a check that every acknowledged record is there.
 
 A record's value is ``<writer>:<number>:<filler>``; each writer counts by itself in each partition. Afterwards, read by
-librdkafka's consumer: an acknowledged record stands at the offset it was acknowledged with, no number stands twice, and
-a writer's numbers rise.
+librdkafka's consumer: an acknowledged record is at its acknowledged offset, no number occurs twice, and a writer's
+numbers rise.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from kafka.errors import KafkaError as PythonKafkaError
 from tailing_reader import TailingReader
 
 DELIVERY_MS = 180_000
-"""Longer than any fault lasts: what is not delivered by then counts as a failure of the cluster."""
+"""Longer than any fault lasts: what is not delivered by then is a failure of the cluster."""
 
 UNKNOWN = -1
-"""The offset of a record that is acknowledged, though not where it is."""
+"""The offset of a record that was acknowledged without its offset."""
 
 _UNANSWERED_MAX = 2_000
 
 _LAST_LINES = 50_000
-"""So much of what librdkafka says of itself is kept for the case that it stands still."""
+"""How many of librdkafka's log lines are kept, in case it gets stuck."""
 
 Acknowledged = dict[tuple[str, int], dict[int, int]]
 """(topic, partition) -> number -> offset, or ``UNKNOWN``."""
 
 
 class Sender(Protocol):
-    """One client library; ``on_done`` gets the offset, ``UNKNOWN`` if the library was not told, or an error's text."""
+    """One client library. ``on_done`` gets the offset, ``UNKNOWN`` if the library was not told, or an error's text."""
 
     def send(self, topic: str, partition: int, value: bytes, on_done: Any) -> None: ...
     def poll(self) -> None: ...
@@ -66,9 +66,10 @@ class LibrdkafkaSender:
             "retry.backoff.ms": 50,
             "retry.backoff.max.ms": 300,
             "topic.metadata.refresh.fast.interval.ms": 50,
-            # A whole cluster that starts again knows its brokers a moment before its topics, as Kafka does. librdkafka
-            # gives a topic up that it first heard of longer ago than this, and records that wait: see ``_ask_again``.
-            # It counts microseconds in 32 bits: with 2,147,484 ms or more it gives every new topic up at once.
+            # After a restart of the whole cluster, brokers know each other a moment before they know the topics, in
+            # Kafka too. librdkafka gives up a topic, with its waiting records, that it first heard of longer ago than
+            # this: see ``_ask_again``. It counts microseconds in 32 bits: with 2,147,484 ms or more it gives up every
+            # new topic at once.
             "topic.metadata.propagation.max.ms": 2_000_000,
             "debug": "broker,topic,metadata",
             "error_cb": self._on_error,
@@ -83,8 +84,8 @@ class LibrdkafkaSender:
             if error is not None:
                 on_done(None, str(error))
                 return
-            # Without offset: the answer of an old leader was still awaited when the new one, which had the record by
-            # replication, acknowledged what came after it. librdkafka calls that an implicit acknowledgement.
+            # No offset: the producer still waited for the old leader's answer when the new leader, which had replicated
+            # the record, acknowledged a later one. librdkafka calls that an implicit acknowledgement.
             offset = message.offset()
             on_done(UNKNOWN if offset is None else offset, "")
 
@@ -100,15 +101,15 @@ class LibrdkafkaSender:
                 return
 
     def _ask_again(self, topic: str) -> None:
-        """Have librdkafka look for a topic that it gave up, as a program has to.
+        """Make librdkafka look for a topic that it gave up, as every program must.
 
-        A broker that has just started answers UNKNOWN_TOPIC_OR_PARTITION until the controller has told it of the
-        topics, Kafka's as well. librdkafka believes that of a topic that it has known for long.
+        A broker that has just started answers UNKNOWN_TOPIC_OR_PARTITION until the controller has told it about the
+        topics, and so does Kafka's. librdkafka believes this answer for a topic that it has known for long.
         """
         try:
             self._producer.list_topics(topic, timeout=1.0)
         except KafkaException as error:
-            # Nobody answers; that may be part of the fault.
+            # Nobody answers, which may be part of the fault.
             logging.getLogger(__name__).debug("%s was asked for in vain: %s", topic, error)
         time.sleep(0.05)
 
@@ -131,7 +132,7 @@ class LibrdkafkaSender:
 
 
 class _LastLines(logging.Handler):
-    """Keeps the last lines in memory; most runs want none of them."""
+    """Keeps the last lines in memory, since most runs need none of them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -142,7 +143,7 @@ class _LastLines(logging.Handler):
         self._lines.append(self.format(record))
 
     def save(self) -> Path:
-        """Write them to a file that stays, and return it."""
+        """Write them to a file that remains, and return it."""
         with tempfile.NamedTemporaryFile("w", prefix="librdkafka-", suffix=".log", delete=False) as file:
             file.write("\n".join(self._lines))
         return Path(file.name)
@@ -151,8 +152,8 @@ class _LastLines(logging.Handler):
 class KafkaPythonSender:
     """kafka-python's idempotent producer.
 
-    It leaves the sockets of brokers that went away to the garbage collector: tests with faults ignore that warning, and
-    ``close`` has the garbage collected before the next test.
+    It leaves the sockets of dead brokers to the garbage collector. Tests with faults ignore that warning, and ``close``
+    runs the collector before the next test.
     """
 
     def __init__(self, bootstrap: str) -> None:
@@ -175,7 +176,7 @@ class KafkaPythonSender:
         future.add_errback(lambda error: on_done(None, repr(error)))
 
     def poll(self) -> None:
-        """Its own thread calls back."""
+        """Nothing to do: its own thread calls back."""
 
     def flush(self, timeout_s: float) -> None:
         try:
@@ -192,7 +193,7 @@ class KafkaPythonSender:
 
 
 class Writer:
-    """Writes to all partitions of a topic in turn, from a thread of its own, until it is told to stop."""
+    """Writes to all partitions of a topic in turn, in a thread of its own, until it is stopped."""
 
     def __init__(self, name: str, sender: LibrdkafkaSender | KafkaPythonSender, *, records_per_s: int = 1000) -> None:
         self.name = name
@@ -211,13 +212,13 @@ class Writer:
         return sum(map(len, list(self.acknowledged.values())))
 
     def start(self, topic: str, partitions: int) -> None:
-        """Begin to write, or go on after ``stop``."""
+        """Start writing, or continue after ``stop``."""
         self._stopping.clear()
         self._thread = threading.Thread(target=self._run, args=(topic, partitions), name=f"writer-{self.name}")
         self._thread.start()
 
     def stop(self, timeout_s: float = 60.0) -> None:
-        """End writing and wait until every record has been acknowledged or has failed."""
+        """Stop writing and wait until every record has been acknowledged or has failed."""
         self._stopping.set()
         if self._thread is not None:
             self._thread.join()
@@ -225,14 +226,14 @@ class Writer:
             self._sender.flush(timeout_s)
 
     def close(self) -> None:
-        """End writing, whatever is still unanswered."""
+        """Stop writing, even if records are still unanswered."""
         self._stopping.set()
         if self._thread is not None:
             self._thread.join()
         self._sender.close()
 
     def check(self) -> None:
-        """Raise AssertionError if any record failed: nothing lasts as long as the client's patience."""
+        """Raise AssertionError if any record failed: no fault outlasts the client's patience."""
         assert not self._sender.fatal, f"{self.name}: {self._sender.fatal}"
         assert not self.failures, f"{self.name}: {len(self.failures)} records failed: {self.failures[:3]}"
 
@@ -300,7 +301,7 @@ def read_topic(
 
 
 def _watermarks(consumer: Consumer, partition: TopicPartition, deadline: float) -> tuple[int, int]:
-    """Return start and end; librdkafka gives up where the leader changes while it asks, as in any slow minute."""
+    """Return start and end. librdkafka gives up when the leader changes meanwhile, as it may in any slow minute."""
     while True:
         try:
             start, end = consumer.get_watermark_offsets(partition, timeout=5.0)
@@ -321,10 +322,10 @@ def assert_nothing_lost(
     *,
     sent_again: Sequence[Collection[int]] | None = None,
 ) -> int:
-    """Hold what can be read against what was acknowledged, and against what was read before.
+    """Compare what can be read with what was acknowledged, and with what was read before.
 
     Return how many acknowledged records were checked. ``sent_again`` has, per partition, the offsets at which a record
-    may stand a second time.
+    may occur a second time.
     """
     checked = 0
     for partition, records in enumerate(read_topic(bootstrap, topic, partitions)):

@@ -1,4 +1,4 @@
-"""When ZooKeeper ends a broker's session: that is when a cluster itself learns that the broker is gone."""
+"""When ZooKeeper ends a broker's session, the cluster itself learns that the broker is gone."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from engine.zk.client import ZkClient
 from engine.zk.watches import WatchEvent
 
 SEEN_WITHIN_S = 2.0
-"""So soon after the end of a broker's session the dashboard shows it."""
+"""The dashboard shows the end of a broker's session within this time."""
 _DEADLINE_S = 60.0
 
 

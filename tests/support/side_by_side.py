@@ -1,7 +1,7 @@
-"""The same requests to a broker of ours and one of Apache Kafka, and how their answers differ.
+"""The same requests to one of our brokers and one of Apache Kafka's, and the differences between their answers.
 
-What must differ is put aside: topic ids become names, ports, cluster ids, sizes of volumes and the present time go.
-Lists are compared without their order, for Kafka's is that of its hash maps.
+The comparison leaves out what must differ: topic ids become names; ports, cluster ids, sizes of volumes and the present
+time are removed. The order of lists does not count, because Kafka's is that of its hash maps.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _NAMES: Final = (
     "error_code",
 )
 _UUID: Final = re.compile(r"-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
-"""How the ids of a group's members end."""
+"""The suffix of the ids of a group's members."""
 
 _WEEK_MS: Final = 7 * 86_400_000
 
@@ -67,21 +67,21 @@ class Side:
             return CLOSED
 
     def another_connection(self) -> WireClient:
-        """Return one for a request whose answer waits; whoever takes it closes its socket."""
+        """Return a connection for a request whose answer waits; the caller closes its socket."""
         return WireClient(self._address)
 
     def id_of(self, topic: str) -> bytes:
-        """Return a topic's id; UNKNOWN_ID where there is no such topic."""
+        """Return a topic's id, or UNKNOWN_ID if there is no such topic."""
         return self.ids.get(topic, UNKNOWN_ID)
 
     def learn_ids(self) -> None:
-        """Ask for all topics and keep their ids, also of those that are gone."""
+        """Ask for all topics and keep their ids, even of deleted ones."""
         told = self.ask(MetadataRequest(topics=None, allow_auto_topic_creation=False), 12)
         self.ids.update({topic.name: topic.topic_id for topic in told.topics})
         self._names.update({topic.topic_id: topic.name for topic in told.topics})
 
     def plain(self, value: Any, field: str = "") -> Plain:
-        """Return a value with what must differ put aside."""
+        """Return a value without what must differ."""
         if isinstance(value, Struct):
             fields = [f.name for f in value.wire_fields if f.name not in _PUT_ASIDE]
             return {name: self.plain(getattr(value, name), name) for name in fields}
@@ -112,14 +112,14 @@ class SideBySide:
             side.close()
 
     def prepare(self, request: Request, version: int) -> None:
-        """Have both do something that must work, and learn the ids of the topics."""
+        """Let both do something that must succeed, and learn the ids of the topics."""
         for side in self.sides.values():
             answer = side.ask(request, version)
             assert answer != CLOSED and not list(_errors(side.plain(answer))), answer
             side.learn_ids()
 
     def wait_until_led(self, *topics: str) -> None:
-        """Wait until both have leaders of topics that they were not given the time for."""
+        """Wait until both have leaders for topics whose creation did not wait for them."""
         deadline = time.monotonic() + 20
         asked = MetadataRequest(
             topics=[MetadataRequestTopic(name=name) for name in topics], allow_auto_topic_creation=False
@@ -137,7 +137,10 @@ class SideBySide:
         *,
         unlike: Collection[str] = (),
     ) -> None:
-        """Ask both in every version, and note how the answers differ. ``unlike``: fields that are known to."""
+        """Ask both in every version, and note how the answers differ.
+
+        ``unlike`` names fields that are known to differ.
+        """
         request = build if isinstance(build, Request) else build(self.sides["kafka"])
         spec = API_SPECS[request.api_key]
         for version in range(spec.min_version, spec.max_version + 1) if versions is None else versions:

@@ -16,7 +16,7 @@ def cluster(
     topics: Mapping[str, Sequence[Sequence[int]]],
     sizes: Mapping[str, Sequence[int]] | None = None,
 ) -> ClusterSnapshot:
-    """Return a cluster: racks by broker, replicas by partition of each topic, and sizes where they are known."""
+    """Return a cluster: racks by broker, replicas by partition of each topic, and sizes where known."""
     return ClusterSnapshot(
         brokers=tuple(BrokerInfo(broker, (), rack) for broker, rack in sorted(brokers.items())),
         topics=tuple(
@@ -60,7 +60,7 @@ def drawn_cluster(seed: int, *, brokers: int, racks: int, partitions: int, facto
 
 
 def applied(snapshot: ClusterSnapshot, entries: Sequence[PlanEntry]) -> ClusterSnapshot:
-    """Return the cluster as it is when these entries are carried out; sizes go along."""
+    """Return the cluster after these entries are applied, with the same sizes."""
     wanted = {entry.name: entry.replicas for entry in entries}
 
     def partition(topic: str, one: PartitionSnapshot) -> PartitionSnapshot:

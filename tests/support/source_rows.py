@@ -1,4 +1,4 @@
-"""What ``klamm-kafka`` reads and what a plain consumer reads, in one form, so that they can be compared."""
+"""What ``klamm-kafka`` reads and what a plain consumer reads, in one form for comparison."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One session of Spark on this machine for all tests of a pytest process: it takes seconds to start."""
+"""One Spark session for all tests of a pytest process, because it takes seconds to start."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from engine.local.java import find_java
 from engine.pipeline.session import SparkOptions, spark_session
 
-# A JVM of a test ends before it is warm: a second compiler and a collector with many threads would only take cores from
-# the rest.
+# A test's JVM ends before it is warm. A second compiler and a collector with many threads would only take cores from
+# the other tests.
 SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 SETTINGS = (

@@ -1,4 +1,4 @@
-"""What queries of Spark leave behind: those of ``fixtures/spark``, and others written in the same formats."""
+"""What Spark queries leave behind: those of ``fixtures/spark``, and others written in the same formats."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from engine.formats.spark_checkpoints import encode_offsets
 RECORDED = Path(__file__).parents[2] / "fixtures" / "spark"
 
 WITHOUT_KAFKA = {"state-with-ids", "named-sink"}
-"""Scenes that are about the commit log: they read from a source of another kind."""
+"""Scenes about the commit log: they read from another kind of source."""
 
 Ends = Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True)
 class Made:
-    """One batch of a made query, with the end of each source; ``committed_ms`` None: it is not finished."""
+    """One batch of a made-up query, with the end of each source. If ``committed_ms`` is None, it is not finished."""
 
     planned_ms: int
     committed_ms: int | None
@@ -32,12 +32,12 @@ class Made:
 
 
 def one_source(planned_ms: int, committed_ms: int | None, topic: str, *ends: int) -> Made:
-    """Return a batch of a query with one source, whose partitions end there."""
+    """Return a batch of a query with one source, with these ends of its partitions."""
     return Made(planned_ms, committed_ms, ({TopicPartition(topic, n): end for n, end in enumerate(ends)},))
 
 
 def restore(checkpoint: Path, folder: Path) -> Path:
-    """Copy a recorded checkpoint, with the times that its files had; return the copy."""
+    """Copy a recorded checkpoint with its files' times; return the copy."""
     copy = folder / checkpoint.name
     shutil.copytree(checkpoint, copy, ignore=shutil.ignore_patterns("times.json"))
     for name, time_ms in json.loads((checkpoint / "times.json").read_text()).items():

@@ -20,7 +20,7 @@ IN_UTC: dict[int | None, Zone] = {None: UTC}
 
 
 def start(ms: float) -> str:
-    """Return the time of a line, this many milliseconds after two in the night."""
+    """Return the time of a line, this many milliseconds after 02:00."""
     moment = BEGIN + timedelta(milliseconds=ms)
     return f"[{moment:%Y-%m-%d %H:%M:%S},{moment.microsecond // 1000:03d}]"
 
@@ -62,7 +62,7 @@ def merged_text(plan: MergePlan) -> str:
 
 
 def merged_lines(plan: MergePlan) -> list[tuple[str, str]]:
-    """Return the merged lines, each with whose it is."""
+    """Return the merged lines, each with the broker it came from."""
     return [
         (label.strip(), line) for label, _, line in (text.partition(" | ") for text in merged_text(plan).splitlines())
     ]

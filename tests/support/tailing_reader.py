@@ -1,7 +1,7 @@
-"""A consumer that reads along while faults happen: what it was once given must be what stands there in the end.
+"""A consumer that keeps reading during faults: what it once got must be what the log has in the end.
 
-Consumers see committed records only, so neither a change of leader nor a truncation may take back what was read, and
-the place in the log may never have to be looked for again.
+Consumers see only committed records. So neither a change of leader nor a truncation may take back what was read, and
+the consumer may never lose its place in the log.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class TailingReader:
         self._consumer.close()
 
     def check(self, partition: int, records: list[tuple[int, bytes]]) -> int:
-        """Hold what was seen of a partition against what stands there now; return how many records were compared."""
+        """Compare what was read from a partition with what is there now; return how many records were compared."""
         assert not self.errors, f"{self._topic}: {self.errors[:3]}"
         seen, now = dict(self.seen[partition]), dict(records)
         changed = [offset for offset, value in seen.items() if now.get(offset) != value]

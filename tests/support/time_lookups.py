@@ -1,4 +1,4 @@
-"""Offsets by time out of a log alone, step by step as a broker searches them beside its event loop."""
+"""Offsets by time, from a log alone, in the steps of a broker's search outside its event loop."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What klamm's changes leave in ZooKeeper, held against what Kafka's own tools were recorded to leave there.
+"""Compares what klamm's changes leave in ZooKeeper with what Kafka's own tools were recorded to leave there.
 
-Times, ids and epochs are masked; so is the mark in klamm's throttles, which Kafka's tool does not set.
+Times, ids and epochs are masked, and so is the mark in klamm's throttles, which Kafka's tool does not set.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Capture = pytest.CaptureFixture[str]
 
 
 class Operator:
-    """Runs klamm on one side, on topics of its own, and compares what ZooKeeper holds then with what was recorded."""
+    """Runs klamm over one interface, on its own topics, and compares ZooKeeper's content with the recording."""
 
     def __init__(self, zookeeper: str, bootstrap: str, side: str, capture: Capture, folder: Path) -> None:
         self._znodes = ("--zookeeper", zookeeper)
@@ -53,7 +53,7 @@ class Operator:
         return path
 
     def forget_changes(self) -> None:
-        """Take what brokers were told so far as told before."""
+        """Treat all earlier change notifications as old."""
         self._seen = len(self._changes())
 
     def leaves(self, scene: str) -> None:
@@ -93,7 +93,10 @@ class Operator:
 
 
 def comparable(znodes: dict[str, Any]) -> dict[str, Any]:
-    """Mask what differs from run to run. A broker without dynamic settings may have a znode that says so, or none."""
+    """Mask what differs from run to run.
+
+    A broker without dynamic settings may have an empty znode for them, or none.
+    """
     found = {}
     for path, data in znodes.items():
         if isinstance(data, dict):
@@ -115,7 +118,7 @@ def without_mark(value: str) -> list[str]:
 
 
 def change_topics_and_leaders(operator: Operator) -> None:
-    """Make, set, grow, reorder, move and delete topics and elect leaders; compare after each change."""
+    """Create, configure, grow, reorder, move and delete topics and elect leaders; compare after each change."""
     t1, manual = operator.name("t1"), operator.name("manual")
     operator("topics", "create", t1, "--replica-assignment", "1:2:0,2:0:1,0:1:2")
     operator.leaves("03-topic-created")
@@ -160,7 +163,7 @@ def move_with_throttles(operator: Operator) -> None:
 
 
 def change_broker_settings(operator: Operator) -> None:
-    """Set what one broker and what all brokers do, and take it back; compare."""
+    """Change settings of one broker and of all brokers, and remove them again; compare."""
     operator("configs", "alter", "--broker", "1", "--add-config", "num.io.threads=10")
     operator("configs", "alter", "--broker-defaults", "--add-config", "log.cleaner.threads=2")
     operator.leaves("32-dynamic-broker-config")

@@ -1,6 +1,6 @@
-"""One life of a partition, from its creation to its deletion, as its clients know it; and what has to be in its log.
+"""One life of a partition, from creation to deletion, as its clients know it, and what its log must hold.
 
-Shared by the lives on one broker's disks (``lives``) and on three brokers (``cluster_lives``).
+The lives on one broker's disks (``lives``) and on three brokers (``cluster_lives``) share it.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ Pair = tuple[bytes, bytes]
 
 @dataclass
 class Life:
-    """What its clients know."""
+    """What the partition's clients know."""
 
     number: int
     is_keyed: bool
     topic_id: bytes
     records: dict[int, Pair] = field(default_factory=dict)
-    """Key and value of what was acknowledged and not cut since, by offset."""
+    """Key and value of acknowledged records that were not cut since, by offset."""
     ever: dict[int, set[Pair]] = field(default_factory=dict)
-    """What was at an offset since the last flush, cut or not: a power failure may bring it back."""
+    """What was at an offset since the last flush, even if cut: a power failure may bring it back."""
     maybe: set[Pair] = field(default_factory=set)
-    """What was sent and never answered: it may stand where nothing is acknowledged."""
+    """What was sent and never answered: it may be where nothing is acknowledged."""
     start: int = 0
-    """Nobody has asked to delete what is at or after this offset."""
+    """Nobody has asked to delete records from this offset on."""
     end: int = 0
     promised: int = 0
-    """All before is on the disk, somebody was told."""
+    """A client was told that everything before this offset is on the disk."""
     leader_epoch: int = 0
     batches: list[tuple[int, int, int]] = field(default_factory=list)
     """First offset, base sequence and count of the idempotent batches."""
@@ -63,7 +63,7 @@ def check_records(name: object, seen: Seen, life: Life, later: Life | None = Non
     """Check that a log has what its life says, and nothing else.
 
     Args:
-        later: the life as it is if the operation under way was done.
+        later: the life after the operation under way is done.
         least: from here on, whatever was ever there may be back, or be missing; None if nothing may.
     """
     later = later or life
@@ -84,7 +84,7 @@ def check_records(name: object, seen: Seen, life: Life, later: Life | None = Non
 def _missing(seen: Seen, life: Life, end: int) -> list[int]:
     now = seen.records
     if not life.is_keyed:
-        # Beyond the last flush a power failure may leave a hole, where the segment after it was noted first.
+        # Behind the last flush a power failure may leave a hole, if the segment after it was recorded first.
         return [at for at in life.records if seen.start <= at < end and at not in now]
     newest = {pair[0]: at for at, pair in sorted(life.records.items()) if at < end}
     gone = [at for at in newest.values() if at >= seen.start and at not in now]

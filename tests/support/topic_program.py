@@ -1,4 +1,4 @@
-"""Commands that run in this process against the living cluster, with a topic of the test's own."""
+"""Runs commands in this process against the running cluster, with a topic of the test's own."""
 
 from __future__ import annotations
 
@@ -25,6 +25,6 @@ def commands(
 
 @pytest.fixture
 def program(commands: Program, topic_name: str) -> Program:
-    """Runs commands against the cluster, in which a topic of two partitions was made."""
+    """Runs commands against the cluster, which has a topic of two partitions."""
     assert commands("topics", "create", topic_name, "--partitions", "2", "--replication-factor", "1").code == 0
     return commands

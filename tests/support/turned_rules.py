@@ -1,4 +1,4 @@
-"""Rules that protect records, each of which can be turned round in a process: who checks them has to notice."""
+"""Rules that protect records, each of which a process can break: their tests must notice."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def stop_replica_is_answered_before_the_checkpoints_are_written() -> None:
-    """A deleted log stays in the checkpoints until the next time that they are written."""
+    """A deleted log stays in the checkpoints until they are next written."""
     from engine.replication.replica_manager import ReplicaManager
     from engine.storage.log_checkpoints import LogCheckpoints
 
@@ -32,7 +32,7 @@ def records_are_committed_when_the_leader_has_them() -> None:
 
 
 def an_answer_counts_for_whoever_has_the_name() -> None:
-    """What a follower has asked of a topic is taken for the topic that was made under its name meanwhile."""
+    """A follower's request for a topic counts for a new topic that was created under the same name meanwhile."""
     from engine.replication.fetcher import ReplicaFetcher
 
     use = ReplicaFetcher._use

@@ -1,4 +1,4 @@
-"""Whether a command that is shown to a person would be taken by the program, without running it."""
+"""Whether the program would accept a command that a page shows, without running it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cli.main import root_command
 
 
 def fault_of(words: Sequence[str], *, is_whole: bool = True) -> str | None:
-    """Return why ``klamm`` would not take these words; None if it would.
+    """Return why ``klamm`` would not accept these words; None if it would.
 
     A command that is only named may lack its arguments, or be a group.
     """

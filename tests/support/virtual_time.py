@@ -1,6 +1,6 @@
 """An event loop whose clock jumps to the next timer instead of waiting.
 
-Tests of time-outs take no time, and go the same way each time. Only for code without threads and sockets.
+Tests of time-outs take no time, and always run the same way. It works only for code without threads and sockets.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 
 class _JumpingSelector(selectors.DefaultSelector):  # type: ignore[misc, valid-type]
-    """Never waits; tells the loop how long it would have."""
+    """Never waits, but tells the loop how long it would have waited."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class _JumpingSelector(selectors.DefaultSelector):  # type: ignore[misc, valid-t
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """A loop on virtual time, which begins at one hour."""
+    """A loop on virtual time, which starts at one hour."""
 
     def __init__(self) -> None:
         self._jumping = _JumpingSelector()
@@ -37,7 +37,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
 
 class LoopClock:
-    """A ``Clock`` that goes by the loop it is made on, also when another thread asks."""
+    """A ``Clock`` on the loop where it is made, which other threads may also read."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()

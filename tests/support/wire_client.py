@@ -1,6 +1,6 @@
 """One blocking connection to a broker, for tests that say exactly what goes over the wire, well-formed or not.
 
-Messages are encoded by ``engine.protocol``; what a real client would do is the business of the real clients' tests.
+``engine.protocol`` encodes the messages. The tests of real clients cover what a real client does.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ EARLIEST, LATEST = -2, -1
 
 
 class ConnectionClosed(Exception):
-    """The broker hung up."""
+    """The broker closed the connection."""
 
 
 class WireClient:
@@ -65,7 +65,7 @@ class WireClient:
         return decode_response(self.read_frame(), key, version)[1]
 
     def read_frame(self) -> bytes:
-        """Return the next frame without its length.
+        """Return the next frame without its length prefix.
 
         Raises:
             ConnectionClosed: the broker closed the connection instead.
@@ -74,7 +74,7 @@ class WireClient:
         return self._read(size)
 
     def is_closed_by_peer(self) -> bool:
-        """Wait for the end of the connection; False when something else comes first."""
+        """Wait for the end of the connection; return False if something else comes first."""
         try:
             return self.socket.recv(1) == b""
         except ConnectionResetError:
@@ -102,7 +102,7 @@ def create_topic(
     assignment: Mapping[int, Sequence[int]] | None = None,
     configs: Mapping[str, str] | None = None,
 ) -> None:
-    """Create a topic; returns when all its partitions are led, and the broker at ``address`` has heard of it."""
+    """Create a topic; return when all its partitions have leaders and the broker at ``address`` knows it."""
     request = CreateTopicsRequest(
         topics=[
             CreatableTopic(
@@ -130,7 +130,7 @@ def ask_controller(
     errors: Callable[[Any], Iterable[int]],
     timeout_s: float = 20.0,
 ) -> Any:
-    """Ask the controller, and as any client does, ask again who it is when the answer says that it is not.
+    """Ask the controller. Like any client, find it again when the answer says that it has changed.
 
     ``errors`` finds the error codes in an answer.
     """
@@ -144,7 +144,7 @@ def ask_controller(
 
 
 def controller_address(address: str, timeout_s: float = 40.0) -> str:
-    """Return the address of the controller; a broker that has just started is told who it is a moment later."""
+    """Return the address of the controller; a broker that has just started learns it a moment later."""
     deadline = time.monotonic() + timeout_s
     with WireClient(address) as client:
         while True:
@@ -157,7 +157,7 @@ def controller_address(address: str, timeout_s: float = 40.0) -> str:
 
 
 def wait_until_led(address: str, *topics: str, timeout_s: float = 40.0) -> None:
-    """Wait until every partition of the topics has a leader: a broker that has started is told by the controller."""
+    """Wait until every partition of the topics has a leader: a new broker learns that from the controller."""
     deadline = time.monotonic() + timeout_s
     with WireClient(address) as client:
         for topic in topics:
@@ -167,7 +167,7 @@ def wait_until_led(address: str, *topics: str, timeout_s: float = 40.0) -> None:
 
 
 def describe_topic(client: WireClient, topic: str) -> Any:
-    """Return what Metadata says of one topic; it is not created."""
+    """Return what Metadata says of one topic, without creating it."""
     request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
     return client.ask(request, 12).topics[0]
 
@@ -182,7 +182,7 @@ def produce(
     version: int = 9,
     timeout_ms: int = 10_000,
 ) -> Any:
-    """Produce to one partition and return what the answer says of it; nothing for acks=0."""
+    """Produce to one partition and return its part of the answer; nothing for acks=0."""
     data = PartitionProduceData(index=partition, records=records)
     request = ProduceRequest(
         acks=acks, timeout_ms=timeout_ms, topic_data=[TopicProduceData(name=topic, partition_data=[data])]
@@ -205,7 +205,7 @@ def fetch(
     min_bytes: int = 1,
     topic_id: bytes = bytes(16),
 ) -> Any:
-    """Fetch one partition outside of any session and return what the answer says of it."""
+    """Fetch one partition outside any session and return its part of the answer."""
     wanted = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes)
     request = FetchRequest(
         max_wait_ms=max_wait_ms,
@@ -221,7 +221,7 @@ def fetch(
 def list_offset(
     client: WireClient, topic: str, timestamp: int, *, partition: int = 0, committed_only: bool = False
 ) -> int:
-    """Return the offset ListOffsets 5 tells for a time, or EARLIEST or LATEST (with ``committed_only`` the LSO)."""
+    """Return the offset that ListOffsets 5 gives for a time, EARLIEST or LATEST (with ``committed_only`` the LSO)."""
     wanted = ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
     request = ListOffsetsRequest(
         replica_id=-1,
@@ -236,12 +236,12 @@ def list_offset(
 def wait_until_no_transaction_is_open(address: str, topic: str, *, partition: int = 0, timeout_s: float = 30.0) -> int:
     """Wait until every transaction of a partition has its marker, and return its high watermark.
 
-    A producer is told that its transaction has ended before the markers are written.
+    A producer learns that its transaction has ended before the markers are written.
     """
     deadline = time.monotonic() + timeout_s
     with WireClient(address) as client:
         while True:
-            # In this order: a marker that comes between the two must not make an older end look stable.
+            # The order matters: a marker that comes between the two must not make an older end look stable.
             stable = list_offset(client, topic, LATEST, partition=partition, committed_only=True)
             end = list_offset(client, topic, LATEST, partition=partition)
             if stable == end:
@@ -251,7 +251,7 @@ def wait_until_no_transaction_is_open(address: str, topic: str, *, partition: in
 
 
 def read_all(client: WireClient, topic: str, *, partition: int = 0) -> list[Record]:
-    """Return every record of a partition, from its log start to its high watermark now."""
+    """Return every record of a partition, from its log start to its current high watermark."""
     offset = list_offset(client, topic, EARLIEST, partition=partition)
     end = list_offset(client, topic, LATEST, partition=partition)
     records: list[Record] = []
@@ -259,7 +259,7 @@ def read_all(client: WireClient, topic: str, *, partition: int = 0) -> list[Reco
         answer = fetch(client, topic, offset, partition=partition)
         assert answer.error_code == ErrorCode.NONE, answer
         data = bytes(answer.records)
-        # Of a compacted batch that holds this offset the records from there on may be gone.
+        # Compaction may have removed this offset's record, and those after it, from the batch.
         reached = max((header.next_offset for _, header in iter_batches(data)), default=offset)
         assert reached > offset, f"{topic}-{partition}: no records at {offset}, the end is {end}"
         records += [record for record in iter_records(data) if record.offset >= offset]

@@ -1,4 +1,4 @@
-"""Scenes of a wire client before two scripted brokers."""
+"""Scenes of a wire client in front of two scripted brokers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What was really written: reads ZooKeeper's own transaction log, for comparison with what Apache Kafka wrote.
+"""Reads what was really written from ZooKeeper's own transaction log, to compare it with what Apache Kafka wrote.
 
-Only what Kafka's clients write is understood. One line per transaction, in commit order; times, ids and addresses are
-masked, JSON is parsed, so that two runs can be compared.
+It understands only what Kafka's clients write. There is one line per transaction, in commit order. Times, ids and
+addresses are masked and JSON is parsed, so that two runs can be compared.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def transactions(data_dir: Path) -> Iterator[tuple[int, int, bytes]]:
 
 
 def writes_of(data_dir: Path, session_id: int, chroot: str) -> list[str]:
-    """Return what one session wrote, a line each."""
+    """Return what one session wrote, one line each."""
     lines: list[str] = []
     for session, kind, body in transactions(data_dir):
         if session == session_id & (2**63 - 1) and kind in (_CREATE, _CREATE2, _DELETE, _SET_DATA, _MULTI, _ERROR):
@@ -85,13 +85,13 @@ def _line(kind: int, reader: Reader, chroot: str) -> str:
         data = reader.buffer()
         return line_of({"op": "setData", "path": path, "data": data, "version": reader.take("i")})
     if kind == _CHECK:
-        # The log holds the version a write would have made; what was expected is one less.
+        # The log holds the version that a write would have produced. The expected version is one less.
         return line_of({"op": "check", "path": path, "version": reader.take("i") - 1})
     return line_of({"op": "delete", "path": path})
 
 
 def line_of(entry: Any) -> str:
-    """Return one operation as a line; takes the recordings' JSON, too."""
+    """Return one operation as a line; it also accepts the recordings' JSON."""
     if isinstance(entry, str):
         return entry
     match entry["op"]:

@@ -1,4 +1,4 @@
-"""Recorded znode trees, put into a real ZooKeeper."""
+"""Recorded znode trees, loaded into a real ZooKeeper."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TREES = Path(__file__).parents[2] / "fixtures" / "trees"
 async def load_tree(connect: str, name: str) -> None:
     """Make the znodes of ``fixtures/trees/<name>.jsonl``, with the data versions they had.
 
-    Ephemerals are made persistent: their brokers are not here to own them.
+    Ephemeral nodes become persistent, because their brokers are not here to own them.
     """
     lines = (TREES / f"{name}.jsonl").read_text("utf-8").splitlines()
     znodes = [json.loads(line) for line in lines]
@@ -37,7 +37,7 @@ async def load_tree(connect: str, name: str) -> None:
 
 @pytest.fixture(scope="session")
 def recorded(zookeeper: EmbeddedZooKeeper) -> Callable[[str], str]:
-    """Return a function from a recorded tree's name to a connect string where it stands; only for reading."""
+    """Return a function from a recorded tree's name to the connect string of its copy, which is read-only."""
     loaded: dict[str, str] = {}
 
     def connect_string(name: str) -> str:

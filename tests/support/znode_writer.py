@@ -1,4 +1,4 @@
-"""Writes znodes as a program of before 0.9 would: kazoo, in a session of its own."""
+"""Writes znodes as a program before 0.9 would: kazoo, in a session of its own."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from kazoo.client import KazooClient
 
 Write = Callable[[Mapping[str, bytes], bool], None]
-"""Writes znodes with their parents, new ones as ephemeral ones if that is said; empty data removes what is there."""
+"""Writes znodes with their parents. New ones are ephemeral if the caller says so. Empty data removes a znode."""
 
 
 @contextmanager
 def znode_writer(zookeeper: str) -> Iterator[Write]:
-    """Give the writer; a chroot that is missing is made, ephemeral znodes go at the end."""
+    """Yield the writer. It creates a missing chroot, and its ephemeral znodes go at the end."""
     server, slash, chroot = zookeeper.partition("/")
     client = KazooClient(server, timeout=10)
     client.start()
