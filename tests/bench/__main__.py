@@ -1,7 +1,7 @@
-"""``python -m tests.bench [NAME…]``: runs the benchmarks named (all by default) and prints what they measured.
+"""``python -m tests.bench [NAME…]``: runs the named benchmarks (all by default) and prints what they measured.
 
-Each ``bench_<name>.py`` beside this file has a ``main()`` that prints a table; figures are ratios against a named peer
-in the same run. docs/benchmarks.md keeps the figures with machine, date and command.
+Each ``bench_<name>.py`` beside this file has a ``main()`` that prints a table; its figures are ratios against a named
+peer in the same run. docs/benchmarks.md records the figures with machine, date and command.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The jobs that a broker does by itself, on 600 partitions: the longest hold of the event loops of two brokers.
 
-Checkpoints, replica fetches, log flushes, retention and the removal of segments, compaction, moves between log dirs,
-the expiry of groups, and a start without index files. ``KLAMM_BENCH_PARTITIONS`` makes it smaller. CPU is of the
-loop's thread between two probes; by the clock a figure holds on a quiet machine only.
+The jobs are checkpoints, replica fetches, log flushes, retention and the removal of segments, compaction, moves between
+log dirs, the expiry of groups, and a start without index files. ``KLAMM_BENCH_PARTITIONS`` makes it smaller. CPU is
+that of the loop's thread between two probes. Wall-clock figures hold only on a quiet machine.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _TOPIC_RESOURCE = 2
 
 
 class Jobs:
-    """Has the brokers do one job after the other."""
+    """Makes the brokers do one job after the other."""
 
     def __init__(self, cluster: LocalCluster) -> None:
         self._cluster = cluster
@@ -91,7 +91,7 @@ class Jobs:
             )
 
     def write(self, *topics: str, rounds: int = 10) -> None:
-        """Write to every partition, through its leader; keys come again in each round."""
+        """Write to every partition, through its leader. Each round repeats the keys."""
         now_ms = int(time.time() * 1000)
         batch = encode_batch([Record(n, now_ms, b"key-%d" % n, bytes(100)) for n in range(50)])
         for topic in topics:

@@ -1,8 +1,8 @@
 """One broker of ours beside one of Apache Kafka 3.9.1 in the same run (B2): throughput, CPU, latency, memory, start.
 
-Client is librdkafka (producer: from the confluent-kafka wheel through ctypes; consumer: kcat), client and broker share
-the machine. Each load runs ``WARM_UPS`` times before it counts, on both, for the JVM compiles as it goes. The loads
-take turns between the two brokers, so that a noisy minute hits both.
+The client is librdkafka (producer: from the confluent-kafka wheel through ctypes; consumer: kcat). Client and broker
+share the machine. Each load first runs ``WARM_UPS`` times on both, because the JVM compiles as it runs. The brokers
+take turns, so that a noisy minute hits both.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ WARM_UPS = int(os.environ.get("KLAMM_BENCH_WARM_UPS", "3"))
 SCALE = float(os.environ.get("KLAMM_BENCH_SCALE", "1"))
 """Multiplies the number of records of every load."""
 ONLY = os.environ.get("KLAMM_BENCH_ONLY", "")
-"""Comma-separated names of loads to run; empty is all."""
+"""Comma-separated names of loads to run; empty means all."""
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 HERE = Path(__file__).parent
 
 
 @dataclass(frozen=True)
 class Load:
-    """One kind of traffic: librdkafka's settings and how many records a round has."""
+    """One kind of traffic: librdkafka's settings and the number of records per round."""
 
     name: str
     count: int
@@ -59,7 +59,7 @@ PRODUCE_LOADS = (
 
 
 class KlammBroker:
-    """One broker of ours, started as a user would start it."""
+    """One of our brokers, started as a user would start it."""
 
     def __init__(self, folder: Path, host: str, port: int, zookeeper_connect: str) -> None:
         self.bootstrap = f"{host}:{port}"
@@ -77,7 +77,7 @@ class KlammBroker:
         return self._process
 
     def start(self) -> None:
-        """Start and wait for the line that says so."""
+        """Start it and wait for the line that says so."""
         output = self._folder / "broker.out"
         begin = len(output.read_text()) if output.exists() else 0
         command = [*module_command("engine.server"), self._folder / "server.properties"]
@@ -89,7 +89,7 @@ class KlammBroker:
             time.sleep(0.005)
 
     def stop(self) -> None:
-        """End it by TERM."""
+        """Stop it with TERM."""
         if self._process is not None:
             self._process.stop(30)
 
@@ -98,13 +98,13 @@ Broker = KlammBroker | ApacheKafkaBroker
 
 
 def cpu_seconds(pid: int) -> float:
-    """CPU time of a process so far, user and system."""
+    """Return the CPU time of a process so far, user and system."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS_PER_SECOND
 
 
 def anonymous_mb(pid: int) -> float:
-    """Memory of a process that is its own (RssAnon), in MB."""
+    """Return the memory that a process has for itself (RssAnon), in MB."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("RssAnon:"):
             return int(line.split()[1]) / 1024
@@ -112,7 +112,7 @@ def anonymous_mb(pid: int) -> float:
 
 
 def create_topic(broker: Broker, topic: str) -> None:
-    """Create a topic and wait until all its partitions are led."""
+    """Create a topic and wait until all its partitions have leaders."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(30)
     deadline = time.monotonic() + 30
@@ -147,12 +147,12 @@ def produce(broker: Broker, topic: str, load: Load) -> tuple[float, float]:
 
 
 def produce_to(topic: str, load: Load, broker: Broker) -> tuple[float, float]:
-    """``produce`` with the broker last."""
+    """``produce`` with the broker as last argument."""
     return produce(broker, topic, load)
 
 
 def consume(broker: Broker, topic: str, count: int) -> tuple[float, float]:
-    """Read a topic from the beginning by kcat; return (elapsed seconds, broker CPU seconds)."""
+    """Read a topic from the beginning with kcat; return (elapsed seconds, broker CPU seconds)."""
     before = cpu_seconds(broker.process.pid)
     begin = time.perf_counter()
     command = [
@@ -176,7 +176,7 @@ def consume(broker: Broker, topic: str, count: int) -> tuple[float, float]:
 
 
 def latency_ms(broker: Broker, topic: str, rate: int = 1000, count: int = 5000) -> list[float]:
-    """Send at a fixed rate and return each record's time from ``produce`` to its reader, in milliseconds."""
+    """Send at a fixed rate; return the milliseconds from each record's ``produce`` to its reader."""
     consumer = Consumer(
         {
             "bootstrap.servers": broker.bootstrap,
@@ -228,7 +228,7 @@ def timed_start(broker: Broker) -> float:
 
 
 def rounds(brokers: dict[str, Broker], once: Callable[[Broker], tuple[float, float]]) -> dict[str, tuple[float, float]]:
-    """Run warm-ups, then rounds that take turns; return each one's medians of both figures."""
+    """Run warm-ups, then rounds that take turns; return the medians of both figures for each broker."""
     for _ in range(WARM_UPS):
         for broker in brokers.values():
             once(broker)
@@ -303,7 +303,7 @@ def _measure_latency(brokers: dict[str, Broker]) -> None:
 
 
 def main() -> None:
-    """Start ZooKeeper and both brokers, measure, end everything."""
+    """Start ZooKeeper and both brokers, measure, and stop everything."""
     folder = Path(tempfile.mkdtemp(prefix="klamm-bench-"))
     host = own_loopback_address()
     print(f"{'':44} {'klamm':>12} {'Kafka 3.9.1':>12} {'':12} {'ratio':>7}")

@@ -1,4 +1,4 @@
-"""Commands of klamm beside Kafka's own tools on one cluster in one run (B3): wall and CPU time, cold processes."""
+"""Commands of klamm beside Kafka's own tools, on one cluster in one run (B3): wall and CPU time of cold processes."""
 
 from __future__ import annotations
 

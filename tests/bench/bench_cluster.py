@@ -1,7 +1,8 @@
 """Three brokers of ours and three of Apache Kafka 3.9.1, one cluster after the other on this machine (B2).
 
-Creation of many partitions, failover, replicated throughput, memory, and what an idle broker with many replicas costs.
-Both are warm: each load runs ``WARM_UPS`` times before it counts. ``KLAMM_BENCH_ENGINES=klamm`` measures ours alone.
+It measures the creation of many partitions, failover, replicated throughput, memory, and the cost of an idle broker
+with many replicas. Both are warm: each load first runs ``WARM_UPS`` times. ``KLAMM_BENCH_ENGINES=klamm`` measures ours
+alone.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ SETTINGS = {"zookeeper.session.timeout.ms": "6000", "min.insync.replicas": "2"}
 SUPPORT = Path(__file__).parents[1] / "support"
 
 Figures = dict[str, tuple[float, str, str]]
-"""Per measurement: value, unit, what is wanted of the ratio."""
+"""For each measurement: value, unit, and the wanted ratio."""
 
 
 def _kafka_command(folder: Path) -> list[str]:
@@ -73,7 +74,7 @@ def _wait(is_done: Callable[[], bool], timeout_s: float = 120.0) -> float:
 
 
 def _is_led(cluster: LocalCluster, by: int, topic: str, count: int, *, without: int = -1) -> bool:
-    """Whether a broker tells clients a live leader for every partition."""
+    """Return whether a broker tells clients a live leader for every partition."""
     with WireClient(cluster.broker(by).address) as client:
         leaders = [p.leader_id for p in describe_topic(client, topic).partitions]
     return len(leaders) == count and not {-1, without} & set(leaders)
@@ -119,7 +120,7 @@ def _produce(cluster: LocalCluster, topic: str) -> tuple[float, float]:
 
 
 def _pause_ms(cluster: LocalCluster, topic: str) -> float:
-    """Return the longest time that a producer with acks=all waited for a partition while a broker was shut down."""
+    """Return the longest wait of a producer with acks=all for a partition while a broker was shut down."""
     answered: dict[int, list[float]] = {partition: [] for partition in range(6)}
     settings = {"bootstrap.servers": cluster.bootstrap_servers, "acks": "all", "linger.ms": 0, "log_level": 0}
     producer = Producer(
@@ -142,7 +143,7 @@ def _pause_ms(cluster: LocalCluster, topic: str) -> float:
     producer.flush(30)
     stopper.join()
     cluster.start_broker(victim)
-    # The first second is the producer's own beginning.
+    # The first second belongs to the producer's start.
     steady = [[t for t in times if t > begin + 1] for times in answered.values()]
     return max(b - a for times in steady for a, b in itertools.pairwise(times)) * 1000
 

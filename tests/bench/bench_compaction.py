@@ -1,8 +1,8 @@
-"""Compaction of the same logs by us and by Apache Kafka 3.9.1: MB/s, CPU, and what it does to produces beside it.
+"""Compaction of the same logs by us and by Apache Kafka 3.9.1: MB/s, CPU, and its effect on concurrent produces.
 
-Each broker gets the same folders, written once, and is told by the topic's settings to compact them one after the
-other. Bytes and seconds are those that each broker's own log tells, in the same lines. The first log is a warm-up, for
-the JVM compiles as it goes. CPU is of the broker with its cleaning process.
+Each broker gets the same folders, written once. The topics' settings make it compact them one after the other. Bytes
+and seconds come from each broker's own log, which has the same lines on both sides. The first log is a warm-up, because
+the JVM compiles as it runs. CPU includes the broker's cleaner process.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ SHAPES = (
 
 @dataclass(frozen=True)
 class Cleaned:
-    """What a broker told of one cleaning, and the CPU seconds it took."""
+    """What a broker reported of one cleaning, and the CPU seconds it took."""
 
     mb: float
     elapsed_s: float
@@ -83,7 +83,7 @@ class Cleaned:
 
 
 def main() -> None:
-    """Write the logs, let both brokers compact them, print the tables."""
+    """Write the logs, let both brokers compact them, and print the tables."""
     folder = Path(tempfile.mkdtemp(prefix="klamm-bench-compaction-"))
     host = own_loopback_address()
     try:
@@ -112,7 +112,7 @@ def main() -> None:
 
 
 def write_logs(data: Path) -> None:
-    """Make a folder per shape, as a broker leaves it that was stopped in order."""
+    """Make a folder per shape, as a clean shutdown of a broker leaves it."""
     numbers = random.Random(7)
     config = LogConfig(segment_bytes=SEGMENT_BYTES, retention_ms=-1)
     manager = LogManager(LogManagerConfig((data,)), lambda topic: config, SystemClock(), lambda path: None)
@@ -136,7 +136,7 @@ def write_logs(data: Path) -> None:
 
 
 def measure(broker: Broker, folder: Path, said_in: str, made: Path) -> tuple[dict[str, Cleaned], list[float]]:
-    """Give a broker the logs and let it compact them; return what it told, and latencies beside the last one."""
+    """Give a broker the logs and let it compact them; return its reports, and latencies during the last one."""
     try:
         broker.start()
         admin = admin_of(broker)
@@ -165,7 +165,7 @@ def measure(broker: Broker, folder: Path, said_in: str, made: Path) -> tuple[dic
 
 
 def compact(broker: Broker, topic: str, said: Path) -> Cleaned:
-    """Have a log compacted, and wait for what the broker says of it."""
+    """Let a broker compact a log, and wait for its report."""
     before = cpu_of(broker.process.pid)
     entry = ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
@@ -176,7 +176,7 @@ def compact(broker: Broker, topic: str, said: Path) -> Cleaned:
 
 
 def admin_of(broker: Broker) -> AdminClient:
-    """Return a client of a broker that knows the controller: it would not ask again for minutes."""
+    """Return a client of a broker that knows the controller. Otherwise it would not ask again for minutes."""
     deadline = time.monotonic() + 30
     while True:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
@@ -191,7 +191,7 @@ def told_of(topic: str, said: Path) -> tuple[float, float, int] | None:
     found = [0.0, 0.0, 0.0]
     for name, *figures in _CLEANED.findall(said.read_text()):
         if name == topic:
-            # More keys than the map holds: the rounds add up, but the log is the first one's.
+            # There are more keys than the map holds: the rounds add up, but the log size is that of the first.
             mb, elapsed_s, records = (float(one.replace(",", "")) for one in figures)
             found = [found[0] or mb, found[1] + elapsed_s, found[2] or records]
     return (found[0], found[1], int(found[2])) if found[0] else None
@@ -207,7 +207,7 @@ def wait_for(look: Callable[[], tuple[float, float, int] | None], what: str) -> 
 
 
 def cpu_of(pid: int) -> float:
-    """CPU seconds of a process and of its children that live."""
+    """Return the CPU seconds of a process and its live children."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return cpu_seconds(pid) + sum(cpu_seconds(int(child)) for child in children if os.path.exists(f"/proc/{child}"))
 

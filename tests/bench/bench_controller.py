@@ -1,8 +1,8 @@
 """Three brokers of ours, one topic with many partitions: creation, loss of a broker, return, deletion, idling.
 
-``PARTITIONS`` (1,000) and ``IDLE_S`` (20) may be set in the environment. Told per phase: the time until every living
-broker's Metadata shows it, the longest hold of each broker's event loop (wall clock; CPU of its thread), and the CPU
-that each broker used. A lost broker's time counts from the end of its session.
+``PARTITIONS`` (1,000) and ``IDLE_S`` (20) may be set in the environment. Each phase reports the time until every live
+broker's Metadata shows the change, the longest hold of each broker's event loop (wall clock; CPU of its thread), and
+the CPU that each broker used. The time of a lost broker counts from the end of its session.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def cpu_s(broker: LocalBroker) -> float:
 
 
 async def take_held_ms(broker: LocalBroker) -> tuple[float, float]:
-    """Return the longest hold of a broker's loop since the last call: by the clock, by CPU."""
+    """Return the longest hold of a broker's loop since the last call: wall clock, CPU."""
     answer = broker.spec.directory / "loop-held.json"
     answer.unlink(missing_ok=True)
     os.kill(broker.pid or 0, signal.SIGUSR1)
@@ -89,7 +89,7 @@ class Phases:
 
     @property
     def controller(self) -> int:
-        """The controller's broker id; it is not the broker that is lost."""
+        """The controller's broker id. The lost broker is another one."""
         return self._controller
 
     @property
@@ -112,7 +112,7 @@ class Phases:
                 await asyncio.sleep(POLL_S)
 
     async def row(self, name: str, work: Callable[[], object]) -> None:
-        """Run one phase; ``work`` is awaited and may return the moment from which time counts."""
+        """Run one phase; ``work`` is awaited and may return the moment from which the time counts."""
         for broker in self._living:
             await take_held_ms(broker)
         before = {broker.id: cpu_s(broker) for broker in self._living}
@@ -161,7 +161,7 @@ class Phases:
                 await asyncio.sleep(0.01)
 
     async def idle(self) -> None:
-        """Tell the CPU of brokers that nobody asks anything, without the gauge."""
+        """Report the CPU of brokers that get no requests, without the gauge."""
         for broker in self._living:
             (broker.spec.directory / "idle").touch()
         await asyncio.sleep(5)

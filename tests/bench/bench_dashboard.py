@@ -1,9 +1,9 @@
-"""What drawing costs: the dashboard over 50,000 made-up partitions that change, screen by screen, without a terminal.
+"""What drawing costs: the dashboard on 50,000 made-up partitions that change, screen by screen, without a terminal.
 
-The frames are made beforehand, so this is the dashboard alone. Given are the CPU of one frame, which is its share of a
-core at one frame a second, the longest that the event loop was held, what of that was work (the rest is waiting for a
-core that others have), and the time from the start of the program's run to the first picture.
-``KLAMM_BENCH_PARTITIONS`` makes it smaller.
+The frames are made beforehand, so this measures the dashboard alone. It reports the CPU of one frame (its share of a
+core at one frame a second), the longest hold of the event loop, how much of that was work (the rest is waiting for a
+busy core), and the time from the start of the program to the first picture. ``KLAMM_BENCH_PARTITIONS`` makes it
+smaller.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SHOWN = ("overview", "brokers", "topics", "partitions", "groups", "reassignments
 
 
 class _OneFrame:
-    """A feed of one frame; the others are handed to the dashboard by hand."""
+    """A feed of one frame. The test passes the other frames to the dashboard itself."""
 
     playback: Playback | None = None
 
@@ -39,26 +39,26 @@ class _OneFrame:
         return FeedStatus("made-up cluster")
 
     async def start(self) -> None:
-        """There is nothing to begin."""
+        """Nothing to start."""
 
     async def frames(self) -> AsyncIterator[Frame]:
         assert self.latest is not None
         yield self.latest
 
     def pause(self) -> None:
-        """Nothing plays."""
+        """Nothing to pause."""
 
     def resume(self) -> None:
-        """Nothing plays."""
+        """Nothing to resume."""
 
     def refresh(self, stages: Collection[Stage] = ()) -> None:
-        """Nobody is asked."""
+        """Nothing to ask."""
 
     def set_interval(self, interval_s: float) -> None:
-        """Nothing ticks."""
+        """Nothing to set."""
 
     async def close(self) -> None:
-        """There is nothing to end."""
+        """Nothing to close."""
 
 
 def main() -> None:
@@ -106,7 +106,7 @@ async def _frame_cost(app: Dashboard, frames: list[Frame]) -> tuple[float, _Hold
 
 
 class _Hold:
-    """How long the event loop was held at most."""
+    """The longest hold of the event loop."""
 
     longest_s = longest_work_s = 0.0
 

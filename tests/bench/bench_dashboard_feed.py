@@ -1,9 +1,9 @@
 """What watching costs, without a screen: 50,000 made-up partitions frame by frame, and 5,000 real ones at 1 Hz.
 
-Frames: each tick, one partition of a hundred changed its leader, and a tenth of the ends moved on. Measured is what a
-feed and a dashboard without widgets do with it: events, health, counts, history, analyses; apart from it, recording.
-Live: three brokers of ours, 1,000 topics, 5,000 partitions; the CPU of a process that only watches, and its requests.
-``KLAMM_BENCH_PARTITIONS`` and ``KLAMM_BENCH_TOPICS`` make it smaller.
+Frames: in each tick, one partition in a hundred changes its leader, and a tenth of the ends advance. The figures are
+for the work of a feed and a dashboard without widgets: events, health, counts, history, analyses. Recording is measured
+separately. Live: three brokers of ours, 1,000 topics, 5,000 partitions; the CPU of a process that only watches, and its
+requests. ``KLAMM_BENCH_PARTITIONS`` and ``KLAMM_BENCH_TOPICS`` make it smaller.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ _worst = [0.0]
 
 
 async def _worst_stall() -> None:
-    """Measure for how long the loop holds others up, until cancelled."""
+    """Measure the longest hold of the loop until cancelled."""
     _worst[0] = 0.0
     loop = asyncio.get_running_loop()
     while True:

@@ -1,7 +1,7 @@
 """What a fetch round of a follower costs: CPU of leader and follower together, with their codecs, in one process.
 
-One fetcher follows ``KLAMM_BENCH_PARTITIONS`` (10,000) partitions of one leader, all in sync. An idle round waits its
-time out and has nothing to tell; in a busy one the named number of partitions get a record before each round.
+One fetcher follows ``KLAMM_BENCH_PARTITIONS`` (10,000) partitions of one leader, all in sync. An idle round waits until
+its time-out and has nothing to report. Before a busy round the given number of partitions get a record.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ async def lead_all(world: World) -> list[TopicPartition]:
 
 
 async def cpu_ms(world: World, names: list[TopicPartition], busy: int) -> float:
-    """Return the CPU of a round in which so many partitions have news."""
+    """Return the CPU of a round in which this many partitions have news."""
     (fetcher,) = world.brokers[2].replica_manager.fetchers.fetchers
     spent_s, at = 0.0, 0
     for _ in range(ROUNDS):

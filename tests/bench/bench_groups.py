@@ -1,7 +1,7 @@
 """Groups: one broker of ours beside one of Apache Kafka 3.9.1 in the same run (E16): commits, rebalances, loading.
 
-Both have one partition of ``__consumer_offsets``, which is the hardest case. The loads take turns; both are warmed up
-first, but for loading, which is what happens after a start and is told by the brokers' own log lines.
+Both have one partition of ``__consumer_offsets``, which is the hardest case. The brokers take turns. Both are warmed up
+first, except for loading, which happens after a start; its figures come from the brokers' own log lines.
 ``KLAMM_BENCH_ONLY`` (commits, rebalance, loading) runs a part, ``KLAMM_BENCH_ENGINES=klamm`` leaves Kafka out.
 """
 
@@ -129,7 +129,7 @@ def commit(groups: int, partitions: int, cluster: LocalCluster) -> tuple[float, 
 
 
 class Group:
-    """Members that join and sync all at once, over a connection each."""
+    """Members that all join and sync at once, each over its own connection."""
 
     def __init__(self, cluster: LocalCluster, name: str) -> None:
         self._cluster = cluster
@@ -142,12 +142,12 @@ class Group:
         self._stack.close()
 
     def rebalance(self, *_: object) -> tuple[float, float]:
-        """Begin and end a generation; return the seconds that took, by the clock and of the broker's CPU."""
+        """Begin and end a generation; return its wall-clock seconds and the broker's CPU seconds."""
         before = cpu_seconds(_pid(self._cluster))
         begin = time.perf_counter()
         metadata = b"\0\1\0\0\0\1\0\4read\xff\xff\xff\xff\0\0\0\0"
         for number, client in enumerate(self._clients):
-            # A changed subscription, so that nobody is told of the old generation.
+            # A changed subscription, so that nobody gets the old generation as an answer.
             protocol = JoinGroupRequestProtocol(name="range", metadata=metadata + b"%f" % begin)
             request = JoinGroupRequest(
                 group_id=self._name,
@@ -236,7 +236,7 @@ def _held_ms(broker: LocalBroker) -> float:
 def rounds(
     clusters: dict[str, LocalCluster], once: dict[str, Once], warm_ups: int = WARM_UPS
 ) -> dict[str, tuple[float, float]]:
-    """Run warm-ups, then rounds that take turns; return the medians of both figures, for Kafka NaN where it is out."""
+    """Run warm-ups, then rounds that take turns; return the medians of both figures (Kafka NaN if left out)."""
     for _ in range(warm_ups):
         for name, cluster in clusters.items():
             once[name](cluster)
@@ -279,7 +279,7 @@ def _measure_loading(clusters: dict[str, LocalCluster]) -> None:
 
 
 def main() -> None:
-    """Start both, measure, end everything."""
+    """Start both, measure, and stop everything."""
     folder = Path(tempfile.mkdtemp(prefix="klamm-bench-"))
     print(f"{'':44} {'klamm':>12} {'Kafka 3.9.1':>12} {'':12} {'ratio':>7}")
     try:

@@ -1,7 +1,7 @@
 """``klamm groups`` with 200 groups, beside Kafka's own tool, and with 10,000: time and memory of the program.
 
-Two brokers of ours share the groups; each group has committed two partitions of one topic. ``KLAMM_BENCH_GROUPS`` sets
-how many there are at the end, ``KLAMM_BENCH_ROUNDS`` how often each command runs (medians are shown).
+Two of our brokers share the groups. Each group has committed two partitions of one topic. ``KLAMM_BENCH_GROUPS`` sets
+the final number of groups, ``KLAMM_BENCH_ROUNDS`` how often each command runs (medians are shown).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""How long a record takes while something heavy happens beside it: end-to-end p50 and p99 at 1,000 records a second.
+"""How long a record takes beside heavy work: end-to-end p50 and p99 at 1,000 records a second.
 
-The peer is the same broker with nothing beside, measured right before. Beside it run, one after the other: a job in a
-child process that decodes records as a cleaner does, another broker's recovery after kill -9, and 5,000 guarded
-ZooKeeper writes of this broker's own controller (a topic with 1,700 partitions).
+The peer is the same broker without other work, measured right before. The heavy jobs run one after the other: a child
+process that decodes records as a cleaner does, another broker's recovery after kill -9, and 5,000 guarded ZooKeeper
+writes of this broker's own controller (a topic with 1,700 partitions).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ while time.monotonic() < deadline:
 
 
 def main() -> None:
-    """Measure with nothing beside, then with each job beside."""
+    """Measure without other work, then with each job."""
     folder = Path(tempfile.mkdtemp(prefix="klamm-bench-"))
     host = own_loopback_address()
     try:

@@ -31,7 +31,7 @@ _VERSION = 7
 
 
 def commit_all(bootstrap: str) -> None:
-    """Let every group commit all partitions, each group another offset: half of them are behind."""
+    """Let every group commit all partitions, each group a different offset: half of them lag."""
     with WireClient(bootstrap) as client:
         find = FindCoordinatorRequest(key="g-0")
         while client.ask(find, 3).error_code != ErrorCode.NONE:

@@ -1,7 +1,7 @@
-"""klamm on a cluster of 50,000 partitions: commands on a snapshot, and the reading of it from ZooKeeper and the wire.
+"""klamm on a cluster of 50,000 partitions: commands on a snapshot, and reading it from ZooKeeper and over the wire.
 
-The cluster never was (``fixtures/snapshots``); its znodes are put into a real ZooKeeper. Commands are cold processes;
-memory is the most that a process held. ``KLAMM_BENCH_PARTITIONS`` makes it smaller.
+The cluster is made up (``fixtures/snapshots``), and its znodes are loaded into a real ZooKeeper. Commands are cold
+processes, and memory is the peak of a process. ``KLAMM_BENCH_PARTITIONS`` makes it smaller.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def snapshot_rows(cluster: ClusterSnapshot, folder: Path) -> None:
 
 
 def zookeeper_rows(connect: str) -> None:
-    """The whole cluster out of ZooKeeper."""
+    """Read the whole cluster from ZooKeeper."""
     row("ZooKeeper: topics describe, all", ["topics", "describe", "--zookeeper", connect, "--timeout", "120"])
     row("ZooKeeper: topics describe, one", ["topics", "describe", "orders.00000", "--zookeeper", connect])
 
@@ -91,7 +91,7 @@ def zookeeper_rows(connect: str) -> None:
 
 
 def metadata_row(cluster: ClusterSnapshot) -> None:
-    """One Metadata answer, decoded and made into topics."""
+    """One Metadata answer, decoded and turned into topics."""
     out = Outgoing()
     encoder(MetadataResponse, METADATA_VERSION)(out, metadata_of(cluster.topics))
     begin, cpu = time.perf_counter(), time.process_time()
@@ -154,11 +154,11 @@ def znodes_of(topic: TopicSnapshot) -> list[Create]:
 
 
 def row(name: str, words: Sequence[str]) -> None:
-    """Run a command some times and print the best. Exit code 1 is an answer, too."""
+    """Run a command several times and print the best time. Exit code 1 is an answer, too."""
     runs = []
     for _ in range(ROUNDS):
         begin = time.perf_counter()
-        # A process between: what this one holds would count as its children's.
+        # A process in between: memory of this one would count as its children's.
         measured = subprocess.run(
             [sys.executable, "-c", _MEASURE, KLAMM, *words], stdout=subprocess.PIPE, check=True, text=True
         )

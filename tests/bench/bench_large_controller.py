@@ -1,10 +1,10 @@
 """A broker of ours controls 200,000 partitions × 3 on 100 brokers: the longest hold of its event loop.
 
-ZooKeeper and the controller are real. The other brokers are registrations whose address agrees to every request at
-once, so the controller does all its own work and waits for nobody. ``KLAMM_BENCH_PARTITIONS`` makes it smaller, and
+ZooKeeper and the controller are real. The other brokers are registrations whose address accepts every request at once,
+so the controller does all its own work and waits for nobody. ``KLAMM_BENCH_PARTITIONS`` makes it smaller, and
 ``KLAMM_BENCH_TOPIC_PARTITIONS`` (100) says how many a topic has.
 
-By the clock the figures hold on a quiet machine only; CPU is of the loop's thread between two probes.
+Wall-clock figures hold only on a quiet machine. CPU is that of the loop's thread between two probes.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def znodes_of(topic: int) -> list[Create]:
 
 
 class LargeCluster:
-    """A cluster of which only ZooKeeper and one broker are there."""
+    """A cluster in which only ZooKeeper and one broker are real."""
 
     def __init__(self, cluster: LocalCluster, zk: ZkClient, port: int) -> None:
         self._cluster = cluster
@@ -96,7 +96,7 @@ class LargeCluster:
         await self._zk.create(BrokerIdZNode.path(broker_id), BrokerIdZNode.encode(registration))
 
     async def take_over(self) -> None:
-        """Have the broker elected again: it forgets everything and reads all of it."""
+        """Elect the broker again: it forgets everything and reads it all again."""
         before = self._log().count(READY)
         await self._zk.delete(ControllerZNode.path)
         await self._until(lambda: self._log().count(READY) > before)
@@ -110,7 +110,7 @@ class LargeCluster:
         await self._until_quiet()
 
     async def _until_led(self, *, away: bool) -> None:
-        """Wait until the last partition that the broker led is led by another one; then until nothing goes on."""
+        """Wait until another broker leads the last partition that this broker led, and then until it is quiet."""
         topic, partition = next(
             (t, p)
             for t in reversed(range(PARTITIONS // TOPIC_PARTITIONS))
@@ -156,7 +156,7 @@ class LargeCluster:
 
 
 async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Be a broker that agrees to everything at once, and does nothing."""
+    """Act as a broker that accepts everything at once, and does nothing."""
     try:
         while True:
             (size,) = struct.unpack(">i", await reader.readexactly(4))

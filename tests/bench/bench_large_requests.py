@@ -1,8 +1,8 @@
 """Every API that a broker answers, with a request as large as a client may send: the longest hold of the event loop.
 
 ``KLAMM_BENCH_ELEMENTS`` (200,000) says how many elements a request has; ``KLAMM_BENCH_APIS`` names some of the APIs.
-The requests are about topics and groups that are not there: what is measured is reading, looking up and answering. By
-the clock a figure holds on a quiet machine only; CPU is of the loop's thread between two probes.
+The requests name topics and groups that do not exist, so the bench measures reading, looking up and answering.
+Wall-clock figures hold only on a quiet machine. CPU is that of the loop's thread between two probes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _WAITS = {"timeout_ms": 1000, "max_wait_ms": 0, "controller_epoch": 1}
 
 
 def values_of(request: object) -> None:
-    """Let nothing wait for long, and let a controller's request be of the present one."""
+    """Return values that let nothing wait for long, and make a controller's request come from the current one."""
     for name, value in _WAITS.items():
         if hasattr(request, name):
             setattr(request, name, value)

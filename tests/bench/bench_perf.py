@@ -1,7 +1,7 @@
-"""Our performance tests beside Kafka's own, against the same broker in turns (T8): what they reach, and their CPU.
+"""Our performance tests beside Kafka's own, in turns on the same broker (T8): the rates they reach, and their CPU.
 
-A tool that costs more CPU per record leaves less for the broker when both share a machine, and cannot load one that
-does not. ``KLAMM_BENCH_ENGINES=klamm`` leaves Apache Kafka's broker out (its tools stay).
+A tool that costs more CPU per record leaves less for the broker when both share a machine, and cannot saturate a broker
+on another machine. ``KLAMM_BENCH_ENGINES=klamm`` leaves out Apache Kafka's broker (its tools stay).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PARTITIONS = 6
 _SENT = re.compile(r"records sent, ([\d.]+) records/sec")
 
 Figures = tuple[float, float]
-"""Records a second, and the tool's CPU seconds per million records."""
+"""Records per second, and the tool's CPU seconds per million records."""
 
 
 def _run(command: Sequence[str], rate_of: Callable[[str], float]) -> Figures:
@@ -49,7 +49,7 @@ def _sent_rate(said: str) -> float:
 
 
 def _read_rate(said: str) -> float:
-    """The rate of fetching, without the time to join a group."""
+    """Return the rate of fetching, without the time to join a group."""
     rate = float(said.splitlines()[-1].split(", ")[-1])
     if "WARNING" in said or not rate:
         raise RuntimeError(f"the consumer did not get its records: {said}")
@@ -70,7 +70,7 @@ def _tools(bootstrap: str) -> dict[str, tuple[list[str], list[str], Callable[[st
 
     def consuming(*more: str) -> tuple[list[str], list[str], Callable[[str], float]]:
         read = ["--topic", "p100", "--messages", count, *where]
-        # Its group has to be made first, which takes more than the 10 s it waits by default on a busy machine.
+        # Its group must be created first. On a busy machine that takes longer than its default wait of 10 s.
         theirs = [*java, "org.apache.kafka.tools.ConsumerPerformance", *read, "--timeout", "60000"]
         return [KLAMM, "perf", "consumer", *read, *more], theirs, _read_rate
 

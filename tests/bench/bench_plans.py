@@ -1,7 +1,7 @@
-"""Plans beside their proven optima and the best of other tools, with time and memory of a cold process.
+"""Plans beside their proven optima and the best of other tools, with the time and memory of a cold process.
 
 The peers' figures are frozen: they were measured once on the same files. ``KLAMM_BENCH_PEERS=1`` installs kafka-utils
-from PyPI in an environment of its own and runs it live. ``KLAMM_BENCH_ROUNDS`` (1) runs each so many times;
+from PyPI in an environment of its own and runs it live. ``KLAMM_BENCH_ROUNDS`` (1) runs each that many times;
 ``KLAMM_BENCH_LARGE=1`` adds 1,000 brokers with 200,000 replicas.
 """
 
@@ -34,7 +34,7 @@ LEVEL = ("--aim", "replicas,leaders", "--minimise", "moves")
 
 @dataclass(frozen=True)
 class Case:
-    """A scenario, the words, the moves and leader changes of the best plan, and those of the best peer."""
+    """A scenario, its arguments, the moves and leader changes of the best plan, and those of the best peer."""
 
     name: str
     words: tuple[str, ...]
@@ -120,7 +120,7 @@ code = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL).returncode
 print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, file=sys.stderr)
 sys.exit(code)
 """
-"""Runs the program and tells the most memory that it held, in kB; a process of its own, for the figure only grows."""
+"""Runs the program and reports its peak memory in kB. It is a separate process, because that figure only grows."""
 
 
 def skewed_cluster(brokers: int, partitions: int, *, racks: int = 6, factor: int = 3, seed: int = 7) -> ClusterSnapshot:

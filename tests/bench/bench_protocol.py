@@ -1,8 +1,8 @@
-"""Messages per second: our compiled codecs beside kafka-python 3 (compiled, too) and kio (closures), pure Python all.
+"""Messages per second: our compiled codecs beside kafka-python 3 (compiled) and kio (closures), all pure Python.
 
-Decoding starts at the body's bytes, encoding at a value that is there already; the ratio is against the faster peer.
-"Frame" rows add the header and the length, as the broker's request path does. The garbage collector is on, but what
-was loaded before a row is out of its sight.
+Decoding starts with the body's bytes, encoding with a finished value. The ratio is against the faster peer. "Frame"
+rows add the header and the length, as the broker's request path does. The garbage collector is on, but ignores what was
+loaded before a row.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ TOPIC_ID = bytes(range(16))
 
 @dataclass(frozen=True)
 class FileRange:
-    """Stands for a part of a segment file: encoding must not depend on its size."""
+    """Represents a part of a segment file. Encoding must not depend on its size."""
 
     size_bytes: int
 
@@ -85,7 +85,7 @@ def produce_request() -> ProduceRequest:
 
 
 def produce_response() -> ProduceResponse:
-    """Its answer."""
+    """The answer to it."""
     partition = PartitionProduceResponse(index=3, base_offset=1000, log_start_offset=0)
     return ProduceResponse(responses=[TopicProduceResponse(name="orders", partition_responses=[partition])])
 
@@ -98,7 +98,7 @@ def fetch_request(version: int, count: int) -> FetchRequest:
 
 
 def fetch_response(version: int, count: int, records: Any = b"") -> FetchResponse:
-    """Its answer."""
+    """The answer to it."""
     partitions = [
         PartitionData(partition_index=i, high_watermark=2000, aborted_transactions=None, records=records)
         for i in range(count)
@@ -121,7 +121,7 @@ def metadata_response() -> MetadataResponse:
 
 
 def leader_and_isr_request() -> LeaderAndIsrRequest:
-    """What a controller sends to a broker that starts."""
+    """What a controller sends to a broker that is starting."""
     states = [
         LeaderAndIsrPartitionState(partition_index=i, leader=1, leader_epoch=4, isr=[0, 1, 2], replicas=[0, 1, 2])
         for i in range(100)
@@ -135,7 +135,7 @@ def _rows(name: str, value: Message, version: int) -> None:
     out = Outgoing()
     encode(out, value)
     body = bytes(out)
-    # As it comes from a socket: a view of somebody's buffer.
+    # As it comes from a socket: a view of a shared buffer.
     received = memoryview(bytearray(body))
     peers = {type(oracle): oracle for oracle in oracles_for(type(value), version)}
     theirs = {kind: oracle.build(value) for kind, oracle in peers.items()}

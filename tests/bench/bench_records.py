@@ -56,7 +56,7 @@ def _record_rows(name: str, records: list[Record]) -> None:
 
 
 def _append_rows() -> None:
-    """The leader's slow paths: what a produce request costs that cannot be taken as it is."""
+    """The leader's slow paths: the cost of a produce request that cannot be stored unchanged."""
     records = [Record(i, NOW + i, b"k%d" % i, b"v" * 100) for i in range(COUNT)]
     plain, gzip = (encode_batch(records, codec=codec) for codec in (Codec.NONE, Codec.GZIP))
     old = down_convert(plain, 1, 0)

@@ -1,7 +1,7 @@
 """``klamm replicas verify`` beside Kafka's ReplicaVerificationTool: same topics, same brokers, cold processes.
 
-Kafka's tool never ends; its time is taken until it says that nothing lags. What it compares is the checksum that stands
-in each batch's header; klamm computes it anew. ``KLAMM_BENCH_MB`` is the size of the records in one replica.
+Kafka's tool never ends; its time counts until it says that nothing lags. It compares the checksums in the batches'
+headers; klamm recomputes them. ``KLAMM_BENCH_MB`` is the size of the records in one replica.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TOPIC = "verified"
 
 @dataclass(frozen=True)
 class Run:
-    """What one run took; memory is the most that its process held at once."""
+    """What one run took; memory is the peak of its process."""
 
     wall_s: float
     cpu_s: float
@@ -58,14 +58,14 @@ def main() -> None:
 
 
 def fill(bootstrap: str) -> None:
-    """Send the records, acknowledged by all replicas. In a process of its own: children inherit what this one holds."""
+    """Send the records, acknowledged by all replicas, from a separate process: children inherit this one's memory."""
     sizes = ["--num-records", str(SIZE_MB * 1_000_000 // RECORD_BYTES), "--record-size", str(RECORD_BYTES)]
     words = ["perf", "producer", "--topic", TOPIC, *sizes, "--acks", "all", "-b", bootstrap, "--quiet"]
     subprocess.run([KLAMM, *words], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def row(name: str, measure: Callable[[], Run]) -> Run:
-    """Print the medians of some runs; the rate counts the bytes of all replicas."""
+    """Print the medians of several runs; the rate counts the bytes of all replicas."""
     runs = [measure() for _ in range(ROUNDS)]
     run = Run(
         statistics.median(run.wall_s for run in runs),
@@ -86,7 +86,7 @@ def klamm(bootstrap: str) -> Run:
 
 
 def kafka(bootstrap: str) -> Run:
-    """Let Kafka's tool begin at the earliest offset, until nothing lags."""
+    """Run Kafka's tool from the earliest offset until nothing lags."""
     tool = "org.apache.kafka.tools.ReplicaVerificationTool"
     options = ["--topics-include", TOPIC, "--time", "-2", "--report-interval-ms", "100"]
     java = [str(find_java().program), "-Xmx512m", "-cp", f"{fetch_jars()}/*", tool, "--broker-list", bootstrap]
@@ -105,7 +105,7 @@ def kafka(bootstrap: str) -> Run:
 
 
 def measured(process: subprocess.Popen[str] | subprocess.Popen[bytes], begin: float, wait: Callable[[], None]) -> Run:
-    """Wait for a process and return what it took; one that is still there after ``wait`` is ended, if it never ends."""
+    """Wait for a process and return what it took. A process that never ends is stopped after ``wait``."""
     wait()
     wall_s = time.perf_counter() - begin
     if process.stdout is not None:

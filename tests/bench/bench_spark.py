@@ -1,11 +1,12 @@
 """klamm's Kafka source and sink for PySpark beside Spark's own connector, and the merge of logs on ``local[2]``.
 
 The connector 4.0.0 runs on PySpark 4.0.0 in an environment of its own, which ``KLAMM_BENCH_PEER_PYTHON`` names, with
-its jars in the folder ``KLAMM_BENCH_PEER_JARS``; ours runs there too, and on this environment's PySpark. Without them
-only ours is measured. ``KLAMM_BENCH_RECORDS`` records of 100 bytes in two partitions; ``KLAMM_BENCH_MB`` of logs.
+its jars in the folder ``KLAMM_BENCH_PEER_JARS``. Ours runs there too, and on this environment's PySpark. Without these
+variables the bench measures only ours. There are ``KLAMM_BENCH_RECORDS`` records of 100 bytes in two partitions, and
+``KLAMM_BENCH_MB`` of logs.
 
-Streams are measured three times: a new query that finds two records, which is what a start costs; a new query that
-reads them all and ends; and batches of one running query.
+Streams are measured three times: as a new query that finds two records, which is the cost of a start; as a new query
+that reads them all and ends; and as batches of one running query.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def sources(cluster: LocalCluster) -> None:
 
 
 def running_queries(cluster: LocalCluster) -> None:
-    """``RECORDS`` more for each batch of a query that runs."""
+    """Measure ``RECORDS`` more for each batch of a running query."""
     for number, (name, python, kind, jars) in enumerate(contenders()):
         topic = f"steady-{number}"
         create(cluster, topic)
@@ -147,7 +148,7 @@ def row(
 
 
 def merges() -> None:
-    """Whole commands, JVM and all, and the job alone; the local merge of the same logs beside them."""
+    """Measure whole commands with the JVM, the job alone, and the local merge of the same logs."""
     from engine.admin.state_changes.find_logs import find_logs
     from engine.admin.state_changes.log_files import look_at_logs
     from engine.admin.state_changes.merge import MergeWish, plan_merge
@@ -172,7 +173,7 @@ def merges() -> None:
             print(f"{'start of Spark':44} {time.perf_counter() - begin:8.2f} s")
             for number in range(ROUNDS + 1):
                 plan = plan_merge(look_at_logs(find_logs([Path(folder) / "logs"])), MergeWish())
-                # Where too much is not on the disk yet, the system lets writers wait for it.
+                # When too much is not on the disk yet, the system makes writers wait for it.
                 os.sync()
                 begin = time.perf_counter()
                 merge_logs(spark, plan, Path(folder) / f"out-{number}")

@@ -1,4 +1,4 @@
-"""The lag history of very many groups: how long a sample of ``klamm spark lag`` takes, and reading some back."""
+"""The lag history of very many groups: how long a sample of ``klamm spark lag`` takes, and how long a query of it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""How long others wait while one client sends the worst that the protocol allows: largest latency of a second client.
+"""How long others wait while one client sends the worst that the protocol allows: a second client's largest latency.
 
-The second client asks one broker for its ApiVersions every few milliseconds; the peer is the same broker with nobody
-beside. ``KLAMM_BENCH_ELEMENTS`` (500,000) says how many elements the large requests have.
+The second client asks one broker for its ApiVersions every few milliseconds; the peer is the same broker without the
+first client. ``KLAMM_BENCH_ELEMENTS`` (500,000) says how many elements the large requests have.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PARTITIONS = 10
 
 
 class SecondClient:
-    """Asks small questions in a thread of its own, and notes how long each answer took."""
+    """Sends small requests in a thread of its own, and notes how long each answer took."""
 
     def __init__(self, address: str) -> None:
         self._client = WireClient(address, timeout_s=120)
@@ -63,7 +63,7 @@ class SecondClient:
 
 
 def batch(records: int, codec: Codec) -> bytes:
-    """Return a batch of records without content, each a millisecond after the one before; the last one is now."""
+    """Return a batch of records without content, each a millisecond after the previous one; the last one is now."""
     return encode_batch([Record(i, NOW_MS - records + 1 + i, None, None) for i in range(records)], codec=codec)
 
 

@@ -1,8 +1,8 @@
 """State-change logs merged and filtered, beside sort, grep and Kafka's StateChangeLogMerger on the same files.
 
-Whole processes, cold, output to /dev/null; the files are in the page cache. ``sort`` compares whole lines and tears
-stack traces from theirs; it is here for its speed. Kafka's tool reads the spelling of 0.8.2 only, so it gets logs of
-that time. ``KLAMM_BENCH_MB`` says how large the logs are, in all.
+The processes are cold and write to /dev/null. The files are in the page cache. ``sort`` compares whole lines and
+separates stack traces from their entries; it is here for its speed. Kafka's tool reads only the format of 0.8.2, so it
+gets such logs. ``KLAMM_BENCH_MB`` sets the total size of the logs.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def filter_rows(logs: Sequence[Path]) -> None:
 
 
 def kafka_rows(logs: Sequence[Path]) -> None:
-    """The whole and one topic, in the spelling of 0.8.2; Kafka's tool drops all lines that name no partition."""
+    """The whole log and one topic, in the format of 0.8.2. Kafka's tool drops all lines that name no partition."""
     words = ["--topic", RARE_TOPIC]
     row("klamm, lines of 0.8.2: all", [KLAMM, "state-changes", "merge", *map(str, logs)], logs)
     row("klamm, lines of 0.8.2: one topic", [KLAMM, "state-changes", "merge", *map(str, logs), *words], logs)
@@ -77,7 +77,7 @@ def kafka_rows(logs: Sequence[Path]) -> None:
 
 
 def row(name: str, command: Sequence[str], logs: Sequence[Path]) -> None:
-    """Print the best of some runs."""
+    """Print the best of several runs."""
     size = sum(path.stat().st_size for path in logs)
     runs = [timed(command) for _ in range(ROUNDS)]
     wall_s, cpu_s = (min(column) for column in zip(*runs, strict=True))
@@ -85,7 +85,7 @@ def row(name: str, command: Sequence[str], logs: Sequence[Path]) -> None:
 
 
 def timed(command: Sequence[str]) -> tuple[float, float]:
-    """Run a command; return its wall and CPU seconds. A check may end with 1."""
+    """Run a command; return its wall and CPU seconds. A check may exit with 1."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     begin = time.perf_counter()
     environment = os.environ | {"LC_ALL": "C"}
@@ -99,7 +99,7 @@ def timed(command: Sequence[str]) -> tuple[float, float]:
 
 
 def make_logs(folder: Path, line: Line) -> list[Path]:
-    """Write the logs: hourly files, lines in bursts of the same millisecond, a stack trace now and then."""
+    """Write the logs: hourly files, lines in bursts of the same millisecond, and some stack traces."""
     found = []
     for broker in range(BROKERS):
         for hour in range(HOURS):

@@ -1,7 +1,8 @@
 """The log alone: appends, reads, recovery, start, beside a bare loop of checksum and write in the same run.
 
-Time and CPU are of this process. The bare loop does what any log must do for a batch: one CRC-32C, one write; what the
-log adds to it is the figure to watch. Both write a fresh file a round and take turns, so that noise hits both.
+Time and CPU are those of this process. The bare loop does what any log must do for a batch: one CRC-32C, one write;
+what the log adds to it is the figure to watch. Both write a new file each round and take turns, so that noise hits
+both.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def main() -> None:
 
 
 def appends(folder: Path, name: str, value_bytes: int, count: int, idempotent: bool) -> list[object]:
-    """Append ``count`` batches to a fresh log, and write them to a fresh file; the medians of some rounds."""
+    """Append ``count`` batches to a new log, and write them to a new file; return the medians of several rounds."""
     sent = prepared(value_bytes, count, idempotent)
     wall, cpu, bare = [], [], []
     for round_number in range(ROUNDS):
@@ -95,7 +96,7 @@ def prepared(value_bytes: int, count: int, idempotent: bool) -> list[memoryview]
 
 
 def reset(sent: list[memoryview]) -> None:
-    """Take back the offsets and epochs that the log has stamped."""
+    """Restore the offsets and epochs that the log has overwritten."""
     for batch in sent:
         struct.pack_into(">q", batch, 0, 0)
 
@@ -139,7 +140,7 @@ def lookups(folder: Path) -> list[list[object]]:
 
 
 def recoveries(folder: Path) -> list[list[object]]:
-    """Reading a whole log after a crash, page cache warm."""
+    """Read a whole log after a crash, with a warm page cache."""
     rows: list[list[object]] = []
     for name, value_bytes, count in (("100 B batches", 100, 100_000), ("16 KB batches", 16_000, 10_000)):
         log = open_log(folder / f"recovery-{value_bytes}", CONFIG)
@@ -153,7 +154,7 @@ def recoveries(folder: Path) -> list[list[object]]:
 
 
 def starts(folder: Path) -> list[list[object]]:
-    """Making, stopping and opening many partitions of one record."""
+    """Create, stop and open many partitions of one record."""
 
     def manager() -> LogManager:
         settings = LogManagerConfig((folder / "many",))
@@ -181,7 +182,7 @@ def fill(log: Log) -> None:
 
 
 def timed(work: Callable[[], object]) -> tuple[float, float]:
-    """Return seconds by the clock, and of CPU."""
+    """Return wall-clock seconds and CPU seconds."""
     wall, cpu = time.perf_counter(), time.process_time()
     work()
     return time.perf_counter() - wall, time.process_time() - cpu

@@ -1,6 +1,6 @@
 """``klamm perf suite --quick`` on three brokers of ours and three of Apache Kafka, one cluster after the other (B1).
 
-The articles' figures stand beside them in docs/benchmarks.md; they are of three machines with eight cores each.
+docs/benchmarks.md shows the articles' figures beside them, which are from three machines with eight cores each.
 """
 
 from __future__ import annotations

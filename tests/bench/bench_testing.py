@@ -1,4 +1,4 @@
-"""How soon a test has its first record through (T15): ``klamm.testing`` beside Apache Kafka on the same ZooKeeper."""
+"""How soon a test has sent and read its first record (T15): ``klamm.testing`` beside Apache Kafka on one ZooKeeper."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PHASES = ("started", "written", "read back", "ended")
 
 
 def write_and_read(bootstrap: str) -> tuple[float, float]:
-    """Send a record to a topic that does not exist yet and read it; return when it was acknowledged and when read."""
+    """Send a record to a topic that does not exist yet and read it; return when it was acknowledged and read."""
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "log_level": 0})
     producer.produce("orders", b"1", partition=0)
     assert producer.flush(60) == 0
@@ -36,7 +36,7 @@ def write_and_read(bootstrap: str) -> tuple[float, float]:
 
 
 def ours() -> list[float]:
-    """Return the times of the phases since the beginning, with klamm."""
+    """Return the times of the phases since the start, with klamm."""
     begin = time.perf_counter()
     with LocalCluster(1) as cluster:
         started = time.perf_counter()

@@ -1,7 +1,7 @@
 """What one more topic costs when 0, 1,500 and 3,000 exist: the time of a request for one topic, and the brokers' CPU.
 
-``EXISTING`` (0,1500,3000) says how many topics there are, ``BROKERS`` (1) how many brokers, ``BATCH`` (50) how many
-topics each figure is the median of. The peer is the same broker with no topics.
+``EXISTING`` (0,1500,3000) sets the number of topics, ``BROKERS`` (1) the number of brokers, ``BATCH`` (50) over how
+many topics each median is taken. The peer is the same broker with no topics.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def create(client: WireClient, names: list[str]) -> None:
 
 
 def one_by_one(cluster: LocalCluster, client: WireClient, names: list[str]) -> list[str]:
-    """Create topics one after the other; return median and CPU per topic, both in ms."""
+    """Create topics one after the other; return the median and CPU per topic, both in ms."""
     times = []
     before_s = cpu_s(cluster)
     for name in names:

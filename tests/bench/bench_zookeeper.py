@@ -1,4 +1,4 @@
-"""How fast our client writes and reads 20,000 znodes, and how late the event loop is meanwhile, as a broker sets it up.
+"""How fast our client writes and reads 20,000 znodes, and how late the event loop is meanwhile, set up as in a broker.
 
 The peer is the same session with one call at a time: the first 2,000 of them.
 """
@@ -76,7 +76,7 @@ async def row(name: str, count: int, work: Callable[[], Awaitable[object]]) -> l
 
 
 async def loop_delays_ms(stop: asyncio.Event) -> list[float]:
-    """Note by how much a timer of 1 ms comes late, again and again."""
+    """Note how late a timer of 1 ms fires, again and again."""
     delays = []
     while not stop.is_set():
         before_s = time.perf_counter()

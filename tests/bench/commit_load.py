@@ -1,7 +1,7 @@
 """``python commit_load.py HOST:PORT …``: sends OffsetCommit requests and counts answers; a client that costs little.
 
-Each connection has one request under way, as a client has. Requests are encoded once and sent again and again; an
-answer that is not one of success ends the program. Prints one line of JSON.
+Each connection has one request under way, as a client does. Requests are encoded once and sent again and again. Any
+answer but success ends the program. It prints one line of JSON.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Caller:
         self._turn = (self._turn + 1) % len(self._frames)
 
     def receive(self) -> bool:
-        """Take what came; return whether that was an answer."""
+        """Receive what came; return whether that was an answer."""
         self._received += self.socket.recv(65536)
         if len(self._received) < self._size_bytes:
             return False
@@ -56,7 +56,7 @@ class Caller:
         return True
 
     def _accept(self) -> None:
-        """Take an answer that is new: Kafka names the partitions in an order of its own."""
+        """Accept a new form of answer: Kafka orders the partitions in its own way."""
         _, response = decode_response(self._received[4:], ApiKey.OFFSET_COMMIT, VERSION)
         if any(p.error_code for topic in response.topics for p in topic.partitions):
             raise SystemExit(f"a commit failed: {response}")
@@ -81,7 +81,7 @@ def frames_of(group: str, topic: str, partitions: int) -> bytes:
 
 
 def answer(topic: str, partitions: int) -> bytes:
-    """Return what success looks like."""
+    """Return what a successful answer looks like."""
     topics = [
         OffsetCommitResponseTopic(
             name=topic, partitions=[OffsetCommitResponsePartition(partition_index=p) for p in range(partitions)]
@@ -91,7 +91,7 @@ def answer(topic: str, partitions: int) -> bytes:
 
 
 def run(callers: list[Caller], count: int) -> float:
-    """Have so many commits answered; return the seconds that took."""
+    """Wait until this many commits are answered; return the seconds that took."""
     selector = selectors.DefaultSelector()
     for caller in callers:
         selector.register(caller.socket, selectors.EVENT_READ, caller)
@@ -120,7 +120,7 @@ def _shares(groups: list[str], count: int) -> Iterator[list[str]]:
 
 
 def main() -> None:
-    """Read the arguments, run, print."""
+    """Read the arguments, run, and print."""
     parser = argparse.ArgumentParser()
     parser.add_argument("address")
     parser.add_argument("--groups", type=int, default=1)

@@ -1,8 +1,8 @@
 """``python gauged_broker.py FILE.properties``: a broker that notes how long its event loop is held, for benchmarks.
 
-Every 10 ms it asks to be called back, and notes how late that came and how much CPU the loop's thread used meanwhile.
-On a machine that others use too the second figure is the broker's own. SIGUSR1 writes the largest of both since the
-last time to ``loop-held.json`` beside the properties; once a file ``idle`` stands there the gauge stops for good.
+Every 10 ms it asks for a callback, and notes how late that came and how much CPU the loop's thread used meanwhile. On a
+shared machine only the second figure is the broker's own. SIGUSR1 writes the maxima of both since the last time to
+``loop-held.json`` beside the properties. Once a file ``idle`` exists there, the gauge stops for good.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ HERE = Path(sys.argv[-1]).parent
 
 
 class _HeldGauge:
-    """The largest hold of the loop: by the clock, and by CPU time of its thread."""
+    """The largest hold of the loop: wall clock, and CPU time of its thread."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""kafka-utils, the peer from PyPI that plans best, run live beside klamm, in an environment of its own."""
+"""kafka-utils, the best planner among the peers on PyPI, run live beside klamm, in an environment of its own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LIMIT_S = 300.0
 
 @dataclass(frozen=True)
 class PeerResult:
-    """What the peer's plan takes, and the range of replicas per broker that it leaves."""
+    """What the peer's plan costs, and the range of replicas per broker that it leaves."""
 
     moves: int
     leader_changes: int
@@ -39,7 +39,7 @@ class KafkaUtils:
             self.reason = f"{PACKAGE} does not install here: {error}"
 
     def plan(self, scenario: Path, words: tuple[str, ...]) -> PeerResult | str:
-        """Return what the peer makes of a scenario file, or why it makes nothing."""
+        """Return the peer's plan for a scenario file, or why it makes none."""
         removed = words[1] if words[0] == "decommission" else ""
         if words[0] not in ("decommission", "expand", "racks", "rebalance"):
             return f"has no {words[0]}"

@@ -2,8 +2,8 @@
 
     python spark_work.py '{"what": "batch", "format": "klamm-kafka", ...}'
 
-It prints seconds, one number a round. klamm is found by PYTHONPATH. ``steady`` says ``ready`` after each batch, and
-goes on when a line has come: then there are records for the next one.
+It prints seconds, one number per round. PYTHONPATH leads to klamm. ``steady`` prints ``ready`` after each batch, and
+continues after a line of input: then there are records for the next batch.
 """
 
 from __future__ import annotations
@@ -82,10 +82,10 @@ def stream(spark: Any, given: dict[str, Any]) -> float:
 
 
 def steady(spark: Any, given: dict[str, Any]) -> list[float]:
-    """Return what each batch of one running query takes by its own account, planning included.
+    """Return the duration of each batch of one running query by its own account, planning included.
 
-    A batch ends only when the records of the next one are there, so each has as many, and nothing else is at work
-    while they are read. That wait is left out.
+    A batch ends only when the records of the next one exist, so each batch has as many, and nothing else runs while
+    they are read. The wait for them is left out.
     """
     waits_s: list[float] = []
 
