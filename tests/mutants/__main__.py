@@ -1,7 +1,7 @@
-"""``python -m tests.mutants [MODULE…]``: changes one thing at a time in what protects data, and runs its tests.
+"""``python -m tests.mutants [MODULE…]``: changes one thing at a time in code that protects data, and runs its tests.
 
-A mutant that no test notices is a rule that no test protects. Those that change nothing a test could see are explained
-in ``survivors.toml``; any other is printed, and the exit code is 1. The checkout is not touched: mutants run in a copy.
+A mutant that no test notices is a rule that no test protects. ``survivors.toml`` explains those whose change no test
+could see. Any other is printed, and the exit code is 1. Mutants run in a copy of the checkout.
 """
 
 from __future__ import annotations
@@ -264,11 +264,11 @@ TESTED_BY = {
     "engine/replication/zk_isr.py": ["replication/test_isr_updaters.py", "replication/test_isr_changes.py"],
     "engine/replication/offset_lookup.py": ["replication/test_partition.py", "replication/test_replication.py"],
 }
-"""Each module, and the tests that must notice when it goes wrong, below tests/; the quickest first."""
+"""Each module with the tests, below tests/, that must notice when it is wrong; the quickest first."""
 
 
 class Bench:
-    """A copy of the checkout, in which one module at a time has its mutants tried."""
+    """A copy of the checkout, in which the mutants of one module at a time are tried."""
 
     def __init__(self, copy: Path) -> None:
         self._copy = copy
@@ -278,7 +278,7 @@ class Bench:
                 shutil.copy(ROOT / name, copy / name)
 
     def survivors(self, module: str, mutants: Sequence[Mutant], *, is_quick: bool) -> list[Mutant]:
-        """Return the mutants that no test notices; a quick look does not run all tests for each of them again."""
+        """Return the mutants that no test notices. A quick check does not rerun all tests for each of them."""
         results = self._in_forks(module, mutants)
         survey, verdicts = results[0], results[1:]
         if not survey["passed"] or len(verdicts) < len(mutants):
@@ -303,7 +303,7 @@ class Bench:
             return [json.loads(line) for line in results.read_text().splitlines()]
 
     def _is_noticed(self, mutant: Mutant, limit_s: float) -> bool:
-        """Return whether a test fails, or takes far longer than it should, in a process with this mutant."""
+        """Return whether a test fails, or takes far too long, in a process with this mutant."""
         path = self._copy / mutant.module
         original = path.read_text()
         try:

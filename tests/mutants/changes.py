@@ -1,4 +1,4 @@
-"""The mutants of a module: one thing changed at a time in what its functions do."""
+"""The mutants of a module: each changes one thing in one of its functions."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _OPPOSITE: dict[type, type] = {
 _LOGS = re.compile(
     r"(controller_log\(.*?\)|self\._log|changes|self\._changes)\.(trace|debug|info|warning|error)\(|self\._(log|trace)_\w+\("
 )
-"""Calls that write to a log of the controller, beside those by ``logger``."""
+"""Calls that write to a log of the controller, besides those by ``logger``."""
 
 
 class Mutant(NamedTuple):
-    """One change: in which function, what it was and what it is; and the whole module with it."""
+    """One change: its function, the text before and after, and the whole module with it."""
 
     number: int
     module: str
@@ -44,7 +44,7 @@ class Mutant(NamedTuple):
 
 
 def mutants_of(module: str) -> Iterator[Mutant]:
-    """Yield every mutant of a module: comparisons, conditions, sums and numbers turned, and calls left out."""
+    """Yield every mutant of a module: changed comparisons, conditions, sums and numbers, and removed calls."""
     tree = ast.parse((ROOT / module).read_text())
     seen: set[ast.stmt] = set()
     numbers = itertools.count()
@@ -59,7 +59,7 @@ def mutants_of(module: str) -> Iterator[Mutant]:
 
 
 def _only_tells(statement: ast.stmt) -> bool:
-    """Whether a statement documents, logs or raises: its words protect nothing."""
+    """Return whether a statement documents, logs or raises: its words protect nothing."""
     if isinstance(statement, ast.Raise | ast.FunctionDef | ast.AsyncFunctionDef):
         return True
     text = ast.unparse(statement)
@@ -79,7 +79,7 @@ def _logs(statement: ast.stmt) -> bool:
 
 
 def _changes(statement: ast.stmt) -> Iterator[tuple[str, str]]:
-    """Make each change of one statement in turn in the tree, yield its text before and after, and take it back."""
+    """Make each change of one statement in turn in the tree, yield the text before and after, and undo it."""
     before = _head(statement)
     for node in _own_nodes(statement):
         if isinstance(node, ast.Compare) and type(node.ops[0]) in _OPPOSITE:
@@ -110,7 +110,7 @@ def _changes(statement: ast.stmt) -> Iterator[tuple[str, str]]:
 
 
 def _own_nodes(statement: ast.stmt) -> Iterator[ast.AST]:
-    """Yield the nodes of a statement, but not of the statements in its body: each of those has its own turn."""
+    """Yield the nodes of a statement, without the statements in its body, which are visited themselves."""
     yield statement
     waiting = list(ast.iter_child_nodes(statement))
     while waiting:

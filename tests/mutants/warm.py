@@ -1,8 +1,8 @@
-"""A pytest plugin that tries mutants in forks of one process, which has imported and collected everything before.
+"""A pytest plugin that tries mutants in forks of one process that has already imported and collected everything.
 
 First a fork runs all tests and notes which lines of the module each of them reaches. Then each mutant gets a fork whose
-functions have the mutant's code, and which runs only the tests that reach the line, the quickest first.
-This is not the last word: what no fork notices has to be run again in a process of its own, with all tests.
+functions have the mutant's code, and which runs only the tests that reach the line, the quickest first. This is not the
+final result: a mutant that no fork notices must run again in a process of its own, with all tests.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import pytest
 from tests.mutants.changes import ROOT, mutants_of
 
 TASK = "KLAMM_MUTANTS"
-"""The variable that names the task: a JSON file with the module, the numbers of its mutants, and where results go."""
+"""The variable that names the task: a JSON file with the module, the numbers of its mutants, and a path for results."""
 
 _PR_SET_PDEATHSIG = 1
 _REACHED = "_mutants_reached"
@@ -58,7 +58,7 @@ class _Forks:
         self._tests_at: dict[int, list[int]] = {}
 
     def survey(self) -> bool:
-        """Learn which tests reach which lines; return True in the fork that is to run them."""
+        """Learn which tests reach which lines; return True in the fork that must run them."""
         notes = self._results.with_suffix(".survey")
         passed = _in_fork(600)
         if passed is None:
@@ -79,13 +79,13 @@ class _Forks:
         return False
 
     def try_mutant(self, number: int, line: int, source: str) -> bool:
-        """Run the tests that reach a mutant's line; return True in the fork that is to run them."""
+        """Run the tests that reach a mutant's line; return True in the fork that must run them."""
         chosen = self._tests_at.get(line, [])
         codes = _new_codes(self._path, self._text, source)
         survives: bool | None = True
         is_tried = bool(chosen and codes)
         if is_tried:
-            self._path.write_text(source)  # for the processes that tests start
+            self._path.write_text(source)  # For the processes that tests start.
             survives = _in_fork(20 + 4 * sum(self._seconds[test] for test in chosen))
             if survives is None:
                 for function, code in codes:
@@ -122,7 +122,7 @@ class _Notes:
 
 
 def _in_fork(limit_s: float) -> bool | None:
-    """Fork: return None in the child; in the parent, whether the child ended well and in time."""
+    """Fork: return None in the child, and in the parent whether the child ended well and in time."""
     process = os.fork()
     if process == 0:
         os.setsid()
@@ -139,7 +139,7 @@ def _in_fork(limit_s: float) -> bool | None:
 
 
 def _noting(text: str) -> str:
-    """Return a module's text with a note before each statement: of those in functions, when they are reached."""
+    """Return a module's text with a note before each statement in a function, made when the statement is reached."""
     tree = ast.parse(text)
     for node in [node for node in ast.walk(tree) if not isinstance(node, ast.Module)]:
         for field in ("body", "orelse", "finalbody"):
@@ -154,7 +154,7 @@ def _note(line: int) -> ast.Expr:
 
 
 def _new_codes(path: Path, old: str, new: str) -> list[tuple[FunctionType, CodeType]]:
-    """Return each loaded function of a module with its code by the new text; nothing if the two do not fit together."""
+    """Return each loaded function of a module with its code from the new text; nothing if the two do not match."""
     old_codes, new_codes = (list(_codes(compile(text, path, "exec"))) for text in (old, new))
     if [code.co_qualname for code in old_codes] != [code.co_qualname for code in new_codes]:
         return []
