@@ -339,6 +339,20 @@ def test_after_a_log_dir_failed_nothing_is_asked_about_a_topic_that_is_being_del
     assert [r for r in world.take_requests() if "UMD" not in r] == ["b2 LISR u-0(leader=1 le=0 12)"]
 
 
+def test_a_partition_whose_only_log_dir_was_mended_is_led_again_after_the_restart() -> None:
+    """What is known of a broker's log dirs ends with its life: nobody is asked before there is a leader."""
+    world = world_with_topic(2, {0: (1,)})
+    world.brokers[1].offline = {P}
+    world.zk.log_dir_events["log_dir_event_0000000000"] = 1
+    world.run(events.LogDirEventNotification())
+    assert world.state("t-0") == "leader=-1 le=1 isr=1 pe=1"
+    world.kill(1)
+    world.settle()
+    world.start(1)
+    world.settle()
+    assert world.state("t-0") == "leader=1 le=3 isr=1 pe=3"
+
+
 def test_errors_of_brokers_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     world = world_with_topic(2, {0: (1, 0)})
     epoch = world.zk.brokers[1].broker_epoch

@@ -73,7 +73,7 @@ def test_a_partition_is_asked_for_as_it_is_here() -> None:
     one = Fetching()
     state = one.add()
     assert one.asked == {T0: FetchWanted(ID, 7, 3, 1000, 5, 2, state)}
-    assert state.is_ready and not state.is_in_sync
+    assert state.is_ready and not state.is_in_sync and not one.table.leaves_out
     assert one.table.truncating == {}
 
 
@@ -117,6 +117,18 @@ def test_only_a_new_leader_epoch_begins_anew() -> None:
     assert newer is not state
     assert (one.table.is_current(state), one.table.is_current(newer)) == (False, True)
     assert one.asked[T0].asker is newer
+
+
+def test_a_new_leader_epoch_leaves_nothing_of_the_earlier_one() -> None:
+    """Neither its place in the next request, as the log has to be cut first, nor its pause."""
+    one = Fetching(is_old=True)
+    one.table.truncated(one.add(T0))
+    one.table.delay([one.add(T1)])
+    newer = one.add(T0, leader_epoch=6), one.add(T1, leader_epoch=6)
+    assert one.asked == {}
+    one.host.clock.advance(BACKOFF_MS)
+    one.table.end_delays()
+    assert tuple(one.table.truncating.values()) == newer
 
 
 def test_a_partition_that_is_removed_leaves_nothing_behind() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from virtual_time import LoopClock, run_virtual
 
+from engine.common.clock import ManualClock
 from engine.common.errors import CoordinationError, ErrorCode, KlammError
 from engine.common.model import LeaderAndIsr, LeaderIsrAndControllerEpoch, LeaderRecoveryState, TopicPartition
 from engine.common.topic_id import ZERO_TOPIC_ID
@@ -319,6 +320,45 @@ class TestZooKeeper:
             assert len(znodes.told) == 1
 
         self.run(test)
+
+    def test_only_a_retry_waits_a_moment(self) -> None:
+        async def test(znodes: StandInZnodes, updater: ZkIsrUpdater) -> None:
+            for is_retry, pause_s in ((False, 0), (True, 0.05)):
+                begun = asyncio.get_running_loop().time()
+                await asked(updater, update(), is_retry=is_retry)
+                assert asyncio.get_running_loop().time() - begun == pytest.approx(pause_s, abs=1e-6)
+
+        self.run(test)
+
+    def test_how_long_is_quiet_and_how_late_is_late(self) -> None:
+        """Longer than 5 s without a change, or longer than a minute since the last notification."""
+
+        async def test() -> None:
+            supervisor, znodes, clock = Supervisor("test"), StandInZnodes(), ManualClock()
+            updater = ZkIsrUpdater(znodes.write_partition_state, znodes.propagate_isr_changes, clock, supervisor)
+
+            async def is_told_after(ms: int) -> bool:
+                clock.advance(ms)
+                await updater.tell_if_due()
+                is_told = bool(znodes.told)
+                znodes.told.clear()
+                return is_told
+
+            await asked(updater, update())
+            assert [await is_told_after(5000), await is_told_after(1), await is_told_after(100_000)] == [
+                False,
+                True,
+                False,
+            ]
+            for _ in range(3):
+                await asked(updater, update())
+                assert await is_told_after(1), "the last one was a minute ago"
+                for _ in range(20):
+                    await asked(updater, update())
+                    assert not await is_told_after(3000)
+            await supervisor.stop()
+
+        run_virtual(test)
 
     def test_what_could_not_be_told_is_told_later(self) -> None:
         async def test(znodes: StandInZnodes, updater: ZkIsrUpdater) -> None:
