@@ -131,11 +131,14 @@ def test_the_command_in_workers_of_spark(
     assert (again.code, again.error["message"]) == (2, f"the output exists: {store}/night.log")
 
 
-def test_places_that_cannot_be_reached(server: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_places_that_cannot_be_reached(
+    spark: Any, server: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     absent = in_process(
         "spark", "merge", f"s3://{BUCKET}/absent", "--out", tmp_path / "x", "-o", "json", capture=capsys
     )
     assert (absent.code, absent.error["message"]) == (2, f"no such file or folder: s3://{BUCKET}/absent")
-    with pytest.raises(Unreachable, match="HDFS cannot be opened") as caught:
-        StorePath("hdfs://127.0.0.1:9/logs").exists()
-    assert "HADOOP_HOME" in str(caught.value.hint)
+    spark._jsc.hadoopConfiguration().set("ipc.client.connect.max.retries", "0")
+    with pytest.raises(Unreachable, match=r"HDFS at 127\.0\.93\.2:9 cannot be reached: Connection refused") as caught:
+        StorePath("hdfs://127.0.93.2:9/logs").exists()
+    assert "HADOOP_CONF_DIR" in str(caught.value.hint)
