@@ -47,24 +47,16 @@ Packages = Annotated[
 ]
 
 
-def plain_path(path: Path) -> Path:
-    """Return the path that a person means, even if written as a URI of a file or in a store."""
-    from cli.exit_codes import ExitCode
-    from cli.framework.failure import Failure
-    from cli.framework.invocation import Stop
-
-    scheme, colon, rest = str(path).partition(":/")
+def path_of(place: str) -> Path:
+    """Return the path that a person means, even if written as a URI. Spark must run if only it knows the place."""
+    scheme, colon, rest = place.partition(":/")
     if not colon or len(scheme) < 2 or not scheme.isalnum() or Path(f"{scheme}:").exists():
-        return path
+        return Path(place)
     if scheme.lower() == "file":
         return Path("/", rest.lstrip("/"))
-    from engine.pipeline.store_path import SCHEMES, StorePath
+    from engine.pipeline.store_path import StorePath
 
-    if scheme.lower() in SCHEMES:
-        return StorePath(f"{scheme.lower()}:/{rest}")
-    message = f"{scheme}:// cannot be read or written here"
-    hint = f"copy the logs to a folder that every executor sees, or to one of: {', '.join(SCHEMES)}"
-    raise Stop(Failure(ExitCode.USAGE, "usage", message, str(path), hint=hint))
+    return StorePath.of(place)
 
 
 @contextmanager

@@ -28,8 +28,8 @@ def other_stores(invocation: Invocation) -> Iterator[OtherStore]:
                 if not opened:
                     invocation.waited_for = "Spark, which is starting"
                     invocation.talk.detail(f"{uri}: read through Spark's file systems")
-                    spark = stack.enter_context(open_spark(invocation, "local[1]", None, None, name="klamm files"))
-                    opened.append(HadoopStore(spark))
+                    stack.enter_context(open_spark(invocation, "local[1]", None, None, name="klamm files"))
+                    opened.append(HadoopStore())
             # Hadoop tries for many minutes: the time of the command is up long before.
             invocation.waited_for = service_of(uri)
             return opened[0], uri

@@ -1,4 +1,4 @@
-"""Hadoop's file systems (HDFS, ViewFS, whatever a user's Spark is configured for), through a session's JVM.
+"""Hadoop's file systems (HDFS, ViewFS, whatever a user's Spark is configured for), in any process of a job.
 
 Settings are Spark's own: ``HADOOP_CONF_DIR``, ``spark.hadoop.*``.
 """
@@ -10,16 +10,16 @@ from urllib.parse import urlsplit
 
 from engine.admin.cluster.errors import BadRequest, Unreachable
 from engine.admin.lag.stores import Entry
+from engine.pipeline.hadoop_jvm import hadoop
 
 _UNREACHABLE = ("ConnectException", "ConnectTimeoutException", "NoRouteToHostException", "UnknownHostException")
 
 
 class HadoopStore:
-    """One session's file systems. Paths are whole URIs."""
+    """The file systems that Spark knows in this process. Paths are whole URIs."""
 
-    def __init__(self, spark: Any) -> None:
-        self._jvm = spark._jvm
-        self._conf = spark._jsc.hadoopConfiguration()
+    def __init__(self) -> None:
+        self._jvm, self._conf = hadoop()
 
     def list(self, path: str) -> list[Entry]:
         """Return what is in a folder."""
@@ -32,7 +32,7 @@ class HadoopStore:
         except NotADirectoryError:
             raise
         except Exception as error:
-            raise _told(error, path) from None
+            raise told(error, path) from None
         return [
             Entry(one.getPath().getName(), one.isDirectory(), one.getModificationTime(), one.getLen()) for one in found
         ]
@@ -47,7 +47,7 @@ class HadoopStore:
             finally:
                 stream.close()
         except Exception as error:
-            raise _told(error, path) from None
+            raise told(error, path) from None
 
     def _path(self, path: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(path)
@@ -59,7 +59,8 @@ def service_of(uri: str) -> str:
     return f"{parts.scheme.upper()} at {parts.netloc}" if parts.netloc else parts.scheme.upper()
 
 
-def _told(error: Exception, path: str) -> OSError | BadRequest | Unreachable:
+def told(error: Exception, path: str) -> OSError | BadRequest | Unreachable:
+    """Return what to raise for an exception of Hadoop's."""
     # PySpark has exceptions of its own for some of the JVM's.
     java: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     kind = "" if java is None else java.getClass().getSimpleName()

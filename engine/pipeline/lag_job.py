@@ -14,7 +14,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from engine.admin.lag.lake import Lake
-from engine.admin.lag.lake_sampling import ChunkDone, Watched, plan_chunks, sample_chunk
+from engine.admin.lag.lake_sampling import ChunkDone, ChunkTask, Watched, plan_chunks, sample_chunk
+from engine.admin.lag.stores import needs_spark
+from engine.pipeline.hadoop_jvm import share_settings
+from engine.pipeline.hadoop_store import HadoopStore
 from engine.pipeline.workers import run_in_workers
 
 if TYPE_CHECKING:
@@ -77,6 +80,8 @@ def run_lag_job(
         AdminError: the folder cannot be used.
     """
     chunks = Lake(job.out).prepare(job.chunks)
+    if any(needs_spark(place) for one in job.clusters for place in (*one.checkpoints, *one.event_logs)):
+        share_settings(spark)
     is_enough = threading.Event()
     taken: list[int] = []
 
@@ -138,7 +143,7 @@ def _take(spark: SparkSession, job: LagJob, chunks: int, sample: int, time_ms: i
     on_wait(f"sample {sample}", "finding groups")
     tasks, failures = plan_chunks(job.clusters, job.out, time_ms, sample, chunks, with_times=job.with_times)
     on_wait(f"sample {sample}", "workers measure the lag")
-    done: list[ChunkDone] = run_in_workers(spark, sample_chunk, tasks)
+    done: list[ChunkDone] = run_in_workers(spark, sample_part, tasks)
     told = dict.fromkeys([*failures, *(failure for one in done for failure in one.failures)])
     return SampleTold(
         sample,
@@ -148,3 +153,8 @@ def _take(spark: SparkSession, job: LagJob, chunks: int, sample: int, time_ms: i
         round((time.monotonic() - began) * 1000),
         tuple(told),
     )
+
+
+def sample_part(task: ChunkTask) -> ChunkDone:
+    """Take the sample in a worker, which reads traces from all that Spark knows."""
+    return sample_chunk(task, lambda uri: (HadoopStore(), uri))

@@ -26,6 +26,7 @@ from engine.admin.state_changes.problems import LogProblem, ProblemCounter, Prob
 from engine.admin.state_changes.selection import Selection
 from engine.admin.state_changes.zones import shifted
 from engine.common.errors import OperationError
+from engine.pipeline.hadoop_jvm import share_settings
 from engine.pipeline.log_cuts import (
     Piece,
     Segment,
@@ -104,6 +105,8 @@ def merge_logs(
     pipe = next((file.source for file in plan.files if file.opened is not None), None)
     if pipe is not None:
         raise OperationError(f"a pipe can be read only once, and only here: {pipe}", hint="name files or folders")
+    if any(isinstance(path, StorePath) and path.is_hadoops for path in (out, *(file.path for file in plan.files))):
+        share_settings(spark)
     work = out.absolute().with_name(f".{out.name}.{uuid.uuid4().hex[:8]}")
     work.mkdir(parents=True)
     is_in_place = isinstance(out, StorePath)

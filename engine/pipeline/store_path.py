@@ -1,7 +1,8 @@
-"""Paths in object stores, for code that reads and writes logs by ``pathlib``: S3, Google Cloud, Azure and HDFS.
+"""Paths in stores, for code that reads and writes logs by ``pathlib``: object stores, and Hadoop's file systems.
 
-The URI is the path, so it travels to executors as it is. Each process opens the store itself through pyarrow, which
-executors have, with the credentials of its environment: no jar is needed.
+The URI is the path, so it travels to executors as it is. Each process opens S3, Google Cloud Storage and Azure itself
+through pyarrow, which executors have, with the credentials of its environment: no jar is needed. The rest is what Spark
+knows there (HDFS, ViewFS, …), with the session's settings.
 """
 
 from __future__ import annotations
@@ -15,11 +16,9 @@ from pathlib import PosixPath
 from typing import Any
 
 from engine.admin.cluster.errors import Unreachable
-from engine.admin.lag.stores import arrow_place
+from engine.admin.lag.stores import ARROW_SCHEMES, arrow_place
+from engine.pipeline.hadoop_files import HadoopFiles
 
-SCHEMES = ("s3", "s3a", "s3n", "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs")
-
-_THROUGH_LIBHDFS = ("hdfs", "viewfs")
 _AHEAD_BYTES_MIN = 1 << 16
 _AHEAD_BYTES_MAX = 1 << 22
 
@@ -30,6 +29,24 @@ class StorePath(PosixPath):
     def __str__(self) -> str:
         scheme, _, rest = super().__str__().partition(":/")
         return f"{scheme}://{rest}"
+
+    @classmethod
+    def of(cls, uri: str) -> StorePath:
+        """Return the path of a URI; without a host, on the one that Hadoop's settings name.
+
+        Raises:
+            BadRequest, Unreachable, OSError: Spark has no such file system, or no host is named anywhere.
+        """
+        scheme, _, rest = uri.partition(":/")
+        path = cls(f"{scheme.lower()}:/{rest}")
+        if path.is_hadoops and not rest.removeprefix("/").partition("/")[0]:
+            return cls(HadoopFiles().qualified(f"{scheme.lower()}:/{rest}"))
+        return path
+
+    @property
+    def is_hadoops(self) -> bool:
+        """Whether only Spark knows its file system."""
+        return self.parts[0].rstrip(":") not in ARROW_SCHEMES
 
     def absolute(self) -> StorePath:
         return self
@@ -98,6 +115,8 @@ class StorePath(PosixPath):
             raise Unreachable(f"the store does not answer: {error}", where=str(self)) from error
 
     def _place(self) -> tuple[Any, str]:
+        if self.is_hadoops:
+            return HadoopFiles(), str(self)
         scheme, bucket, *rest = self.parts
         files, root = _opened(f"{scheme}//{bucket}")
         return files, "/".join([root.rstrip("/"), *rest])
@@ -149,15 +168,5 @@ class _Ahead(io.RawIOBase):
         super().close()
 
 
-@cache
-def _opened(uri: str) -> tuple[Any, str]:
-    """Return the file system of a bucket or cluster, and the path of its root."""
-    if not uri.startswith(_THROUGH_LIBHDFS):
-        return arrow_place(uri)
-    from pyarrow import fs
-
-    try:
-        return fs.HadoopFileSystem.from_uri(uri), ""
-    except OSError as error:
-        hint = "set HADOOP_HOME, and CLASSPATH to what hadoop classpath --glob prints, here and on executors"
-        raise Unreachable(f"HDFS cannot be opened: {error}", where=uri, hint=hint) from error
+_opened = cache(arrow_place)
+"""Returns the file system of a bucket, and the path of its root."""

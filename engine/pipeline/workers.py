@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from engine.pipeline.archive import write_archive
+from engine.pipeline.hadoop_jvm import shared_settings
 from engine.pipeline.session import is_in_threads
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def run_in_workers(spark: SparkSession, function: Callable[[Task], Result], task
         return []
     context = spark.sparkContext
     ship_code(spark)
-    call = _by_name(function.__module__, function.__name__)
+    call = _by_name(function.__module__, function.__name__, shared_settings(spark))
     payloads = [pickle.dumps(task) for task in tasks]
     found: list[bytes] = context.parallelize(payloads, len(payloads)).map(call).collect()
     return [pickle.loads(each) for each in found]
@@ -58,7 +59,7 @@ def _shipped(context: Any) -> Iterable[str]:
     return list(context._python_includes)
 
 
-def _by_name(module: str, name: str) -> Callable[[bytes], bytes]:
+def _by_name(module: str, name: str, hadoop_settings: bytes | None) -> Callable[[bytes], bytes]:
     """Return a function that travels by value, because no module contains it."""
 
     def call(payload: bytes) -> bytes:
@@ -70,6 +71,8 @@ def _by_name(module: str, name: str) -> Callable[[bytes], bytes]:
         except ModuleNotFoundError:
             importlib.import_module("klamm._path")
             found = importlib.import_module(module)
+        if hadoop_settings is not None:
+            importlib.import_module("engine.pipeline.hadoop_jvm").receive_settings(hadoop_settings)
         return pickle.dumps(getattr(found, name)(pickle.loads(payload)))
 
     return call

@@ -2,8 +2,9 @@
 
 Frames: in each tick, one partition in a hundred changes its leader, and a tenth of the ends advance. The figures are
 for the work of a feed and a dashboard without widgets: events, health, counts, history, analyses. Recording is measured
-separately, with the longest time that ``klamm top --record`` holds the event loop. Live: three brokers of ours, 1,000 topics, 5,000 partitions; the CPU of a process that only watches, and its
-requests. ``KLAMM_BENCH_PARTITIONS`` and ``KLAMM_BENCH_TOPICS`` make it smaller.
+separately, with the longest time that ``klamm top --record`` holds the event loop. Live: three brokers of ours, 1,000
+topics, 5,000 partitions; the CPU of a process that only watches, and its requests. ``KLAMM_BENCH_PARTITIONS`` and
+``KLAMM_BENCH_TOPICS`` make it smaller.
 """
 
 from __future__ import annotations

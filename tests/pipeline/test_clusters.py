@@ -9,10 +9,8 @@ import socket
 import subprocess
 import sys
 import time
-import venv
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import util
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +20,17 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from klamm_program import klamm
 from merged_logs import locally, plan_of, write_logs
 from own_packages import WANTED, package_settings
-from spark_sessions import SETTINGS, SHORT_LIVED
+from plain_python import plain_python
+from spark_sessions import SETTINGS, SHORT_LIVED, SPARK_HOME
 
 from engine.local.addresses import own_loopback_address
 from engine.local.cluster import LocalCluster
 from engine.local.java import find_java
 
+__all__ = ["plain_python"]
+
 pytestmark = pytest.mark.timeout(900)
 
-SPARK_HOME = Path(next(iter(util.find_spec("pyspark").submodule_search_locations)))  # type: ignore[union-attr,arg-type]
 JOB = """\
 import json
 import sys
@@ -122,22 +122,6 @@ def die(when):
     for process in (executor, daemon, os.getpid()):
         os.kill(process, signal.SIGKILL)
 """
-
-
-@pytest.fixture(scope="module")
-def plain_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Python with PySpark and what that needs, and nothing of klamm's."""
-    folder = tmp_path_factory.mktemp("python")
-    venv.create(folder, symlinks=True)
-    packages = next(folder.glob("lib/python3*/site-packages"))
-    for name in ("pyspark", "py4j", "pyarrow", "numpy"):
-        spec = util.find_spec(name)
-        assert spec is not None and spec.submodule_search_locations
-        found = Path(next(iter(spec.submodule_search_locations)))
-        (packages / name).symlink_to(found)
-        for libraries in found.parent.glob(f"{name}.libs"):
-            (packages / libraries.name).symlink_to(libraries)
-    return folder / "bin" / "python"
 
 
 @contextmanager

@@ -22,7 +22,7 @@ def test_traces_on_a_hadoop_file_system(spark: Any, tmp_path: Path) -> None:
     )
 
     def others(uri: str) -> tuple[Store, str]:
-        return HadoopStore(spark), uri
+        return HadoopStore(), uri
 
     queries, failures = QueryTraces(("viewfs://lake/data/*",), ("viewfs://lake/logs",), others).read()
     assert failures == []
@@ -43,7 +43,7 @@ def test_traces_on_a_hadoop_file_system(spark: Any, tmp_path: Path) -> None:
 )
 def test_an_hdfs_that_is_not_there_is_named(spark: Any, host: str, reason: str) -> None:
     spark._jsc.hadoopConfiguration().set("ipc.client.connect.max.retries", "0")
-    store = HadoopStore(spark)
+    store = HadoopStore()
     for ask in (store.list, store.read):
         with pytest.raises(Unreachable, match=f"HDFS at {host} cannot be reached: {reason}") as caught:
             ask(f"hdfs://{host}/checkpoints")

@@ -1,4 +1,4 @@
-"""Logs merged out of and into an object store: moto's S3 on loopback, read and written in the workers by pyarrow."""
+"""Logs merged out of and into object stores: S3 by moto and Google's by an emulator, through pyarrow in the workers."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gs_server import PLACE, gs_server
 from klamm_program import in_process
 from merged_logs import BEGIN, entry, locally, plan_of, write_logs
 from s3_server import BUCKET, s3_server
@@ -23,16 +24,16 @@ from engine.pipeline.store_path import StorePath
 pytestmark = pytest.mark.timeout(300)
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[Any]:
-    with s3_server() as store:
-        yield store
+@pytest.fixture(scope="module", params=["s3", "gs"])
+def bucket(request: pytest.FixtureRequest) -> Iterator[str]:
+    with s3_server() if request.param == "s3" else gs_server():
+        yield f"s3a://{BUCKET}" if request.param == "s3" else PLACE
 
 
 @pytest.fixture
-def store(server: Any, tmp_path: Path) -> StorePath:
+def store(bucket: str, tmp_path: Path) -> StorePath:
     """A folder of the bucket for one test."""
-    return StorePath(f"s3a://{BUCKET}/{tmp_path.name}")
+    return StorePath.of(f"{bucket}/{tmp_path.name}")
 
 
 @pytest.fixture
@@ -116,7 +117,7 @@ def test_what_failed_leaves_nothing(
 def test_the_command_in_workers_of_spark(
     spark: Any, store: StorePath, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name in [name for name in os.environ if name.startswith("AWS_")]:
+    for name in [name for name in os.environ if name.startswith(("AWS_", "CLOUD_STORAGE_"))]:
         # Workers have the environment that the session began with, and this.
         monkeypatch.setitem(spark.sparkContext.environment, name, os.environ[name])
     write_logs(tmp_path / "logs", random.Random(4), brokers=2, entries=2000, disorder=2, is_gzip=True)
@@ -131,11 +132,12 @@ def test_the_command_in_workers_of_spark(
     assert (again.code, again.error["message"]) == (2, f"the output exists: {store}/night.log")
 
 
-def test_places_that_cannot_be_reached(server: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    absent = in_process(
-        "spark", "merge", f"s3://{BUCKET}/absent", "--out", tmp_path / "x", "-o", "json", capture=capsys
-    )
-    assert (absent.code, absent.error["message"]) == (2, f"no such file or folder: s3://{BUCKET}/absent")
-    with pytest.raises(Unreachable, match="HDFS cannot be opened") as caught:
-        StorePath("hdfs://127.0.0.1:9/logs").exists()
-    assert "HADOOP_HOME" in str(caught.value.hint)
+def test_places_that_cannot_be_reached(
+    spark: Any, bucket: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    absent = in_process("spark", "merge", f"{bucket}/absent", "--out", tmp_path / "x", "-o", "json", capture=capsys)
+    assert (absent.code, absent.error["message"]) == (2, f"no such file or folder: {bucket}/absent")
+    spark._jsc.hadoopConfiguration().set("ipc.client.connect.max.retries", "0")
+    with pytest.raises(Unreachable, match=r"HDFS at 127\.0\.93\.2:9 cannot be reached: Connection refused") as caught:
+        StorePath("hdfs://127.0.93.2:9/logs").exists()
+    assert "HADOOP_CONF_DIR" in str(caught.value.hint)

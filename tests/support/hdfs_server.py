@@ -7,15 +7,14 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import util
 from pathlib import Path
 
 from apache_kafka import fetched_once, jars_folder
-from spark_sessions import SHORT_LIVED
+from spark_sessions import SHORT_LIVED, SPARK_HOME
 
 from engine.local.java import find_java
 
-_JARS = Path(next(iter(util.find_spec("pyspark").submodule_search_locations))) / "jars"  # type: ignore[union-attr,arg-type]
+_JARS = SPARK_HOME / "jars"
 _START_TIMEOUT_S = 600.0
 """Its start takes eight seconds of CPU time."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib import util
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 
 from engine.local.java import find_java
 from engine.pipeline.session import SparkOptions, spark_session
+
+SPARK_HOME = Path(next(iter(util.find_spec("pyspark").submodule_search_locations)))  # type: ignore[union-attr,arg-type]
 
 # A test's JVM ends before it is warm. A second compiler and a collector with many threads would only take cores from
 # the other tests.

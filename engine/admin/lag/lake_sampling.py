@@ -16,6 +16,7 @@ from engine.admin.lag.queries import measure_queries
 from engine.admin.lag.results import GroupLag, QueryLag, QueryPartitionLag, group_lag, place_of_unread
 from engine.admin.lag.rules import LagStatus, Point
 from engine.admin.lag.sampling import Sample, take_sample
+from engine.admin.lag.stores import OtherStore
 from engine.admin.lag.traces import QueryTraces
 from engine.admin.lag.unread import Times, read_times
 from engine.common.collection import collector_paused
@@ -87,13 +88,16 @@ def plan_chunks(
     ], failures
 
 
-def sample_chunk(task: ChunkTask) -> ChunkDone:
-    """Take the sample and write the file, even if it is empty, so that no older one stays."""
+def sample_chunk(task: ChunkTask, others: OtherStore | None = None) -> ChunkDone:
+    """Take the sample and write the file, even if it is empty, so that no older one stays.
+
+    ``others`` provides file systems that only Spark knows.
+    """
     with collector_paused():
-        return _sample_chunk(task)
+        return _sample_chunk(task, others)
 
 
-def _sample_chunk(task: ChunkTask) -> ChunkDone:
+def _sample_chunk(task: ChunkTask, others: OtherStore | None) -> ChunkDone:
     lake = Lake(task.out)
     rows: Rows = {name: [] for name in COLUMNS}
     failures: list[str] = []
@@ -103,7 +107,7 @@ def _sample_chunk(task: ChunkTask) -> ChunkDone:
             _add_unknown(rows, task, lake, part.watched.target.name, part.failure)
             continue
         try:
-            answers, sampled_ms = asyncio.run(_measure(task, part, part.groups, lake, failures))
+            answers, sampled_ms = asyncio.run(_measure(task, part, part.groups, lake, failures, others))
         except AdminError as error:
             failures.append(f"{part.watched.target.name}: {error}")
             _add_unknown(rows, task, lake, part.watched.target.name, str(error))
@@ -134,7 +138,7 @@ def _groups_of_chunk(found: FoundGroups, chunk: int, chunks: int) -> FoundGroups
 
 
 async def _measure(
-    task: ChunkTask, part: Part, groups: FoundGroups, lake: Lake, failures: list[str]
+    task: ChunkTask, part: Part, groups: FoundGroups, lake: Lake, failures: list[str], others: OtherStore | None
 ) -> tuple[list[GroupLag], int]:
     target = part.watched.target
     isolation = IsolationLevel.READ_UNCOMMITTED
@@ -145,7 +149,7 @@ async def _measure(
         if task.with_times:
             times = await _times(cluster, sample)
         answers: list[GroupLag] = [*_judged(sample, _points(task, lake, target.name, sample), times)]
-        traces = QueryTraces(part.watched.checkpoints, part.watched.event_logs)
+        traces = QueryTraces(part.watched.checkpoints, part.watched.event_logs, others)
         if not traces.is_empty:
             queries, unreadable = await asyncio.to_thread(traces.read)
             failures += [f"{target.name}: {failure}" for failure in unreadable]

@@ -20,7 +20,9 @@ READ_ACCESS = "read access is enough: nothing is changed there"
 
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*)://?(.*)", re.DOTALL)
 _LOCAL = ("file",)
-_ARROW = {"s3": "s3", "s3a": "s3", "s3n": "s3", "gs": "gs", "gcs": "gs", "abfs": "abfs", "abfss": "abfss"}
+ARROW_SCHEMES = {"s3": "s3", "s3a": "s3", "s3n": "s3", "gs": "gs", "gcs": "gs", "abfs": "abfs", "abfss": "abfss"}
+"""What pyarrow opens, by its own name for it."""
+
 _WILD = re.compile(r"[*?\[]")
 
 
@@ -132,6 +134,12 @@ def arrow_entries(filesystem: Any, folder: str) -> list[Entry]:
     return list(found.values())
 
 
+def needs_spark(text: str) -> bool:
+    """Whether only Spark may know the file system of a path or URI."""
+    match = _SCHEME.fullmatch(text)
+    return match is not None and match[1].lower() not in (*_LOCAL, *ARROW_SCHEMES)
+
+
 def locate(text: str, others: OtherStore | None = None) -> Location:
     """Return the place that a path or URI means; nothing is read yet.
 
@@ -143,7 +151,7 @@ def locate(text: str, others: OtherStore | None = None) -> Location:
     if match is None or scheme in _LOCAL:
         path = text if match is None else "/" + match[2].lstrip("/")
         return Location(LocalStore(), path, text)
-    if scheme in _ARROW:
+    if scheme in ARROW_SCHEMES:
         filesystem, path = arrow_place(text)
         return Location(ArrowStore(filesystem), path, text)
     if others is None:
@@ -200,13 +208,13 @@ def arrow_place(text: str) -> tuple[Any, str]:
         raise BadRequest(f"{scheme}:// needs pyarrow, which is not installed", where=text, hint=hint) from None
     if match is None or scheme in _LOCAL:
         return fs.LocalFileSystem(), str(Path(text if match is None else "/" + match[2].lstrip("/")).absolute())
-    if scheme not in _ARROW:
+    if scheme not in ARROW_SCHEMES:
         raise BadRequest(f"klamm cannot read {scheme}://: give a path, s3://, gs:// or abfs://", where=text)
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
     try:
-        if _ARROW[scheme] == "s3" and endpoint:
+        if ARROW_SCHEMES[scheme] == "s3" and endpoint:
             return fs.S3FileSystem(endpoint_override=endpoint), match[2].strip("/")
-        filesystem, path = fs.FileSystem.from_uri(f"{_ARROW[scheme]}://{match[2]}")
+        filesystem, path = fs.FileSystem.from_uri(f"{ARROW_SCHEMES[scheme]}://{match[2]}")
     except (OSError, ValueError, NotImplementedError) as error:
         raise Unreachable(f"the store cannot be opened: {error}", where=text) from error
     return filesystem, path
