@@ -17,6 +17,7 @@ from engine.common.model import TopicPartition
 from engine.config.metadata_version import parse_metadata_version
 from engine.coordinator.group import ownership
 from engine.coordinator.group.group import Group
+from engine.coordinator.group.loading import GroupLoader
 from engine.coordinator.group.ownership import OwnedGroups
 from engine.coordinator.group.records import batch_of, offset_records
 from engine.coordinator.group.values import CommittedOffset
@@ -179,6 +180,24 @@ def test_a_log_that_gives_no_more_is_served_as_far_as_it_was_read(found: str, ca
     with caplog.at_level(logging.ERROR):
         broker(test)
     assert caplog.records == []
+
+
+def test_a_fault_of_the_program_keeps_no_partition_from_being_served(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Until the next election nobody else would serve it."""
+
+    def fails(*_: object) -> Iterator[None]:
+        raise RuntimeError("a fault of the program")
+
+    async def test(one: Broker) -> None:
+        one.commit("a")
+        monkeypatch.setattr(GroupLoader, "finish", fails)
+        await one.lead()
+        assert (one.groups.status("a"), one.loaded) == (E.NONE, [])
+
+    broker(test)
+    assert "Loading failed and is given up" in caplog.text
 
 
 def test_long_work_gives_way_every_few_milliseconds(monkeypatch: pytest.MonkeyPatch) -> None:
