@@ -79,6 +79,7 @@ TESTED_BY = {
     ],
     "engine/storage/log_files.py": [
         "storage/test_log_files.py",
+        "storage/test_reads.py",
         "storage/test_append.py",
         "storage/test_retention.py",
         "storage/test_recovery.py",
