@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 
 import pytest
 from coordinator_world import READ, CoordinatorWorld
@@ -11,7 +11,8 @@ from virtual_time import run_virtual
 
 from engine.common.errors import ErrorCode as E
 from engine.common.model import TopicPartition
-from engine.coordinator.group.values import CommittedOffset, Committer
+from engine.coordinator.group.commit_gathering import GatheredCommits
+from engine.coordinator.group.values import CommittedOffset, Committer, Offsets
 from engine.protocol.records.header import iter_batches
 
 
@@ -113,6 +114,40 @@ def test_of_two_commits_the_one_that_a_record_can_hold_is_written() -> None:
         await asyncio.sleep(0)
         assert answers == [[E.NONE], [E.UNKNOWN_SERVER_ERROR]]
         assert world.committed("a") == 7
+
+    with_world(test)
+
+
+@pytest.mark.parametrize(
+    ("order", "counts", "made"),
+    [("apb", [1, 2, 1], [["a"], ["b"]]), ("pab", [2, 2], [["a", "b"]]), ("abp", [2, 2], [["a", "b"]]), ("p", [2], [])],
+)
+def test_a_commit_whose_batch_is_made_already_is_written_as_it_is_in_its_turn(
+    monkeypatch: pytest.MonkeyPatch, order: str, counts: list[int], made: list[list[str]]
+) -> None:
+    """It was made in a thread because it takes long; the later of two commits counts, so that the order stays."""
+    seen: list[list[str]] = []
+    batch_of = GatheredCommits.batch_of
+
+    def noted(self: GatheredCommits, commits: Iterable[tuple[str, Offsets]]) -> memoryview:
+        named = list(commits)
+        seen.append([group for group, _ in named])
+        return batch_of(self, named)
+
+    async def test(world: CoordinatorWorld) -> None:
+        requests = world.coordinator.offsets
+        both = {partition: CommittedOffset(5) for partition in (READ, TopicPartition("read", 1))}
+        prepared = requests.prepare("p", both)
+        monkeypatch.setattr(GatheredCommits, "batch_of", noted)
+        answers: list[E] = []
+        for group in order:
+            if group == "p":
+                requests.commit("p", Committer(), both, lambda error, _: answers.append(error), prepared)
+            else:
+                world.commit(group, 7, is_alone=False)
+        await asyncio.sleep(0)
+        assert (answers, record_counts(world), seen) == ([E.NONE], counts, made)
+        assert [world.committed(group) for group in order] == [5 if group == "p" else 7 for group in order]
 
     with_world(test)
 

@@ -79,6 +79,7 @@ TESTED_BY = {
     ],
     "engine/storage/log_files.py": [
         "storage/test_log_files.py",
+        "storage/test_reads.py",
         "storage/test_append.py",
         "storage/test_retention.py",
         "storage/test_recovery.py",
@@ -184,10 +185,7 @@ TESTED_BY = {
         "coordinator/test_recorded_walks.py",
     ],
     "engine/coordinator/group/loading.py": ["coordinator/test_records.py", "coordinator/test_coordinator.py"],
-    "engine/coordinator/group/ownership.py": [
-        "coordinator/test_coordinator.py",
-        "coordinator/test_forgotten_groups.py",
-    ],
+    "engine/coordinator/group/ownership.py": ["coordinator/test_ownership.py"],
     "engine/coordinator/group/offset_requests.py": [
         "coordinator/test_coordinator.py",
         "coordinator/test_commit_gathering.py",

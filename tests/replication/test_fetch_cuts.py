@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,6 +19,7 @@ from engine.replication.fetch_state import FetchState, InitialFetchState
 from engine.replication.fetch_table import FetchTable
 from engine.replication.leader_endpoint import EpochAnswer, LeaderEndpoint
 from engine.replication.partition import Partition
+from engine.replication.replica_manager import ReplicaManager
 from engine.storage.log import Log
 
 LEADER_EPOCH = 5
@@ -131,7 +132,8 @@ def test_where_to_go_on_when_the_leader_does_not_have_the_offset(
         assert one.log_range == log_range
         assert one.asks_next == one.state.fetch_offset == one.log.log_end_offset
         assert (one.state.lag, one.state.last_fetched_epoch) == (lag, last_epoch)
-        assert {epoch for _, epoch in leader.asked} == {LEADER_EPOCH}
+        asked = ["latest"] if end < 4 else ["latest", "earliest"]
+        assert leader.asked == [(what, LEADER_EPOCH) for what in asked]
 
     leader = ScriptedLeader(start=start, end=end)
     following(tmp_path, leader, test)
@@ -266,6 +268,56 @@ def test_a_log_that_a_fetch_answer_cuts_is_fetched_on_from_there(tmp_path: Path,
         assert one.log_range == (0, 2)
         assert (one.asks_next, one.state.last_fetched_epoch) == (2, 0)
 
+    following(tmp_path, ScriptedLeader(), test)
+
+
+@pytest.mark.parametrize("is_flushed", [True, False])
+@pytest.mark.parametrize("how", ["the leader ends earlier", "the leader begins later", "by its answer"])
+def test_a_cut_is_on_the_disk_before_anything_follows_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, is_flushed: bool
+) -> None:
+    """After a crash, recovery would skip what was written below the old recovery point."""
+    settled: list[list[Log]] = []
+
+    async def noted(self: ReplicaManager, logs: Collection[Log]) -> None:
+        settled.append(list(logs))
+        await settle_cuts(self, logs)
+
+    async def test(one: Following) -> None:
+        if is_flushed:
+            one.log.flush()
+        await one.cutter.settle()
+        assert settled == [], "nothing was cut"
+        if how == "by its answer":
+            one.cutter.cut(one.state, 0, 2)
+        else:
+            await one.cutter.begin_in_range(one.state)
+        assert one.log.has_unsettled_cut == is_flushed
+        await one.cutter.settle()
+        assert settled == ([[one.log]] if is_flushed else [])
+        assert not one.log.has_unsettled_cut
+        await one.cutter.settle()
+        assert len(settled) == is_flushed, "once is enough"
+
+    settle_cuts = ReplicaManager.settle_cuts
+    monkeypatch.setattr(ReplicaManager, "settle_cuts", noted)
+    following(tmp_path, ScriptedLeader(start=9 if "later" in how else 0, end=20 if "later" in how else 2), test)
+
+
+def test_a_log_whose_cut_is_on_the_disk_by_now_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settled: list[list[Log]] = []
+
+    async def noted(_: ReplicaManager, logs: Collection[Log]) -> None:
+        settled.append(list(logs))
+
+    async def test(one: Following) -> None:
+        one.log.flush()
+        one.cutter.cut(one.state, 0, 2)
+        one.log.has_unsettled_cut = False
+        await one.cutter.settle()
+        assert not any(settled)
+
+    monkeypatch.setattr(ReplicaManager, "settle_cuts", noted)
     following(tmp_path, ScriptedLeader(), test)
 
 

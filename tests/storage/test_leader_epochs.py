@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
 
 from engine.common.errors import CorruptFileError
 from engine.formats.checkpoints import EpochEntry
+from engine.storage import leader_epoch_cache
 from engine.storage.leader_epoch_cache import LeaderEpochCache
 
 
@@ -37,6 +39,39 @@ def test_every_change_is_in_the_file(cache: LeaderEpochCache) -> None:
         change()
         assert cache.is_unsynced
         assert LeaderEpochCache.load(cache.folder).entries == cache.entries
+
+
+def test_what_changes_nothing_writes_nothing(cache: LeaderEpochCache) -> None:
+    """Each write costs the next flush of the partition an fsync."""
+    filled(cache, (2, 6), (3, 8))
+    cache.is_unsynced = False
+    for keeps in (
+        lambda: cache.assign(3, 8),
+        lambda: cache.assign(3, 9),
+        lambda: cache.truncate_from_end(9),
+        lambda: cache.truncate_from_start(6),
+        lambda: cache.truncate_from_start(5),
+    ):
+        keeps()
+        assert cache.entries == ((2, 6), (3, 8))
+        assert not cache.is_unsynced
+
+
+def test_an_epoch_that_could_not_be_written_is_not_known(
+    cache: LeaderEpochCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the next append of that epoch would not write it either, and a crash would lose where it began."""
+
+    def fails(*_: object, **__: object) -> None:
+        raise OSError(errno.EIO, "I/O error")
+
+    filled(cache, (2, 6))
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="I/O"):
+        patch.setattr(leader_epoch_cache, "replace_file", fails)
+        cache.assign(3, 8)
+    assert (cache.entries, cache.latest_epoch) == (((2, 6),), 2)
+    cache.assign(3, 8)
+    assert LeaderEpochCache.load(cache.folder).entries == ((2, 6), (3, 8))
 
 
 def test_an_epoch_keeps_its_first_start(cache: LeaderEpochCache) -> None:
@@ -130,3 +165,23 @@ def test_a_damaged_file_is_told(tmp_path: Path) -> None:
     (tmp_path / "leader-epoch-checkpoint").write_text("0\n1\n5 x\n")
     with pytest.raises(CorruptFileError, match="5 x"):
         LeaderEpochCache.load(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["0\n1\n5 x\n", "", "\0\0\0"], ids=["damaged", "empty", "zeros"])
+def test_after_a_crash_of_the_machine_a_file_without_its_content_counts_as_lost(tmp_path: Path, text: str) -> None:
+    """Recovery then looks into all batches."""
+    (tmp_path / "leader-epoch-checkpoint").write_text(text)
+    cache = LeaderEpochCache.load(tmp_path, may_be_lost=True)
+    assert (cache.entries, cache.was_blank, cache.is_unsynced) == ((), True, False)
+
+
+def test_a_new_partition_gets_a_file_and_has_lost_nothing(tmp_path: Path) -> None:
+    cache = LeaderEpochCache.load(tmp_path)
+    assert (tmp_path / "leader-epoch-checkpoint").read_bytes() == b""
+    assert (cache.entries, cache.was_blank, cache.is_unsynced) == ((), False, False)
+
+
+def test_what_was_read_need_not_be_written(cache: LeaderEpochCache) -> None:
+    filled(cache, (2, 6))
+    read = LeaderEpochCache.load(cache.folder)
+    assert (read.entries, read.was_blank, read.is_unsynced) == (cache.entries, False, False)
