@@ -16,8 +16,10 @@ EpochEntries = list[tuple[int, int]]
 
 
 def end_offset_for(entries: EpochEntries, log_end_offset: int, asked: int) -> tuple[int, int]:
-    """The epoch cache's rule: the largest epoch <= asked with the start of the next one; below all of them, the asked
-    epoch with the first start; nothing for an epoch above all."""
+    """Apply the epoch cache's rule. It finds the largest epoch <= the requested one, with the start of the next epoch.
+
+    Below all epochs it gives the requested epoch with the first start, and for an epoch above all it gives nothing.
+    """
     if not entries or asked > entries[-1][0]:
         return -1, -1
     if asked == entries[-1][0]:
@@ -71,7 +73,7 @@ def test_it_prints_as_kafka_prints_it() -> None:
 
 
 def entries_of(epochs: list[int]) -> EpochEntries:
-    """Epoch entries of a log given as the list of its records' epochs."""
+    """Return the epoch entries of a log, which is given as the list of its records' epochs."""
     entries: EpochEntries = []
     for offset, epoch in enumerate(epochs):
         if not entries or entries[-1][0] != epoch:
