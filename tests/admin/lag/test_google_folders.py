@@ -1,4 +1,4 @@
-"""Folders of Google's store, of which pyarrow lists only those that were made as such."""
+"""Folders in Google's store: pyarrow lists only those that were created as folders."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ fs = pytest.importorskip("pyarrow.fs")
 
 
 class Google:
-    """Lists as pyarrow lists that store, seen against an emulator of it; all else is this machine's disk."""
+    """Lists as pyarrow lists that store, according to an emulator of it. Everything else is this machine's disk."""
 
     type_name = "gcs"
 
