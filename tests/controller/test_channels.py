@@ -50,7 +50,7 @@ class StandInClient:
 
 @in_event_loop
 async def test_what_comes_behind_a_large_request_waits_for_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that is encoded beside the loop is not overtaken: the broker would go back to what is older."""
+    """Nothing overtakes a request that is encoded in a thread: the broker would return to an older state."""
     client = StandInClient()
     monkeypatch.setattr(channels, "BrokerClient", lambda *_, **__: client)
     broker = BrokerInfo(1, (Endpoint("127.0.0.1", 1, "PLAINTEXT", SecurityProtocol.PLAINTEXT),))
@@ -83,7 +83,7 @@ async def test_what_comes_behind_a_large_request_waits_for_its_answer(monkeypatc
 
 @in_event_loop
 async def test_a_large_request_is_made_beside_the_loop_and_sent_in_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """LeaderAndIsr of 6,000 partitions, for each of 100 brokers at a take-over, held everybody up for 60 ms."""
+    """LeaderAndIsr with 6,000 partitions for each of 100 brokers at a take-over used to block everybody for 60 ms."""
     client = StandInClient()
     monkeypatch.setattr(channels, "BrokerClient", lambda *_, **__: client)
     made: list[tuple[int, bool]] = []
@@ -122,7 +122,7 @@ async def test_a_large_request_is_made_beside_the_loop_and_sent_in_its_turn(monk
 
 
 class Ids(dict[str, bytes]):
-    """Topic ids that tell when the last request with them is gone."""
+    """Topic ids that show when the last request with them is gone."""
 
 
 def large_request(broker: BrokerInfo, freed: Any) -> LeaderAndIsrToBroker:
@@ -138,7 +138,7 @@ def large_request(broker: BrokerInfo, freed: Any) -> LeaderAndIsrToBroker:
 @in_event_loop
 @pytest.mark.parametrize("is_answered", [True, False])
 async def test_large_requests_are_let_go_of_one_in_a_turn(monkeypatch: pytest.MonkeyPatch, is_answered: bool) -> None:
-    """Each line kept its last one, and the end of a term freed those of 100 brokers in one go: 600 ms."""
+    """Each connection kept its last request, and the end of a term freed those of 100 brokers in one go: 600 ms."""
     clients: list[StandInClient] = []
     turn, freed = 0, []
 
@@ -179,7 +179,7 @@ async def test_large_requests_are_let_go_of_one_in_a_turn(monkeypatch: pytest.Mo
 
 @in_event_loop
 async def test_a_thousand_partitions_are_not_encoded_in_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A hundred brokers that were told of so many each, in one turn of the loop, held it for 60 ms."""
+    """Sending that many partitions to each of a hundred brokers in one turn of the loop took 60 ms."""
     client = StandInClient()
     monkeypatch.setattr(channels, "BrokerClient", lambda *_, **__: client)
     broker = BrokerInfo(1, (Endpoint("127.0.0.1", 1, "PLAINTEXT", SecurityProtocol.PLAINTEXT),))
