@@ -88,8 +88,11 @@ runs = st.lists(st.tuples(st.integers(0, 1), st.integers(1, 4)), max_size=5)
 def test_asking_until_complete_leaves_a_prefix_of_the_leaders_log(
     common: list[tuple[int, int]], leader_tail: list[tuple[int, int]], follower_tail: list[tuple[int, int]]
 ) -> None:
-    """Records are written by one leader per epoch, so equal (epoch, offset) means equal record. The tails of leader and
-    follower therefore get epochs that the other one lacks: even numbers here, odd numbers there."""
+    """One leader writes all records of an epoch, so equal (epoch, offset) means equal record.
+
+    So the tails of leader and follower get epochs that the other one lacks: even numbers on one side, odd ones on the
+    other.
+    """
     epoch = 0
     shared: list[int] = []
     for step, count in common:
