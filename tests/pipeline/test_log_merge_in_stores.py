@@ -1,4 +1,4 @@
-"""Logs merged out of and into an object store: moto's S3 on loopback, read and written in the workers by pyarrow."""
+"""Logs merged from and into an object store: moto's S3 on loopback, which workers read and write through pyarrow."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def store(server: Any, tmp_path: Path) -> StorePath:
 
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Does what Spark does with tasks and results, in this process."""
+    """Runs Spark's tasks and collects the results in this process."""
 
     def run(spark: object, function: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any]:
         return [pickle.loads(pickle.dumps(function(pickle.loads(pickle.dumps(task))))) for task in tasks]
@@ -58,7 +58,7 @@ def read(path: StorePath) -> bytes:
 
 
 def names_in(folder: StorePath) -> list[str]:
-    """What lies in the store below a folder, but for the folders' own marks."""
+    """Return the names in the store below a folder, without the markers of folders."""
     return sorted(str(found / name)[len(str(folder)) + 1 :] for found, _, names in folder.walk() for name in names)
 
 
@@ -117,7 +117,7 @@ def test_the_command_in_workers_of_spark(
     spark: Any, store: StorePath, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in [name for name in os.environ if name.startswith("AWS_")]:
-        # Workers have the environment that the session began with, and this.
+        # Workers have the environment that the session started with, and this.
         monkeypatch.setitem(spark.sparkContext.environment, name, os.environ[name])
     write_logs(tmp_path / "logs", random.Random(4), brokers=2, entries=2000, disorder=2, is_gzip=True)
     upload(tmp_path / "logs", store / "logs")
