@@ -1,7 +1,7 @@
-"""What every command keeps to, whoever wrote it: shared options, exit codes, JSON errors, deadlines, snapshots.
+"""What all commands have in common: shared options, exit codes, JSON errors, deadlines, snapshots.
 
-The commands are those of the table; one that needs words of its own to run has them here. A new command is tried
-without being told of, unless it needs such words.
+The commands come from the table. If a command needs words of its own to run, they are here. A new command without such
+needs is tested automatically.
 """
 
 from __future__ import annotations

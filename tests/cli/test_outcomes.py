@@ -35,7 +35,7 @@ __all__ = ["ice"]
 Capture = pytest.CaptureFixture[str]
 TIMEOUT_S = 8.0
 LATEST_S = TIMEOUT_S + LEAVING_LIMIT_S
-"""An operator who applies a plan still needs time to leave."""
+"""A command that applies a plan needs this time to leave after its time-out."""
 
 ROWS = {
     "topics create": "new-{own} --partitions 1 --replication-factor 1",

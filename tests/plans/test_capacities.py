@@ -51,7 +51,7 @@ CASES = {
     "factor": (tens(dict.fromkeys((1, 2)), (1,), (2,)), PlanOptions(replication_factor=2), {2: 20}),
     "move": (tens(PLAIN, (1,), (1,)), PlanOptions(brokers=(2, 3)), {2: 10, 3: 10}),
 }
-"""The capacities are such that only one plan exists, and it fills them to the byte."""
+"""Only one plan meets these capacities, and it fills them to the byte."""
 
 
 @pytest.mark.parametrize("name", CASES)

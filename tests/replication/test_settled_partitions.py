@@ -19,7 +19,7 @@ from engine.replication.settings import ReplicationSettings
 
 HISTORIES = rounds("KLAMM_SETTLED_HISTORIES", 6)
 ANSWERS_THROWN_AWAY = (6, 15)
-"""Seeds in which a leader becomes a follower again while an answer with a high watermark is on its way."""
+"""Seeds in which a follower becomes a follower again while an answer with a high watermark is on its way."""
 PARTITIONS = [TopicPartition(TP.topic, index) for index in range(5)]
 
 

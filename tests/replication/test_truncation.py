@@ -16,9 +16,9 @@ EpochEntries = list[tuple[int, int]]
 
 
 def end_offset_for(entries: EpochEntries, log_end_offset: int, asked: int) -> tuple[int, int]:
-    """Apply the epoch cache's rule. It finds the largest epoch <= the requested one, with the start of the next epoch.
+    """Return the largest epoch up to the requested one, and the start of the next epoch, as the epoch cache does.
 
-    Below all epochs it gives the requested epoch with the first start, and for an epoch above all it gives nothing.
+    Below all epochs, return the requested epoch with the first start. Above all epochs, return nothing.
     """
     if not entries or asked > entries[-1][0]:
         return -1, -1

@@ -1,6 +1,6 @@
 """What a check reports, and what it does not: on logs of a real Kafka 3.9.1, and on made-up ones of older versions."""
 
-# Lines of a log are long, and are to be found here as they are there.
+# Log lines are long, and stay here as they are in the log.
 # ruff: noqa: E501
 
 from __future__ import annotations
