@@ -8,6 +8,8 @@ from typing import NamedTuple
 from tui.actions import PAGES
 
 _TITLES = {name: title for name, _, title in PAGES} | {"group": "Group", "query": "Query"}
+VISITS_MAX = 200
+"""How many screens back one can go."""
 _PARENTS = {"group": "groups", "query": "spark", "partition": "partitions"}
 
 
@@ -78,6 +80,7 @@ class History:
         """Go to another screen, and forget the screens ahead."""
         if location != self.current:
             self.past.append(self.current)
+            del self.past[:-VISITS_MAX]
             self.current = location
             self.future.clear()
 

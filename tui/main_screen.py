@@ -161,6 +161,10 @@ class MainScreen(Screen[None]):
         if where.page == "logs" and where.topic is not None and where.partition is not None:
             self.partition_logs.read(TopicPartition(where.topic, where.partition))
         is_overview = self.location.page == "overview"
+        here = self.model
+        for one in self._models.values():
+            if one is not here:
+                one.leave()
         table = self.query_one(LineTable)
         # By class: a style of its own would show it on a terminal that is too small, too.
         self.query_one("#room").set_class(is_overview, "-hidden")

@@ -45,10 +45,18 @@ class TableModel:
     cursor: int = 0
     shown: Sequence[Any] = ()
     """The items that pass the filter, in their order."""
+    _left_key: Any | None = None
+    """The row under the cursor when its screen was left."""
+
+    def leave(self) -> None:
+        """Forget the rows, which hold on to a whole frame, until they are shown again."""
+        if self.rows is not NO_ROWS:
+            self._left_key = self.cursor_key
+            self.rows, self.shown = NO_ROWS, ()
 
     def show(self, rows: Rows) -> None:
         """Take newer rows; cursor and tags stay with their rows."""
-        key = self.cursor_key
+        key = self._left_key if self.rows is NO_ROWS else self.cursor_key
         self.rows = rows
         self._arrange(key)
         if self.tags:

@@ -80,8 +80,10 @@ class BrokerChanges:
             self._remove(gone)
             yield from self._on_failure(gone)
         if new or bounced or gone:
-            epochs = {b: known[b].broker_epoch for b in sorted(known)}
-            self._log.info(f"Updated broker epochs cache: {scala_map('HashMap', epochs)}")
+            self._log.info(
+                "Updated broker epochs cache: "
+                + scala_map("HashMap", {b: known[b].broker_epoch for b in sorted(known)})
+            )
 
     def _reconnect(
         self, new: list[int], bounced: list[int], gone: list[int], brokers: Iterable[BrokerInfo]
@@ -115,8 +117,6 @@ class BrokerChanges:
     def _on_startup(self, broker_ids: list[int]) -> Steps[None]:
         """Give new brokers the cluster's metadata and their partitions, and start what they make possible."""
         self._log.info(f"New broker startup callback for {comma(broker_ids)}")
-        for broker_id in broker_ids:
-            self._context.replicas_on_offline_dirs.pop(broker_id, None)
         existing = [b for b in self._context.live_or_shutting_down_broker_ids if b not in broker_ids]
         yield from self._send_metadata(existing, ())
         yield from self._send_metadata(broker_ids, self._context.partitions_with_leadership())
@@ -148,12 +148,11 @@ class BrokerChanges:
         """Find new leaders for what the brokers led, and take them out of the ISRs."""
         self._log.info(f"Broker failure callback for {comma(broker_ids)}")
         shutting_down = self._context.shutting_down_broker_ids
-        were_shutting_down = [b for b in broker_ids if b in shutting_down]
+        if were_shutting_down := [b for b in broker_ids if b in shutting_down]:
+            self._log.info(f"Removed {comma(were_shutting_down)} from list of shutting down brokers.")
         shutting_down.difference_update(broker_ids)
         for broker_id in broker_ids:
             self._context.replicas_on_offline_dirs.pop(broker_id, None)
-        if were_shutting_down:
-            self._log.info(f"Removed {comma(were_shutting_down)} from list of shutting down brokers.")
         yield from self._on_replicas_offline((yield from self._replicas_on(broker_ids)))
         if self._log.is_debug_enabled:
             self._log.debug(f"Unregister BrokerModifications handler for {scala('List', broker_ids)}")

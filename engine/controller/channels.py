@@ -8,7 +8,7 @@ broker over the wire like any other.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from engine.common.errors import KlammError
@@ -27,6 +27,7 @@ from engine.controller.wire_requests import (
 )
 from engine.network.client import BrokerClient
 from engine.protocol.declaration import Response
+from engine.runtime.discards import Discards
 from engine.runtime.supervisor import Supervisor
 
 PARTITIONS_AT_ONCE_MAX = 100
@@ -54,8 +55,8 @@ class ChannelSettings:
 class BrokerChannel:
     """The channel to one broker.
 
-    ``turns`` is common to all channels: who holds it lets go of one large request. Freeing 6,000 partitions takes 6 ms,
-    and a hundred brokers may answer at once.
+    ``discards`` frees large requests after their answers: 6,000 partitions take 6 ms, and a hundred brokers may answer
+    at once.
     """
 
     def __init__(
@@ -64,13 +65,13 @@ class BrokerChannel:
         settings: ChannelSettings,
         controller_epoch: int,
         on_event: Callable[[ControllerEvent], None],
-        turns: asyncio.Lock,
+        discards: Discards,
     ) -> None:
         self.broker = broker
         self._settings = settings
         self._controller_epoch = controller_epoch
         self._on_event = on_event
-        self._turns = turns
+        self._discards = discards
         self._versions = RequestVersions.of(settings.ibp)
         self._queue: asyncio.Queue[WireRequest | BrokerRequest] = asyncio.Queue()
         self._unanswered: list[WireRequest] = []
@@ -126,14 +127,13 @@ class BrokerChannel:
             self._log.info("Stopped")
             self._log.info("Shutdown completed")
 
-    async def forget(self) -> None:
-        """Let go, one after the other, of the requests that nobody sends any more."""
-        while self._unanswered or not self._queue.empty():
-            if self._unanswered:
-                self._unanswered.pop()
-            else:
-                self._queue.get_nowait()
-            await asyncio.sleep(0)
+    def forget(self) -> None:
+        """Let go of the requests that nobody sends any more."""
+        dropped: list[object] = [*self._unanswered]
+        while not self._queue.empty():
+            dropped.append(self._queue.get_nowait())
+        self._unanswered = []
+        self._discards.put(dropped)
 
     async def _take_next(self) -> None:
         queued = await self._queue.get()
@@ -141,6 +141,7 @@ class BrokerChannel:
             self._unanswered = [queued]
         else:
             self._unanswered = await asyncio.to_thread(self._wires, queued)
+            self._discards.put((queued,))
 
     async def _exchange(self, client: BrokerClient, node: str) -> None:
         """Send the next request until it is answered, and let go of it."""
@@ -151,13 +152,9 @@ class BrokerChannel:
         except Exception as error:
             # A broker that is sent nothing any more hears of no leader, and nobody would know.
             self._log.error(f"Error processing the answer of broker {node} to {type(wire.message).__name__}", error)
-        if not _is_large(wire):
-            self._unanswered.pop(0)
-            return
-        async with self._turns:
-            self._unanswered.pop(0)
-            del wire, response
-            await asyncio.sleep(0)
+        del self._unanswered[0]
+        if _is_large(wire):
+            self._discards.put((wire, response))
 
     async def _send_until_answered(self, client: BrokerClient, wire: WireRequest, node: str) -> Response:
         while True:
@@ -212,7 +209,7 @@ class BrokerChannel:
 
 
 def _is_large(wire: WireRequest) -> bool:
-    return len(wire.source.partitions) > PARTITIONS_AT_ONCE_MAX
+    return wire.partition_count > PARTITIONS_AT_ONCE_MAX
 
 
 class ControllerChannels:
@@ -226,7 +223,8 @@ class ControllerChannels:
         self._on_event = on_event
         self._channels: dict[int, BrokerChannel] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
-        self._turns = asyncio.Lock()
+        self._versions = RequestVersions.of(settings.ibp)
+        self._discards = Discards()
         self._supervisor = Supervisor(f"controller-{settings.controller_id}-channels")
         self._log = channel_manager_log(settings.controller_id)
 
@@ -240,16 +238,24 @@ class ControllerChannels:
         if broker.id in self._channels:
             return
         self._log.debug(f"Controller {self._settings.controller_id} trying to connect to broker {broker.id}")
-        channel = BrokerChannel(broker, self._settings, self._controller_epoch, self._on_event, self._turns)
+        channel = BrokerChannel(broker, self._settings, self._controller_epoch, self._on_event, self._discards)
         self._channels[broker.id] = channel
         self._tasks[broker.id] = self._supervisor.start(channel.run(), f"to-broker-{broker.id}")
 
     def disconnect(self, broker_id: int) -> None:
         """Close the channel to a broker; requests that wait in it are dropped."""
-        self._channels.pop(broker_id, None)
         task = self._tasks.pop(broker_id, None)
         if task is not None:
             task.cancel()
+            self._channels.pop(broker_id).forget()
+
+    def shared_states(self) -> SharedStates:
+        """Return what the UpdateMetadata requests of one step may share."""
+        return SharedStates(self._versions.update_metadata, on_unused=self._discards.put)
+
+    def let_go(self, requests: Iterable[BrokerRequest]) -> None:
+        """Free requests, one after the other, that were sent here."""
+        self._discards.put(requests)
 
     def send(self, request: BrokerRequest, shared: SharedStates | None = None) -> None:
         """Queue a request to a broker; a request to a broker without a channel is dropped."""
@@ -270,4 +276,4 @@ class ControllerChannels:
         self._tasks.clear()
         await self._supervisor.stop()
         for channel in channels:
-            await channel.forget()
+            channel.forget()

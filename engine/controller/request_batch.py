@@ -130,7 +130,9 @@ class RequestBatch:
         """Queue everything collected for registered brokers; the batch cannot be used again."""
         requests: list[BrokerRequest] = []
         named = 0
-        for broker_id, partitions in self._leader_and_isr.items():
+        # What was collected goes piece by piece: freeing all of it at the end would take long.
+        for broker_id in list(self._leader_and_isr):
+            partitions = self._leader_and_isr.pop(broker_id)
             broker = self._context.live_brokers.get(broker_id)
             if broker is None:
                 continue
@@ -183,6 +185,7 @@ class RequestBatch:
             f"for {len(self._metadata)} partitions"
         )
         partitions = tuple(self._metadata.values())
+        self._metadata.clear()
         live_brokers = self._live_brokers()
         known_ids = self._context.topic_ids
         topic_ids = {topic: known_ids[topic] for topic in self._metadata_topics if topic in known_ids}
@@ -199,7 +202,8 @@ class RequestBatch:
                 )
 
     def _stop_replica_requests(self) -> Iterable[StopReplicaToBroker]:
-        for broker_id, partitions in self._stop_replica.items():
+        for broker_id in list(self._stop_replica):
+            partitions = self._stop_replica.pop(broker_id)
             broker = self._context.live_brokers.get(broker_id)
             if broker is None:
                 continue

@@ -6,8 +6,10 @@ them is too old for this controller.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from engine.common.errors import ErrorCode, error_code
@@ -66,8 +68,6 @@ _FIRST_UMD_BY_TOPIC = 5
 _FIRST_STOP_BY_TOPIC = 1
 _FIRST_STOP_PER_PARTITION = 3
 
-_StatesByTopic = Mapping[str, list[UpdateMetadataPartitionState]]
-
 OfTopic = TypeVar("OfTopic", LeaderAndIsrPartition, StopReplicaPartition)
 
 
@@ -86,42 +86,87 @@ class RequestVersions:
 
 @dataclass(frozen=True, slots=True)
 class WireRequest:
-    """One message to send. ``source`` is its content; ``deleted`` are the partitions that it deletes."""
+    """One message to send.
+
+    ``topic_ids`` are those of a LeaderAndIsr, whose answer names topics by them; ``deleted`` are the partitions that a
+    StopReplica deletes.
+    """
 
     message: Request
     api_version: int
-    source: BrokerRequest
-    deleted: frozenset[TopicPartition] = frozenset()
+    broker_id: int
+    broker_epoch: int
+    partition_count: int
+    topic_ids: Mapping[str, bytes]
+    deleted: frozenset[TopicPartition]
+
+
+class _States(list[Any]):
+    """A list that tells when nobody holds it any more, for ``weakref``."""
 
 
 class SharedStates:
     """The partitions of UpdateMetadata requests in wire form, made once for all brokers that get the same ones.
 
     It lives while the requests of one step are assembled. The messages share the values, which are only encoded.
+
+    Args:
+        version: of the messages.
+        on_unused: is given all that was made, in pieces, once the last message is gone; called in any thread.
     """
 
-    __slots__ = ("_by_topic", "_partitions")
+    __slots__ = ("_made_of", "_on_unused", "_states", "_version")
 
-    def __init__(self) -> None:
-        self._partitions: tuple[UpdateMetadataPartition, ...] = ()
-        self._by_topic: dict[str, list[UpdateMetadataPartitionState]] = {}
+    def __init__(self, version: int, on_unused: Callable[[Iterable[object]], object] | None = None) -> None:
+        self._version = version
+        self._on_unused = on_unused
+        self._made_of: UpdateMetadataToBroker | None = None
+        self._states = _States()
 
-    def prepare(self, partitions: tuple[UpdateMetadataPartition, ...]) -> Iterator[None]:
+    def prepare(self, request: UpdateMetadataToBroker) -> Iterator[None]:
         """Make the states in pieces, with a yield after each, so that ``of`` has nothing left to do."""
-        if partitions is self._partitions:
+        known = self._made_of
+        if known is not None and known.partitions is request.partitions and known.topic_ids is request.topic_ids:
             return
+        states, pieces = _States(), list[object]()
         by_topic: dict[str, list[UpdateMetadataPartitionState]] = {}
-        for piece in slices(partitions):
-            for part in piece:
-                by_topic.setdefault(part.topic_partition.topic, []).append(_metadata_state(part))
+        for piece in slices(request.partitions):
+            made = [_metadata_state(part) for part in piece]
+            pieces.append((piece, made))
+            if self._version < _FIRST_UMD_BY_TOPIC:
+                states.extend(made)
+            else:
+                topics = _sorted_in(made, by_topic, request.topic_ids)
+                states.extend(topics)
+                pieces.append(topics)
             yield
-        self._partitions, self._by_topic = partitions, by_topic
+        self._made_of, self._states = request, states
+        if self._on_unused is not None:
+            weakref.finalize(states, self._on_unused, pieces).atexit = False
 
-    def of(self, partitions: tuple[UpdateMetadataPartition, ...]) -> dict[str, list[UpdateMetadataPartitionState]]:
-        """Return the states of the partitions, in order, by topic."""
-        for _ in self.prepare(partitions):
+    def of(self, request: UpdateMetadataToBroker) -> list[Any]:
+        """Return the states of the partitions: by topic, or one by one in versions without topics."""
+        for _ in self.prepare(request):
             pass
-        return self._by_topic
+        return self._states
+
+
+def _sorted_in(
+    states: Iterable[UpdateMetadataPartitionState],
+    by_topic: dict[str, list[UpdateMetadataPartitionState]],
+    topic_ids: Mapping[str, bytes],
+) -> list[UpdateMetadataTopicState]:
+    """Put each state with the others of its topic; return the topics that are new."""
+    new = []
+    for state in states:
+        topic = state.topic_name
+        of_topic = by_topic.get(topic)
+        if of_topic is None:
+            of_topic = by_topic[topic] = []
+            topic_id = topic_ids.get(topic, ZERO_TOPIC_ID)
+            new.append(UpdateMetadataTopicState(topic_name=topic, topic_id=topic_id, partition_states=of_topic))
+        of_topic.append(state)
+    return new
 
 
 def wire_requests(
@@ -135,22 +180,35 @@ def wire_requests(
     match request:
         case LeaderAndIsrToBroker():
             message = _leader_and_isr(request, controller_id, versions.leader_and_isr, inter_broker_listener)
-            return [WireRequest(message, versions.leader_and_isr, request)]
+            return [_wire(request, message, versions.leader_and_isr, topic_ids=request.topic_ids)]
         case UpdateMetadataToBroker():
-            states = (SharedStates() if shared is None else shared).of(request.partitions)
+            states = (SharedStates(versions.update_metadata) if shared is None else shared).of(request)
             metadata = _update_metadata(request, controller_id, versions.update_metadata, states)
-            return [WireRequest(metadata, versions.update_metadata, request)]
+            return [_wire(request, metadata, versions.update_metadata)]
         case StopReplicaToBroker():
             return _stop_replica(request, controller_id, versions.stop_replica)
 
 
+def _wire(
+    request: BrokerRequest,
+    message: Request,
+    version: int,
+    *,
+    topic_ids: Mapping[str, bytes] = MappingProxyType({}),
+    deleted: frozenset[TopicPartition] = frozenset(),
+) -> WireRequest:
+    return WireRequest(
+        message, version, request.broker_id, request.broker_epoch, len(request.partitions), topic_ids, deleted
+    )
+
+
 def event_of(wire: WireRequest, response: Response) -> ControllerEvent | None:
     """Return the event for an answer; None if no caller waits for it."""
-    broker_id, broker_epoch = wire.source.broker_id, wire.source.broker_epoch
-    if isinstance(response, LeaderAndIsrResponse) and isinstance(wire.source, LeaderAndIsrToBroker):
+    broker_id, broker_epoch = wire.broker_id, wire.broker_epoch
+    if isinstance(response, LeaderAndIsrResponse):
         error = error_code(response.error_code)
         text = "" if error is ErrorCode.NONE else response_text(response)
-        errors = _leader_and_isr_errors(response, wire.source.topic_ids)
+        errors = _leader_and_isr_errors(response, wire.topic_ids)
         return LeaderAndIsrResponseReceived(broker_id, broker_epoch, error, errors, text)
     if isinstance(response, UpdateMetadataResponse):
         error = error_code(response.error_code)
@@ -217,7 +275,7 @@ def _leader_and_isr_state(part: LeaderAndIsrPartition, version: int) -> LeaderAn
 
 
 def _update_metadata(
-    request: UpdateMetadataToBroker, controller_id: int, version: int, states: _StatesByTopic
+    request: UpdateMetadataToBroker, controller_id: int, version: int, states: list[Any]
 ) -> UpdateMetadataRequest:
     message = UpdateMetadataRequest(
         controller_id=controller_id,
@@ -226,14 +284,9 @@ def _update_metadata(
         live_brokers=[_metadata_broker(b, version) for b in request.live_brokers],
     )
     if version < _FIRST_UMD_BY_TOPIC:
-        message.ungrouped_partition_states = [state for of_topic in states.values() for state in of_topic]
+        message.ungrouped_partition_states = states
     else:
-        message.topic_states = [
-            UpdateMetadataTopicState(
-                topic_name=topic, topic_id=request.topic_ids.get(topic, ZERO_TOPIC_ID), partition_states=of_topic
-            )
-            for topic, of_topic in states.items()
-        ]
+        message.topic_states = states
     return message
 
 
@@ -283,14 +336,14 @@ def _stop_replica(request: StopReplicaToBroker, controller_id: int, version: int
             for topic, partitions in _by_topic(request.partitions).items()
         ]
         deleted = frozenset(p.topic_partition for p in request.partitions if p.delete)
-        return [WireRequest(message, version, request, deleted)]
+        return [_wire(request, message, version, deleted=deleted)]
     wires = []
     for delete in (True, False):
         parts = [p for p in request.partitions if p.delete is delete]
         if parts:
             deleted = frozenset(p.topic_partition for p in parts) if delete else frozenset()
             message = _old_stop_replica(request, controller_id, version, parts, delete=delete)
-            wires.append(WireRequest(message, version, request, deleted))
+            wires.append(_wire(request, message, version, deleted=deleted))
     return wires
 
 

@@ -83,7 +83,6 @@ class ReplicaFetcher:
     def update_topic_id(self, topic_partition: TopicPartition, topic_id: bytes) -> None:
         """Name the topic by another id from the next request on; the zero id means by name."""
         self._table.update_topic_id(topic_partition, topic_id)
-        self._changed.set()
 
     async def run(self) -> None:
         """Fetch until cancelled."""
@@ -135,9 +134,12 @@ class ReplicaFetcher:
 
     def _fetch_failed(self, error: KlammError) -> None:
         if self._table.states:
-            session = self._table.session.describe()
             logger.info(
-                "%s Error sending fetch request %s to node %d: %s", self._who, session, self.leader.node.id, error
+                "%s Error sending fetch request %s to node %d: %s",
+                self._who,
+                self._table.session.describe(),
+                self.leader.node.id,
+                error,
             )
         self._pause_all()
 

@@ -18,8 +18,8 @@ T = TypeVar("T")
 HOLD_MS_MAX = 5
 """How long a change may hold the event loop without a break."""
 
-TURNS_BETWEEN_FREEZES = 20
-"""After this many turns, a tenth of a second of work, a change that creates long-lived values has created many."""
+TURNS_BETWEEN_FREEZES = 5
+"""After this many turns, 25 ms of work, a change that creates long-lived values has created tens of thousands."""
 
 
 class StateChangeQueue:

@@ -29,8 +29,8 @@ EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_UNREACHABLE = 0, 1, 2, 3
 SWITCH_INTERVAL_S = 0.0005
 """How long a busy Python thread may keep the event loop waiting; Python's own default is ten times that."""
 
-GC_THRESHOLDS = (10_000, 10, 50)
-"""The broker makes no cycles per request. A collection of young objects takes 3 ms at most, of middle-aged ones 25. A
+GC_THRESHOLDS = (10_000, 5, 100)
+"""The broker makes no cycles per request. A collection of young objects takes 3 ms at most, of middle-aged ones 15. A
 full one takes 40 ms with 2,000 replicas, and comes when some millions of objects have been kept since the last.
 """
 

@@ -2,8 +2,9 @@
 
 Frames: in each tick, one partition in a hundred changes its leader, and a tenth of the ends advance. The figures are
 for the work of a feed and a dashboard without widgets: events, health, counts, history, analyses. Recording is measured
-separately. Live: three brokers of ours, 1,000 topics, 5,000 partitions; the CPU of a process that only watches, and its
-requests. ``KLAMM_BENCH_PARTITIONS`` and ``KLAMM_BENCH_TOPICS`` make it smaller.
+separately, with the longest time that ``klamm top --record`` holds the event loop. Live: three brokers of ours, 1,000
+topics, 5,000 partitions; the CPU of a process that only watches, and its requests. ``KLAMM_BENCH_PARTITIONS`` and
+``KLAMM_BENCH_TOPICS`` make it smaller.
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ from pathlib import Path
 from engine.admin.cluster.target import ClusterTarget, Origin, Side, parse_addresses
 from engine.admin.cluster.wire import WireCluster
 from engine.admin.watch.diff import diff
-from engine.admin.watch.fake_cluster import big_cluster
+from engine.admin.watch.fake_cluster import FakeCluster, big_cluster
+from engine.admin.watch.fake_feed import FakeFeed
+from engine.admin.watch.feed import Feed
 from engine.admin.watch.frame import Frame, PartitionOffsets, Stage
 from engine.admin.watch.judging import HealthMemory
 from engine.admin.watch.live_feed import LiveFeed
-from engine.admin.watch.recording import FrameWriter
+from engine.admin.watch.recording import FrameWriter, Recording
 from engine.common.model import TopicPartition
 from engine.common.snapshot import TopicSnapshot
 from engine.local.cluster import LocalCluster
@@ -33,6 +36,7 @@ from tui.presenters.leadership import leadership
 from tui.presenters.moves import moves_board
 from tui.presenters.restarts import restart_board
 from tui.presenters.sanity import SanityCheck
+from tui.recorded_feed import RecordedFeed
 from tui.state.history import History
 from tui.state.tallies import Tallies
 
@@ -40,6 +44,7 @@ PARTITIONS = int(os.environ.get("KLAMM_BENCH_PARTITIONS", "50000"))
 TOPICS = int(os.environ.get("KLAMM_BENCH_TOPICS", "1000"))
 LIVE_TOPICS = int(os.environ.get("KLAMM_BENCH_LIVE_TOPICS", "1000"))
 TICKS = 30
+HELD_FRAMES = 6
 LIVE_S = 20.0
 
 
@@ -47,6 +52,7 @@ def main() -> None:
     """Print both tables."""
     frames = _frames()
     _measure_frames(frames)
+    asyncio.run(_measure_holds(frames[:HELD_FRAMES]))
     asyncio.run(_measure_live())
 
 
@@ -112,6 +118,32 @@ def _measure_frames(frames: list[Frame]) -> None:
     )
     print(f"{'recording':34}{_percent(kept):>12}{max(kept) * 1000:>10.0f}{written[0] * 1000:>10.0f}")
     print(f"recorded: {size / 1e6:.1f} MB, {size / len(frames) / 1e3:.0f} kB a frame")
+
+
+async def _measure_holds(frames: list[Frame]) -> None:
+    """Record through the dashboard's own recorder, a frame a second, and look how long the loop is held."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = FakeFeed(FakeCluster(3, {}), plays=False)
+        recorded = RecordedFeed(source, Path(folder) / "recording")
+        stall = asyncio.create_task(_worst_stall())
+        reader = asyncio.create_task(_read(recorded))
+        for frame in frames:
+            source._box.put(frame)
+            await asyncio.sleep(1.0)
+        stall.cancel()
+        await asyncio.gather(stall, return_exceptions=True)
+        await recorded.close()
+        await reader
+        recording = Recording(Path(folder) / "recording")
+        count = recording.count
+        recording.close()
+    held = f"the event loop was held for {_worst[0] * 1000:.0f} ms at most"
+    print(f"recorded by the dashboard: {count} of {len(frames)} frames; {held}")
+
+
+async def _read(feed: Feed) -> None:
+    async for _ in feed.frames():
+        pass
 
 
 def _percent(seconds: list[float]) -> str:

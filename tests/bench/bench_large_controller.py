@@ -162,7 +162,8 @@ async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
             (size,) = struct.unpack(">i", await reader.readexactly(4))
             key, version, correlation_id = struct.unpack(">hhi", (await reader.readexactly(size))[:8])
             writer.write(encode_response(_AGREED[ApiKey(key)], ApiKey(key), version, correlation_id))
-    except (asyncio.IncompleteReadError, OSError) as error:
+    except (asyncio.CancelledError, asyncio.IncompleteReadError, OSError) as error:
+        # asyncio prints a traceback for each of those that are still cancelled when the program ends.
         logging.getLogger(__name__).debug("A connection of the controller ended: %s", error)
     finally:
         writer.close()

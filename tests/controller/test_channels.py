@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 import weakref
+from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -20,6 +22,7 @@ from engine.common.model import (
 )
 from engine.config.metadata_version import MetadataVersion
 from engine.controller import channels
+from engine.controller import wire_requests as wire_form
 from engine.controller.broker_requests import (
     LeaderAndIsrPartition,
     LeaderAndIsrToBroker,
@@ -27,8 +30,12 @@ from engine.controller.broker_requests import (
     UpdateMetadataToBroker,
 )
 from engine.controller.channels import PARTITIONS_AT_ONCE_MAX, BrokerChannel, ChannelSettings, ControllerChannels
+from engine.controller.instructions import SLICE_SIZE
+from engine.controller.loop import Controller
 from engine.protocol.apis.leader_and_isr import LeaderAndIsrResponse
 from engine.protocol.apis.update_metadata import UpdateMetadataResponse
+from engine.runtime import discards
+from engine.runtime.discards import Discards
 
 
 class StandInClient:
@@ -55,7 +62,7 @@ async def test_what_comes_behind_a_large_request_waits_for_its_answer(monkeypatc
     monkeypatch.setattr(channels, "BrokerClient", lambda *_, **__: client)
     broker = BrokerInfo(1, (Endpoint("127.0.0.1", 1, "PLAINTEXT", SecurityProtocol.PLAINTEXT),))
     settings = ChannelSettings(0, MetadataVersion.IBP_3_9_IV0, "PLAINTEXT", "PLAINTEXT")
-    channel = BrokerChannel(broker, settings, 1, lambda event: None, asyncio.Lock())
+    channel = BrokerChannel(broker, settings, 1, lambda event: None, Discards())
     many = PARTITIONS_AT_ONCE_MAX + 1
     for count in (many, 1, PARTITIONS_AT_ONCE_MAX):
         channel.put(
@@ -97,7 +104,7 @@ async def test_a_large_request_is_made_beside_the_loop_and_sent_in_its_turn(monk
     broker = BrokerInfo(1, (Endpoint("127.0.0.1", 1, "PLAINTEXT", SecurityProtocol.PLAINTEXT),))
     settings = ChannelSettings(0, MetadataVersion.IBP_3_9_IV0, "PLAINTEXT", "PLAINTEXT")
     answers: list[Any] = []
-    channel = BrokerChannel(broker, settings, 1, answers.append, asyncio.Lock())
+    channel = BrokerChannel(broker, settings, 1, answers.append, Discards())
     counts = (1, PARTITIONS_AT_ONCE_MAX + 1, 2, PARTITIONS_AT_ONCE_MAX)
     for count in counts:
         parts = tuple(
@@ -125,9 +132,52 @@ class Ids(dict[str, bytes]):
     """Topic ids that show when the last request with them is gone."""
 
 
-def large_request(broker: BrokerInfo, freed: Any) -> LeaderAndIsrToBroker:
+class Turns:
+    """Counts the turns of the event loop, and says in which of them something was freed."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.freed: Counter[int] = Counter()
+        self._counting = asyncio.ensure_future(self._count())
+
+    async def _count(self) -> None:
+        while True:
+            await asyncio.sleep(0)
+            self.now += 1
+
+    def watch(self, value: object) -> None:
+        weakref.finalize(value, lambda: self.freed.update((self.now,)))
+
+    async def until_freed(self, count: int) -> None:
+        async with asyncio.timeout(60):
+            while self.freed.total() < count:
+                await asyncio.sleep(0)
+        self._counting.cancel()
+        await asyncio.gather(self._counting, return_exceptions=True)
+
+
+@pytest.fixture
+def clients(monkeypatch: pytest.MonkeyPatch) -> list[StandInClient]:
+    """The connections that the channels open. Discarded values are freed one piece per turn, on any machine."""
+    made: list[StandInClient] = []
+
+    def connect(*_: object, **__: object) -> StandInClient:
+        made.append(StandInClient())
+        return made[-1]
+
+    monkeypatch.setattr(channels, "BrokerClient", connect)
+    monkeypatch.setattr(discards, "HOLD_MS_MAX", 0)
+    return made
+
+
+SETTINGS = ChannelSettings(0, MetadataVersion.IBP_3_9_IV0, "PLAINTEXT", "PLAINTEXT")
+ENDPOINTS = (Endpoint("127.0.0.1", 1, "PLAINTEXT", SecurityProtocol.PLAINTEXT),)
+BROKERS = [BrokerInfo(broker_id, ENDPOINTS) for broker_id in range(8)]
+
+
+def large_request(broker: BrokerInfo, turns: Turns) -> LeaderAndIsrToBroker:
     ids = Ids()
-    weakref.finalize(ids, freed)
+    turns.watch(ids)
     parts = tuple(
         LeaderAndIsrPartition(TopicPartition("t", p), 1, LeaderAndIsr(1, 0, (1,)), ReplicaAssignment((1,)), is_new=True)
         for p in range(PARTITIONS_AT_ONCE_MAX + 1)
@@ -135,46 +185,96 @@ def large_request(broker: BrokerInfo, freed: Any) -> LeaderAndIsrToBroker:
     return LeaderAndIsrToBroker(broker.id, 0, 1, parts, leaders=(broker,), topic_ids=ids)
 
 
-@in_event_loop
-@pytest.mark.parametrize("is_answered", [True, False])
-async def test_large_requests_are_let_go_of_one_in_a_turn(monkeypatch: pytest.MonkeyPatch, is_answered: bool) -> None:
-    """Each connection kept its last request, and the end of a term freed those of 100 brokers in one go: 600 ms."""
-    clients: list[StandInClient] = []
-    turn, freed = 0, []
-
-    def connect(*_: object, **__: object) -> StandInClient:
-        clients.append(StandInClient())
-        return clients[-1]
-
-    async def count_turns() -> None:
-        nonlocal turn
-        while True:
-            await asyncio.sleep(0)
-            turn += 1
-
-    monkeypatch.setattr(channels, "BrokerClient", connect)
-    counting = asyncio.ensure_future(count_turns())
-    settings = ChannelSettings(0, MetadataVersion.IBP_3_9_IV0, "PLAINTEXT", "PLAINTEXT")
-    lines = ControllerChannels(settings, 1, lambda event: None)
-    endpoints = (Endpoint("127.0.0.1", 1, "PLAINTEXT", SecurityProtocol.PLAINTEXT),)
-    count = 8
-    for broker_id in range(count):
-        broker = BrokerInfo(broker_id, endpoints)
-        lines.connect(broker)
-        lines.send(large_request(broker, lambda: freed.append(turn)))
+async def until_sent(clients: list[StandInClient], count: int) -> None:
     async with asyncio.timeout(60):
         while sum(len(client.sent) for client in clients) < count:
             await asyncio.sleep(0)
-        assert freed == []
-        if is_answered:
-            for client in clients:
-                client.answers.put_nowait(LeaderAndIsrResponse())
-            while len(freed) < count:
-                await asyncio.sleep(0)
+
+
+@in_event_loop
+@pytest.mark.parametrize("end", ["answered", "closed", "disconnected"])
+async def test_large_requests_are_let_go_of_one_in_a_turn(clients: list[StandInClient], end: str) -> None:
+    """Each connection kept its last request, and the end of a term freed those of 100 brokers in one go: 600 ms."""
+    turns, lines = Turns(), ControllerChannels(SETTINGS, 1, lambda event: None)
+    for broker in BROKERS:
+        lines.connect(broker)
+        lines.send(large_request(broker, turns))
+    await until_sent(clients, len(BROKERS))
+    assert not turns.freed
+    if end == "answered":
+        for client in clients:
+            client.answers.put_nowait(LeaderAndIsrResponse())
+    elif end == "disconnected":
+        for broker in BROKERS:
+            lines.disconnect(broker.id)
+    else:
         await lines.close()
-    counting.cancel()
-    await asyncio.gather(counting, return_exceptions=True)
-    assert len(freed) == len(set(freed)) == count
+    await turns.until_freed(len(BROKERS))
+    await lines.close()
+    assert set(turns.freed.values()) == {1}
+
+
+@in_event_loop
+async def test_requests_that_everybody_is_done_with_are_let_go_of_one_in_a_turn(clients: list[StandInClient]) -> None:
+    """The instruction held the requests to 100 brokers, 600,000 replicas at a take-over, and freed them in one go: 50
+    ms."""
+    turns, lines = Turns(), ControllerChannels(SETTINGS, 1, lambda event: None)
+    controller: Any = Controller.__new__(Controller)
+    controller._held_since_s, controller._turns_given = 0.0, 0
+    # Nobody is connected, so nobody else holds them.
+    await controller._send(lines, tuple(large_request(broker, turns) for broker in BROKERS))
+    await turns.until_freed(len(BROKERS))
+    await lines.close()
+    assert set(turns.freed.values()) == {1}
+
+
+class Noted(UpdateMetadataPartition):
+    """An object that shows when it is freed, which a class without slots can do."""
+
+
+class NotedList(list[int]):
+    """The same for the wire form, which contains it."""
+
+
+@in_event_loop
+@pytest.mark.parametrize("is_answered", [True, False])
+async def test_what_brokers_share_is_let_go_of_in_pieces(
+    clients: list[StandInClient], monkeypatch: pytest.MonkeyPatch, is_answered: bool
+) -> None:
+    """The last broker's answer, or the end of the term, used to free 200,000 partitions in one go: 116 ms."""
+    turns, lines = Turns(), ControllerChannels(SETTINGS, 1, lambda event: None)
+    make, count = wire_form._metadata_state, 10 * SLICE_SIZE
+
+    def noted(part: UpdateMetadataPartition) -> Any:
+        state = make(part)
+        state.isr = NotedList(state.isr)
+        turns.watch(state.isr)
+        return state
+
+    def requests() -> Iterator[UpdateMetadataToBroker]:
+        parts = tuple(Noted(TopicPartition(f"t{p}", p), 1, 0, 0, (1,), 0, (1,), ()) for p in range(count))
+        for part in parts:
+            turns.watch(part)
+        ids: dict[str, bytes] = {}
+        for broker in BROKERS:
+            yield UpdateMetadataToBroker(broker.id, 0, 1, parts, live_brokers=(broker,), topic_ids=ids)
+
+    monkeypatch.setattr(wire_form, "_metadata_state", noted)
+    for broker in BROKERS:
+        lines.connect(broker)
+    controller: Any = Controller.__new__(Controller)
+    controller._held_since_s, controller._turns_given = 0.0, 0
+    await controller._send(lines, tuple(requests()))
+    await until_sent(clients, len(BROKERS))
+    assert not turns.freed
+    if is_answered:
+        for client in clients:
+            client.answers.put_nowait(UpdateMetadataResponse(error_code=0))
+    else:
+        await lines.close()
+    await turns.until_freed(2 * count)
+    await lines.close()
+    assert max(turns.freed.values()) <= 2 * SLICE_SIZE
 
 
 @in_event_loop
@@ -184,7 +284,7 @@ async def test_a_thousand_partitions_are_not_encoded_in_the_loop(monkeypatch: py
     monkeypatch.setattr(channels, "BrokerClient", lambda *_, **__: client)
     broker = BrokerInfo(1, (Endpoint("127.0.0.1", 1, "PLAINTEXT", SecurityProtocol.PLAINTEXT),))
     settings = ChannelSettings(0, MetadataVersion.IBP_3_9_IV0, "PLAINTEXT", "PLAINTEXT")
-    channel = BrokerChannel(broker, settings, 1, lambda event: None, asyncio.Lock())
+    channel = BrokerChannel(broker, settings, 1, lambda event: None, Discards())
     parts = tuple(UpdateMetadataPartition(TopicPartition("t", p), 1, 0, 0, (1,), 0, (1,), ()) for p in range(1000))
     channel.put(UpdateMetadataToBroker(1, 0, 1, parts, live_brokers=(broker,), topic_ids={}))
     running = asyncio.ensure_future(channel.run())

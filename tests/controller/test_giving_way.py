@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -17,9 +18,9 @@ from event_loop import in_event_loop
 import engine.controller
 from engine.common.model import TopicPartition
 from engine.controller import events
-from engine.controller.broker_requests import UpdateMetadataPartition
+from engine.controller.broker_requests import UpdateMetadataPartition, UpdateMetadataToBroker
 from engine.controller.context import ControllerContext
-from engine.controller.instructions import SCAN_SIZE, SLICE_SIZE, GiveWay, Steps, carry_out, slices
+from engine.controller.instructions import SCAN_SIZE, SLICE_SIZE, GiveWay, SendRequests, Steps, carry_out, slices
 from engine.controller.loop import TURNS_BETWEEN_FREEZES, Controller
 from engine.controller.request_batch import RequestBatch
 from engine.controller.wire_requests import SharedStates
@@ -135,12 +136,36 @@ def test_the_wire_form_of_many_partitions_is_made_in_pieces() -> None:
     partitions = tuple(
         UpdateMetadataPartition(TopicPartition("t", p), 1, 0, 0, (0,), 0, (0,), ()) for p in range(PARTITIONS)
     )
-    shared = SharedStates()
-    assert len(list(shared.prepare(partitions))) == PARTITIONS // SLICE_SIZE
-    states = shared.of(partitions)
-    assert [state.partition_index for state in states["t"]] == list(range(PARTITIONS))
-    assert list(shared.prepare(partitions)) == []
-    assert shared.of(partitions) is states
+    request = UpdateMetadataToBroker(1, 0, 1, partitions, live_brokers=(), topic_ids={})
+    for version in (0, 8):
+        shared = SharedStates(version)
+        assert len(list(shared.prepare(request))) == PARTITIONS // SLICE_SIZE
+        states = shared.of(request)
+        of_topic = states[0].partition_states if version == 8 else states
+        assert [state.partition_index for state in of_topic] == list(range(PARTITIONS))
+        assert list(shared.prepare(request)) == []
+        assert shared.of(request) is states
+
+
+def test_a_batch_that_was_sent_keeps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It lived on until the next step, and its end freed 200,000 partitions in one go."""
+
+    class Noted(UpdateMetadataPartition):
+        """One that tells when it is freed, as a class without slots can."""
+
+    monkeypatch.setattr("engine.controller.request_batch.UpdateMetadataPartition", Noted)
+    world = World(3)
+    world.elect()
+    world.zk.create_topic("large", {p: tuple((p + i) % 3 for i in range(3)) for p in range(PARTITIONS)})
+    world.settle()
+    context = world.core.context
+    batch = RequestBatch(context, 0)
+    for partition, leadership in context.leadership.items():
+        batch.add_leader_and_isr((0, 1, 2), partition, leadership, context.full_assignment(partition), is_new=False)
+    left = weakref.WeakSet(batch._metadata.values())
+    assert len(left) == PARTITIONS
+    assert [type(step) for step in batch.send()][-1] is SendRequests
+    assert not left
 
 
 def test_looking_through_all_partitions_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -191,36 +189,20 @@ def test_metadata_is_measured_as_kafka_does() -> None:
     with_world(test, **{"offset.metadata.max.bytes": "4"})
 
 
-def test_a_large_partition_is_loaded_beside_other_work() -> None:
-    """50,000 commits, half of them for groups of their own. No turn of the event loop may take long."""
+def test_offsets_are_counted_and_named_in_pieces() -> None:
+    """What an answer of very many offsets is made of."""
 
-    async def test() -> None:
-        # Otherwise the collection of other tests' garbage would count against this one.
-        gc.freeze()
-        world = CoordinatorWorld()
-        for start in range(0, 500, 10):
-            for group in (f"new-{start}", "same"):
-                for of in range(10):
-                    offsets = {TopicPartition("read", p): CommittedOffset(start + of, "", 0, 1) for p in range(50)}
-                    world.partition.log.append(batch_of(offset_records(f"{group}-{of}", offsets, 1, IBP), Codec.NONE))
-        longest_ms = turns = 0.0
-        await world.lead(waits=False)
-        while world.coordinator.groups.is_loading:
-            begin = time.thread_time()
-            assert world.coordinator.offsets.fetch("same-3", None)[0] is E.COORDINATOR_LOAD_IN_PROGRESS
-            await asyncio.sleep(0)
-            longest_ms, turns = max(longest_ms, (time.thread_time() - begin) * 1000), turns + 1
-        assert longest_ms < 50, f"{longest_ms:.0f} ms of CPU in one turn"
-        assert turns > 10
-        _, found = world.coordinator.offsets.fetch("same-3", None)
-        assert {value.offset for value in found.values() if isinstance(value, CommittedOffset)} == {493}
-        assert len(world.coordinator.list_groups()[1]) == 510
-        await world.stop()
+    async def test(world: CoordinatorWorld) -> None:
+        await world.lead()
+        offsets = world.coordinator.offsets
+        partitions = [TopicPartition("read", index) for index in range(5)]
+        for partition in partitions:
+            world.commit("g", 1, partition=partition)
+        assert (offsets.count("g"), offsets.count("nobody")) == (5, 0)
+        assert list(offsets.partitions_in_pieces("g", 2)) == [partitions[:2], partitions[2:4], partitions[4:]]
+        assert list(offsets.partitions_in_pieces("nobody", 2)) == []
 
-    try:
-        asyncio.run(test())
-    finally:
-        gc.unfreeze()
+    with_world(test)
 
 
 def test_a_corrupt_record_is_skipped_counted_and_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -120,7 +120,7 @@ class TestListOffsets:
             assert (offset(broker, 9999).error_code, offset(broker, 9999).offset) == (0, -1)
             log.increment_log_start_offset(2)
             assert offset(broker, EARLIEST).offset == offset(broker, EARLIEST_LOCAL).offset == 2
-            assert offset(broker, LATEST_TIERED).offset == -1
+            assert (offset(broker, LATEST_TIERED).offset, offset(broker, LATEST_TIERED).leader_epoch) == (-1, -1)
 
         alone(tmp_path, test, log_config=LogConfig(retention_ms=-1))
 
@@ -257,14 +257,30 @@ class TestListOffsets:
         alone(tmp_path, test)
 
 
-def test_epochs_end_where_the_next_one_begins(tmp_path: Path) -> None:
-    def end(broker: StandInBroker, epoch: int, *, current: int = -1, topic: str = TP.topic) -> tuple[int, int, int]:
-        wanted = OffsetForLeaderPartition(partition=0, current_leader_epoch=current, leader_epoch=epoch)
-        request = OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic=topic, partitions=[wanted])])
-        response = offset_for_leader_epoch(broker.context(ApiKey.OFFSET_FOR_LEADER_EPOCH, 4), request)
-        found = response.topics[0].partitions[0]
-        return found.error_code, found.leader_epoch, found.end_offset
+def end(broker: StandInBroker, epoch: int, *, current: int = -1, topic: str = TP.topic) -> tuple[int, int, int]:
+    """Return (error, leader epoch, end offset)."""
+    wanted = OffsetForLeaderPartition(partition=0, current_leader_epoch=current, leader_epoch=epoch)
+    request = OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic=topic, partitions=[wanted])])
+    response = offset_for_leader_epoch(broker.context(ApiKey.OFFSET_FOR_LEADER_EPOCH, 4), request)
+    found = response.topics[0].partitions[0]
+    return found.error_code, found.leader_epoch, found.end_offset
 
+
+def test_only_leaders_say_where_epochs_end(tmp_path: Path) -> None:
+    """Who cuts its log by a follower's answer may cut what is committed."""
+
+    async def test() -> None:
+        async with world(tmp_path, 1, 2) as w:
+            await w.lead(1)
+            w.produce(1, b"a")
+            await w.until_equal(2)
+            assert end(w.brokers[1], 0) == (0, 0, 1)
+            assert end(w.brokers[2], 0) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1, -1)
+
+    run_virtual(test)
+
+
+def test_epochs_end_where_the_next_one_begins(tmp_path: Path) -> None:
     async def test(w: World, broker: StandInBroker) -> None:
         w.produce(1, b"a", b"b")
         await w.lead(1)
@@ -306,6 +322,7 @@ class TestDeleteRecords:
                 await w.lead(1)
                 w.produce(1, b"a", b"b", b"c")
                 await w.until_equal(2)
+                assert await deleted(w.brokers[1], 0) == (0, 0), "nothing"
                 assert await deleted(w.brokers[1], 2) == (0, 2)
                 assert w.log(1).log_start_offset == w.log(2).log_start_offset == 2
                 assert await deleted(w.brokers[1], 1) == (0, 2), "never back"

@@ -183,21 +183,14 @@ TESTED_BY = {
         "coordinator/test_group_timers.py",
         "coordinator/test_recorded_walks.py",
     ],
-    "engine/coordinator/group/loading.py": [
-        "coordinator/test_records.py",
-        "coordinator/test_offsets.py",
-        "coordinator/test_commits_survive.py",
-        "coordinator/test_coordinator.py",
-    ],
+    "engine/coordinator/group/loading.py": ["coordinator/test_records.py", "coordinator/test_coordinator.py"],
     "engine/coordinator/group/ownership.py": [
-        "coordinator/test_offsets.py",
         "coordinator/test_coordinator.py",
         "coordinator/test_forgotten_groups.py",
     ],
     "engine/coordinator/group/offset_requests.py": [
-        "coordinator/test_offsets.py",
-        "coordinator/test_commit_gathering.py",
         "coordinator/test_coordinator.py",
+        "coordinator/test_commit_gathering.py",
         "coordinator/test_forgotten_groups.py",
     ],
     "engine/controller/partition_state_machine.py": [
@@ -221,48 +214,33 @@ TESTED_BY = {
         "controller/test_reassignment_in_batches.py",
         "controller/test_crash_points.py",
     ],
-    "engine/controller/broker_changes.py": ["controller/test_brokers.py", "controller/test_giving_way.py"],
+    "engine/controller/broker_changes.py": ["controller/test_brokers.py", "controller/test_topics.py"],
     "engine/controller/replica_election.py": [
         "controller/test_elections_on_demand.py",
         "controller/test_reads_and_failures.py",
         "controller/test_brokers.py",
     ],
-    "engine/storage/cleaner/batch_cleaner.py": [
-        "storage/test_batch_cleaner.py",
-        "storage/test_compaction.py",
-        "storage/test_compaction_transactions.py",
-        "storage/test_cleaning_rounds.py",
-    ],
-    "engine/storage/cleaner/record_scan.py": [
-        "storage/test_record_scan.py",
-        "storage/test_compaction.py",
-        "storage/test_cleaning_rounds.py",
-    ],
+    "engine/storage/cleaner/batch_cleaner.py": ["storage/test_batch_cleaner.py"],
+    "engine/storage/cleaner/record_scan.py": ["storage/test_record_scan.py"],
     "engine/storage/cleaner/choice.py": ["storage/test_cleaner_choice.py"],
     "engine/storage/cleaner/transactions.py": [
         "storage/test_cleaned_transactions.py",
         "storage/test_compaction_transactions.py",
     ],
-    "engine/storage/cleaner/cleaned_segments.py": [
-        "storage/test_cleaned_segments.py",
-        "storage/test_compaction.py",
-        "storage/test_compaction_transactions.py",
-        "storage/test_cleaning_rounds.py",
-    ],
-    "engine/replication/leader_endpoint.py": [
+    "engine/storage/cleaner/cleaned_segments.py": ["storage/test_cleaned_segments.py"],
+    "engine/replication/leader_endpoint.py": ["replication/test_leader_endpoint.py"],
+    "engine/replication/fetch_state.py": ["replication/test_fetch_table.py"],
+    "engine/replication/fetch_table.py": ["replication/test_fetch_table.py"],
+    "engine/replication/fetcher.py": [
+        "replication/test_fetcher.py",
         "replication/test_bad_answers.py",
-        "replication/test_old_protocols.py",
         "replication/test_replication.py",
     ],
-    "engine/replication/fetch_state.py": ["replication/test_replication.py"],
-    "engine/replication/fetch_table.py": ["replication/test_replication.py"],
-    "engine/replication/fetcher.py": ["replication/test_bad_answers.py", "replication/test_replication.py"],
-    "engine/replication/follower.py": ["replication/test_partition.py", "replication/test_replication.py"],
-    "engine/replication/isr_updater.py": ["replication/test_isr_updaters.py", "replication/test_isr_changes.py"],
-    "engine/replication/isr_proposals.py": ["replication/test_isr_updaters.py", "replication/test_isr_changes.py"],
-    "engine/replication/alter_partition.py": ["replication/test_isr_updaters.py", "replication/test_isr_changes.py"],
-    "engine/replication/zk_isr.py": ["replication/test_isr_updaters.py", "replication/test_isr_changes.py"],
-    "engine/replication/offset_lookup.py": ["replication/test_partition.py", "replication/test_replication.py"],
+    "engine/replication/follower.py": ["replication/test_follower.py", "replication/test_fetch_cuts.py"],
+    "engine/replication/isr_proposals.py": ["replication/test_isr_proposals.py"],
+    "engine/replication/alter_partition.py": ["replication/test_isr_updaters.py"],
+    "engine/replication/zk_isr.py": ["replication/test_isr_updaters.py"],
+    "engine/replication/offset_lookup.py": ["handlers/test_offset_requests.py"],
 }
 """Each module with the tests, below tests/, that must notice when it is wrong; the quickest first."""
 
@@ -272,6 +250,8 @@ class Bench:
 
     def __init__(self, copy: Path) -> None:
         self._copy = copy
+        self.process: subprocess.Popen[bytes] | None = None
+        """The tests that run now, or ran last."""
         for name in _files():
             if (ROOT / name).is_file():
                 (copy / name).parent.mkdir(parents=True, exist_ok=True)
@@ -294,7 +274,7 @@ class Bench:
         return [one for one in missed if survives(one)]
 
     def _in_forks(self, module: str, mutants: Sequence[Mutant]) -> list[dict[str, Any]]:
-        with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+        with tempfile.TemporaryDirectory(dir=self._copy.parent) as folder:
             task, results = Path(folder) / "task", Path(folder) / "results"
             task.write_text(
                 json.dumps({"module": module, "mutants": [one.number for one in mutants], "results": str(results)})
@@ -317,17 +297,38 @@ class Bench:
             [*_TIED, str(os.getpid()),
              sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *options, *_tests_of(module)],
             cwd=self._copy,
-            env=os.environ | {"PYTHONPATH": str(self._copy), "PYTHONDONTWRITEBYTECODE": "1"} | variables,
+            env=os.environ
+            | {"PYTHONPATH": str(self._copy), "PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": str(self._copy.parent)}
+            | variables,
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
+        self.process = process
         try:
             return process.wait(limit_s) == 0
         except subprocess.TimeoutExpired:
             return False
         finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+            self.end()
+
+    def end(self) -> None:
+        """Kill the tests if they still run."""
+        if self.process is not None and self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+
+def _remove_when_ended(folder: Path, benches: Sequence[Bench]) -> None:
+    """Have a signal that ends this process end the tests and remove the folder too."""
+
+    def on_signal(number: int, _frame: object) -> None:
+        while folder.exists():  # the workers' threads may still write a file or start tests
+            for bench in benches:
+                bench.end()
+            shutil.rmtree(folder, ignore_errors=True)
+        os._exit(128 + number)
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, on_signal)
 
 
 def _files() -> list[str]:
@@ -354,9 +355,12 @@ def main(arguments: list[str]) -> int:
     explained = {(one["module"], one["function"], one["before"], one["after"]) for one in told}
 
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder, ThreadPoolExecutor(wanted.workers) as pool:
+        benches: list[Bench] = []
+        _remove_when_ended(Path(folder), benches)
+        benches += [Bench(Path(folder) / str(number)) for number in range(wanted.workers)]
         free: SimpleQueue[Bench] = SimpleQueue()
-        for number in range(wanted.workers):
-            free.put(Bench(Path(folder) / str(number)))
+        for bench in benches:
+            free.put(bench)
 
         def try_module(module: str) -> tuple[int, int]:
             mutants = list(mutants_of(module))

@@ -19,9 +19,12 @@ _OPPOSITE: dict[type, type] = {
 
 
 _LOGS = re.compile(
-    r"(controller_log\(.*?\)|self\._log|changes|self\._changes)\.(trace|debug|info|warning|error)\(|self\._(log|trace)_\w+\("
+    r"(controller_log\(.*?\)|self\._log|changes|self\._changes)\.(trace|debug|info|warning|error)\(|(self\.)?_(log|trace)_\w+\("
 )
 """Calls that write to a log of the controller, besides those by ``logger``."""
+
+_LOGGING_FUNCTION = re.compile("_(log|trace)_")
+"""The beginning of the names of functions that do nothing but log."""
 
 
 class Mutant(NamedTuple):
@@ -49,6 +52,8 @@ def mutants_of(module: str) -> Iterator[Mutant]:
     seen: set[ast.stmt] = set()
     numbers = itertools.count()
     for function in [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]:
+        if _LOGGING_FUNCTION.match(function.name):
+            continue
         for statement in [node for node in ast.walk(function) if isinstance(node, ast.stmt) and node not in seen]:
             seen.add(statement)
             if not _only_tells(statement):
@@ -64,7 +69,7 @@ def _only_tells(statement: ast.stmt) -> bool:
         return True
     text = ast.unparse(statement)
     if isinstance(statement, ast.If):
-        is_level = re.search(r"(_log\.is_debug|changes\.is_trace)_enabled", text.partition("\n")[0]) is not None
+        is_level = re.search(r"(_log|changes)\.is_(debug|trace)_enabled", text.partition("\n")[0]) is not None
         return is_level or all(_logs(one) for one in (*statement.body, *statement.orelse))
     return _logs(statement)
 

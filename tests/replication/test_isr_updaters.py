@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 from virtual_time import LoopClock, run_virtual
 
+from engine.common.clock import ManualClock
 from engine.common.errors import CoordinationError, ErrorCode, KlammError
-from engine.common.model import LeaderAndIsr, LeaderIsrAndControllerEpoch, TopicPartition
+from engine.common.model import LeaderAndIsr, LeaderIsrAndControllerEpoch, LeaderRecoveryState, TopicPartition
 from engine.common.topic_id import ZERO_TOPIC_ID
 from engine.config.metadata_version import MetadataVersion
 from engine.protocol.api_keys import ApiKey
@@ -41,6 +44,7 @@ class StandInController:
     def __init__(self, *answers: AlterPartitionResponse | Exception, version: int = 3) -> None:
         self.answers = list(answers)
         self.requests: list[AlterPartitionRequest] = []
+        self.asked_at_s: list[float] = []
         self.under_way = 0
         self.version = version
 
@@ -49,29 +53,31 @@ class StandInController:
         version = self.version if version_max is None else min(self.version, version_max)
         request = build(version)
         self.requests.append(request)
+        self.asked_at_s.append(asyncio.get_running_loop().time())
         self.under_way += 1
         assert self.under_way == 1, "one request at a time"
         await asyncio.sleep(0.02)
         self.under_way -= 1
-        answer = self.answers.pop(0) if self.answers else self.success(request)
+        answer = self.answers.pop(0) if self.answers else success(request, version)
         if isinstance(answer, Exception):
             raise answer
         return answer, version
 
-    @staticmethod
-    def success(request: AlterPartitionRequest) -> AlterPartitionResponse:
-        return answer_of(request, ErrorCode.NONE)
+    @property
+    def gaps_ms(self) -> list[float]:
+        """The times between the requests; each is under way for 20 ms."""
+        return [round((later - earlier) * 1000, 3) for earlier, later in pairwise(self.asked_at_s)]
 
 
-def answer_of(request: AlterPartitionRequest, error: ErrorCode) -> AlterPartitionResponse:
+def success(request: AlterPartitionRequest, version: int) -> AlterPartitionResponse:
+    """What a controller answers: topics go by name up to version 1, by id since."""
     topics = [
         ResponseTopicData(
-            topic_id=topic.topic_id,
-            topic_name=topic.topic_name,
+            topic_id=topic.topic_id if version > 1 else ZERO_TOPIC_ID,
+            topic_name="" if version > 1 else topic.topic_name,
             partitions=[
                 ResponsePartitionData(
                     partition_index=p.partition_index,
-                    error_code=error,
                     leader_id=1,
                     leader_epoch=p.leader_epoch,
                     isr=p.new_isr or [b.broker_id for b in p.new_isr_with_epochs],
@@ -154,7 +160,69 @@ class TestAlterPartition:
             assert await asked(manager, update()) == LeaderAndIsr(1, 5, (1,), partition_epoch=8)
 
         with_manager(controller, test)
-        assert len(controller.requests) == 3
+        assert controller.gaps_ms == [70, 70]
+
+    def test_a_fault_of_the_program_keeps_no_change_from_being_asked_again(self) -> None:
+        controller = StandInController(ValueError("a fault"))
+
+        async def test(manager: AlterPartitionManager) -> None:
+            assert await asked(manager, update()) == LeaderAndIsr(1, 5, (1,), partition_epoch=8)
+
+        with_manager(controller, test)
+        assert controller.gaps_ms == [70]
+
+    def test_only_what_failed_a_moment_ago_pauses(self) -> None:
+        controller = StandInController()
+
+        async def test(manager: AlterPartitionManager) -> None:
+            begun = asyncio.get_running_loop().time()
+            await asked(manager, update(), is_retry=True)
+            assert controller.asked_at_s[0] - begun == pytest.approx(0.05, abs=1e-6)
+            await asked(manager, update())
+            await asked(manager, update())
+
+        with_manager(controller, test)
+        assert controller.gaps_ms == [20, 20]
+
+    @pytest.mark.parametrize(
+        ("version", "ibp", "expected"),
+        [
+            (0, MetadataVersion.IBP_3_9_IV0, 0),
+            (1, MetadataVersion.IBP_3_9_IV0, 1),
+            (2, MetadataVersion.IBP_3_9_IV0, 1),
+            (3, MetadataVersion.IBP_3_9_IV0, 1),
+            (2, MetadataVersion.IBP_3_1_IV0, 0),
+        ],
+    )
+    def test_an_unclean_leader_says_that_it_recovers_where_that_is_known(
+        self, version: int, ibp: MetadataVersion, expected: int
+    ) -> None:
+        """KIP-704, version 1 and inter-broker protocol 3.2."""
+        controller = StandInController(version=version)
+        wanted = update()
+        recovering = replace(wanted.leader_and_isr, leader_recovery_state=LeaderRecoveryState.RECOVERING)
+
+        async def test(manager: AlterPartitionManager) -> None:
+            assert isinstance(await asked(manager, replace(wanted, leader_and_isr=recovering)), LeaderAndIsr)
+
+        with_manager(controller, test, ibp)
+        assert controller.requests[0].topics[0].partitions[0].leader_recovery_state == expected
+
+    @pytest.mark.parametrize("version", [0, 1, 2, 3])
+    def test_each_version_carries_the_whole_change(self, version: int) -> None:
+        controller = StandInController(version=version)
+
+        async def test(manager: AlterPartitionManager) -> None:
+            outcome = await asked(manager, update(isr=(1, 2)))
+            assert outcome == LeaderAndIsr(1, 5, (1, 2), partition_epoch=8)
+
+        with_manager(controller, test)
+        ((topic,),) = [request.topics for request in controller.requests]
+        assert (topic.topic_name, topic.topic_id) == ("t", ID)
+        (partition,) = topic.partitions
+        assert (partition.leader_epoch, partition.partition_epoch) == (5, 7)
+        assert partition.new_isr == ([] if version == 3 else [1, 2])
+        assert [b.broker_id for b in partition.new_isr_with_epochs] == ([1, 2] if version == 3 else [])
 
     def test_a_partitions_error_is_its_outcome(self) -> None:
         async def test(manager: AlterPartitionManager) -> None:
@@ -252,6 +320,45 @@ class TestZooKeeper:
             assert len(znodes.told) == 1
 
         self.run(test)
+
+    def test_only_a_retry_waits_a_moment(self) -> None:
+        async def test(znodes: StandInZnodes, updater: ZkIsrUpdater) -> None:
+            for is_retry, pause_s in ((False, 0), (True, 0.05)):
+                begun = asyncio.get_running_loop().time()
+                await asked(updater, update(), is_retry=is_retry)
+                assert asyncio.get_running_loop().time() - begun == pytest.approx(pause_s, abs=1e-6)
+
+        self.run(test)
+
+    def test_how_long_is_quiet_and_how_late_is_late(self) -> None:
+        """Longer than 5 s without a change, or longer than a minute since the last notification."""
+
+        async def test() -> None:
+            supervisor, znodes, clock = Supervisor("test"), StandInZnodes(), ManualClock()
+            updater = ZkIsrUpdater(znodes.write_partition_state, znodes.propagate_isr_changes, clock, supervisor)
+
+            async def is_told_after(ms: int) -> bool:
+                clock.advance(ms)
+                await updater.tell_if_due()
+                is_told = bool(znodes.told)
+                znodes.told.clear()
+                return is_told
+
+            await asked(updater, update())
+            assert [await is_told_after(5000), await is_told_after(1), await is_told_after(100_000)] == [
+                False,
+                True,
+                False,
+            ]
+            for _ in range(3):
+                await asked(updater, update())
+                assert await is_told_after(1), "the last one was a minute ago"
+                for _ in range(20):
+                    await asked(updater, update())
+                    assert not await is_told_after(3000)
+            await supervisor.stop()
+
+        run_virtual(test)
 
     def test_what_could_not_be_told_is_told_later(self) -> None:
         async def test(znodes: StandInZnodes, updater: ZkIsrUpdater) -> None:

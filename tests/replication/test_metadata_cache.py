@@ -181,7 +181,7 @@ def test_what_a_large_update_makes_is_left_to_itself(tmp_path: Path, monkeypatch
     async def test() -> None:
         async with world(tmp_path, 1) as w:
             # A turn for each hundred partitions, and for each topic that is replaced.
-            await sent(w.brokers[1], topic("small", ID_A, *(state(index) for index in range(600))))
+            await sent(w.brokers[1], topic("small", ID_A, *(state(index) for index in range(300))))
             assert freezes == 0
             await sent(w.brokers[1], topic("large", bytes(range(16)), *(state(p) for p in range(100 * steps))))
             assert freezes == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -35,15 +36,21 @@ def test_a_mutant_differs_in_one_thing() -> None:
     compile(mutants[0].source, module, "exec")
 
 
-def test_an_ended_run_leaves_no_process_behind() -> None:
-    run = subprocess.Popen([sys.executable, "-m", "tests.mutants", "--quick", "engine/replication/roles.py"], cwd=ROOT)
+def test_an_ended_run_leaves_no_process_and_no_file_behind(tmp_path: Path) -> None:
+    run = subprocess.Popen(
+        [sys.executable, "-m", "tests.mutants", "--quick", "engine/replication/roles.py"],
+        cwd=ROOT,
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+    )
     try:
         until(lambda: len(list(descendants(run.pid))) >= 2, "its tests run, and a fork of them")
         started = list(descendants(run.pid))
+        assert list(tmp_path.iterdir()), "its copy of the checkout"
     finally:
         run.terminate()
         run.wait()
     until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in started), "all have ended", within_s=20)
+    assert list(tmp_path.iterdir()) == []
 
 
 def descendants(pid: int) -> Iterator[int]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import functools
+import os
 import re
+import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -100,6 +102,15 @@ def test_every_dependency_is_imported(extra: str) -> None:
     either = re.compile(r'^ *import (\w+)|^ *from (\w+)[\w.]* import |"(\w+)"', re.MULTILINE)
     imported = {word for _, text in modules(*PACKAGES) for words in either.findall(text) for word in words}
     assert {name for name in names if IMPORTED_AS.get(name, name) not in imported} == set()
+
+
+def test_the_classifiers_name_the_python_versions_that_ci_runs() -> None:
+    """CI sets KLAMM_REQUIRE. A contributor may have a newer one, on which nobody promises anything yet."""
+    prefix = "Programming Language :: Python :: 3."
+    named = {int(one.removeprefix(prefix)) for one in PYPROJECT["classifiers"] if one.startswith(prefix)}
+    assert PYPROJECT["requires-python"] == f">=3.{min(named)}"
+    if "KLAMM_REQUIRE" in os.environ:
+        assert named == {sys.version_info.minor}
 
 
 def test_no_text_names_a_finding_that_nobody_can_look_up() -> None:

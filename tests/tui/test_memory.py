@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import gc
+import sys
 import weakref
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from dashboards import dashboard, drive
 from textual.screen import Screen
 from textual.widget import Widget
 
 from engine.admin.watch.events import Event, EventKind
+from engine.admin.watch.fake_cluster import FakeCluster
+from engine.admin.watch.fake_feed import FakeFeed
+from engine.common.model import TopicPartition
+from tui import board
+from tui.actions import PAGES
+from tui.state import history
 from tui.state.history import EVENTS_MAX
+from tui.table_model import NO_ROWS
 
 KEYS = (
     ("question_mark", "escape"),
@@ -65,5 +74,76 @@ def test_nothing_of_a_closed_window_is_kept() -> None:
                 return not any(one() is not None for one in left)
 
             await driven.until(are_gone)
+
+    drive(run)
+
+
+ROUND = 20
+"""After this many ticks the cluster is as it was, so that the memory at two such moments can be compared."""
+
+
+def what_happens(cluster: FakeCluster, tick: int) -> None:
+    """Make much happen in each round: a broker dies and comes back, a topic comes and goes, a partition moves."""
+    place, number = tick % ROUND, tick // ROUND
+    if place == 2:
+        cluster.create_topic(f"passing-{number}", 3)
+        cluster.add_group(f"group-{number}", f"passing-{number}", reads=100)
+    elif place == 4:
+        cluster.reassign(TopicPartition("orders", 0), (2, 3, 4) if number % 2 else (1, 2, 3))
+    elif place == 6:
+        cluster.kill(1 + number % 3)
+    elif place == 10:
+        cluster.start(1 + number % 3)
+    elif place == 14:
+        cluster.elect_preferred()
+    elif place == 16:
+        cluster.remove_group(f"group-{number}")
+        cluster.delete_topic(f"passing-{number}")
+
+
+def test_memory_does_not_grow_with_what_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once all bounded parts are full, hours of changes leave nothing behind.
+
+    The bounds are small here, so that they are full soon. What grows then is compared with the number of events: a part
+    that kept one of each would hold at least the event itself.
+    """
+    monkeypatch.setattr(history, "EVENTS_MAX", 200)
+    monkeypatch.setattr(history.Series.__init__, "__defaults__", (20,))
+    monkeypatch.setattr(board, "HISTORY_MAX", 20)
+
+    async def run() -> None:
+        cluster = FakeCluster(4, {"orders": 40, "clicks": 40}, rate=0, partition_bytes=1_000_000)
+        async with dashboard(FakeFeed(cluster, on_tick=what_happens, plays=False)) as driven:
+
+            async def blocks_after(rounds: int) -> tuple[int, int]:
+                for number in range(rounds):
+                    await driven.press(PAGES[number % len(PAGES)][1])
+                    await driven.tick(ROUND)
+                await driven.press("1")
+                gc.collect()
+                return sys.getallocatedblocks(), driven.app.board._event_count
+
+            await blocks_after(2 * len(PAGES))
+            before, events_before = await blocks_after(len(PAGES))
+            after, events_after = await blocks_after(len(PAGES))
+            happened = events_after - events_before
+            assert len(driven.app.board.events) == 200 and happened > 1_500
+            assert after - before < happened / 4, f"{after - before} blocks more after {happened} events"
+
+    drive(run)
+
+
+def test_a_screen_that_was_left_holds_no_rows() -> None:
+    async def run() -> None:
+        async with dashboard("live") as driven:
+            for _, key, _ in PAGES:
+                await driven.press(key)
+            await driven.press("3", "down", "down", "1")
+            await driven.tick(3)
+            models = driven.main._models
+            assert len(models) >= len(PAGES)
+            assert all(one.rows is NO_ROWS and not one.shown for one in models.values())
+            await driven.press("3")
+            assert driven.main.model.cursor == 2
 
     drive(run)

@@ -22,7 +22,7 @@ from tui.pages.brokers import BrokerItem
 from tui.pages.groups import member_lines
 from tui.pages.page import View
 from tui.pages.partitions import state_of
-from tui.pages.reassignments import MoveItem
+from tui.pages.reassignments import MoveItem, why_of
 from tui.pages.replicas import Replica, chosen, replicas_of
 from tui.pages.timeline import change_text, kind_cell
 from tui.presenters.disks import dir_trends
@@ -209,7 +209,7 @@ def _move(view: View, move: MoveItem, width: int) -> list[Line]:
         lines += _chart("copied", [one.value for one in samples], width, size, top=move.copy.total_bytes)
         rate = NOTHING if move.copy.rate is None else byte_rate(move.copy.rate)
         lines += [(), line(("rate  ", Tone.QUIET), rate)]
-        lines += _told(move.copy.reason, width, Tone.QUIET) if move.copy.reason else []
+        lines += _told(why, width, Tone.QUIET) if (why := why_of(move.copy)) else []
     return [*lines, *_events_of(view.board, lambda event: _is_about(event, move.name))]
 
 

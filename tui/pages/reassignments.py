@@ -73,7 +73,13 @@ def bar(share: float | None, width: int = 12) -> str:
 
 
 def _state(item: MoveItem) -> Cell:
-    return Cell(item.state, Tone.QUIET if item.copy is None else _TONES.get(item.copy.state, Tone.QUIET))
+    return Cell(item.state, _tone(item.copy))
+
+
+def _tone(copy: CopyProgress | None) -> Tone:
+    if copy is None:
+        return Tone.QUIET
+    return Tone.WARN if copy.waits_long else _TONES.get(copy.state, Tone.QUIET)
 
 
 def _of(item: MoveItem, name: str) -> Any:
@@ -111,12 +117,21 @@ def _rate(item: MoveItem) -> Cell:
     return NO_DATA if rate is None else Cell(byte_rate(rate))
 
 
-def _why(item: MoveItem) -> str:
-    copy = item.copy
-    if copy is None:
-        return ""
+def waited(copy: CopyProgress) -> str:
+    """Return for how long a copy has waited for its first byte, in words."""
+    return f"waiting {'at least ' * copy.is_at_least}{span(copy.stalled_s)}, nothing copied"
+
+
+def why_of(copy: CopyProgress) -> str:
+    """Return why a copy is not done, as far as it can be known."""
+    if copy.state is CopyState.WAITING and copy.stalled_s:
+        return f"{waited(copy)}: {copy.reason}"
     still = f"no byte for {span(copy.stalled_s)}" if copy.stalled_s and " for " not in copy.reason else ""
     return ", ".join(part for part in (copy.reason, still) if part)
+
+
+def _why(item: MoveItem) -> str:
+    return "" if item.copy is None else why_of(item.copy)
 
 
 COLUMNS = (
@@ -168,7 +183,18 @@ def _summary(view: View, width: int) -> list[Line]:
     if moves.stalled_count:
         still = "1 copy stands" if moves.stalled_count == 1 else f"{count(moves.stalled_count)} copies stand"
         lines.append(line((f"{still} still", Tone.BAD)))
+    lines += _waiting_long([copy for copy in moves.copies if copy.waits_long])
     return [*lines, *_throttles(board, moves)]
+
+
+def _waiting_long(copies: list[CopyProgress]) -> list[Line]:
+    """Point to the copy that has waited longest: whether it is stuck is not known from outside."""
+    if not copies:
+        return []
+    worst = max(copies, key=lambda one: one.stalled_s or 0)
+    more = f"   and {counted(len(copies) - 1, 'other')}" if len(copies) > 1 else ""
+    told = f"{worst.name} to broker {worst.broker}: {waited(worst)}{more}"
+    return [line((told, Tone.WARN), (f"   if it is stuck, broker {worst.broker}'s log says why", Tone.QUIET))]
 
 
 def _throttles(board: Board, moves: MovesBoard) -> list[Line]:
@@ -196,6 +222,6 @@ PAGE = Page(
     _rows,
     _summary,
     lambda view, move: Location("partitions", topic=move.name.topic, row=str(move.name)),
-    lambda view, move: move.copy is not None and _TONES.get(move.copy.state) is Tone.BAD,
+    lambda view, move: _tone(move.copy) in (Tone.BAD, Tone.WARN),
     _command,
 )

@@ -14,11 +14,13 @@ from engine.admin.watch.frame import Frame
 from engine.common.model import NO_LEADER, TopicPartition
 from engine.common.snapshot import PartitionSnapshot
 from tui.presenters.slope import Slope, slope_of
-from tui.state.history import History, Sample
+from tui.state.history import SAMPLES_MAX, History, Sample
 
 WINDOW_MS = 60_000
 STALLED_MS = 30_000
 """A copy that has not grown for this long stands still."""
+WAITING_LONG_S = 300
+"""A copy that has waited this long is pointed out: from outside, one that is stuck looks the same."""
 
 
 class CopyState(StrEnum):
@@ -47,7 +49,7 @@ class CopyProgress:
     Attributes:
         inflow: bytes a second that are produced to the partition.
         left_s: the time left; ``left_low_s`` and ``left_high_s`` are the range that the samples leave.
-        stalled_s: for how long it has not grown.
+        stalled_s: for how long it has not grown; ``is_at_least``: or longer, for the readings go no further back.
         reason: why it stands still, where that is known.
     """
 
@@ -64,6 +66,12 @@ class CopyProgress:
     left_high_s: float | None = None
     stalled_s: float | None = None
     reason: str = ""
+    is_at_least: bool = False
+
+    @property
+    def waits_long(self) -> bool:
+        """Whether it has waited so long that it may be stuck."""
+        return self.state is CopyState.WAITING and (self.stalled_s or 0) >= WAITING_LONG_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,10 +190,12 @@ def _copy(
     produced = None if inflow is None else max(0.0, inflow.per_s)
     rate = None if slope is None else max(0.0, slope.per_s)
     if is_busy and not copied and not reason and total:
+        is_at_least = len(samples) >= SAMPLES_MAX
         reason = f"others are copied from broker {source} first"
         return CopyProgress(
-            name, broker, source, CopyState.WAITING, copied, total, None, produced, stalled_s=stalled_s, reason=reason
-        )
+            name, broker, source, CopyState.WAITING, copied, total, None, produced, stalled_s=stalled_s, reason=reason,
+            is_at_least=is_at_least,
+        )  # fmt: skip
     if reason or (stalled_s is not None and stalled_s * 1000 >= STALLED_MS and copied < total):
         reason = reason or f"nothing was copied for {stalled_s:.0f} s"
         return CopyProgress(

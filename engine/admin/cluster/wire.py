@@ -138,10 +138,15 @@ class WireCluster:
         return response
 
     async def nodes(self) -> dict[int, Node]:
-        """Return the live brokers by id."""
+        """Return the brokers by id that lived when a broker last said who lives."""
         if not self._nodes:
             await self.metadata([])
         return self._nodes
+
+    async def live_brokers(self) -> frozenset[int]:
+        """Ask who lives now."""
+        await self.metadata([])
+        return frozenset(self._nodes)
 
     async def is_kraft(self) -> bool:
         """Whether the cluster has no ZooKeeper.

@@ -58,7 +58,7 @@ class WireConfigReader:
             return await describe_clients(self._wire, kind, None)
         if kind is EntityType.TOPIC:
             return await _describe_all_topics(self._wire, include_all=include_all)
-        entities = [Entity(kind, str(broker_id)) for broker_id in sorted(await self._wire.nodes())]
+        entities = [Entity(kind, str(broker_id)) for broker_id in sorted(await self._wire.live_brokers())]
         default = Entity(kind, None)
         defaults = []
         if kind is EntityType.BROKER:

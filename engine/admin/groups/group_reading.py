@@ -53,7 +53,7 @@ async def list_groups(wire: WireCluster, *, patience_s: float = PATIENCE_S) -> G
     A broker that is still loading groups is asked again for ``patience_s``; after that its groups are returned with the
     failure. Raises Unreachable if no broker answers at all.
     """
-    brokers = sorted(await wire.nodes())
+    brokers = sorted(await wire.live_brokers())
 
     async def of_brokers(ids: list[int]) -> Mapping[int, int]:
         return {broker_id: broker_id for broker_id in ids}

@@ -76,7 +76,7 @@ async def read_log_dirs(
         Unreachable: no broker answers at all.
     """
     wire = await cluster.wire()
-    live = sorted(await wire.nodes())
+    live = sorted(await wire.live_brokers())
     absent = [broker for broker in brokers or () if broker not in live]
     if absent:
         named, known = ", ".join(map(str, absent)), ", ".join(map(str, live)) or "none"
@@ -107,7 +107,8 @@ async def read_all_log_dirs(cluster: Cluster, topics: Sequence[TopicSnapshot] | 
         assigned = {broker for topic in topics for one in topic.partitions for broker in one.replicas}
         names = [TopicPartition(topic.name, one.partition) for topic in topics for one in topic.partitions]
     found = await read_log_dirs(cluster, None, names)
-    absent = assigned - set(await wire.nodes())
+    # Those that were just asked: who comes back meanwhile is not reported as absent and asked by nobody.
+    absent = assigned - {one.broker for one in found}
     return sorted([*found, *(_silent(broker, NOT_ALIVE) for broker in absent)], key=lambda one: one.broker)
 
 

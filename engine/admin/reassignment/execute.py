@@ -386,7 +386,7 @@ async def _check_dirs(
         return {}
     wire = await cluster.wire()
     await check_can_move(wire, wanted)
-    holders = {broker for move in wanted for broker in origins[move.name]} & set(await wire.nodes())
+    holders = {broker for move in wanted for broker in origins[move.name]} & await wire.live_brokers()
     named = {broker for move in wanted for broker in move.wanted_dirs}
     found = await read_log_dirs(cluster, holders | named, [move.name for move in wanted])
     check_log_dirs(wanted, found)

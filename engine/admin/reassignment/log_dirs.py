@@ -131,13 +131,15 @@ def refuse_moves(outcomes: Mapping[Replica, ErrorCode]) -> None:
 
 
 async def stop_log_dir_moves(cluster: Cluster, plan: Sequence[PartitionMove]) -> list[Replica]:
-    """Stop replicas from moving into a dir of the plan; return which."""
+    """Stop replicas from moving into a dir of the plan; return which. Complain about brokers that cannot be asked."""
     wanted = [move for move in plan if move.wanted_dirs]
     if not wanted:
         return []
-    live = await (await cluster.wire()).nodes()
-    brokers = {broker for move in wanted for broker in move.wanted_dirs} & set(live)
-    found = await read_log_dirs(cluster, brokers, [move.name for move in wanted])
+    named = {broker for move in wanted for broker in move.wanted_dirs}
+    live = named & await (await cluster.wire()).live_brokers()
+    found = await read_log_dirs(cluster, live, [move.name for move in wanted])
+    for broker in sorted((named - live) | found.silent):
+        cluster.complain(f"broker {broker} does not answer: its moves to other log dirs go on once it does")
     back = {
         (move.name, broker): place.log_dir
         for move in wanted

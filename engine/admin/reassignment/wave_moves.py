@@ -22,8 +22,8 @@ async def with_sizes(cluster: Cluster, moves: Sequence[WaveMove]) -> list[WaveMo
     sizes: dict[TopicPartition, int] = {}
     holders = {broker for move in moves for broker in move.before}
     try:
-        live = await (await cluster.wire()).nodes()
-        found = await read_log_dirs(cluster, holders & set(live), [move.name for move in moves])
+        live = await (await cluster.wire()).live_brokers()
+        found = await read_log_dirs(cluster, holders & live, [move.name for move in moves])
     except AdminError as error:
         cluster.observe(f"no sizes: {error}")
         return list(moves)

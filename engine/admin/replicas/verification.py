@@ -143,7 +143,7 @@ async def verify_replicas(
 ) -> list[PartitionVerification]:
     """Compare the replicas of each partition; return the verdicts by name."""
     wire = await cluster.wire()
-    live = frozenset(await wire.nodes())
+    live = await wire.live_brokers()
     gate = asyncio.Semaphore(PARTITIONS_AT_ONCE)
 
     async def one(name: TopicPartition, partition: PartitionSnapshot) -> PartitionVerification:

@@ -87,7 +87,7 @@ class WireTopicReader:
             return {}
 
     async def live_brokers(self) -> frozenset[int]:
-        return frozenset(await self._wire.nodes())
+        return await self._wire.live_brokers()
 
     async def min_isr(self, topics: Sequence[TopicSnapshot]) -> Mapping[str, int]:
         names = [topic.name for topic in topics if topic.configs is not None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Protocol
 
 from engine.admin.cluster.target import Side
@@ -124,12 +125,14 @@ def _topics(before: Frame, after: Frame, was: ClusterSnapshot, now: ClusterSnaps
         elif first.topic_id != topic.topic_id and first.topic_id and topic.topic_id:
             yield Event(after.at_ms, EventKind.TOPIC_RECREATED, topic.name, within_ms=within_ms, topic=topic.name)
         else:
-            yield from _topic(before, after, first, topic)
+            yield from _topic(before, after, within_ms, first, topic)
     for name in old:
         yield Event(after.at_ms, EventKind.TOPIC_DELETED, name, within_ms=within_ms, topic=name)
 
 
-def _topic(before: Frame, after: Frame, was: TopicSnapshot, now: TopicSnapshot) -> Iterator[Event]:
+def _topic(
+    before: Frame, after: Frame, within_ms: int | None, was: TopicSnapshot, now: TopicSnapshot
+) -> Iterator[Event]:
     if now.is_marked_for_deletion and not was.is_marked_for_deletion:
         yield Event(after.at_ms, EventKind.TOPIC_DELETION_STARTED, now.name, topic=now.name)
     if was.configs is not None and now.configs is not None and was.configs != now.configs:
@@ -141,20 +144,23 @@ def _topic(before: Frame, after: Frame, was: TopicSnapshot, now: TopicSnapshot) 
         counts = str(len(was.partitions)), str(len(now.partitions))
         yield Event(after.at_ms, EventKind.PARTITIONS_ADDED, now.name, *counts, topic=now.name)
     old = {partition.partition: partition for partition in was.partitions}
+    in_turn = after.stage(Stage.METADATA).source is StageSource.ROTATION
     for partition in now.partitions:
         first = old.get(partition.partition)
         if first is not None and first is not partition:
-            yield from _partition(before, after, TopicPartition(now.name, partition.partition), first, partition)
+            name = TopicPartition(now.name, partition.partition)
+            seen_within_ms = _turn_ms(before, after, name) if in_turn else within_ms
+            yield from _partition(after, seen_within_ms, name, first, partition)
 
 
 def _partition(
-    before: Frame, after: Frame, name: TopicPartition, was: PartitionSnapshot, now: PartitionSnapshot
+    after: Frame, within_ms: int | None, name: TopicPartition, was: PartitionSnapshot, now: PartitionSnapshot
 ) -> Iterator[Event]:
-    within_ms = _state_within_ms(before, after, name)
     live = after.cluster.live_broker_ids if after.cluster is not None else frozenset()
 
     def event(kind: EventKind, old: str, new: str, broker: int | None = None, reason: str = "") -> Event:
-        return Event(after.at_ms, kind, str(name), old, new, within_ms, broker, name.topic, name.partition, reason)
+        subject, old, new, reason = map(_shared, (str(name), old, new, reason))
+        return Event(after.at_ms, kind, subject, old, new, within_ms, broker, name.topic, name.partition, reason)
 
     if was.leader == NO_LEADER and not was.isr:
         # It had no state so far. Its first leader and ISR are one event: nobody came back.
@@ -258,11 +264,16 @@ def _within_ms(before: Frame, after: Frame, stage: Stage) -> int | None:
     return max(0, now_ms - was_ms)
 
 
-def _state_within_ms(before: Frame, after: Frame, name: TopicPartition) -> int | None:
-    if after.stage(Stage.METADATA).source is not StageSource.ROTATION:
-        return _within_ms(before, after, Stage.METADATA)
+def _turn_ms(before: Frame, after: Frame, name: TopicPartition) -> int | None:
+    """Return the time between the readings of a partition's state, where states are read in rotation."""
     was_ms, now_ms = before.read_at_ms.get(name), after.read_at_ms.get(name)
     return None if was_ms is None or now_ms is None else max(0, now_ms - was_ms)
+
+
+@lru_cache(maxsize=4096)
+def _shared(text: str) -> str:
+    """Return one object for equal texts: viewers keep events by the ten thousand."""
+    return text
 
 
 def _changed(old: Mapping[str, str], new: Mapping[str, str]) -> tuple[str, str]:

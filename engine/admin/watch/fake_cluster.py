@@ -266,6 +266,11 @@ class FakeCluster:
             partition = TopicPartition(topic, p.partition)
             self._groups[name].committed[partition] = self._ends[partition].end - lag
 
+    def remove_group(self, name: str) -> None:
+        """Remove a consumer group."""
+        self._touched = True
+        del self._groups[name]
+
     def add_query(self, name: str, topic: str, *, reads: float, lag: int = 0, took_ms: int = 2_000) -> None:
         """Add a query of Spark that reads up to ``reads`` records of each partition in a second, ``lag`` behind now."""
         self._touched = True

@@ -1,12 +1,17 @@
 """Turns a frame into its changes since the one before, and back: the content of a recording. Pure.
 
 What both frames share is left out, down to single partitions. Health is not kept: it follows from the rest.
+
+All of a frame of 50,000 partitions takes a second to encode, and Python's JSON encoder lets no other thread run. So the
+text is made piece by piece, and what a piece is made of does not outlive it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
-from dataclasses import replace
+import json
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, TypeVar
 
 from engine.admin.watch.frame import Frame, WatchedGroup
@@ -24,13 +29,62 @@ _APART = ("cluster", "groups", "health", *_MAPPINGS, *_ALWAYS)
 _CLUSTER = fields_of(ClusterSnapshot)
 _TOPIC = fields_of(TopicSnapshot)
 _NO_FRAME = Frame(0, 0)
+PIECE_ITEMS = 100
+"""This many offsets, groups, or partitions with their replicas are one piece of the text."""
+PIECE_TOPICS = 5
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-def changes_of(before: Frame | None, frame: Frame) -> Changes:
-    """Return the changes that turn ``before`` into ``frame`` (None: all of it)."""
+@dataclass(frozen=True, slots=True)
+class _List:
+    """A list of JSON whose items are encoded when they are written."""
+
+    items: Iterable[Any]
+    encode: Callable[[Any], Any]
+    piece_items: int = PIECE_ITEMS
+
+
+def changes_of(before: Frame | None, frame: Frame) -> Iterator[str]:
+    """Yield, as JSON in pieces, the changes that turn ``before`` into ``frame`` (None: all of it)."""
+    mark = "{"
+    for name, value in _found(before, frame).items():
+        yield f'{mark}"{name}":'
+        yield from _text_of(value)
+        mark = ","
+    yield "}"
+
+
+def _text_of(value: Any) -> Iterator[str]:
+    """Yield a list of which an item may be a ``_List``, or any plain value."""
+    if not isinstance(value, list) or not any(isinstance(one, _List) for one in value):
+        yield _dumped(value)
+        return
+    mark = "["
+    for one in value:
+        yield mark
+        mark = ","
+        if isinstance(one, _List):
+            yield from _text_of_items(one)
+        else:
+            yield _dumped(one)
+    yield "]"
+
+
+def _text_of_items(found: _List) -> Iterator[str]:
+    items, mark = iter(found.items), "["
+    while piece := [found.encode(item) for item in islice(items, found.piece_items)]:
+        yield mark + _dumped(piece)[1:-1]
+        mark = ","
+    yield "[]" if mark == "[" else "]"
+
+
+def _dumped(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _found(before: Frame | None, frame: Frame) -> Changes:
     old = before or _NO_FRAME
     found: Changes = {name: getattr(frame, name) for name in _ALWAYS}
     for name, hint in _FIELDS.items():
@@ -50,7 +104,7 @@ def frame_of(before: Frame | None, changes: Changes) -> Frame:
     """Return the frame that ``changes`` make from ``before``; it has no health yet.
 
     Raises:
-        ValueError, TypeError, KeyError: they are not what ``changes_of`` returns.
+        ValueError, TypeError, KeyError: they are not what ``changes_of`` yields.
     """
     old = before or _NO_FRAME
     values: dict[str, Any] = {"health": None}
@@ -87,7 +141,8 @@ def _mapping_changes(hint: Any, old: Mapping[K, V], new: Mapping[K, V]) -> Any:
     gone = [key for key in old if key not in new] if len(old) + len(fresh) > len(new) else []
     if not gone and not fresh:
         return None
-    return [[encoder(_key_hint(hint))(key) for key in gone], encoder(hint)(fresh)]
+    key_of, value_of = map(encoder, hint.__args__)
+    return [[key_of(key) for key in gone], _List(fresh.items(), lambda pair: (key_of(pair[0]), value_of(pair[1])))]
 
 
 def _mapping_of(hint: Any, old: Mapping[K, V], told: Any) -> dict[K, V]:
@@ -110,7 +165,7 @@ def _group_changes(old: tuple[WatchedGroup, ...], new: tuple[WatchedGroup, ...])
     gone = [list(key) for key in known if key not in there]
     if not fresh and not gone:
         return None
-    return [gone, [encoder(WatchedGroup)(group) for group in fresh]]
+    return [gone, _List(fresh, encoder(WatchedGroup))]
 
 
 def _groups_of(old: tuple[WatchedGroup, ...], told: Any) -> tuple[WatchedGroup, ...]:
@@ -138,8 +193,8 @@ def _cluster_changes(old: ClusterSnapshot | None, new: ClusterSnapshot) -> Any:
     known = {} if old is None else {topic.name: topic for topic in old.topics}
     there = {topic.name for topic in new.topics}
     gone = [name for name in known if name not in there]
-    fresh = [_topic_changes(known.get(topic.name), topic) for topic in new.topics if known.get(topic.name) is not topic]
-    return [own, gone, fresh]
+    fresh = [topic for topic in new.topics if known.get(topic.name) is not topic]
+    return [own, gone, _List(fresh, lambda topic: _topic_changes(known.get(topic.name), topic), PIECE_TOPICS)]
 
 
 def _cluster_of(old: ClusterSnapshot | None, told: Any) -> ClusterSnapshot:

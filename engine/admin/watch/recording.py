@@ -12,6 +12,7 @@ before it can be played.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import struct
@@ -43,6 +44,8 @@ _WHOLE, _CHANGES = 0, 1
 
 class FrameWriter:
     """Writes frames into a new file; close it at the end. After a crash, what was written before can be read.
+
+    Use it from a thread beside the event loop: a large frame takes a second to write. One call at a time.
 
     Raises:
         BadRequest: the file exists already, or cannot be created.
@@ -76,8 +79,9 @@ class FrameWriter:
         is_whole = self._last is None or (
             self._since_key >= KEY_EVERY and self._bytes_since_key >= KEY_SHARE * self._key_bytes
         )
-        changes = changes_of(None if is_whole else self._last, frame)
-        data = zlib.compress(json.dumps(changes, separators=(",", ":")).encode(), 3)
+        deflate = zlib.compressobj(3)
+        pieces = (deflate.compress(text.encode()) for text in changes_of(None if is_whole else self._last, frame))
+        data = b"".join((*pieces, deflate.flush()))
         kind = _WHOLE if is_whole else _CHANGES
         self._file.write(_RECORD.pack(len(data), zlib.crc32(data), kind, frame.at_ms) + data)
         self._file.flush()
@@ -253,7 +257,7 @@ async def record(feed: Feed, path: Path) -> Recorded:
         await feed.start()
         async for frame in feed.frames():
             try:
-                writer.write(frame)
+                await asyncio.to_thread(writer.write, frame)
             except OSError as error:
                 raise BadRequest(f"cannot be written: {error.strerror or error}", where=str(path)) from error
             first_ms, last_ms = first_ms or frame.at_ms, frame.at_ms

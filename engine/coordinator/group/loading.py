@@ -49,7 +49,7 @@ class GroupLoader:
         self._commits = CommitScan()
         self._record_count = 0
         self._next_offset = 0
-        self._groups: dict[str, tuple[GroupMetadataValue, int]] = {}
+        self._groups: dict[str, GroupMetadataValue] = {}
         self._offsets: dict[OffsetName, StoredOffset | _Removed] = {}
         self._in_transactions: dict[int, dict[OffsetName, StoredOffset]] = {}
 
@@ -100,11 +100,8 @@ class GroupLoader:
         Yields now and then, as ``read``.
         """
         groups = self.groups
-        for group_id, (value, log_offset) in self._groups.items():
-            try:
-                groups[group_id] = group_of(group_id, value, now_ms)
-            except KlammError as error:
-                self._skip(log_offset, error)
+        for group_id, value in self._groups.items():
+            groups[group_id] = group_of(group_id, value, now_ms)
             yield
         for number, ((group_id, partition), stored) in enumerate(self._offsets.items()):
             if stored.value is not None:
@@ -137,7 +134,7 @@ class GroupLoader:
             assert value is None or isinstance(value, GroupMetadataValue)
             self._groups.pop(key.group, None)
             if value is not None:
-                self._groups[key.group] = (value, record.offset)
+                self._groups[key.group] = value
         else:
             logger.warning(
                 "Unknown message key with version %d while loading offsets and group metadata from %s. Ignoring it. "

@@ -245,3 +245,21 @@ def test_in_rotation_each_partition_tells_its_own_precision(cluster: FakeCluster
     assert event.within_ms == 60_000
     (event,) = diff(replace(before, read_at_ms={}), after)
     assert event.within_ms is None
+
+
+def test_equal_texts_of_events_are_one_object() -> None:
+    """Viewers keep events by the ten thousand: a text for each would take more memory than the events."""
+    cluster = FakeCluster(3, {"orders": 3})
+    shrank = []
+    for _ in range(3):
+        cluster.frame()
+        cluster.kill(3)
+        cluster.advance()
+        shrank.append([one for one in cluster.frame().events if one.kind is EventKind.ISR_SHRANK])
+        cluster.start(3)
+        cluster.advance()
+    for one, again in zip(*shrank[1:], strict=True):
+        for name in ("subject", "before", "after", "reason"):
+            assert getattr(one, name) is getattr(again, name), name
+    assert len(shrank[1]) == 3
+    assert shrank[1][0].within_ms == 1000 and len({id(one.within_ms) for one in shrank[1]}) == 1

@@ -12,7 +12,7 @@ import pytest
 from event_loop import in_event_loop
 
 from engine.admin.cluster.errors import BadRequest, NotFound
-from engine.admin.watch.fake_cluster import FakeCluster, small_cluster
+from engine.admin.watch.fake_cluster import FakeCluster, big_cluster, small_cluster
 from engine.admin.watch.fake_feed import SCENES, FakeFeed
 from engine.admin.watch.frame import Frame
 from engine.admin.watch.frame_changes import changes_of, frame_of
@@ -56,16 +56,23 @@ def _written(path: Path, frames: list[Frame]) -> None:
 @pytest.mark.parametrize("scene", sorted(set(SCENES) - {"big"}))
 def test_each_state_of_a_feed_is_recorded_whole(scene: str) -> None:
     frame = SCENES[scene]().frame()
-    text = json.dumps(changes_of(None, frame))
+    text = "".join(changes_of(None, frame))
     assert frame_of(None, json.loads(text)) == replace(frame, health=None)
 
 
 def test_changes_make_the_next_frame_out_of_the_one_before() -> None:
     frames = _frames(20)
-    played = frame_of(None, json.loads(json.dumps(changes_of(None, frames[0]))))
+    played = frame_of(None, json.loads("".join(changes_of(None, frames[0]))))
     for before, after in pairwise(frames):
-        played = frame_of(played, json.loads(json.dumps(changes_of(before, after))))
+        played = frame_of(played, json.loads("".join(changes_of(before, after))))
         assert played == replace(after, health=None)
+
+
+def test_a_large_frame_is_written_in_small_pieces() -> None:
+    """While Python makes JSON of one value, no other thread runs: a piece must not take long."""
+    frame = big_cluster(3, 100, 5_000).frame()
+    sizes = [len(text) for text in changes_of(None, frame)]
+    assert sum(sizes) > 1_000_000 and max(sizes) < 40 * 1000, (sum(sizes), max(sizes))
 
 
 def test_what_did_not_change_is_not_written_and_stays_the_same_object() -> None:
@@ -73,7 +80,7 @@ def test_what_did_not_change_is_not_written_and_stays_the_same_object() -> None:
     first = cluster.frame()
     cluster.move_leader(TopicPartition("busy", 0), 3)
     second = cluster.frame()
-    changes = json.loads(json.dumps(changes_of(first, second)))
+    changes = json.loads("".join(changes_of(first, second)))
     assert "still" not in json.dumps(changes["cluster"])
     played = frame_of(first, changes)
     assert played.cluster is not None and first.cluster is not None

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from engine.admin.watch.fake_cluster import FakeCluster
 from engine.admin.watch.frame import Frame
 from engine.common.model import TopicPartition
+from tui.pages.reassignments import why_of
 from tui.presenters.moves import CopyState, MovesBoard, moves_board
 from tui.presenters.throttles import ThrottleVerdict, throttle_advice
 from tui.state.history import History
@@ -79,6 +82,23 @@ def test_a_copy_waits_for_its_turn_and_the_time_left_is_that_of_both() -> None:
     (copy,) = board.copies
     assert copy.copied_bytes is not None and 0 < copy.copied_bytes < 1_600_000_000
     assert copy.rate == pytest.approx(50e6), "the time before its first byte does not count"
+
+
+def test_a_copy_that_waits_for_minutes_is_pointed_out_without_a_guess() -> None:
+    """Whether it is stuck or has its turn later is not known from outside."""
+    cluster, history = FakeCluster(5, {"orders": 6}, partition_bytes=30_000_000_000, rate=0), History()
+    cluster.reassign(ORDERS, (1, 2, 4))
+    cluster.reassign(TopicPartition("orders", 5), (1, 5, 4), is_stalled=True)
+    _, board = _after(cluster, 290, history)
+    waiting, copying = board.copies
+    assert (waiting.state, copying.state) == (CopyState.WAITING, CopyState.COPYING)
+    assert not waiting.waits_long and not copying.waits_long
+    _, board = _after(cluster, 60, history)
+    waiting = board.copies[0]
+    assert (waiting.state, waiting.waits_long, waiting.is_at_least) == (CopyState.WAITING, True, False)
+    assert why_of(waiting) == "waiting 5m 40s, nothing copied: others are copied from broker 1 first"
+    told = why_of(replace(waiting, stalled_s=1200.0, is_at_least=True))
+    assert told.startswith("waiting at least 20m, nothing copied")
 
 
 def test_a_copy_that_never_begins_stands_still_when_no_other_is_copied() -> None:

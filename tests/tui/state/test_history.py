@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 
 from hypothesis import given
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from engine.admin.watch.fake_cluster import FakeCluster
 from engine.admin.watch.frame import Frame, Stage
 from engine.common.model import TopicPartition
-from tui.state.history import History, Sample, Series
+from tui.state.history import SAMPLES_MAX, History, Sample, Series
 
 
 def _frames() -> list[Frame]:
@@ -77,3 +78,17 @@ def test_series_are_bounded_and_forget_what_is_gone() -> None:
     series.take(9, lambda: [("a", 99.0)])
     series.take(None, lambda: [("a", 99.0)])
     assert series.of("a")[-1].value == 9
+
+
+def test_a_sample_takes_a_few_bytes() -> None:
+    """Lags of thousands of groups are kept for most of an hour."""
+    series: Series[int] = Series()
+    tracemalloc.start()
+    try:
+        for at_ms in range(SAMPLES_MAX):
+            series.take(at_ms, lambda at_ms=at_ms: [(key, key + at_ms / 7) for key in range(100)])
+        held = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert held < 100 * SAMPLES_MAX * 16
+    assert len(series.of(99)) == SAMPLES_MAX
