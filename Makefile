@@ -1,13 +1,13 @@
-# Everything a contributor or a first-time user runs. Each target makes the environment first, once.
+# Everything that a contributor or a first-time user runs. The first target to run makes the environment.
 #
-#   make demo      real ZooKeeper, brokers of ours, real records, a kill -9, nothing lost
+#   make demo      a real ZooKeeper, our brokers, real records, a kill -9, and no record lost
 #   make test      the tests
-#   make package   the wheel: what is in it, and that it works where it is installed
+#   make package   the tests of the wheel: its content, and that it works once installed
 #   make interop   the tests against Apache Kafka (jars from Maven Central, through mvn)
-#   make soak      faults and random walks that go on for longer: half an hour
-#   make mutants   changes one thing at a time in what protects data; a test must notice each (an hour or more; MODULES=… for some)
+#   make soak      longer runs of faults and random walks: half an hour
+#   make mutants   changes one thing at a time in code that protects data; a test must notice each (an hour or more; MODULES=… for some)
 #   make bench     the benchmarks; docs/benchmarks.md says how to read them
-#   make lint      format, style, types, who may import whom
+#   make lint      format, style, types, allowed imports
 #   make docs      writes the generated reference pages
 #   make site      the documentation as a web site, in build/site
 #   make image     the container image, without a daemon (needs mmdebstrap and buildah)
@@ -19,7 +19,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 KLAMM  := $(BIN)/klamm
 TESTS  ?= tests
-# As many processes run tests; all tests of a file run in the same one. WORKERS=0 runs them in one, for a debugger.
+# The number of processes that run tests. All tests of a file run in the same one. WORKERS=0 uses one, for a debugger.
 WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
@@ -31,7 +31,7 @@ help:
 
 env: $(STAMP)
 
-# The stamp is newer than what it was made from, so a second run installs nothing.
+# The stamp is newer than its sources, so a second run installs nothing.
 $(STAMP): pyproject.toml constraints.txt
 	@echo "setting up $(VENV) (once; a minute or two)"
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: klamm needs Python 3.11 or newer: $$($(PYTHON) --version)"; echo "hint: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 2; }
@@ -49,7 +49,7 @@ test: env lint
 interop: env
 	@$(PYTEST) tests/interop
 
-# Every file that asks tests/support/soak.py how long to go on. The output names the seed; KLAMM_FAULT_SEED=… repeats it.
+# Runs every file that asks tests/support/soak.py how long to run. The output names the seed; KLAMM_FAULT_SEED=… repeats it.
 SOAK         ?= 10
 SOAK_MINUTES ?= 60
 soak: export KLAMM_SOAK = $(SOAK)
@@ -58,7 +58,7 @@ soak: env
 	@timeout --signal=INT --kill-after=1m $(SOAK_MINUTES)m $(PYTEST) -rP --timeout=3000 --hypothesis-profile=explore \
 	  $$(grep -rl '^from soak import' tests --include='test_*.py' | sort)
 
-# Not in several processes: the environment that it installs into takes the longest.
+# Not in several processes: most of the time goes into the environment that it installs.
 package: env
 	@$(BIN)/python -m pytest -q tests/package
 
@@ -79,7 +79,7 @@ docs: env
 	@$(BIN)/python -m engine.config.docs
 	@$(BIN)/python -m engine.server.api_table
 
-# Strict: a link that leads nowhere is an error. It prints nothing unless something is wrong.
+# Strict: a broken link is an error. It prints nothing unless something is wrong.
 site: env
 	@mkdir -p build; $(BIN)/zensical build --clean --strict >build/site.log 2>&1 || { cat build/site.log; exit 1; }
 

@@ -1,4 +1,4 @@
-"""Recorded clusters that stand still in a real ZooKeeper, and one that lives."""
+"""Recorded clusters, loaded unchanged into a real ZooKeeper, and one running cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lag history of very many groups: how long a sample of ``klamm spark lag`` takes, and how long a query of it."""
+"""The lag history of very many groups: the time for a sample of ``klamm spark lag``, and for reading some back."""
 
 from __future__ import annotations
 

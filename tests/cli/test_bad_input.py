@@ -1,6 +1,6 @@
-"""Bad input to every command about a cluster: it is named, the exit code tells its kind, and nothing is changed.
+"""Bad input to every command about a cluster: the message names it, the exit code gives its kind, nothing changes.
 
-The cluster is recorded and stands still in a real ZooKeeper without brokers: whatever were written there would be seen.
+The cluster is a recorded one, in a real ZooKeeper without brokers. The test would notice every write.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def test_the_chroot_is_wrong(recorded: Recorded, capsys: Capture, words: tuple[s
 
 
 class Untouched:
-    """Runs commands on a recorded cluster, and sees to it that they change nothing."""
+    """Runs commands on a recorded cluster, and checks that they change nothing."""
 
     def __init__(self, where: str, capture: Capture) -> None:
         self._where = ("--zookeeper", where)

@@ -1,6 +1,6 @@
-"""Every command of the two "Coming from …" pages runs on a cluster, klamm's own words and Kafka's beside them.
+"""Every command of the two "Coming from …" pages runs on a cluster, both klamm's own words and Kafka's.
 
-A new command of these pages runs here without further ado; one that wants more than the page says has its words below.
+A new command of these pages runs here automatically. If it needs more words than the page gives, they are below.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Named(NamedTuple):
 
     text: str
     is_refused: bool
-    """It is Kafka's, and has no counterpart here, or needs a class of Java."""
+    """Commands of Kafka without a counterpart here, or that need a Java class."""
 
 
 def commands() -> list[Named]:
@@ -101,13 +101,13 @@ MORE = {
     "topics delete": "T --yes",
     "topics delete T": "--yes",
 }  # fmt: skip
-"""What a command needs beside the words of its page."""
+"""Words that a command needs beside those of its page."""
 
 NO_CLUSTER = ("broker start", "dump", "kafka-dump-log", "kafka-server-start", "kafka.tools", "local", "profiles",
               "state-changes", "zookeeper-s", "zookeeper start", "zk", "lag --serve")  # fmt: skip
-"""Commands that are told of no brokers."""
+"""Commands that get no brokers."""
 VERDICTS = ("cluster health", "kafka-reassign-partitions --verify", "lag", "reassign verify")
-"""Code 1 of these is an answer: no test's cluster need be healthy, its plan carried out, or its groups be read."""
+"""Code 1 of these is an answer: a test's cluster need not be healthy, its plan applied, or its groups read."""
 SERVERS = ("broker start", "kafka-server-start", "zookeeper start", "zookeeper-server-start")
 SEGMENT = "00000000000000000000.log"
 FILES = {
@@ -117,7 +117,7 @@ FILES = {
     "lag --history": "history",
     "records delete": "offsets.json",
 }
-"""What F or FILE is; a plan otherwise."""
+"""The meaning of F or FILE; otherwise it is a plan."""
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +131,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     }
     folder = tmp_path_factory.mktemp("coming-from")
     with LocalCluster(3, directory=folder, config=settings) as cluster:
-        # Nobody has begun a transaction, so nobody has made this topic.
+        # Nobody has begun a transaction, so this topic does not exist.
         words = ("topics", "create", "__transaction_state", "--partitions", "1", "-b", cluster.bootstrap_servers)
         made = klamm(*words, folder=folder)
         assert made.code == 0, made.err
@@ -139,7 +139,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 
 
 class Stage:
-    """A folder with the files that the pages speak of, and a topic and a group of its own."""
+    """A folder with the files that the pages mention, and a topic and a group of its own."""
 
     def __init__(self, folder: Path, cluster: LocalCluster, capture: Capture) -> None:
         self.folder, self.cluster, self._capture = folder, cluster, capture
@@ -154,7 +154,7 @@ class Stage:
         assert ran.code == 0, (words, ran.err)
 
     def make(self, words: Sequence[str]) -> None:
-        """Make what these words speak of."""
+        """Create what these words mention."""
         self._files()
         if "create" in words or "--create" in words:
             return
@@ -168,7 +168,7 @@ class Stage:
             "kafka-reassign-partitions",
             "plan",
         ):
-            # Moves of the test before may go on, and a reassignment waits for all others.
+            # Moves of the previous test may go on, and a reassignment waits for all others.
             self._must("reassign", "verify", "--all", "--wait", "--timeout", "60")
         if "plan.json" in words and "--out" not in words:
             self._must("plan", "factor", "2", "--topic", self.topic, "--out", "plan.json")
@@ -195,7 +195,7 @@ class Stage:
         (self.folder / name).write_text(json.dumps(content))
 
     def words(self, text: str) -> list[str]:
-        """Return what to type for a command of a page."""
+        """Return the words to type for a command of a page."""
         file = next((name for start, name in FILES.items() if text.startswith(start)), "F")
         meant = {
             "T": self.topic,
@@ -217,7 +217,7 @@ class Stage:
         return [word for word in words if word] + list(where)
 
     def serve(self, words: list[str], begun: str) -> int:
-        """Run a command that goes on, until it says that it has begun; return the code with which it ends on TERM."""
+        """Run a command that keeps running, until it says that it has begun; return its exit code after TERM."""
         said = self.folder / "said"
         with said.open("wb") as stderr:
             process = subprocess.Popen(
@@ -239,7 +239,7 @@ class Stage:
 
 
 def _read_page(address: str, deadline: float) -> None:
-    """Read a page until it has what the first sample told."""
+    """Read a page until it has the results of the first sample."""
     page = b""
     while b"klamm_lag_up 1" not in page:
         assert time.monotonic() < deadline, page

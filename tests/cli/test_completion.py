@@ -1,4 +1,4 @@
-"""The Tab key, in a real bash and by what zsh and fish ask: words, options, values, names that the cluster knows."""
+"""The Tab key in a real bash, and the requests of zsh and fish: words, options, values, names from the cluster."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Offer = Callable[..., list[str]]
 
 @pytest.fixture
 def offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Offer:
-    """Return what says what is offered for a line that ends where the cursor is, as bash asks for it."""
+    """Return the suggestions for a line that ends at the cursor, as bash asks for them."""
     monkeypatch.chdir(tmp_path)
     for name in [name for name in os.environ if name.startswith("KLAMM_")]:
         monkeypatch.delenv(name)
@@ -65,7 +65,7 @@ def test_names_that_the_cluster_knows(
     offered: Offer, live_cluster: LocalCluster, topic_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     where = live_cluster.bootstrap_servers
-    # The one second that a person waits is not enough where many tests run at once.
+    # A person waits one second for this, which is too short while many tests run.
     monkeypatch.setattr("cli.framework.completing._PATIENCE_S", 20.0)
     made = klamm("topics", "create", topic_name, "-b", where, folder=tmp_path)
     assert made.code == 0, made.err

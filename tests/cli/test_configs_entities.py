@@ -1,4 +1,4 @@
-"""Whose settings a command line means: kafka-configs' types and names, and its shortcuts."""
+"""Whose settings a command line means: the types, names and shortcuts of kafka-configs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What every command keeps to, whoever wrote it: shared options, exit codes, JSON errors, deadlines, snapshots.
+"""What all commands have in common: shared options, exit codes, JSON errors, deadlines, snapshots.
 
-The commands are those of the table; one that needs words of its own to run has them here. A new command is tried
-without being told of, unless it needs such words.
+The commands come from the table. If a command needs words of its own to run, they are here. A new command without such
+needs is tested automatically.
 """
 
 from __future__ import annotations
@@ -74,15 +74,15 @@ WORDS: dict[str, list[str]] = {
     "spark commit": [CHECKPOINT, "--group", "g"],
     "spark lag": ["--out", "lag"],
 }
-"""Words that make a whole command line."""
+"""Words that make a complete command line."""
 
 ONE_TOPIC = ClusterSnapshot(
     (), (TopicSnapshot("t", (PartitionSnapshot(0, ReplicaAssignment((0,))),)),), SnapshotSource.ZOOKEEPER, 0, "c"
 )
-"""What the plan file was made for."""
+"""The cluster that the plan file was made for."""
 
 NAMES_A_CLUSTER_ONLY = {"profiles add", "state-changes check", "spark jobs", "top"}
-"""Take the options that name a cluster, and go on without one; the dashboard goes on trying."""
+"""Commands that accept cluster options but work without a cluster. The dashboard keeps trying."""
 
 CHANGING_WORDS = {
     "create", "alter", "delete", "preferred", "unclean", "execute", "cancel", "reset-offsets", "delete-offsets",
@@ -91,7 +91,7 @@ CHANGING_WORDS = {
 }  # fmt: skip
 
 GOING_ON_AFTERWARDS = {"topics delete", "reassign execute", "reassign verify", "records delete"}
-"""What is accepted at once and done later can be waited for, or not."""
+"""Commands that are accepted at once and done later: a user may wait for them or not."""
 
 
 def _commands() -> dict[str, Any]:
@@ -113,7 +113,7 @@ CHANGING = sorted(words for words, names in OPTIONS.items() if "--dry-run" in na
 
 @pytest.fixture(autouse=True)
 def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty folder but for the files that commands want, and no cluster in the environment."""
+    """An empty folder with only the files that commands want, and no cluster in the environment."""
     monkeypatch.chdir(tmp_path)
     for name in [name for name in os.environ if name.startswith("KLAMM_")]:
         monkeypatch.delenv(name)
@@ -180,7 +180,7 @@ def test_a_wrong_chroot_is_named(words: str, zookeeper: EmbeddedZooKeeper, capsy
 
 @contextmanager
 def serving(says: bytes = b"") -> Iterator[str]:
-    """Give the address of a server that takes every connection, says something or nothing, and never more."""
+    """Yield the address of a server that accepts every connection, says something or nothing, and never more."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         taken: list[socket.socket] = []
 
@@ -245,7 +245,7 @@ READ_OFFLINE = {
     "plan check", "plan rebalance", "plan decommission", "plan replace", "plan expand", "plan racks", "plan factor",
     "plan move", "plan leaders", "plan log-dirs",
 }  # fmt: skip
-"""What a snapshot is enough for. Of the others each says that it is not."""
+"""Commands for which a snapshot is enough. Each of the others says that it is not."""
 
 
 @pytest.mark.parametrize("words", sorted(set(OF_CLUSTERS) - set(CHANGING)))

@@ -1,4 +1,4 @@
-"""A topic whose znodes nobody understands: it is told, and does not hide the others."""
+"""A topic with unreadable znodes: the command reports it, and still shows the others."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOTHING_BUT = "cannot understand the content of /brokers/topics/lag: not JSON"
 
 @pytest.fixture
 def damaged(zk_chroot: str) -> str:
-    """Return where the recorded cluster stands whose topic ``lag`` was overwritten with something else."""
+    """Return the address of the recorded cluster, in which the znode of topic ``lag`` is overwritten."""
 
     async def damage() -> None:
         await load_tree(zk_chroot, "leaderless")

@@ -1,4 +1,4 @@
-"""--timeout counts what the cluster takes, not how long a person thinks."""
+"""--timeout counts the time of the cluster, and not that of a person's answer."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_who_was_not_answered_is_not_told_that_it_was_accepted(capsys: pytest.Ca
 def test_only_who_meant_to_change_something_is_told_that_it_goes_on(
     is_for_change: bool, code: ExitCode, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A consumer of a group has committed offsets: for its user that was no change."""
+    """A consumer of a group has committed offsets, which is no change in its user's eyes."""
 
     async def loses_the_cluster(invocation: Invocation) -> None:
         invocation.has_sent_changes, invocation.is_for_change = True, is_for_change

@@ -1,4 +1,4 @@
-"""Bars and heat in tables: what they look like, where they shrink, and that a table without them is rich's table."""
+"""Bars and heat in tables: their look, where they shrink, and that a table without them is rich's table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of a log dir decoded by the program, and its exit code for damaged ones."""
+"""The program decodes files of a log dir; its exit code for damaged ones."""
 
 from __future__ import annotations
 

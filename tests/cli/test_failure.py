@@ -1,4 +1,4 @@
-"""Every kind of failure has its exit code, one line, and a hint where there is one."""
+"""Every kind of failure has its exit code, one line, and a hint if there is one."""
 
 from __future__ import annotations
 

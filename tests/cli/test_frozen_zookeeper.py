@@ -1,4 +1,4 @@
-"""ZooKeeper stands still, the brokers do not: what the brokers know themselves is told by them."""
+"""ZooKeeper is frozen, the brokers are not: commands show what the brokers know themselves."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def frozen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It never answers: however short klamm waits for it, it goes the same way."""
+    """It never answers, so a short wait gives the same result."""
     monkeypatch.setattr(zookeeper_side, "CONNECT_TIMEOUT_BESIDE_BROKERS_S", 0.5)
 
 
@@ -114,7 +114,7 @@ def test_reassignments_are_planned_and_followed(servers: str, capsys: Capture, t
 
 
 def test_records_are_deleted_without_the_topics_settings(servers: str, capsys: Capture) -> None:
-    """Leaders refuse topics that are only compacted, whoever asks."""
+    """Leaders refuse compacted-only topics, whoever asks."""
     words = ("records", "delete", "--topic", "kept", "--partition", "0", "--before-offset", "0", "--yes")
     ran = in_process(*words, "-b", servers, "-o", "json", "--timeout", "10", capture=capsys)
     assert (ran.code, [one["result"] for one in ran.json]) == (0, ["nothing_to_do"]), ran.err
@@ -133,7 +133,7 @@ CHANGES = {
     "topics delete kept --yes": "klamm topics list",
     "topics alter kept --partitions 3": "klamm topics describe kept",
 }
-"""Changes that a broker writes to ZooKeeper before it answers, and what shows whether they were carried out."""
+"""Changes that a broker writes to ZooKeeper before it answers, and what shows whether they were made."""
 
 
 @pytest.mark.parametrize("words", CHANGES)

@@ -1,4 +1,4 @@
-"""What each command shows of a cluster that stands still: in terminals, in colour, in a pipe, as JSON by its schema."""
+"""What each command shows of a recorded cluster: on terminals, in colour, in a pipe, as JSON by its schema."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_of_a_snapshot(recorded: Recorded, monkeypatch: pytest.MonkeyPatch, scen
     else:
         taken = in_pipe(command("cluster", "snapshot", "snapshot.json", "--zookeeper", recorded(tree)), monkeypatch)
         assert taken.code == 0
-        # A broker's epoch is the transaction in which it was registered: here, that of the recorded tree's writing.
+        # A broker's epoch is the transaction of its registration: here, the one that loaded the recorded tree.
         text = Path("snapshot.json").read_text("utf-8")
         Path("snapshot.json").write_text(re.sub(r'"broker_epoch": \d+', '"broker_epoch": 175', text), "utf-8")
     run = command(*words, "--snapshot", "snapshot.json")

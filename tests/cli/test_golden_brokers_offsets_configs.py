@@ -1,4 +1,4 @@
-"""What the commands about brokers, log dirs, offsets, old records and settings show, in every place it is shown."""
+"""Everything that the commands for brokers, log dirs, offsets, old records and settings show, in every place."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def number_brokers_epochs(snapshot: Path) -> None:
-    """Give brokers epochs of their own: ZooKeeper gives what it has counted to, whatever went before."""
+    """Give brokers fixed epochs: ZooKeeper's counter depends on what went before."""
     content = json.loads(snapshot.read_text())
     for index, broker in enumerate(content["brokers"]):
         assert broker["broker_epoch"] > 0

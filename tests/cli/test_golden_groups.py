@@ -54,7 +54,7 @@ OLD_MEMBER = "mirror_host-1.example-1700000000000-0a1b2c3d"
 
 
 def described() -> list[DescribedGroup]:
-    """A group with all that may be odd, one that nobody reads in, one in ZooKeeper, one without coordinator."""
+    """Return a group with every oddity, one without readers, one in ZooKeeper, and one without a coordinator."""
     offsets = {
         ORDERS[0]: CommittedOffset(1200, 3, "batch 7"),
         ORDERS[1]: CommittedOffset(900),

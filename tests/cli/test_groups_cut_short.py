@@ -1,4 +1,4 @@
-"""Resetting and deleting groups while the coordinator is silent: interrupted, out of time; and no cluster at all."""
+"""Group resets and deletions with a silent coordinator: interrupted, timed out; and with no cluster at all."""
 
 from __future__ import annotations
 

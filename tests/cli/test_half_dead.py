@@ -1,4 +1,4 @@
-"""Half of the brokers dead: commands that only look tell what can be told, and what cannot; soon, and in every form."""
+"""With half of the brokers dead, reading commands say soon what they know and what not, in every form."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ READERS = {
     "elect preferred --all-topic-partitions --dry-run": None,
     "replicas verify --topic both": 1,
 }
-"""Each reading command with its exit code; None if it depends on how much of the death is known already."""
+"""Each reading command with its exit code; None if that depends on how widely the death is known."""
 
 OF_THE_CONTROLLER = ("reassign list",)
-"""By the wire only the controller knows: while it is dead and no other is elected nobody can be asked."""
+"""Over the wire only the controller knows. If it is dead and no other is elected, nobody can be asked."""
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def half_dead(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster
     settings = {
         "auto.leader.rebalance.enable": "false",
         "offsets.topic.num.partitions": "1",
-        # A broker that stands still for the time of a test stays a member.
+        # A broker that freezes for the time of a test stays a member.
         "zookeeper.session.timeout.ms": "30000",
         "controlled.shutdown.enable": "false",
     }
@@ -63,7 +63,7 @@ def run(cluster: LocalCluster, words: str, *more: str, capture: Capture, znodes:
 
 @pytest.fixture
 def paused(slow: LocalCluster, capsys: Capture) -> Iterator[LocalCluster]:
-    """Broker 1 stands still, for less time than its session lasts."""
+    """Broker 1 is frozen for less time than its session lasts."""
     slow.pause_broker(1)
     yield slow
     slow.resume_broker(1)
@@ -84,7 +84,7 @@ DELETE = "records delete --topic slow --partition 0 --yes --before-offset"
 
 @pytest.fixture(scope="module")
 def slow(half_dead: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> LocalCluster:
-    """A topic with two records, whose follower is about to stand still."""
+    """A topic with two records, whose follower is about to freeze."""
     folder = tmp_path_factory.mktemp("slow")
     where = ("-b", half_dead.bootstrap_servers)
     assert klamm("topics", "create", "slow", "--replica-assignment", "0:1", *where, folder=folder).code == 0
@@ -163,7 +163,7 @@ def test_a_dry_run_does_not_wait_for_a_silent_controller(slow: LocalCluster, cap
 
 
 def test_commands_that_look(slow: LocalCluster, capsys: Capture) -> None:
-    """All in one, for the cluster dies only once: as long as its session lives, and when everybody knows."""
+    """All in one test, because the cluster dies only once: while its session lives, and when everybody knows."""
     for topic, assignment in (("both", "0:1,0:1"), ("gone", "1")):
         created = run(slow, f"topics create {topic} --replica-assignment {assignment}", capture=capsys)
         assert created.code == 0, created.err
@@ -184,7 +184,7 @@ def test_commands_that_look(slow: LocalCluster, capsys: Capture) -> None:
 
 
 def _is_told_where_both_are_named(cluster: LocalCluster, capture: Capture) -> None:
-    """The only broker that is named is the dead one: the others are found in ZooKeeper."""
+    """The only named broker is dead, so ZooKeeper gives the others."""
     dead = cluster.broker(1).address
     sides = ("-b", dead, "--zookeeper", cluster.zookeeper_connect)
     for words, code in (*READERS.items(), ("groups list", 0)):
@@ -238,7 +238,7 @@ def _looks_closer(cluster: LocalCluster, capture: Capture) -> None:
     assert [(one["broker"], one["error"]) for one in told] == [(0, None), (1, "not alive")]
     named = run(cluster, "brokers log-dirs --broker-list 0,1", capture=capture)
     assert (named.code, "not alive: 1" in named.err) == (2, True)
-    # The low watermark is that of the replicas that live.
+    # The low watermark is that of the live replicas.
     words = "records delete --topic both --partition 0 --before-offset 1 --yes"
     gone = run(cluster, words, "-o", "json", capture=capture)
     assert (gone.code, gone.json[0]["low_watermark"]) == (0, 1), gone.err

@@ -31,7 +31,7 @@ def hook(event, args):
         os.kill(os.getpid(), signal.SIGINT)
 sys.addaudithook(hook)
 """
-"""Loaded by Python itself before the program: a signal to itself at one of its imports."""
+"""Python itself loads it before the program: it sends a signal to its own process at one of its imports."""
 
 
 def run(folder: Path, *words: str, at_import: int) -> subprocess.CompletedProcess[str]:
@@ -55,7 +55,7 @@ def test_while_modules_are_loaded(tmp_path: Path, at_import: int) -> None:
 
 
 def test_at_a_question() -> None:
-    """An event loop takes the first Ctrl-C for itself, and a question does not let it turn."""
+    """An event loop takes the first Ctrl-C for itself, and a question keeps the loop from running."""
     code = (
         "import asyncio; from cli.framework.talk import Talk\n"
         "async def main(): Talk().ask('really?', is_yes_default=False)\n"
@@ -85,7 +85,7 @@ def test_in_json_mode_it_is_an_object(tmp_path: Path) -> None:
 
 
 def test_after_the_last_import_nothing_is_interrupted(tmp_path: Path) -> None:
-    """The signal is what ends the program in the tests above, not the hook."""
+    """In the tests above the signal ends the program, not the hook."""
     ran = run(tmp_path, "topics", "list", "-b", "127.0.0.1:1", at_import=100_000)
     assert ran.returncode == ExitCode.UNREACHABLE
 
@@ -144,7 +144,7 @@ def test_on_a_terminal_a_command_says_whom_it_waits_for(tmp_path: Path, words: s
 
 
 def test_an_ignored_signal_stays_ignored(tmp_path: Path) -> None:
-    """A shell without job control starts what is in the background so."""
+    """A shell without job control starts background commands like this."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
         process = subprocess.Popen(

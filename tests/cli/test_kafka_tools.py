@@ -1,4 +1,4 @@
-"""Kafka's tools by their own names and options: what they become here, and that it is something that exists."""
+"""Kafka's tools by their own names and options: the equivalents here, which must exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``klamm lag``: what is shown of every status, in all forms, and what is refused; a scene of living consumers."""
+"""``klamm lag``: its output for every status, in all forms, and what it refuses; a scene of real consumers."""
 
 from __future__ import annotations
 
@@ -255,7 +255,7 @@ def test_deleted_topics_and_offsets_beyond_the_end(
 
 
 def test_groups_in_zookeeper(program: Program, topic_name: str, live_cluster: LocalCluster) -> None:
-    """A consumer of before 0.9: its owner's znode says that somebody reads, and goes with its session."""
+    """A consumer before 0.9: its owner's znode shows that somebody reads, and goes with its session."""
     fill(live_cluster.bootstrap_servers, topic_name, 2, 50)
     name, where = f"{topic_name}-old", ("--zookeeper", live_cluster.zookeeper_connect)
     root, member = f"/consumers/{name}", f"{name}_host-1500000000000-0a1b2c3d"

@@ -1,4 +1,4 @@
-"""``klamm lag`` of Spark's queries: every status on a living cluster, in all forms, and what cannot be read."""
+"""``klamm lag`` for Spark's queries: every status on a running cluster, in all forms, and what cannot be read."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CAME_S = 25.0
 
 @pytest.fixture
 def program(program: Program, live_cluster: LocalCluster, topic_name: str) -> Program:
-    """There is a topic of two partitions, whose 100 records each came some time ago."""
+    """Runs commands against a cluster with a topic of two partitions, whose 100 records each came some time ago."""
     producer = Producer({"bootstrap.servers": live_cluster.bootstrap_servers, "log_level": 2})
     for number in range(200):
         producer.produce(topic_name, b"v", partition=number % 2, timestamp=ago(CAME_S))
@@ -41,7 +41,7 @@ def ago(seconds: float) -> int:
 
 
 def history(topic: str, *ends: int, every_s: float = 60.0, last_s: float = 5.0) -> list[Made]:
-    """Return batches that took two seconds each, the last of which was finished this many seconds ago."""
+    """Return batches that took two seconds each, the last of which finished this many seconds ago."""
     count = len(ends)
     return [
         one_source(
@@ -52,7 +52,7 @@ def history(topic: str, *ends: int, every_s: float = 60.0, last_s: float = 5.0) 
 
 
 def test_every_status(program: Program, topic_name: str, tmp_path: Path) -> None:
-    """All records came after the batches before them were planned."""
+    """All records came after their previous batches were planned."""
     old = history(topic_name, 10, 20, 30)
     scenes: dict[str, list[Made]] = {
         "caught-up": history(topic_name, 10, 50, 100),
@@ -114,7 +114,7 @@ def test_records_that_were_deleted_unread(program: Program, topic_name: str, tmp
 
 
 def test_event_logs_judge_by_what_the_query_saw(program: Program, topic_name: str, tmp_path: Path) -> None:
-    """Where the log ended at each batch is in the log of events."""
+    """The event log says where the log ended at each batch."""
 
     def batches(*pairs: tuple[int, int]) -> list[Made]:
         made = history(topic_name, *(end for end, _ in pairs))

@@ -1,4 +1,4 @@
-"""Brokers, log dirs, offsets, old records and settings of a living cluster of ours."""
+"""Brokers, log dirs, offsets, old records and settings of a running cluster of ours."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_zookeeper_that_only_the_brokers_reach_hides_no_settings(
     words: str, live_cluster: LocalCluster, topic_name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     by_wire = _with_a_setting(topic_name, live_cluster, capsys)
-    # No route leads there: that says nothing about whether it lives.
+    # No route leads there, which says nothing about whether it lives.
     unreachable = "255.255.255.255:2181"
     ran = in_process(*words.split(), topic_name, *by_wire, "--zookeeper", unreachable, "-o", "json", capture=capsys)
     assert (ran.code, '"7200000"' in ran.out) == (0, True), (ran.out, ran.err)

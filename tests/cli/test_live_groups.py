@@ -1,4 +1,4 @@
-"""Groups of a living cluster of ours: the operator's whole story, by the wire and in ZooKeeper."""
+"""Groups of a running cluster of ours: the operator's whole story, over the wire and in ZooKeeper."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Capture = pytest.CaptureFixture[str]
 
 @pytest.fixture(scope="module")
 def group_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """Two brokers that share the groups, which begin without delay."""
+    """Two brokers that share the groups, which start without delay."""
     settings = {
         "group.initial.rebalance.delay.ms": "0",
         "group.min.session.timeout.ms": "1000",
@@ -89,7 +89,7 @@ def test_the_tab_key_offers_groups(stage: Stage, capsys: Capture, monkeypatch: p
     asked = {"_KLAMM_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
     for name, value in asked.items():
         monkeypatch.setenv(name, value)
-    # The one second that a person waits is not enough where many tests run at once.
+    # A person waits one second for this, which is too short while many tests run.
     monkeypatch.setattr("cli.framework.completing._PATIENCE_S", 20.0)
     capsys.readouterr()
     with pytest.raises(SystemExit):

@@ -1,4 +1,4 @@
-"""Elections, reassignments and health on three living brokers, by the wire and through the znodes."""
+"""Elections, reassignments and health on three running brokers, over the wire and through the znodes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from engine.local.cluster import LocalCluster
 
 WAIT_S = 60.0
 SLOW = "15000"
-"""A throttle under which three megabytes take much longer than a test."""
+"""A throttle that makes three megabytes take much longer than a test."""
 
 
 def test_a_broker_goes_and_comes_back(
@@ -48,7 +48,7 @@ def test_a_broker_goes_and_comes_back(
     assert strict.code == 1
     assert "preferred_leader_imbalance" in {reason["check"] for reason in strict.json["reasons"]}
 
-    # Brokers hear of an ISR after ZooKeeper has it.
+    # Brokers learn of an ISR after ZooKeeper has it.
     assert by_wire("cluster", "health", "--wait", "--timeout", str(WAIT_S)).code == 0
     would = by_wire("elect", "preferred", "--topic", first, "--dry-run", "-o", "json")
     assert [(one["result"], one["after"]) for one in would.json] == [("would_be_elected", 0)] * 2
@@ -445,7 +445,7 @@ def test_logs_that_are_compacted_at_different_times_are_no_difference(
         (folder,) = three_brokers.broker(broker).spec.log_dirs
         sizes = []
         for path in (folder / f"{topic_name}-0").glob("*.log"):
-            # The cleaner takes files away while they are looked at.
+            # The cleaner removes files while the test looks at them.
             with suppress(FileNotFoundError):
                 sizes.append(path.stat().st_size)
         return sum(sizes)
@@ -466,7 +466,7 @@ def test_logs_that_are_compacted_at_different_times_are_no_difference(
     while verdicts != [True] * 3:
         compared = by_wire("replicas", "verify", "--topic", topic_name, "-o", "json")
         verdicts = [one["agrees"] for one in compared.json[0]["replicas"]]
-        # A broker that has just come may not know its replica yet: that is no answer, but no difference either.
+        # A broker that has just started may not know its replica yet. That is no answer, but no difference either.
         assert False not in verdicts and time.monotonic() < deadline, compared.out
     assert by_wire("cluster", "health", "--wait", "--timeout", str(WAIT_S)).code == 0
     assert by_wire("replicas", "verify", "--topic", topic_name).code == 0
@@ -498,7 +498,7 @@ def test_a_topic_that_is_deleted_while_it_moves_ends_the_wait(
 def test_a_broker_is_demoted_and_restored(
     klamm_by: Klamm, by_znodes: Klamm, topic_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The restoration writes its way back here.
+    # The restoration writes its rollback here.
     monkeypatch.chdir(tmp_path)
     assert klamm_by("topics", "create", topic_name, "--replica-assignment", "0:1,0:2,1:2").code == 0
     lonely = f"{topic_name}-lonely"

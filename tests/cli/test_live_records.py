@@ -1,4 +1,4 @@
-"""Records through the real program and a living cluster: in by stdin, out in every form."""
+"""Records through the real program and a running cluster: in from stdin, out in every form."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Program = Callable[..., Ran]
 def program(
     live_cluster: LocalCluster, topic_name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Program:
-    """Runs commands against the cluster, in which a topic of two partitions was made."""
+    """Runs commands against the cluster, which has a topic of two partitions."""
     monkeypatch.setenv("KLAMM_BOOTSTRAP_SERVER", live_cluster.bootstrap_servers)
 
     def run(*words: str, stdin: str | bytes = b"") -> Ran:
@@ -110,7 +110,7 @@ def test_where_to_start_and_when_to_stop(program: Program, topic_name: str) -> N
 def test_acks_and_idempotence_by_choice(program: Program, topic_name: str) -> None:
     for options in (["--acks", "0"], ["--acks", "1"], ["--no-idempotence"]):
         assert program("produce", topic_name, *options, "--partition", "0", stdin="x\n").code == 0
-    # All in one partition: the last is acknowledged by every replica, so none before it is above the high watermark.
+    # All are in one partition. Every replica acknowledges the last, so all before it are below the high watermark.
     assert program("consume", topic_name, "-e").out == "x\nx\nx\n"
     assert program("produce", topic_name, "--acks", "2", stdin="x").code == 2
     assert program("produce", topic_name, "--compression", "rar", stdin="x").code == 2
@@ -164,7 +164,7 @@ def test_ctrl_c_ends_a_consumer_with_130(topic_name: str, program: Program, live
 
 
 def test_what_is_typed_goes_at_once(topic_name: str, program: Program, live_cluster: LocalCluster) -> None:
-    """A line in a pipe that stays open is sent before the next one comes."""
+    """A line in an open pipe is sent before the next one comes."""
     producer = subprocess.Popen(
         [PROGRAM, "produce", topic_name, "-b", live_cluster.bootstrap_servers],
         stdin=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""Topics and settings of a living cluster, changed by the wire and through the znodes."""
+"""Topics and settings of a running cluster, changed over the wire and through the znodes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WAIT_S = 30.0
 
 
 class Klamm:
-    """Runs commands on one side of the living cluster."""
+    """Runs commands through one interface of the running cluster."""
 
     def __init__(self, where: tuple[str, str], capture: Capture) -> None:
         self.where = where
@@ -50,7 +50,7 @@ def test_a_topic_from_its_making_to_its_end(klamm_by: Klamm, by_wire: Klamm, by_
     assert made.json[0]["result"] == "created"
     assert (made.json[0]["partition_count"], made.json[0]["replication_factor"]) == (3, 2)
 
-    # What was made through the znodes the controller tells the brokers in a moment.
+    # The controller tells the brokers in a moment about changes through the znodes.
     deadline = time.monotonic() + WAIT_S
     while by_wire("topics", "describe", topic_name).code and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -184,7 +184,7 @@ def broker_defaults(run: Klamm) -> list[tuple[str, str, str]]:
 
 
 def wait_until(is_so: Callable[[], bool]) -> None:
-    """A broker hears of a setting by a notification in ZooKeeper, a moment after it was written."""
+    """Wait until a broker knows a setting: a notification in ZooKeeper brings it, a moment after the write."""
     deadline = time.monotonic() + WAIT_S
     while not is_so():
         assert time.monotonic() < deadline
@@ -227,7 +227,7 @@ def test_who_was_asked_is_said(by_wire: Klamm, by_znodes: Klamm) -> None:
 
 
 def test_both_sides_named(live_cluster: LocalCluster, capsys: Capture, topic_name: str) -> None:
-    """State comes from ZooKeeper, changes go by the wire; --via forces one side."""
+    """State comes from ZooKeeper, changes go over the wire; --via forces one interface."""
     both = ("--zookeeper", live_cluster.zookeeper_connect, "--bootstrap-server", live_cluster.bootstrap_servers)
     made = in_process("topics", "create", topic_name, *both, "-v", capture=capsys)
     assert (made.code, "answered CreateTopics" in made.err) == (0, True)

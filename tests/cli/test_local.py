@@ -1,4 +1,4 @@
-"""A cluster on this machine by the command line: up, looked at, hurt, mended, down. One for the whole story."""
+"""A local cluster from the command line: up, inspected, hurt, repaired, down. One cluster for the whole story."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from engine.local.cluster_record import ClusterRecord
 
 
 def is_running(pid: int) -> bool:
-    """Whether a process lives; one that has ended and is not yet collected by its parent does not."""
+    """Whether a process lives; one that has ended but was not yet reaped by its parent does not."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except FileNotFoundError:
@@ -127,7 +127,7 @@ def test_a_program_holds_a_cluster_and_gives_it_commands(tmp_path: Path) -> None
         'stop "3', "up", "", "controller -o json --timeout 5", "down", "status",
     )  # fmt: skip
     up = ("local", "up", "--broker-ids", "3", "--temporary", "--host", "own", "--stdin", "-o", "jsonl")
-    # All at once: what was asked for before the end of the input is done before the cluster ends.
+    # All at once: every command that came before the end of the input is done before the cluster ends.
     ran = klamm(*up, folder=tmp_path, stdin="\n".join(lines))
     assert ran.code == 0, ran.err
     first, *answers = map(json.loads, ran.out.splitlines())
@@ -155,7 +155,7 @@ def test_a_signal_ends_a_held_cluster_in_the_middle_of_a_command(tmp_path: Path)
         assert process.stdin is not None
         assert process.stdout is not None
         first = json.loads(process.stdout.readline())
-        # A paused broker never says that it knows the others: this waits for a minute.
+        # A paused broker never says that it knows the others, so this waits for a minute.
         process.stdin.write(b"kill 0 --signal STOP\nwait 0\n")
         process.stdin.flush()
         assert json.loads(process.stdout.readline())["code"] == 0
@@ -188,7 +188,7 @@ def test_in_the_foreground_it_ends_on_term(tmp_path: Path) -> None:
     found = json.loads(process.stdout.readline())
     pid = found["brokers"][0]["pid"]
     assert is_running(pid)
-    # Ended on purpose, and noted as such, it is no reason to give up.
+    # It was stopped on purpose and recorded so, which is no reason to give up.
     assert klamm("local", "kill", "zookeeper", folder=tmp_path).code == 0
     assert klamm("local", "start", "zookeeper", folder=tmp_path).code == 0
     process.send_signal(signal.SIGTERM)
@@ -200,7 +200,7 @@ def test_in_the_foreground_it_ends_on_term(tmp_path: Path) -> None:
 def test_an_end_of_zookeeper_that_is_noted_late_is_no_reason_to_give_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """``local kill`` first ends the process and then notes it; the cluster in the foreground may look in between."""
+    """``local kill`` first kills the process and then records it. The cluster in the foreground may look in between."""
     process = SimpleNamespace(is_alive=False, identity="as started")
     cluster = cast("Any", SimpleNamespace(directory=tmp_path, zookeeper=SimpleNamespace(process=process)))
     noted = SimpleNamespace(zookeeper_process=process.identity)

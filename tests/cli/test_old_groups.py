@@ -1,4 +1,4 @@
-"""Groups in ZooKeeper while no broker is there at all: what can be known is told, what can be changed is changed."""
+"""Groups in ZooKeeper without any broker: commands show what is known and change what can be changed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Klamm = Callable[..., Ran]
 
 @pytest.fixture
 def klamm(zk_chroot: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Klamm:
-    """Runs a command on a ZooKeeper with two groups: one that has members no more and no offsets, and a plain one."""
+    """Runs a command on a ZooKeeper with two groups: one with neither members nor offsets, and a plain one."""
     monkeypatch.chdir(tmp_path)
     znodes = {"/consumers/mirror/offsets/orders/0": b"42", "/consumers/mirror/offsets/orders/x": b"?"}
     znodes |= {"/consumers/console-consumer-1/ids": b" "}
@@ -24,7 +24,7 @@ def klamm(zk_chroot: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, mo
 
 
 def test_a_group_of_a_thousand_partitions(klamm: Klamm, zk_chroot: str) -> None:
-    """More znodes than go at a time."""
+    """It needs more znodes than fit into one request."""
     with znode_writer(zk_chroot) as write:
         write({f"/consumers/wide/offsets/t{n % 4}/{n // 4}": b"%d" % n for n in range(1001)}, False)
     described = klamm("describe", "wide")

@@ -1,4 +1,4 @@
-"""What scripts can rely on, of every command that changes a cluster: dry runs have a body, and exit codes do not lie.
+"""What scripts can rely on in every command that changes a cluster: dry runs have a body, exit codes do not lie.
 
 A new command that changes a cluster needs a row in ``ROWS``.
 """
@@ -35,7 +35,7 @@ __all__ = ["ice"]
 Capture = pytest.CaptureFixture[str]
 TIMEOUT_S = 8.0
 LATEST_S = TIMEOUT_S + LEAVING_LIMIT_S
-"""Whoever carries out a plan still has its way out to go."""
+"""A command that applies a plan needs this time to leave after its time-out."""
 
 ROWS = {
     "topics create": "new-{own} --partitions 1 --replication-factor 1",
@@ -65,7 +65,7 @@ ROWS = {
 """Words that make each command change something in the cluster below."""
 
 FREEZE_ELSEWHERE = {"perf suite"}
-"""Its load comes from processes of its own: test_perf_suite.py has its ways out."""
+"""Separate processes make its load: test_perf_suite.py covers its exits."""
 
 BY_ZNODES = (
     "topics create",
@@ -82,7 +82,7 @@ BY_ZNODES = (
     "plan rollback",
     "plan verify",
 )
-"""What goes through the znodes where ZooKeeper alone is named; the others need brokers."""
+"""Commands that use the znodes if only ZooKeeper is named. The others need brokers."""
 
 CHANGE_NOTHING_HERE = {
     "elect unclean",
@@ -92,12 +92,12 @@ CHANGE_NOTHING_HERE = {
     "plan rollback",
     "plan verify",
 }
-"""If nothing is leaderless, moves, is left over or out of its place, these only look."""
+"""Without anything leaderless, moving, left over or out of place, these commands change nothing."""
 
 OWN = tuple(
     f"{run}-{side}{wait}" for wait in ("", "-wait") for side in ("wire", "znodes") for run in ("recorded", "frozen")
 )
-"""Every run has topics and groups of its own, for what one run changes another cannot change again."""
+"""Every run has its own topics and groups, because another run cannot repeat what one has changed."""
 
 
 def changing() -> list[str]:
@@ -112,7 +112,7 @@ def changing() -> list[str]:
 
 
 class Unread:
-    """Stands for a capture where nobody reads what is captured."""
+    """Replaces a capture where nobody reads the output."""
 
     def readouterr(self) -> Any:
         return SimpleNamespace(out="", err="")
@@ -120,14 +120,14 @@ class Unread:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """Two brokers with a topic of three records, a group that has read them, and a partition led by its second."""
+    """Two brokers with a topic of three records, a group that read them, and a partition led by its second replica."""
     folder = tmp_path_factory.mktemp("outcomes")
     settings = {
         "auto.create.topics.enable": "false",
         "auto.leader.rebalance.enable": "false",
         "controlled.shutdown.retry.backoff.ms": "100",
         "offsets.topic.num.partitions": "1",
-        # The lock of plans outlives an operator who froze by its session time-out.
+        # The lock of plans outlives a frozen operator by its session time-out.
         "group.min.session.timeout.ms": "200",
     }
     with LocalCluster(2, directory=folder, config=settings) as cluster:
@@ -174,7 +174,7 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cluster: LocalCluster
 
 
 def files(words: str, own: str, folder: Path, cluster: LocalCluster, capture: Capture) -> None:
-    """Write the files that commands of a run want."""
+    """Write the files that the commands of a run want."""
     plan_file(folder / "moves.json", {(f"moving-{own}", 0): [1]})
     if words == "brokers restore":
         plan_file(folder / "demoted.json", {(f"second-{own}", 0): [1, 0]})
@@ -195,7 +195,7 @@ def test_every_changing_command_has_a_row() -> None:
 
 
 def dry(words: str) -> list[str]:
-    """Return a row as a dry run; without ``--execute`` a reset of offsets is one."""
+    """Return a row as a dry run; a reset of offsets is one if ``--execute`` is missing."""
     return [word for word in row(words, OWN[0]) if word not in ("--execute", "--yes")]
 
 
@@ -285,13 +285,13 @@ def ran_frozen(
     ice: Ice,
     more: Sequence[str] = (),
 ) -> Ran:
-    """Run a row whose cluster freezes; it must not wait longer than it was told to."""
+    """Run a row on a cluster that freezes. It must not wait longer than its time-out."""
     folder.mkdir()
     os.chdir(folder)
     write_checkpoint(folder / "checkpoint", [one_source(1, 2, "kept", 2)])
     files(words, own, folder, cluster, capture)
     if words.startswith(("reassign ", "brokers ")):
-        # Through ZooKeeper one reassignment goes after the other, and the last run may have begun one.
+        # Through ZooKeeper one reassignment follows the other, and the last run may have begun one.
         idle = ("reassign", "verify", "--all", "--wait", "--timeout", "60", "-b", cluster.bootstrap_servers)
         assert in_process(*idle, capture=capture).code == 0
     where = ("-b", cluster.bootstrap_servers) if side == "wire" else ("--zookeeper", cluster.zookeeper_connect)
@@ -303,7 +303,7 @@ def ran_frozen(
 
 
 def check_outcome(ran: Ran, at: int, ice: Ice) -> None:
-    """A change that was sent is never called unsent, nor one that was not sent under way."""
+    """Check that a sent change is never called unsent, and an unsent one never called under way."""
     sent, last = any(one.is_change for one in ice.asked), ice.asked[at]
     told = f"frozen at {last}, after {[one.kind for one in ice.asked[:at]]}: {ran.code} {ran.out} {ran.err}"
     allowed = {ExitCode.DONE, ExitCode.BAD_ANSWER, ExitCode.UNDER_WAY if sent else ExitCode.UNREACHABLE}
@@ -320,7 +320,7 @@ FREEZING = sorted(
 )
 
 
-# A connection that is given up while it opens may be closed by the garbage collector: the program is at its end.
+# The garbage collector may close a connection that is given up while it opens: the program is at its end.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize(("words", "side"), [one for one in FREEZING if one[0] not in FREEZE_ELSEWHERE])
 def test_whoever_answers_freezes_at_each_step(
@@ -358,7 +358,7 @@ def freeze_at_each_step(
 
 
 def steps(asked: Sequence[Question], words: str) -> list[int]:
-    """Return where to freeze: at every change, and at the first question of every kind; plans go on as they begin."""
+    """Return where to freeze: at every change, and at the first request of every kind; for plans, as they begin."""
     changes = [index for index, one in enumerate(asked) if one.is_change]
     first = {question: index for index, question in reversed(list(enumerate(asked)))}
     return changes if words in ("plan resume", "plan rollback") else sorted({*first.values(), *changes})

@@ -1,4 +1,4 @@
-"""What makes the command line kind to people: units, stdin, help, prompts, plain terminals, repeated looks."""
+"""What makes the command line friendly: units, stdin, help, prompts, plain terminals, repeated looks."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ def test_terminals_without_unicode_get_plainer_characters(tmp_path: Path, encodi
     env = environment(tmp_path, PYTHONIOENCODING=encoding, COLUMNS="100")
     (tmp_path / "täst→").mkdir()
     lines = [["dump", "täst→/absent"], ["doctor", "-o", "table"]]
-    # Click takes ASCII for a mistake of the environment's, and writes help in UTF-8.
+    # Click takes ASCII for a mistake in the environment, and writes help in UTF-8.
     for words in lines if encoding == "ascii" else [["topics", "create", "--help"], *lines]:
         ran = subprocess.run(
             [PROGRAM, *words], cwd=tmp_path, env=env | {"PYTHONUTF8": "0"}, capture_output=True, check=False

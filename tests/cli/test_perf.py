@@ -1,4 +1,4 @@
-"""``klamm perf`` through the real program and a living cluster: Kafka's lines, every form, and what is really there."""
+"""``klamm perf`` through the real program and a running cluster: Kafka's lines, every form, and the actual records."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ CONSUMER_ROW = re.compile(
 
 @pytest.fixture
 def program(commands: Program, topic_name: str) -> Program:
-    """Runs commands against the cluster, in which a topic of two partitions was made, on both brokers."""
+    """Runs commands against the cluster, which has a topic of two partitions on both brokers."""
     assert commands("topics", "create", topic_name, "--partitions", "2", "--replication-factor", "2").code == 0
     return commands
 
@@ -74,7 +74,7 @@ def test_a_throughput_is_kept_and_windows_are_told(program: Program, topic_name:
     assert len(windows) >= 2
     total = TOTAL.fullmatch(last)
     assert total is not None
-    # A machine that is busy may make it slower, but nothing makes it faster.
+    # A busy machine may make it slower, but nothing makes it faster.
     assert 100 < float(total[2]) < 1_510
     assert sum(int(window.split()[0]) for window in windows) <= 3000
 
@@ -98,7 +98,7 @@ def test_acks_and_idempotence(program: Program, topic_name: str, acks: str, live
     assert ran.json["records_sent"] == 5000
     assert ran.json["metrics"]["retried_batch_count"] == 0
     assert ran.json["metrics"]["batch_size_avg_bytes"] <= 1000
-    # Without acks=all the records may be on their way to the other replica still.
+    # Without acks=all the records may still be on their way to the other replica.
     wait_for(lambda: len(values(program, topic_name)) == 5000, "all records can be read")
     leader = program("topics", "describe", topic_name, "-o", "json").json[0]["partitions"][0]["leader"]
     (log_dir,) = live_cluster.broker(leader).spec.log_dirs
@@ -182,9 +182,9 @@ def test_a_consumer_that_gets_too_little_says_so(program: Program, topic_name: s
 def test_a_group_shares_the_partitions(
     program: Program, topic_name: str, live_cluster: LocalCluster, tmp_path: Path
 ) -> None:
-    """One of ours and one of librdkafka in a group: together they read everything once, from where it ended before.
+    """A group with one member of ours and one of librdkafka reads everything once, from its last offset on.
 
-    Ours leaves after its first records, and librdkafka's goes on where ours has committed.
+    Ours leaves after its first records, and librdkafka's continues where ours has committed.
     """
     group = f"{topic_name}-g"
     load = ("perf", "producer", topic_name, "--num-records", "2000", "--record-size", "10", "--batch-size", "200")

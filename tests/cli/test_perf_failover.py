@@ -1,4 +1,4 @@
-"""Performance tests go on while leaders come and go: every record once, and nobody has to start again."""
+"""Performance tests continue while leaders come and go: every record counts once, and nobody must start again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``klamm perf suite`` on a living cluster: measured, compared, drawn, and nothing left behind."""
+"""``klamm perf suite`` on a running cluster: it measures, compares and draws, and leaves nothing behind."""
 
 from __future__ import annotations
 

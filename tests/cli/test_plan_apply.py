@@ -1,4 +1,4 @@
-"""Plans carried out on three living brokers: wave by wave, by two operators at once, with a throttle that follows."""
+"""Plans applied to three running brokers: wave by wave, by two operators at once, with an adaptive throttle."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_one_operator_at_a_time_and_an_interrupt_says_what_is_left(
     assert f"copies stay throttled until a plan command ends that; go on with: klamm plan resume {plan}" in said
     assert read_journal(plan.with_name("plan.json.journal")).last["reason"] == "interrupted"
     assert by_wire("plan", "status", plan, "-o", "json").json["lock"] is None, "the lock was given back"
-    # The copy goes on, and only what copies is throttled.
+    # The copy goes on, and the throttle covers only what copies.
     assert by_wire("plan", "verify", plan).code == 5
     assert by_znodes.settings("--broker", "2")["follower.replication.throttled.rate"] == SLOW
     begun = by_wire("plan", "apply", plan, *QUICK_LOCK)
@@ -184,7 +184,7 @@ def test_bad_files_and_other_clusters_change_nothing(by_wire: Operator, topic_na
 
 
 def test_of_many_who_want_the_lock_one_has_it(three_brokers: LocalCluster) -> None:
-    """Half of them know ZooKeeper, half brokers only; all come at once, and each lets go at once."""
+    """Half of them know ZooKeeper, half only brokers. All come at once, and each releases it at once."""
     wire, zookeeper = three_brokers.bootstrap_servers.split(","), three_brokers.zookeeper_connect
     addresses = tuple((host, int(port)) for host, _, port in (one.partition(":") for one in wire))
     inside: list[int] = []
@@ -245,7 +245,7 @@ def test_a_passed_deadline_and_a_cancelled_copy(
 def test_the_throttle_is_halved_while_brokers_answer_later_than_the_user_allows(
     by_wire: Operator, by_znodes: Operator, topic_name: str, tmp_path: Path
 ) -> None:
-    """No broker answers within a microsecond, so the first p99 that is measured is too large."""
+    """No broker answers within a microsecond, so the first measured p99 is too large."""
     filled(by_wire, topic_name, "0:1")
     plan = made_plan(by_wire, tmp_path, topic_name, [2, 1])
     room, journal = Room(tmp_path / "first", by_wire.where), plan.with_name("plan.json.journal")

@@ -1,4 +1,4 @@
-"""Plans carried out while klamm, a broker or ZooKeeper fails: killed after every step, and in the middle of a wave."""
+"""Plans applied while klamm, a broker or ZooKeeper fails: killed after every step, and in the middle of a wave."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def three_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalClu
 def test_killed_after_every_step_another_machine_goes_on(
     three_brokers: LocalCluster, by_wire: Operator, by_znodes: Operator, topic_name: str, tmp_path: Path
 ) -> None:
-    """The steps are those that a whole run tells; after each of them a run is killed with -9.
+    """A complete run gives the steps. After each of them a run is killed with -9.
 
-    Plans lead there and back in turns. Every other time the second machine knows ZooKeeper only. Now and then it waits
-    until the lock of the dead ends by itself; else somebody ends its session at once.
+    Plans move replicas there and back in turns. Every other time the second machine knows only ZooKeeper. Sometimes it
+    waits until the dead operator's lock expires; otherwise somebody ends that session at once.
     """
     filled(by_wire, topic_name, "0:1,0:1", records=1000)
     there, here = [[0, 2], [1, 0]], [[0, 1], [0, 1]]
@@ -78,7 +78,7 @@ def test_killed_after_every_step_another_machine_goes_on(
 
 
 async def end_lock_session(three_brokers: LocalCluster) -> None:
-    """Let the members of the lock's group leave it, as the coordinator does when it has not heard of them for long."""
+    """Let the members of the lock's group leave it, as the coordinator does when they have been silent for long."""
     servers = (one.split(":") for one in three_brokers.bootstrap_servers.split(","))
     addresses = [(host, int(port)) for host, port in servers]
     async with Cluster(ClusterTarget("c", Origin.OPTIONS, bootstrap=tuple(addresses))) as cluster:
@@ -91,7 +91,7 @@ async def end_lock_session(three_brokers: LocalCluster) -> None:
 
 
 def the_journal_tells_the_truth(path: Path, steps: Sequence[str]) -> None:
-    """What is reported as done is in the journal; one more thing may stand there that was about to be told."""
+    """Check that the journal has everything that was reported as done, and at most one more step."""
     told = [event["event"] for event in read_journal(path).events]
     for event, step in (("begun", "saved"), ("wave", "wave_begun"), ("wave_done", "wave_done"), ("done", "ended")):
         assert told.count(event) == sum(line.startswith(f"{step} ") for line in steps), (event, steps)
@@ -101,7 +101,7 @@ def the_journal_tells_the_truth(path: Path, steps: Sequence[str]) -> None:
 def test_a_broker_is_killed_in_the_middle_of_a_wave(
     three_brokers: LocalCluster, by_znodes: Operator, topic_name: str, tmp_path: Path, capsys: Capture, victim: str
 ) -> None:
-    """Whoever dies: no record is lost, and what the plan could not do is done by going on with it."""
+    """Whoever dies, no record is lost. Resuming the plan does what it could not do before."""
     wire, zookeeper = three_brokers.bootstrap_servers, three_brokers.zookeeper_connect
     both = Operator(capsys, "--bootstrap-server", wire, "--zookeeper", zookeeper)
     controller = int(json.loads(by_znodes("cluster", "describe", "-o", "json").out)["controller_id"])

@@ -1,4 +1,4 @@
-"""``klamm plan check`` and ``diff`` on snapshots: findings with their lines, in the forms that code hosts read."""
+"""``klamm plan check`` and ``diff`` on snapshots: findings with their lines, in the formats of code hosts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ POLICY = "[limits]\nmoves = 0\n"
 
 
 class Files:
-    """A snapshot, a plan for it, a policy that it breaks, and the command on them."""
+    """A snapshot, a plan for it, a policy that it breaks, and commands on them."""
 
     def __init__(self, folder: Path, capture: Capture) -> None:
         topic = TopicSnapshot("odd,name%", (PartitionSnapshot(0, ReplicaAssignment((0, 1)), 0, (0, 1)),), b"1" * 16)
@@ -157,7 +157,7 @@ def test_what_is_wrong_comes_with_what_to_do(
 def test_what_breaks_the_policy_comes_with_what_to_do(files: Files) -> None:
     found = files.check("--policy", files.policy, "-o", "table")
     assert found.code == 1
-    # The cells of the table wrap; how much depends on the length of the policy's path.
+    # The cells of the table wrap. How much depends on the length of the policy's path.
     table, _, below = found.out.partition("What to do")
     assert "moves" in table, found.out
     assert "plan again within the policy" in " ".join(below.split()), found.out

@@ -68,7 +68,7 @@ class Runner:
         )  # fmt: skip
 
     def plan_and_check(self) -> dict[str, Any]:
-        """Make the plan as the guide's first block says, all but its last line."""
+        """Make the plan as the guide's first block says, without its last line."""
         for line in blocks("console")[0].splitlines()[:-1]:
             ran = self(line.removeprefix("$ "))
             assert ran.returncode == 0, (line, ran.stderr)
@@ -108,7 +108,7 @@ def test_a_plan_goes_from_a_snapshot_to_a_clean_drift_check(
 
 
 def somewhere_else(folder: Path, plan: dict[str, Any]) -> Path:
-    """Return a file that turns the replicas of the plan's first partition round."""
+    """Return a file that reverses the replicas of the plan's first partition."""
     first = plan["partitions"][0]
     path = folder / "elsewhere.json"
     moved = {"topic": first["topic"], "partition": first["partition"], "replicas": first["replicas"][::-1]}

@@ -1,4 +1,4 @@
-"""``klamm plan STRATEGY`` as it is typed: the file, the JSON, the view, the codes."""
+"""``klamm plan STRATEGY`` as a user types it: the file, the JSON, the view, the codes."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_an_aim_that_cannot_be_met_is_json_too(klamm: Klamm, snapshot: str) -> N
 
 
 def test_a_capacity_that_cannot_be_met_says_what_is_missing(klamm: Klamm, snapshot: str, tmp_path: Path) -> None:
-    """The replicas of partitions 0 to 2, 60 bytes, lie on brokers 1, 2 and 3 in three racks; partition 3 has 40."""
+    """The replicas of partitions 0 to 2, 60 bytes, are on brokers 1, 2 and 3 in three racks; partition 3 has 40."""
     file = tmp_path / "capacity.toml"
     file.write_text("[brokers]\n2 = 100\n")
     words = ("plan", "decommission", "4", "--snapshot", snapshot, "--capacity", str(file), "-o", "json")
@@ -123,7 +123,7 @@ def test_a_capacity_that_cannot_be_met_says_what_is_missing(klamm: Klamm, snapsh
 def test_without_the_solver_a_plan_comes_with_how_to_get_a_smaller_one(
     klamm: Klamm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As in an installation without the extra: its library is not there."""
+    """This is an installation without the extra: its library is missing."""
     for name in [
         one for one in sys.modules if one.startswith(("highspy", "plans.exact", "plans.whole", "plans.capped"))
     ]:
@@ -154,7 +154,7 @@ def test_a_person_sees_heat_before_and_after_and_the_ten_largest_moves(klamm: Kl
     carries, _, largest = told.partition("What each broker carries")[2].partition("The largest moves")
     rows = {line.split()[0]: line for line in carries.splitlines() if line.strip()[:1].isdigit()}
     assert set(rows) == {str(one["broker"]) for one in plan["klamm"]["score"]["brokers"]}
-    # Replicas, leaders and size, before and after: what is heavier has more of the sign beside it.
+    # Replicas, leaders and size, before and after. A larger value has more of the sign beside it.
     assert rows["1009"].count("--") + rows["1009"].count("++") == 6, rows["1009"]
     assert "110 --" in rows["1009"] and "142 ++" in rows["1009"], rows["1009"]
     targets = {(one["topic"], one["partition"]): one["replicas"] for one in plan["partitions"]}
@@ -168,7 +168,7 @@ def test_a_person_sees_heat_before_and_after_and_the_ten_largest_moves(klamm: Kl
 def test_progress_is_shown_while_the_solver_works(
     klamm: Klamm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Without a pace every step is shown, also on a quick machine.
+    # Without a pace every step is shown, even on a fast machine.
     monkeypatch.setattr("cli.framework.progress._LOG_PACE_S", 0.0)
     path = tmp_path / "s4.json"
     path.write_text(snapshot_to_json(scenario("s4_add3")), encoding="utf-8")
@@ -193,14 +193,14 @@ def test_a_plan_that_a_cap_ends_tells_what_the_whole_aim_takes(klamm: Klamm, sna
 def test_a_plan_that_is_not_proven_comes_with_the_bound_and_the_gap(
     klamm: Klamm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As the solver is not there, the plan is larger than necessary."""
+    """Without the solver the plan is larger than necessary."""
     monkeypatch.setitem(sys.modules, "plans.exact", None)
     path = tmp_path / "s10.json"
     path.write_text(snapshot_to_json(scenario("s10_cc_exp_small")), encoding="utf-8")
     words = ("plan", "racks", "--aim", "replicas,leaders", "--minimise", "moves", "--snapshot", str(path))
     score = klamm(*words, "-o", "json").json["klamm"]["score"]
     moves, least = score["moves"], score["lower_bound"]["moves"]
-    # 1,281 are the fewest.
+    # The minimum is 1,281.
     assert 1000 < least <= 1281 < moves
     assert score["gap"] == pytest.approx((moves - least) / least, abs=1e-6)
     assert not score["is_optimal"]

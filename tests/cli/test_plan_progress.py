@@ -1,4 +1,4 @@
-"""Progress of a plan: a line for a person, a line at a pace in a pipe, a line of data for a program."""
+"""Progress of a plan: a line for a person, paced lines in a pipe, a line of data for a program."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ Standings = dict[TopicPartition, Standing]
 
 
 def both_ways(*found: ReplicaAssignment) -> tuple[Standings, Standings]:
-    """Return where the partitions of a plan are on its way, and on the way back."""
+    """Return the progress of a plan's partitions on the way there, and on the way back."""
     ways = (MOVES, turned_round(MOVES))
     forward, back = (
         {

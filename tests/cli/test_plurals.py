@@ -1,4 +1,4 @@
-"""One thing is told in the singular, wherever a number stands before its name."""
+"""A number before a noun: one thing is singular everywhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Named clusters by the command line."""
+"""Named clusters on the command line."""
 
 from __future__ import annotations
 

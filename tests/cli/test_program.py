@@ -207,7 +207,7 @@ def python(code: str, folder: Path) -> str:
 
 @pytest.mark.parametrize("debug", ["", "1"])
 def test_no_traceback_reaches_a_user(tmp_path: Path, debug: str) -> None:
-    """A mistake of ours is told in one line; whoever mends it can ask for more."""
+    """A mistake of ours is reported in one line. A developer can ask for more."""
     code = (
         "import sys\nimport engine.admin.cluster.profiles as profiles\n"
         "def broken(path): raise KeyError('x')\n"
@@ -255,7 +255,7 @@ def test_completion_knows_the_commands(tmp_path: Path) -> None:
 
 
 def on_terminal(words: list[str], folder: Path, **extra: str) -> str:
-    """Run the program with a terminal for its three streams, and return all that it wrote."""
+    """Run the program with a terminal for its three streams, and return everything that it wrote."""
     ours, theirs = pty.openpty()
     variables = environment(folder, **{"COLUMNS": "140", **extra})
     process = subprocess.Popen([PROGRAM, *words], cwd=folder, env=variables, stdin=theirs, stdout=theirs, stderr=theirs)
@@ -265,7 +265,7 @@ def on_terminal(words: list[str], folder: Path, **extra: str) -> str:
         try:
             chunk = os.read(ours, 4096)
         except OSError:
-            # Linux says EIO where the other side of a terminal is closed.
+            # Linux raises EIO if the other side of a terminal is closed.
             break
         if not chunk:
             break

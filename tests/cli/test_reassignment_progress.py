@@ -1,4 +1,4 @@
-"""Progress of moves on a terminal: what is rewritten in place leaves nothing behind."""
+"""Progress of moves on a terminal: a line that is rewritten in place leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from engine.common.model import TopicPartition
 
 
 class Terminal(io.StringIO):
-    """Says that it is one."""
+    """Claims to be a terminal."""
 
     def isatty(self) -> bool:
         return True
@@ -50,5 +50,5 @@ def test_an_echoed_ctrl_c_leaves_nothing_of_the_lines(monkeypatch: pytest.Monkey
     terminal.truncate(0)
     terminal.write("^C")
     view.end()
-    # To the beginning of the line, up over both, and away with all below.
+    # To the beginning of the line, up over both, and erase everything below.
     assert terminal.getvalue().lstrip("\0") == "^C\r\x1b[2A\x1b[J"

@@ -1,4 +1,4 @@
-"""``klamm reassign execute`` warns of brokers that have too little room for what they copy."""
+"""``klamm reassign execute`` warns about brokers that have too little room for what they copy."""
 
 from __future__ import annotations
 

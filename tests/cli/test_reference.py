@@ -1,4 +1,4 @@
-"""The reference page says what the commands say."""
+"""The reference page matches the commands."""
 
 from __future__ import annotations
 

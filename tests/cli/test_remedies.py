@@ -1,4 +1,4 @@
-"""What the engine advises, in the command line's words: commands and options that exist, spelled here alone."""
+"""The engine's advice in the command line's words: these exist, and only the command line spells them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SPELLED = re.compile(rf"--[A-Za-z]|(?<![\w-])-[A-Za-z](?![\w-])|\bklamm (?:{_NA
 
 
 def spelled_in(source: str) -> list[tuple[int, str]]:
-    """Return the strings of a module that spell an option or a command, by line; docstrings may."""
+    """Return the strings of a module that contain an option or a command, by line; docstrings may contain them."""
     tree = ast.parse(source)
     documentation = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     return [(line, text) for line, text in _strings(tree, documentation) if _SPELLED.search(text)]
@@ -40,7 +40,7 @@ def spelled_in(source: str) -> list[tuple[int, str]]:
 def _strings(tree: ast.AST, documentation: set[ast.expr]) -> Iterator[tuple[int, str]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):
-            # What is filled in may be the name of an option.
+            # The inserted value may be the name of an option.
             yield (
                 node.lineno,
                 "".join(str(part.value) if isinstance(part, ast.Constant) else "x" for part in node.values),
@@ -93,7 +93,7 @@ for _command in _commands():
 
 
 def resolved(line: str) -> tuple[Command, list[str]]:
-    """Return the command that a line names, and the words behind its name."""
+    """Return the command that a line names, and the words after its name."""
     program, *rest = shlex.split(line)
     assert program == "klamm"
     command: Any = root_command()

@@ -1,4 +1,4 @@
-"""``klamm spark history`` and the refusals of ``klamm spark lag``: what is shown and drawn, without Spark."""
+"""``klamm spark history`` and the refusals of ``klamm spark lag``: output and drawings, without Spark."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def program(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
 
 @pytest.fixture
 def kept(tmp_path: Path) -> Path:
-    """An hour of samples, one a minute: a group that fell behind and came back, and one that is fine."""
+    """An hour of samples, one a minute: a group that fell behind and recovered, and one that is fine."""
     lake = Lake(str(tmp_path / "lag"))
     lake.prepare(1)
     now_ms = time.time_ns() // 1_000_000

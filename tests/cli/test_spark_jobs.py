@@ -1,4 +1,4 @@
-"""``klamm spark jobs`` and ``klamm spark commit``: what they list, what they commit, and what they refuse."""
+"""``klamm spark jobs`` and ``klamm spark commit``: what they list, commit and refuse."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def alone(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, t
 
 @pytest.fixture
 def program(alone: Program, live_cluster: LocalCluster, topic_name: str, monkeypatch: pytest.MonkeyPatch) -> Program:
-    """Runs commands against the cluster, in which a topic of two partitions with 100 records each was made."""
+    """Runs commands against the cluster, which has a topic of two partitions with 100 records each."""
     monkeypatch.setenv("KLAMM_BOOTSTRAP_SERVER", live_cluster.bootstrap_servers)
     assert alone("topics", "create", topic_name, "--partitions", "2", "--replication-factor", "1").code == 0
     fill(live_cluster.bootstrap_servers, topic_name, 2, 100)
@@ -74,7 +74,7 @@ def test_a_place_that_cannot_be_read_is_not_told_to_be_empty(alone: Program, tmp
 
 
 def test_a_file_system_that_does_not_answer_is_named(alone: Program, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As Hadoop does it: a call waits until the JVM has ended."""
+    """Hadoop behaves like this: a call waits until the JVM has ended."""
     ended = threading.Event()
 
     @contextmanager

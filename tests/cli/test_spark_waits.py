@@ -1,4 +1,4 @@
-"""What a person sees while a Spark job waits: for what, and for how long."""
+"""What a person sees while a Spark job waits: the reason, and the time so far."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cli.output.format import OutputFormat
 
 
 class Heard:
-    """A terminal that notes what it is told."""
+    """A terminal that notes what it gets."""
 
     def __init__(self) -> None:
         self.text = ""
@@ -26,7 +26,7 @@ class Heard:
         return len(text)
 
     def flush(self) -> None:
-        """Nothing is kept back."""
+        """Nothing is buffered."""
 
     def isatty(self) -> bool:
         return True
@@ -39,7 +39,7 @@ class Heard:
 
 
 def terminal_of(monkeypatch: pytest.MonkeyPatch) -> Heard:
-    """Called by the test itself: pytest puts a stderr of its own in place after fixtures."""
+    """The test itself calls it: pytest installs its own stderr after the fixtures."""
     terminal = Heard()
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setattr(progress, "_TERMINAL_PACE_S", 0.0)

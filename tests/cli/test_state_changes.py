@@ -1,4 +1,4 @@
-"""``klamm state-changes``: every format, what a person sees, exit codes, bad logs, and the cluster of that moment."""
+"""``klamm state-changes``: every format, what a person sees, exit codes, bad logs, and the cluster at that moment."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def among_the_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def golden(name: str, text: str) -> None:
-    """Compare with the golden text; KLAMM_WRITE_GOLDEN=1 writes it, to be looked at before it is kept."""
+    """Compare with the golden text; KLAMM_WRITE_GOLDEN=1 writes it for review."""
     path = FIXTURES / name
     if os.environ.get("KLAMM_WRITE_GOLDEN"):
         path.write_text(text)
@@ -91,7 +91,7 @@ def test_all_formats_tell_the_same(tmp_path: Path, capsys: Capture) -> None:
     assert [row["partition"] for row in rows] == [
         "" if r["partition"] is None else str(r["partition"]) for r in document
     ]
-    # Awkward characters go through as they are.
+    # Awkward characters pass unchanged.
     log = write_log(tmp_path / "broker-1.log", [entry(0, 1, 'a "quoted" \\ tab\there ü \u2028 end').text])
     odd = in_process("state-changes", "merge", log, "-o", "jsonl", *UTC, capture=capsys).out
     assert json.loads(odd)["message"] == 'a "quoted" \\ tab\there ü \u2028 end'
@@ -300,7 +300,7 @@ def test_ctrl_c_ends_it(tmp_path: Path) -> None:
         stderr=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
-    # Opening waits until the program reads; it then waits for the first line.
+    # Opening waits until the program reads, which then waits for the first line.
     with pipe.open("wb") as writer:
         writer.write(f"{entry(0, 1, 'x').text}\n{entry(1, 1, 'y').text}\n".encode())
         writer.flush()

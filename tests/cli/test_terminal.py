@@ -18,7 +18,7 @@ from engine.local.cluster import LocalCluster
 
 
 class Person(Talk):
-    """Somebody who answers with what the test says."""
+    """A person who gives the test's answers."""
 
     can_ask = True
 

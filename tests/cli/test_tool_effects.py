@@ -1,4 +1,4 @@
-"""After each change made with klamm ZooKeeper holds what Kafka's own tool leaves there, by wire and by znode."""
+"""After each change by klamm ZooKeeper holds what Kafka's own tool leaves there, over the wire and by znode."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topics of a cluster that stands still: every format, filters as Kafka's, what a person sees at two widths."""
+"""Topics of a recorded cluster: every format, Kafka's filters, what a person sees at two widths."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ FILTERS = {
 def test_filters(recorded: Recorded, capsys: Capture, option: str) -> None:
     ran = in_process("topics", "describe", option, "--zookeeper", recorded("leaderless"), capture=capsys)
     found = [f"{row[0]}-{row[1]}" for row in ran.rows]
-    # One replica of lag-1 is in sync, and it is the one that is wanted: under-replicated too.
+    # One replica of lag-1 is in sync, and it is the wanted one: under-replicated too.
     wanted = sorted(["lag-1", *FILTERS[option]]) if option == "--under-replicated-partitions" else FILTERS[option]
     assert found == wanted
 

@@ -1,4 +1,4 @@
-"""Changes that nobody carries out: the controller is dead. Deadlines, Ctrl-C, and what they say."""
+"""Changes that nobody carries out, because the controller is dead: deadlines, Ctrl-C, and the messages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Capture = pytest.CaptureFixture[str]
 
 @pytest.fixture
 def dead_cluster(zookeeper: EmbeddedZooKeeper) -> str:
-    """A recorded cluster of the test's own, whose brokers do nothing any more."""
+    """A recorded cluster of the test's own, whose brokers no longer act."""
     connect = f"{zookeeper.connect_string}/dead-{uuid4().hex[:8]}"
     asyncio.run(load_tree(connect, "leaderless"))
     return connect

@@ -64,7 +64,7 @@ def test_lag(folder: Path, live_cluster: LocalCluster, topic_name: str) -> None:
 
 
 def test_what_needs_it_says_so(folder: Path) -> None:
-    """So the tests above do run without it."""
+    """This proves that the tests above do run without it."""
     (folder / "state-change.log").write_text("[2026-11-21 06:00:00,000] INFO [Broker id=1] x (logger)\n")
     code, out, err = run(folder, "spark", "merge", "state-change.log", "--out", "out")
     assert (code, out) == (2, "")

@@ -27,7 +27,7 @@ def world_with_topic(brokers: int, partitions: dict[int, tuple[int, ...]], **opt
 
 
 def test_death_as_recorded_from_kafka() -> None:
-    """Scene main/15: led partitions are elected again, the other ISRs shrink, the stored state is sent once more."""
+    """Scene main/15: led partitions get new leaders, the other ISRs shrink, the stored state is sent once more."""
     world = world_with_topic(3, {0: (2, 0, 1), 1: (0, 1, 2)})
     world.kill(2)
     world.settle()
@@ -53,7 +53,7 @@ def test_a_broker_without_partitions_is_still_told_about() -> None:
 
 
 def test_return_as_recorded_from_kafka() -> None:
-    """Scene main/16: the old ones learn that it lives, it gets everything, then its partitions; no leader moves."""
+    """Scene main/16: the old brokers learn that it lives, it gets everything, then its partitions; no leader moves."""
     world = world_with_topic(3, {0: (2, 0), 1: (0, 1)})
     world.kill(2)
     world.settle()
@@ -89,7 +89,7 @@ def test_a_leaderless_partition_is_led_again_when_its_last_isr_member_returns() 
 
 @pytest.mark.parametrize("is_alter_partition_enabled", [True, False])
 def test_an_isr_that_its_leader_wrote_and_never_told_of_counts(is_alter_partition_enabled: bool) -> None:
-    """A leader with an IBP before 2.7-IV2 dies before its notification, under a controller that is upgraded, or not."""
+    """A leader with an IBP before 2.7-IV2 dies before its notification; the controller may be upgraded."""
     world = world_with_topic(3, {0: (1, 0)}, is_alter_partition_enabled=is_alter_partition_enabled)
     alone = world.zk.write_state(P, LeaderAndIsr(1, 0, (1,)), 1)
     world.core.context.leadership[P] = world.zk.states[P].read()
@@ -210,7 +210,7 @@ def shut_down(world: World, broker_id: int) -> object:
 
 
 def test_controlled_shutdown_as_recorded_from_kafka() -> None:
-    """Scene main/17: leaders move, followers stop, ISRs shrink; what is left is answered."""
+    """Scene main/17: leaders move, followers stop, ISRs shrink; the answer has the remaining partitions."""
     world = world_with_topic(3, {0: (1, 0, 2), 1: (0, 1, 2)})
     assert shut_down(world, 1) == []
     assert world.take_writes() == ["state t-0 leader=0 le=1 isr=02 pe=1", "state t-1 leader=0 le=1 isr=02 pe=1"]
@@ -237,7 +237,7 @@ def test_partitions_nobody_else_can_lead_remain() -> None:
 
 
 def test_who_comes_into_the_isr_while_the_leader_shuts_down_leads_when_it_asks_again() -> None:
-    """As in a rolling restart that goes on too early; Kafka refuses ISRs that name the leader then."""
+    """This happens in a rolling restart that continues too early. Kafka refuses ISRs that name the leader then."""
     world = world_with_topic(3, {0: (1, 0, 2)})
     world.catch_up(tp("t-0"), 1)
     world.run()
@@ -287,7 +287,7 @@ def test_partitions_made_while_a_broker_shuts_down_do_not_use_it() -> None:
 
 
 def test_a_failed_log_dir_as_recorded_from_kafka(caplog: pytest.LogCaptureFixture) -> None:
-    """Scene main/38: the broker is asked what it has left; what it lacks is led by others; the broker stays alive."""
+    """Scene main/38: the broker is asked what it has left. Others lead what it lacks, and it stays alive."""
     world = world_with_topic(3, {0: (2, 0), 1: (0, 2), 2: (2, 1)})
     world.brokers[2].offline = {tp("t-0"), tp("t-1")}
     world.zk.log_dir_events["log_dir_event_0000000000"] = 2

@@ -57,7 +57,7 @@ class StandInClient:
 
 @in_event_loop
 async def test_what_comes_behind_a_large_request_waits_for_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that is encoded beside the loop is not overtaken: the broker would go back to what is older."""
+    """Nothing overtakes a request that is encoded in a thread: the broker would return to an older state."""
     client = StandInClient()
     monkeypatch.setattr(channels, "BrokerClient", lambda *_, **__: client)
     broker = BrokerInfo(1, (Endpoint("127.0.0.1", 1, "PLAINTEXT", SecurityProtocol.PLAINTEXT),))
@@ -90,7 +90,7 @@ async def test_what_comes_behind_a_large_request_waits_for_its_answer(monkeypatc
 
 @in_event_loop
 async def test_a_large_request_is_made_beside_the_loop_and_sent_in_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """LeaderAndIsr of 6,000 partitions, for each of 100 brokers at a take-over, held everybody up for 60 ms."""
+    """LeaderAndIsr with 6,000 partitions for each of 100 brokers at a take-over used to block everybody for 60 ms."""
     client = StandInClient()
     monkeypatch.setattr(channels, "BrokerClient", lambda *_, **__: client)
     made: list[tuple[int, bool]] = []
@@ -129,7 +129,7 @@ async def test_a_large_request_is_made_beside_the_loop_and_sent_in_its_turn(monk
 
 
 class Ids(dict[str, bytes]):
-    """Topic ids that tell when the last request with them is gone."""
+    """Topic ids that show when the last request with them is gone."""
 
 
 class Turns:
@@ -158,7 +158,7 @@ class Turns:
 
 @pytest.fixture
 def clients(monkeypatch: pytest.MonkeyPatch) -> list[StandInClient]:
-    """The connections that the channels open. What is let go of is freed one piece in a turn, however fast it goes."""
+    """The connections that the channels open. Discarded values are freed one piece per turn, on any machine."""
     made: list[StandInClient] = []
 
     def connect(*_: object, **__: object) -> StandInClient:
@@ -194,7 +194,7 @@ async def until_sent(clients: list[StandInClient], count: int) -> None:
 @in_event_loop
 @pytest.mark.parametrize("end", ["answered", "closed", "disconnected"])
 async def test_large_requests_are_let_go_of_one_in_a_turn(clients: list[StandInClient], end: str) -> None:
-    """Each line kept its last one, and the end of a term freed those of 100 brokers in one go: 600 ms."""
+    """Each connection kept its last request, and the end of a term freed those of 100 brokers in one go: 600 ms."""
     turns, lines = Turns(), ControllerChannels(SETTINGS, 1, lambda event: None)
     for broker in BROKERS:
         lines.connect(broker)
@@ -216,7 +216,8 @@ async def test_large_requests_are_let_go_of_one_in_a_turn(clients: list[StandInC
 
 @in_event_loop
 async def test_requests_that_everybody_is_done_with_are_let_go_of_one_in_a_turn(clients: list[StandInClient]) -> None:
-    """The instruction held those to 100 brokers, 600,000 replicas at a take-over, and freed them in one go: 50 ms."""
+    """The instruction held the requests to 100 brokers, 600,000 replicas at a take-over, and freed them in one go: 50
+    ms."""
     turns, lines = Turns(), ControllerChannels(SETTINGS, 1, lambda event: None)
     controller: Any = Controller.__new__(Controller)
     controller._held_since_s, controller._turns_given = 0.0, 0
@@ -228,11 +229,11 @@ async def test_requests_that_everybody_is_done_with_are_let_go_of_one_in_a_turn(
 
 
 class Noted(UpdateMetadataPartition):
-    """One that tells when it is freed, as a class without slots can."""
+    """An object that shows when it is freed, which a class without slots can do."""
 
 
 class NotedList(list[int]):
-    """The same for the wire form, of which it is a part."""
+    """The same for the wire form, which contains it."""
 
 
 @in_event_loop
@@ -240,7 +241,7 @@ class NotedList(list[int]):
 async def test_what_brokers_share_is_let_go_of_in_pieces(
     clients: list[StandInClient], monkeypatch: pytest.MonkeyPatch, is_answered: bool
 ) -> None:
-    """The last broker that answered, or the end of the term, freed 200,000 partitions in one go: 116 ms."""
+    """The last broker's answer, or the end of the term, used to free 200,000 partitions in one go: 116 ms."""
     turns, lines = Turns(), ControllerChannels(SETTINGS, 1, lambda event: None)
     make, count = wire_form._metadata_state, 10 * SLICE_SIZE
 
@@ -278,7 +279,7 @@ async def test_what_brokers_share_is_let_go_of_in_pieces(
 
 @in_event_loop
 async def test_a_thousand_partitions_are_not_encoded_in_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A hundred brokers that were told of so many each, in one turn of the loop, held it for 60 ms."""
+    """Sending that many partitions to each of a hundred brokers in one turn of the loop took 60 ms."""
     client = StandInClient()
     monkeypatch.setattr(channels, "BrokerClient", lambda *_, **__: client)
     broker = BrokerInfo(1, (Endpoint("127.0.0.1", 1, "PLAINTEXT", SecurityProtocol.PLAINTEXT),))

@@ -83,7 +83,7 @@ OPERATIONS: list[Operation] = [
 
 
 def finish(world: World) -> None:
-    """Let everything come to rest, with followers that catch up."""
+    """Let everything settle, with followers that catch up."""
     for _ in range(10):
         world.settle()
         asked = False
@@ -98,7 +98,7 @@ def finish(world: World) -> None:
 
 
 def outcome(world: World) -> dict[str, str]:
-    """What must not depend on the crash: who holds which partition, and that somebody leads it."""
+    """What must not depend on the crash: which brokers hold which partition, and that it has a leader."""
     found = {}
     for topic, assignment in world.zk.topics.items():
         for partition in assignment.assignment:
@@ -114,7 +114,7 @@ def outcome(world: World) -> dict[str, str]:
 
 
 def run(operation: Operation, lost_after: int | None) -> tuple[dict[str, str], bool]:
-    """Return the outcome, and whether the controller was still at work when it was lost."""
+    """Return the outcome, and whether the controller was still busy when it was lost."""
     world = prepared()
     operation(world)
     was_at_work = True
@@ -132,7 +132,7 @@ def run(operation: Operation, lost_after: int | None) -> tuple[dict[str, str], b
 
 
 def is_answered_by_nobody(event: events.ControllerEvent) -> bool:
-    """Requests still in the queue are refused; whoever asked asks the new controller again."""
+    """Requests still in the queue are refused. The caller asks the new controller again."""
     return event.refusal is None
 
 
@@ -153,11 +153,11 @@ def test_the_next_controller_finishes_it(operation: Operation) -> None:
 
 
 def prepared_only(world: World) -> None:
-    """Nothing happens."""
+    """Do nothing."""
 
 
 def half(operation: Operation) -> dict[str, str]:
-    """What is left when the controller is lost between the two parts of a request."""
+    """Leave what remains when the controller is lost between the two parts of a request."""
     if operation is reassign:
         return {"t-1": run(prepared_only, None)[0]["t-1"]}
     world = prepared()

@@ -25,11 +25,11 @@ OF_THE_LOOP = {
     do.ScheduleLeaderRebalance,
     do.ScheduleTopicDeletion,
 }
-"""What the loop carries out itself."""
+"""Instructions that the loop carries out itself."""
 
 
 def concrete(module: Any, base: type) -> set[type]:
-    """Return the classes of a module that are made: those below ``base`` that nothing else is made from."""
+    """Return the concrete classes of a module: those below ``base`` that have no subclasses."""
     found = {one for _, one in inspect.getmembers(module, inspect.isclass) if issubclass(one, base) and one is not base}
     return {one for one in found if not one.__subclasses__()}
 
@@ -52,7 +52,7 @@ def test_a_class_has_one_row() -> None:
 
 
 class _Zk:
-    """Stands for a client whose methods are looked up and never called."""
+    """Represents a client whose methods are looked up and never called."""
 
     def __getattr__(self, name: str) -> Any:
         return None

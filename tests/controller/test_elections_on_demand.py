@@ -1,4 +1,4 @@
-"""Requested elections: ElectLeaders, the old znode, the automatic balance; and producer ids."""
+"""Requested elections (ElectLeaders, the old znode), the automatic balance, and producer ids."""
 
 import logging
 
@@ -15,7 +15,7 @@ NOT_NEEDED = ApiError(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed
 
 
 def displaced(partitions: dict[int, tuple[int, ...]], broker: int = 1) -> World:
-    """A world whose partitions have lost a broker for a while, so that it leads none of its own any more."""
+    """Return a world whose partitions have lost a broker for a while, so that it no longer leads any of its own."""
     world = World(3)
     world.elect()
     world.zk.create_topic("t", partitions)
@@ -105,7 +105,7 @@ def test_switching_unclean_election_on_elects_at_once(topic: str | None) -> None
 
 
 def test_the_znode_is_carried_out_and_deleted(caplog: pytest.LogCaptureFixture) -> None:
-    """Scene main/11: one to elect, one already right, one unknown."""
+    """Scene main/11: one partition to elect, one already right, one unknown."""
     world = displaced({0: (1, 2), 1: (2, 0)})
     with caplog.at_level(logging.INFO, "kafka.controller.KafkaController"):
         world.zk.ask_for_preferred_election((tp("t-0"), tp("t-1"), tp("nosuch-0")))

@@ -1,4 +1,4 @@
-"""However many partitions an event moves, the controller's core never does much between two instructions."""
+"""However many partitions an event moves, the controller's core does little between two instructions."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from engine.controller.wire_requests import SharedStates
 PARTITIONS = 4 * SLICE_SIZE
 LINES_MAX = 2 * SLICE_SIZE
 LOOKS_MAX = 16 * SLICE_SIZE
-"""Several at each partition of a slice, and at each of its replicas."""
+"""Several for each partition of a slice, and for each of its replicas."""
 
 CONTROLLER_CODE = str(Path(engine.controller.__file__).parent)
 WORKED, SCANNED = 20 * SLICE_SIZE, 2 * SLICE_SIZE
 WORK_MAX = 100 * SCANNED
-"""Lines that Python runs: a hundred for each partition that may be looked at between two instructions."""
+"""Lines of Python: a hundred for each partition that may be handled between two instructions."""
 
 
 class LineCounter(logging.Handler):
-    """Counts the lines of state-change.log: about one for each partition that is moved."""
+    """Counts the lines of state-change.log: about one for each partition that moves."""
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
@@ -59,7 +59,7 @@ def counter() -> Iterator[LineCounter]:
 
 
 def most_lines_of_a_step(world: World, counter: LineCounter) -> tuple[int, int]:
-    """Let everything happen; return the lines of the longest step, and of all."""
+    """Let everything happen; return the lines of the longest step, and of all steps."""
     longest = total = 0
     while True:
         counter.lines = 0
@@ -78,7 +78,7 @@ def test_pieces_are_whole_and_small() -> None:
 
 
 def test_no_event_does_much_at_once(counter: LineCounter) -> None:
-    """Creation, a broker lost and back, a take-over."""
+    """Creation, a broker lost and returned, a take-over."""
     world = World(3)
     world.elect()
     world.settle()
@@ -98,7 +98,7 @@ def test_no_event_does_much_at_once(counter: LineCounter) -> None:
 
 
 def test_brokers_are_told_of_many_partitions_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broker that returns is told of all partitions there are, a deletion tells everybody of all of a topic's."""
+    """A returning broker learns of all partitions there are. A deletion tells every broker about all of a topic's."""
     made: list[TopicPartition] = []
     named: list[int] = []
     make, add = RequestBatch._metadata_of, RequestBatch.add_update_metadata
@@ -169,7 +169,7 @@ def test_a_batch_that_was_sent_keeps_nothing(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_looking_through_all_partitions_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 200,000 partitions, those that a dead broker led were looked for in one go: 120 ms."""
+    """The search for partitions that a dead broker led, among 200,000, used to run in one go: 120 ms."""
     monkeypatch.setattr("engine.controller.instructions.SCAN_SIZE", SLICE_SIZE)
     monkeypatch.setattr("engine.controller.topic_changes.SCAN_SIZE", SLICE_SIZE)
     looks = 0
@@ -202,7 +202,7 @@ def test_looking_through_all_partitions_gives_way(monkeypatch: pytest.MonkeyPatc
 
 
 class LineTracer:
-    """Counts the lines of the controller's code that Python runs: work, whatever the machine does beside it."""
+    """Counts the lines of the controller's code that Python runs, which do not depend on the machine's load."""
 
     def __init__(self) -> None:
         self.lines = 0
@@ -219,7 +219,7 @@ class LineTracer:
 
 
 def most_work_of_a_step(world: World) -> int:
-    """Let everything happen, and return the lines of the longest step."""
+    """Let everything happen, and return the number of lines of the longest step."""
     longest = 0
     tracer, before = LineTracer(), sys.gettrace()
     while True:
@@ -261,7 +261,7 @@ def list_reassignments(world: World) -> None:
 
 
 def refuse_reassignments(world: World) -> None:
-    """Ask for more brokers than there are."""
+    """Ask for more brokers than exist."""
     some = islice(world.core.context.all_partitions(), 2 * SLICE_SIZE)
     world.put(events.AlterPartitionReassignments(dict.fromkeys(some, tuple(range(1000, 1100)))))
 
@@ -295,7 +295,7 @@ EVENTS: dict[str, Callable[[World], object]] = {
 
 
 def test_no_event_works_for_long_between_two_instructions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Balance, deletion, controlled shutdown and large topics went through all they had to do in one go."""
+    """Balance, deletion, controlled shutdown and large topics used to do all their work in one go."""
     for module in ("instructions", "topic_changes", "request_batch", "leadership", "replica_state_machine"):
         monkeypatch.setattr(f"engine.controller.{module}.SCAN_SIZE", SCANNED)
     world = World(3)
@@ -325,7 +325,10 @@ def test_resigning_forgets_in_pieces() -> None:
 
 
 def test_brokers_are_sent_pieces_of_many_new_topics(monkeypatch: pytest.MonkeyPatch) -> None:
-    """2,000 topics that came at once, 200,000 partitions, were sent in one request; a take-over reads in pieces."""
+    """2,000 topics that came at once, with 200,000 partitions, used to go out in one request.
+
+    A take-over reads in pieces.
+    """
     size = 4 * SLICE_SIZE
     for module in ("instructions", "topic_changes", "request_batch", "leadership"):
         monkeypatch.setattr(f"engine.controller.{module}.SCAN_SIZE", size)
@@ -352,7 +355,7 @@ def test_brokers_are_sent_pieces_of_many_new_topics(monkeypatch: pytest.MonkeyPa
 
 @in_event_loop
 async def test_what_a_long_event_makes_is_left_to_itself_and_what_a_short_one_makes_is_not() -> None:
-    """The collector looked through what is known of 200,000 partitions for 400 ms."""
+    """The garbage collector took 400 ms to scan what is known of 200,000 partitions."""
     freezes = 0
 
     def note() -> None:
@@ -372,6 +375,6 @@ async def test_what_a_long_event_makes_is_left_to_itself_and_what_a_short_one_ma
         patches.setattr("engine.controller.loop.HOLD_MS_MAX", 0)
         await controller._drive(steps(TURNS_BETWEEN_FREEZES - 1), None)
         assert freezes == 0
-        # Each time so many turns were given, and at the end.
+        # After every so many turns, and at the end.
         await controller._drive(steps(2 * TURNS_BETWEEN_FREEZES + 1), None)
         assert freezes == 3

@@ -1,4 +1,4 @@
-"""The creation of Kafka's own topics follows the broker's settings."""
+"""Kafka's internal topics are created according to the broker's settings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_the_offsets_topic() -> None:
         "offsets.topic.compression.codec": "3",
     }
     made = internal_topic("__consumer_offsets", BrokerConfig.from_properties(NEEDED | settings))
-    # The codec is the coordinator's when it writes; the topic keeps what it is given.
+    # The coordinator chooses the codec when it writes. The topic stores what it gets.
     expected = {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "1000000"}
     assert made == InternalTopic(7, 2, expected)
 

@@ -1,4 +1,4 @@
-"""AlterPartition: every check in its order; and the notifications that leaders wrote before it existed."""
+"""AlterPartition: every check in order; and the notifications that leaders wrote before it existed."""
 
 import pytest
 from controller_world import World
@@ -112,7 +112,7 @@ def test_the_same_wish_again_is_answered_with_the_state_now() -> None:
 
 @pytest.mark.parametrize("difference", [-1, 1])
 def test_a_leader_of_another_registration_changes_nothing(difference: int) -> None:
-    """An older one is a broker that restarted since. Of a younger one the controller has not heard yet."""
+    """An older registration is a broker that has restarted since. The controller has not heard of a newer one yet."""
     world = world_of()
     known = world.core.context.live_brokers[1].broker_epoch
     assert ask(world, 1, 2, broker_epoch=known + difference) is ErrorCode.STALE_BROKER_EPOCH
@@ -165,7 +165,7 @@ def test_many_partitions_in_one_request_each_for_itself() -> None:
 
 
 def test_notifications_are_read_told_and_deleted() -> None:
-    """Scene ibp-2.6/03: the leader wrote the state, the controller only tells it."""
+    """Scene ibp-2.6/03: the leader wrote the state, the controller only announces it."""
     world = world_of(is_alter_partition_enabled=False)
     world.zk.write_state(P, LeaderAndIsr(1, 1, (1,)), 1)
     world.zk.isr_notifications["isr_change_0000000000"] = (P, tp("no-0"))
@@ -177,7 +177,7 @@ def test_notifications_are_read_told_and_deleted() -> None:
 
 
 def test_the_leader_alone_may_still_be_recovering() -> None:
-    """The wish for an ISR of the leader alone is refused only where it has recovered before."""
+    """A request for an ISR of only the leader is refused only if the leader has recovered before."""
     world = world_of(isr=(1, 2))
     world.zk.write_state(P, LeaderAndIsr(1, 1, (1, 2), RECOVERING), 1)
     world.core.context.leadership[P] = world.zk.states[P].read()

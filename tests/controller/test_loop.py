@@ -1,6 +1,4 @@
-"""The running controller on a real ZooKeeper and a real wire: election, resignation, failover, watches, manual
-changes.
-"""
+"""The running controller on a real ZooKeeper and network: election, resignation, failover, watches, edits by hand."""
 
 from __future__ import annotations
 
@@ -100,7 +98,7 @@ def test_a_broker_dies_and_returns(zk_chroot: str) -> None:
 
 
 def test_a_lost_session_is_survived(zk_chroot: str) -> None:
-    """Scene main/36: the zombie learns that it was replaced, registers again and is an ordinary broker."""
+    """Scene main/36: the zombie learns that it was replaced, registers again and becomes an ordinary broker."""
 
     async def test() -> None:
         async with cluster_of(zk_chroot, 2) as cluster:
@@ -123,7 +121,7 @@ def test_a_lost_session_is_survived(zk_chroot: str) -> None:
 
 
 async def end_session(hosts: str, client: ZkClient) -> None:
-    """End a session on the server while its owner thinks it lives: another connection takes it over and closes it."""
+    """End a session on the server without its owner's knowledge: another connection takes it over and closes it."""
     session_id, password = client.session_credentials
     host, _, port = hosts.partition("/")[0].partition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
@@ -138,7 +136,7 @@ async def end_session(hosts: str, client: ZkClient) -> None:
 
 
 def test_a_deposed_controller_writes_nothing(zk_chroot: str) -> None:
-    """Another broker is elected while an event is being processed: the next write is refused by the epoch check."""
+    """Another broker is elected while an event is being processed: the epoch check refuses the next write."""
 
     async def test() -> None:
         async with cluster_of(zk_chroot, 2) as cluster:

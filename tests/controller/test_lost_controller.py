@@ -1,4 +1,7 @@
-"""The controller is lost between any two of its writes, on a real ZooKeeper and a real wire: the next one finishes."""
+"""The controller is lost between any two of its writes, on a real ZooKeeper and a real network.
+
+The next one finishes.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +59,7 @@ def test_the_next_controller_finishes_what_was_begun(zk_chroot: str, operation: 
 
 
 def lose_after(broker: SmallBroker, count: int) -> asyncio.Event:
-    """Have a controller's session end before its write number ``count``; the event tells that it happened."""
+    """End a controller's session before its write number ``count``; the event reports that it happened."""
     lost = asyncio.Event()
     left = count
 
@@ -90,7 +93,7 @@ async def begin(cluster: SmallCluster, operation: str, topic: str) -> None:
 
 
 async def reopen(cluster: SmallCluster, broker: SmallBroker) -> None:
-    """Start a broker again that was lost."""
+    """Restart a broker that was lost."""
     await broker.controller.stop()
     await broker.open(cluster.hosts, broker.endpoint.host, broker.endpoint.port)
 
@@ -98,7 +101,7 @@ async def reopen(cluster: SmallCluster, broker: SmallBroker) -> None:
 async def finish(
     cluster: SmallCluster, operation: str, partition: TopicPartition, old: SmallBroker, lost: asyncio.Event
 ) -> None:
-    """Wait until the work is done, by whichever controller; one that was lost returns as an ordinary broker."""
+    """Wait until some controller has finished the work. A lost one returns as an ordinary broker."""
 
     def is_done() -> bool:
         active = [b for b in cluster.brokers.values() if b.is_answering and b.controller.is_active]
@@ -131,7 +134,7 @@ async def finish(
 
 
 async def let_followers_catch_up(cluster: SmallCluster, partition: TopicPartition) -> None:
-    """Ask for the whole ISR, as the leader would once its followers are there."""
+    """Ask for the whole ISR, as the leader would once its followers have caught up."""
     active = [b for b in cluster.brokers.values() if b.is_answering and b.controller.is_active]
     if len(active) != 1 or partition not in active[0].controller.core.context.partitions_being_reassigned:
         return

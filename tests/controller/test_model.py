@@ -1,10 +1,10 @@
-"""Random events against the controller's core, the controller lost between any two instructions.
+"""Random events for the controller's core, which is lost between any two instructions.
 
-Brokers die and return, log dirs fail, ISRs change, topics are made, grown and deleted (also all three at once, and
-again under a name that was deleted), replicas cannot be deleted, are moved by the API and by the old znode, moves are
-cancelled, leaders are elected on demand, unclean elections allowed and asked for, requests arrive twice, brokers shut
-down politely, and at any moment a new controller takes over. Then it gets quiet: all brokers live, all followers catch
-up. What must hold then:
+Brokers die and return, log dirs fail, ISRs change, topics are created, grown and deleted (also all three at once, and
+again under a deleted name). Replicas cannot be deleted, or are moved by the API and by the old znode. Moves are
+cancelled, leaders are elected on demand, unclean elections are allowed and requested, requests arrive twice, and
+brokers shut down cleanly. At any moment a new controller takes over. Then it gets quiet: all brokers live, all
+followers catch up. What must hold then:
 
  1. every partition has a leader that lives, is a replica, and is in the ISR;
  2. the ISR is the whole assignment, nothing is being added or removed;
@@ -163,7 +163,7 @@ class Chaos:
             broker.fails_to_delete.add(self.random.choice(list(broker.replicas)))
 
     def do_send_twice(self) -> None:
-        """Answers get lost; the controller sends the same again."""
+        """Answers get lost, and the controller sends the same request again."""
         for broker_id, wire in self.world.wires.items():
             if wire and self.random.random() < 0.5:
                 self.world.brokers[broker_id].handle(wire[0])
@@ -184,7 +184,7 @@ class Chaos:
         return tuple(self.random.sample(range(BROKERS), self.random.randint(1, 3)))
 
     def change_isr(self, partition: TopicPartition, isr: tuple[int, ...]) -> None:
-        """By AlterPartition, or by the leader's own write and a notification."""
+        """Change an ISR by AlterPartition, or by the leader's own write and a notification."""
         stored = self.world.zk.states[partition]
         if self.world.options.is_alter_partition_enabled:
             self.world.catch_up(partition, *isr)
@@ -220,7 +220,7 @@ class Chaos:
         raise AssertionError("ISRs never become whole")
 
     def catch_everybody_up(self) -> bool:
-        """Have each leader ask for the whole ISR; return whether that was news."""
+        """Let each leader ask for the whole ISR; return whether that changed anything."""
         is_news = False
         for partition, stored in list(self.world.zk.states.items()):
             topic = self.world.zk.topics.get(partition.topic)
@@ -233,7 +233,7 @@ class Chaos:
 
 
 class IllegalMoves(logging.Handler):
-    """Collects the moves the state machines refused: whatever happens, the controller asks for none."""
+    """Collects the moves that the state machines refused. The controller must never ask for one."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)

@@ -26,7 +26,7 @@ P = tp("t-0")
 
 
 def world_with(state: PartitionState) -> tuple[World, PartitionStateMachine]:
-    """A controller that knows t-0 on brokers 1 and 2, put into ``state`` by hand."""
+    """Return a controller that knows t-0 on brokers 1 and 2, put into ``state`` by hand."""
     world = World(3)
     world.elect()
     world.settle()
@@ -124,7 +124,7 @@ def test_a_state_that_exists_already_is_not_overwritten(caplog: pytest.LogCaptur
 
 def test_an_election_starts_anew_when_somebody_else_wrote_the_state() -> None:
     world, machine = world_with(PartitionState.ONLINE)
-    world.zk.write_state(P, LeaderAndIsr(1, 0, (1,)), 1)  # an old leader shrinks its ISR by itself
+    world.zk.write_state(P, LeaderAndIsr(1, 0, (1,)), 1)  # An old leader shrinks its ISR by itself.
     world.core.context.partition_states[P] = PartitionState.OFFLINE
     results = change(world, machine, PartitionState.ONLINE)
     assert results == {P: LeaderAndIsr(1, 1, (1,), partition_epoch=2)}

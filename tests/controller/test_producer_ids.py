@@ -1,4 +1,4 @@
-"""Blocks of producer ids: no id twice, the next block in time, and what happens when there is none."""
+"""Blocks of producer ids: no id twice, the next block in time, and what happens without one."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_the_next_block_is_wanted_when_nine_tenths_are_used() -> None:
     ],
 )
 def test_senseless_blocks_are_refused(given_out: int, block: ProducerIdBlock) -> None:
-    """If two producers had one id, records of the one would count as sent before by the other."""
+    """If two producers had the same id, records of one would count as duplicates of the other's."""
     blocks = ProducerIdBlocks()
     if given_out:
         blocks.put(ProducerIdBlock(0, 0, 10))
@@ -77,7 +77,7 @@ def test_the_smallest_block_may_follow_right_behind_the_last_one() -> None:
 
 
 class Source:
-    """Gives blocks of two, after failing as often as it is told."""
+    """Gives blocks of two, after failing as often as told."""
 
     def __init__(self, failures: int = 0) -> None:
         self.asked = 0
@@ -116,7 +116,7 @@ def test_while_there_is_none_clients_are_told_to_come_again(monkeypatch: pytest.
 
 
 class Channel:
-    """A controller that answers what it is told."""
+    """A controller that gives the answers it is told to."""
 
     def __init__(self, response: AllocateProducerIdsResponse) -> None:
         self.response = response

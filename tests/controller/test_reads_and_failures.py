@@ -1,4 +1,4 @@
-"""What the controller reads from ZooKeeper and what from memory, and what a write that fails leaves behind."""
+"""What the controller reads from ZooKeeper and what from memory, and what a failed write leaves behind."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def world_of(brokers: int, *partitions: tuple[int, ...], **options: bool) -> Wat
 
 
 def leaderless() -> Watched:
-    """t-0 was in sync on broker 1 alone, which has died; 2 could lead only at the price of records."""
+    """Return t-0, in sync only on broker 1, which has died. Broker 2 could lead only by losing records."""
     world = world_of(3, (1, 2))
     world.catch_up(P, 1)
     world.settle()
@@ -77,7 +77,7 @@ def test_an_election_that_loses_nothing_goes_by_memory() -> None:
 
 @pytest.mark.parametrize("trusts_memory", [True, False])
 def test_a_loss_is_looked_up_once(trusts_memory: bool) -> None:
-    """A controller whose leaders write for themselves has read it anyway."""
+    """If leaders write their state themselves, the controller has read it anyway."""
     world = world_of(3, (1,), is_alter_partition_enabled=trusts_memory)
     world.core.context.live_brokers.pop(1)
     steps = world.core._partitions.change((P,), PartitionState.ONLINE, OFFLINE_ELECTION)
@@ -230,7 +230,7 @@ def test_a_move_is_over_when_the_isr_is_exactly_its_target() -> None:
 def test_a_state_is_watched_during_a_move_where_leaders_write_it(
     is_alter_partition_enabled: bool, expected: list[int]
 ) -> None:
-    """It is watched when the move begins and, for it may be a new controller that goes on, when it is completed."""
+    """The watch is set when a move begins and again when it completes: a new controller may have taken over."""
     world = world_of(3, (1,), is_alter_partition_enabled=is_alter_partition_enabled)
     world.run(AlterPartitionReassignments({P: (1, 2)}))
     world.zk.write_state(P, replace(world.zk.states[P].state, isr=(1, 2)), 1)

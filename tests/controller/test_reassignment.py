@@ -121,7 +121,7 @@ def test_a_move_as_recorded_from_kafka() -> None:
         "b2 LISR t-0(leader=0 le=1 120+2-0 new)",
         *(f"b{b} UMD t-0(leader=0 le=1)" for b in (0, 1, 2)),
     ]
-    reassign(world, 1, 2)  # --additional: the same target again
+    reassign(world, 1, 2)  # Kafka's --additional: the same target again.
     assert world.take_writes() == ["state t-0 leader=0 le=2 isr=01 pe=2"]
     assert [r for r in world.take_requests() if "UMD" not in r] == [
         "b1 LISR t-0(leader=0 le=2 120+2-0)",
@@ -164,7 +164,7 @@ def test_a_leader_that_stays_gets_a_new_epoch() -> None:
 
 
 def test_changing_the_order_only_is_done_at_once() -> None:
-    """Scene main/09: topic node, epoch, topic node again with the same content; the leader stays."""
+    """Scene main/09: topic znode, epoch, topic znode again with the same content; the leader stays."""
     world = world_of(3, (0, 1, 2))
     assert reassign(world, 1, 2, 0) is NO_ERROR
     assert world.take_writes() == ["topic t 0:120", "state t-0 leader=0 le=1 isr=012 pe=1", "topic t 0:120"]
@@ -212,7 +212,7 @@ def test_a_new_target_replaces_the_one_under_way() -> None:
 
 
 def led_by_an_adding_replica() -> World:
-    """1 is being replaced by 2 and 3; 2 was in sync when 1 died, and leads now that 1 is back."""
+    """2 and 3 are replacing 1. Broker 2 was in sync when 1 died, and leads now that 1 is back."""
     world = world_of(4, (1,))
     world.run(AlterPartitionReassignments({P: (2, 3)}))
     world.catch_up(P, 1, 2)
@@ -345,7 +345,7 @@ def test_a_move_waits_for_a_target_that_died_and_goes_on_when_it_returns() -> No
 
 
 def test_old_replicas_stay_while_no_target_can_lead() -> None:
-    """Kafka removes them all the same, and the partition has nobody left."""
+    """Kafka removes them all the same, and the partition has no replica left that can lead."""
     world = world_of(4, (0, 1))
     reassign(world, 2)
     world.core.context.replicas_on_offline_dirs[2] = {P}
@@ -413,7 +413,7 @@ def test_a_znode_that_is_no_json_is_removed(caplog: pytest.LogCaptureFixture) ->
 
 
 def test_the_same_target_by_znode_is_done_at_once_and_removed() -> None:
-    """Scene legacy-bad/01: epoch + 1, topic node rewritten, entry removed."""
+    """Scene legacy-bad/01: epoch + 1, topic znode rewritten, entry removed."""
     world = world_of(3, (0, 1))
     world.zk.ask_for_reassignments({P: (0, 1)})
     world.settle()

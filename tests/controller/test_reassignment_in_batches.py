@@ -1,4 +1,4 @@
-"""Reassignments of many partitions: in batches, with a write of the topic's znode for each batch."""
+"""Reassignments of many partitions: in batches, with one write of the topic's znode per batch."""
 
 from collections.abc import Iterable
 
@@ -41,7 +41,7 @@ def test_partitions_of_one_topic_move_with_one_write_of_its_znode() -> None:
 
 
 def caught_up(world: World, partitions: Iterable[TopicPartition], isr: tuple[int, ...]) -> events.AlterPartition:
-    """What broker 1 asks for when the replicas of many partitions have caught up at once."""
+    """Return the request of broker 1 when the replicas of many partitions have caught up at once."""
     items = {}
     for partition in partitions:
         stored = world.zk.states[partition].state
@@ -100,7 +100,7 @@ def test_a_znode_with_more_than_a_batch_is_carried_out_to_its_end(monkeypatch: p
 
 
 def test_moves_of_many_partitions_cost_a_write_per_batch() -> None:
-    """A write for each of them would be of all 1,100 each time."""
+    """A write per partition would contain all 1,100 each time."""
     world = world_of_many(1_100)
     names = [tp(f"t-{index}") for index in range(1_100)]
     world.put(AlterPartitionReassignments(dict.fromkeys(names, (1, 3))))

@@ -1,7 +1,7 @@
-"""What our controller commits to ZooKeeper is what Apache Kafka 3.9.1 committed for the same, write by write.
+"""What our controller commits to ZooKeeper is what Apache Kafka 3.9.1 committed in the same case, write by write.
 
-Both sides are read from ZooKeeper's own transaction log. Sent together and committed in any order are the state writes
-of one step; they are compared as a set.
+Both sides are read from ZooKeeper's own transaction log. The state writes of one step are sent together and committed
+in any order, so they are compared as a set.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Scenes:
 
 
 def in_steps(lines: list[str]) -> list[list[str]]:
-    """Group what is committed together: consecutive writes of states are one step."""
+    """Group writes that are committed together: consecutive state writes are one step."""
     steps: list[list[str]] = []
     for line in lines:
         is_state = "/state v" in line
@@ -67,7 +67,7 @@ def test_scenes(zookeeper: EmbeddedZooKeeper, zk_chroot: str) -> None:
 
 
 def test_topics(zookeeper: EmbeddedZooKeeper, zk_chroot: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Kafka reassigns one partition after the other; so does a batch of one.
+    # Kafka reassigns one partition after the other, as a batch of one does.
     for module in (reassignment, reassignment_requests):
         monkeypatch.setattr(module, "REASSIGNED_AT_ONCE_MAX", 1)
 
@@ -100,7 +100,7 @@ def test_topics(zookeeper: EmbeddedZooKeeper, zk_chroot: str, monkeypatch: pytes
 
 
 async def reassign_by_hand(play: Scenes) -> None:
-    """Scene 12: the znode of old tools; there the second partition was started first."""
+    """Scene 12: the znode of old tools. There the second partition started first."""
     manual_0, manual_1 = TopicPartition("manual", 0), TopicPartition("manual", 1)
     other = play.cluster.brokers[1].zk.client
     data = ReassignPartitionsZNode.encode({manual_1: (0, 2), manual_0: (1, 2)})
@@ -115,7 +115,7 @@ async def reassign_by_hand(play: Scenes) -> None:
 
 
 async def elect_by_hand(play: Scenes) -> None:
-    """The end of scene 11: t1-1 to be elected, t1-2 right already, one unknown."""
+    """The end of scene 11: t1-1 needs an election, t1-2 is right already, one is unknown."""
     t1_1 = TopicPartition("t1", 1)
     zk = play.cluster.brokers[0].zk
     play.written()
@@ -146,7 +146,7 @@ async def next_term(cluster: SmallCluster) -> None:
 
 
 def test_a_controller_znode_deleted_by_hand(zookeeper: EmbeddedZooKeeper, zk_chroot: str) -> None:
-    """Scene 23: resignation and election while all live; nothing is written that is not needed."""
+    """Scene 23: resignation and election while all live. Nothing needless is written."""
 
     async def scene() -> None:
         chroot = "/" + zk_chroot.partition("/")[2]

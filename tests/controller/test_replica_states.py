@@ -42,7 +42,7 @@ LEADER = PartitionAndReplica(tp("t-0"), 1)
 
 
 def world_with(replica: PartitionAndReplica, state: ReplicaState) -> World:
-    """A controller with t-0 on brokers 1 (leader), 2, 0; one replica put into ``state`` by hand."""
+    """Return a controller with t-0 on brokers 1 (leader), 2, 0, and one replica put into ``state`` by hand."""
     world = World(3)
     world.elect()
     world.zk.create_topic("t", {0: (1, 2, 0)})
@@ -177,7 +177,7 @@ def test_a_partition_that_never_had_a_leader_goes_offline_without_a_write() -> N
 
 @pytest.mark.parametrize(("is_being_deleted", "state"), [(True, OFFLINE), (False, ONLINE)])
 def test_a_state_znode_that_is_gone_holds_up_no_deletion(is_being_deleted: bool, state: ReplicaState) -> None:
-    """Of a topic that stays, a replica whose leadership could not be written keeps its state: it is tried again."""
+    """If the topic stays, a replica whose leadership could not be written keeps its state, and is tried again."""
     world = world_with(FOLLOWER, ONLINE)
     if is_being_deleted:
         world.core.context.topics_to_be_deleted["t"] = None

@@ -150,7 +150,7 @@ def test_topics_made_by_being_asked_for(zk_chroot: str) -> None:
 
 
 def test_without_metadata_nothing_can_be_placed(zk_chroot: str) -> None:
-    """As recorded: a broker that heard of no controller yet answers INVALID_REPLICATION_FACTOR."""
+    """As recorded: a broker that has not heard of a controller yet answers INVALID_REPLICATION_FACTOR."""
 
     async def test() -> None:
         async with cluster_of(zk_chroot, 1) as cluster:

@@ -1,4 +1,4 @@
-"""Topics are created, grown and deleted; some steps wait, retry or fail."""
+"""Topics are created, grown and deleted. Some steps wait, retry or fail."""
 
 import logging
 import time
@@ -161,7 +161,7 @@ def test_a_new_controller_finishes_a_deletion() -> None:
 
 
 def test_what_is_left_of_a_deleted_topic_is_cleaned_up_by_the_next_controller() -> None:
-    """Crash between the topic's znode and the two others."""
+    """The crash came between the topic's znode and the two others."""
     world = world_of()
     world.zk.topic_configs.add("t")
     world.zk.deletions["t"] = None
@@ -198,7 +198,7 @@ def test_an_answer_from_before_a_restart_counts_for_nothing() -> None:
     world.zk.mark_for_deletion("t")
     world.settle()
     world.start(1)
-    while world.step():  # the controller asks for the deletion again; the broker has not answered yet
+    while world.step():  # The controller asks for the deletion again; the broker has not answered yet.
         pass
     stale = events.StopReplicaResponseReceived(
         1, old_epoch, ErrorCode.STALE_BROKER_EPOCH, {tp("t-0"): ErrorCode.STALE_BROKER_EPOCH}
@@ -300,7 +300,7 @@ def test_a_deletion_whose_znodes_stay_is_tried_again_by_itself() -> None:
 
 
 def test_one_more_topic_costs_no_more_where_there_are_thousands() -> None:
-    """CPU of this thread, ten times what it takes: a collection made once per topic takes ten times the bound."""
+    """CPU of this thread; the bound is ten times the need. A collection per topic takes ten times the bound."""
     world = world_of(1)
     for number in range(4_000):
         world.zk.topics[f"t{number}"] = TopicIdReplicaAssignment(

@@ -1,4 +1,4 @@
-"""The controller's requests byte for byte as Kafka sends them, its brokers' answers as events; old versions."""
+"""The controller's requests, byte for byte as Kafka sends them; its brokers' answers as events; old versions."""
 
 import json
 from dataclasses import replace
@@ -59,7 +59,7 @@ def recorded_ibp(frame: dict[str, Any]) -> MetadataVersion:
 
 
 def as_value(message: Any, broker_id: int) -> BrokerRequest:
-    """Read a decoded request back into the value the core would have made."""
+    """Convert a decoded request back into the value that the core would have made."""
     match message:
         case LeaderAndIsrRequest():
             parts = tuple(
@@ -208,7 +208,7 @@ def test_every_ibp_can_say_everything(ibp: MetadataVersion) -> None:
 
 
 def test_what_brokers_share_changes_no_byte() -> None:
-    """The second broker is told the same, the third something else."""
+    """The second broker gets the same, the third something else."""
     other = (UpdateMetadataPartition(tp("u-1"), 5, 2, 0, (2,), 0, (2,), ()),)
     values = [UMD, replace(UMD, broker_id=2, broker_epoch=78), replace(UMD, broker_id=3, partitions=other), UMD]
     for ibp in MetadataVersion:

@@ -1,4 +1,4 @@
-"""What the core gets for tools' requests in znodes: nothing, the request, or why it cannot be decoded."""
+"""What the core gets for tools' requests in znodes: nothing, the request, or the reason why it cannot be decoded."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """``make demo``: an operator's round from end to end, on a fresh machine, with nothing left behind.
 
-Real Apache ZooKeeper, four brokers of ours, the CLI as a user types it, and librdkafka (confluent-kafka) as client.
-Each step prints the command it runs, so that the demo teaches. Exit code 0 means that every record came back.
+It uses a real Apache ZooKeeper, four of our brokers, the CLI as a user types it, and librdkafka (confluent-kafka) as
+client. Each step prints the command it runs, so that the demo teaches. Exit code 0 means that every record came back.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ARCHIVE = "archive"
 ARCHIVED = 20_000
 ARCHIVE_LINE = "the castle above the village, and the road that does not lead to it, "
 THROTTLE = 250_000
-"""Bytes a second: the archive then moves for some seconds, so that there is something to see."""
+"""Bytes per second: at this rate the archive moves for some seconds, so that there is something to see."""
 KLAMM = str(Path(sys.executable).with_name("klamm"))
 GROUP = "billing"
 PLAN = "plan.json"
@@ -61,8 +61,8 @@ def klamm(
 ) -> str:
     """Run a klamm command as a user would and return its stdout, unless a terminal got it.
 
-    It has to end with ``code``; with ``until_says`` it is run again until it does and says that, as an operator would
-    who waits for something. Of very much only the last ``lines_max`` lines are shown.
+    It must exit with ``code``. With ``until_says`` it is repeated until it does so and says that, as an operator would
+    do. Of a long output only the last ``lines_max`` lines are shown.
     """
     if show:
         print(f"$ klamm {shlex.join(words)}", flush=True)
@@ -95,7 +95,7 @@ def show_end(lines: list[str], lines_max: int | None) -> None:
 
 
 def steps(recording: Path) -> None:
-    """The demo itself; the dashboard takes it down in ``recording``."""
+    """The demo itself. ``recording`` receives the dashboard's frames."""
     say("A real ZooKeeper and four brokers, on this machine; the dashboard watches and records")
     klamm("local", "up", "--brokers", "4", "--detach")
     with watched(recording):
@@ -121,7 +121,7 @@ def watched(recording: Path) -> Iterator[None]:
 
 
 def round_of_an_operator() -> None:
-    """A broker lost and retired, a group mended, the logs read."""
+    """A broker is lost and retired, a group repaired, and the logs read."""
     status = json.loads(klamm("local", "status", "--output", "json", show=False))
     bootstrap, zookeeper = status["bootstrap_servers"], ("--zookeeper", status["zookeeper"])
     digest = fill(bootstrap)
@@ -140,7 +140,7 @@ def round_of_an_operator() -> None:
 
 
 def fill(bootstrap: str) -> Digest:
-    """Make a topic and send records; return their digest."""
+    """Create a topic and send records; return their digest."""
     say("A topic: six partitions on four brokers, a write counts when two have it")
     klamm(
         "topics", "create", TOPIC, "--partitions", str(PARTITIONS), "--replication-factor", "3",
@@ -176,7 +176,7 @@ def give_leadership_back() -> None:
 
 
 def retire_a_broker() -> None:
-    """Empty broker 3 by the smallest plan, in waves and throttled, and prove that nothing was lost."""
+    """Empty broker 3 by the smallest plan, in throttled waves, and prove that nothing was lost."""
     say("Broker 3 retires: the smallest plan that empties it, checked, and carried out in waves")
     klamm("topics", "create", ARCHIVE, "--replica-assignment", "3:1,3:2,1:3,2:3")
     lines = "".join(f"{number} {ARCHIVE_LINE}\n" for number in range(ARCHIVED))
@@ -211,7 +211,7 @@ def mend_a_group(bootstrap: str) -> None:
 
 @contextmanager
 def spark_job(bootstrap: str) -> Iterator[subprocess.Popen[str]]:
-    """Start a streaming query, which reads orders while other things are shown, but not as fast as they were sent."""
+    """Start a streaming query, which reads orders during other steps, but more slowly than they were sent."""
     words = [sys.executable, str(Path(__file__).with_name("demo_job.py")), bootstrap, TOPIC, JOB, str(RECORDS // 25)]
     with (
         Path(f"{JOB}.log").open("w") as log,
@@ -224,7 +224,7 @@ def spark_job(bootstrap: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def watch_a_spark_job(job: subprocess.Popen[str], sent: int) -> None:
-    """Read the lag of the query from its checkpoint: while it is behind, and when it has caught up."""
+    """Read the lag of the query from its checkpoint, while it is behind and when it has caught up."""
     say("A Spark Structured Streaming job reads the orders too: how far behind is it, seen from outside?")
     print("  (a query of this PySpark with klamm's own Kafka source, which was started before)")
     wait_for_batches(job, 5)
@@ -241,7 +241,7 @@ def watch_a_spark_job(job: subprocess.Popen[str], sent: int) -> None:
 
 
 def wait_for_batches(job: subprocess.Popen[str], count: int) -> None:
-    """Wait until the query has done this many batches."""
+    """Wait until the query has finished this many batches."""
     deadline = time.monotonic() + DEADLINE_S
     while not Path(JOB, "checkpoint", "commits", str(count - 1)).exists():
         if job.poll() is not None or time.monotonic() > deadline:
@@ -250,7 +250,7 @@ def wait_for_batches(job: subprocess.Popen[str], count: int) -> None:
 
 
 def job_log() -> str:
-    """Return the end of what the Spark job said."""
+    """Return the end of the Spark job's output."""
     return Path(f"{JOB}.log").read_text("utf-8", "replace")[-500:]
 
 
@@ -270,14 +270,14 @@ def look_back(zookeeper: tuple[str, str], partition: int) -> None:
 
 
 def main() -> int:
-    """Run the demo in a temporary folder; end and remove everything, also after Ctrl-C and TERM."""
+    """Run the demo in a temporary folder; end and remove everything, even after Ctrl-C and TERM."""
     signal.signal(signal.SIGTERM, _interrupt)
     folder = Path(tempfile.mkdtemp(prefix="klamm-demo-"))
     begin = time.monotonic()
     home = Path.cwd()
     recording = home / "build" / "demo.recording"
     try:
-        # The CLI finds the cluster that was started in the folder it runs in.
+        # The CLI finds the cluster that was started in its current folder.
         os.chdir(folder)
         steps(recording)
     except (DemoFailed, KafkaException, subprocess.TimeoutExpired) as error:
@@ -299,7 +299,7 @@ def main() -> int:
 
 
 def _from_here(path: str | Path, home: Path) -> str:
-    """Return a path as it is typed in the folder ``home``."""
+    """Return a path as a user types it in the folder ``home``."""
     return shlex.quote(str(Path(path).relative_to(home) if Path(path).is_relative_to(home) else path))
 
 
@@ -308,7 +308,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _log_ends(folder: Path) -> str:
-    """Return the last lines of what brokers said: the files are gone in a moment."""
+    """Return the last lines of the brokers' output, because the files are gone in a moment."""
     ends = []
     for log in sorted(folder.glob(".klamm/broker-*/logs/server.log")):
         ends += [f"{log.parent.parent.name}: {line}" for line in log.read_text("utf-8", "replace").splitlines()[-5:]]

@@ -1,7 +1,7 @@
 """The demo's Spark job: a streaming query that writes the orders as Parquet, with klamm's Kafka source.
 
-It takes so few records at a time that it falls behind, until a line comes on stdin. Then it is stopped, goes on where
-its checkpoint says without that limit, reads all that is there, and prints how many records it wrote.
+It takes so few records at a time that it falls behind, until a line comes on stdin. Then it stops, resumes from its
+checkpoint without that limit, reads all remaining records, and prints how many it wrote.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def main(bootstrap: str, topic: str, folder: str, at_a_time: str) -> None:
 
 
 def to_parquet(spark: SparkSession, options: dict[str, str], folder: Path) -> DataStreamWriter:
-    """Return the query, ready to be started."""
+    """Return the query, ready to start."""
     orders = spark.readStream.format("klamm-kafka").options(**options).load()
     return (
         orders.selectExpr("CAST(value AS STRING) AS value")

@@ -1,4 +1,4 @@
-"""The records of the demo: sent and read by librdkafka, under load too, and counted so that none may be lost."""
+"""The records of the demo: librdkafka sends and reads them, under load too, and the counts show that none is lost."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class DemoFailed(Exception):
 
 
 def orders() -> Iterator[tuple[bytes, bytes]]:
-    """Yield what is sent: orders of 5,000 customers, keyed by customer."""
+    """Yield orders of 5,000 customers, keyed by customer."""
     for number in range(RECORDS):
         customer = f"customer-{number * 7919 % 5000:04}"
         order = {"order": number, "customer": customer, "cents": number * 31 % 99_900 + 100, "state": "placed"}
@@ -30,7 +30,7 @@ def orders() -> Iterator[tuple[bytes, bytes]]:
 
 
 def produce(bootstrap: str) -> Digest:
-    """Send all orders by librdkafka (idempotent, acks=all, lz4); return the digest of what was acknowledged."""
+    """Send all orders with librdkafka (idempotent, acks=all, lz4); return the digest of those acknowledged."""
     failed: list[str] = []
     producer = Producer(
         {"bootstrap.servers": bootstrap, "enable.idempotence": True, "compression.type": "lz4", "linger.ms": 20}
@@ -70,7 +70,7 @@ def read_back(bootstrap: str) -> tuple[int, str]:
 
 
 def read_as_group(bootstrap: str, group: str, count: int) -> None:
-    """Read at least this many records as the member of a group, commit that, and go: what a crashed consumer leaves."""
+    """Read at least this many records as a group member, commit that, and leave what a crashed consumer leaves."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -91,13 +91,13 @@ def read_as_group(bootstrap: str, group: str, count: int) -> None:
 
 
 class Digest:
-    """A digest of a set of records, whatever their order across partitions."""
+    """A digest of a set of records that does not depend on their order across partitions."""
 
     def __init__(self) -> None:
         self._sum = 0
 
     def add(self, value: bytes) -> None:
-        """Take one record in."""
+        """Add one record."""
         self._sum = (self._sum + int.from_bytes(hashlib.blake2b(value, digest_size=16).digest(), "big")) % 2**128
 
     def __str__(self) -> str:
@@ -116,14 +116,14 @@ def check_read(bootstrap: str, sent: int, digest: Digest) -> None:
 
 
 class Load:
-    """A producer that keeps sending while brokers die; librdkafka tries again until a record is where it must be."""
+    """A producer that keeps sending while brokers die. librdkafka retries until a record is where it must be."""
 
     def __init__(self, bootstrap: str, digest: Digest) -> None:
         self.sent = 0
         self._failed: list[str] = []
         self._digest = digest
         self._is_over = threading.Event()
-        # A broker is going to die: librdkafka need not say so again and again.
+        # A broker will die: librdkafka need not say so again and again.
         self._producer = Producer(
             {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5, "log_level": 0}
         )

@@ -1,4 +1,4 @@
-"""The demo ends all that it started, however it is ended."""
+"""The demo stops everything that it started, however it ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clusters that are made to be killed: short sessions, so that a killed broker's id is soon free again."""
+"""Clusters that are meant to be killed: short sessions, so that a killed broker's id is soon free again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A disk that is full, or gone: its log dir goes offline alone, the wire says so, nothing acknowledged is lost."""
+"""A disk that is full, or gone: only its log dir goes offline, answers say so, nothing acknowledged is lost."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def wait_for(condition: Callable[[], bool], what: str) -> None:
 
 @contextmanager
 def small_disk(folder: Path) -> Iterator[None]:
-    """Mount a file system of DISK_BYTES; a file system of memory, so that nothing real is filled."""
+    """Mount a file system of DISK_BYTES in memory, so that no real disk fills up."""
     folder.mkdir(parents=True)
     require("tmpfs")
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "klamm-test", str(folder)], check=True)
@@ -55,7 +55,7 @@ def small_disk(folder: Path) -> Iterator[None]:
 
 
 def partition_in(log_dir: Path, topic: str) -> int:
-    """Return the partition of a topic of two that lies in this dir."""
+    """Return the partition, of a topic with two, that is in this dir."""
     (folder,) = log_dir.glob(f"{topic}-*")
     return int(folder.name.rpartition("-")[2])
 
@@ -77,7 +77,7 @@ def fill(client: WireClient, producer: SequencedProducer, partition: int) -> tup
 
 
 def check_the_failed_dir(cluster: LocalCluster, failed: Path, good: int, bad: int) -> None:
-    """The partition of the failed dir is refused everywhere, the other one and new topics are served."""
+    """Check that the failed dir's partition is refused everywhere, and that the other one and new topics work."""
     with WireClient(cluster.bootstrap_servers) as client:
 
         def leaders() -> dict[int, int]:
@@ -104,7 +104,7 @@ def check_after_the_repair(address: str, producer: SequencedProducer, partition:
         records = read_all(client, "t", partition=partition)
         numbers = [int(record.key or b"") for record in records]
         assert numbers[:acknowledged] == list(range(acknowledged))
-        # The batch that was refused may have been written nevertheless; a client that sends it again gets it once.
+        # The refused batch may have been written anyway. A client that resends it gets it once.
         assert len(numbers) in (acknowledged, acknowledged + 1)
         again = encode_batch(
             [Record(0, time.time_ns() // 1_000_000, b"%d" % acknowledged, b"again")],
@@ -136,8 +136,8 @@ def test_full_disk(tmp_path: Path) -> None:
 
 
 def test_file_that_may_not_grow(tmp_path: Path) -> None:
-    """The same without root: the system refuses the write, here by a limit of the process."""
-    # A new segment's index is as large as it may become: it must fit below the limit.
+    """The same without root: the system refuses the write, here because of a limit of the process."""
+    # A new segment's index has its maximum size, which must be below the limit.
     config = {**QUICK, "log.index.size.max.bytes": "100000"}
     with LocalCluster(1, directory=tmp_path, config=config, log_dir_count=2) as cluster:
         address = cluster.bootstrap_servers

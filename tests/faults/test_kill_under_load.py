@@ -1,6 +1,6 @@
-"""kill -9 in the middle of a load, again and again: what was acknowledged is there, once, in order.
+"""kill -9 in the middle of a load, again and again: acknowledged records are there, once, in order.
 
-``KLAMM_KILL_ROUNDS`` sets how many times; the default keeps CI short.
+``KLAMM_KILL_ROUNDS`` sets the number of rounds; the default keeps CI short.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ PARTITIONS = 3
 def test_nothing_acknowledged_is_lost_or_doubled(cluster: LocalCluster) -> None:
     address = cluster.bootstrap_servers
     witnesses = [
-        # acks=all, in order and once, whatever happens in between: librdkafka sends again what was not answered.
+        # acks=all, in order and once, whatever happens: librdkafka resends what was not answered.
         Witness(address, "idempotent", PARTITIONS, {"enable.idempotence": True, "acks": "all"}),
-        # acks=1, sent once and never again: what got an answer before the kill must be there.
+        # acks=1, sent once and never again: a record answered before the kill must be there.
         Witness(address, "acks-1", PARTITIONS, {"acks": "1", "retries": 0, "compression.type": "lz4"}),
     ]
     for witness in witnesses:
@@ -36,7 +36,7 @@ def test_nothing_acknowledged_is_lost_or_doubled(cluster: LocalCluster) -> None:
     for _ in range(ROUNDS):
         for witness in witnesses:
             witness.wait_for_more(500)
-        # Nothing is waited for here: the blow shall fall anywhere in what the broker does.
+        # There is no wait here, so that the kill may come at any point of the broker's work.
         time.sleep(moments.uniform(0, 0.1))
         cluster.kill_broker(0)
         cluster.start_broker(0)

@@ -64,14 +64,14 @@ def folder(cluster: LocalCluster, broker_id: int, topic: str) -> Path:
 
 
 def wait_until_moved(cluster: LocalCluster, broker_id: int, topic: str, there: Path) -> None:
-    """Wait for the end of a move; the old folder keeps its name until the disk has the new one's."""
+    """Wait for the end of a move. The old folder keeps its name until the new one's is on the disk."""
     wait_for(lambda: lag(cluster, broker_id) is None, "the move ends")
     dirs = cluster.broker(broker_id).spec.log_dirs
     wait_for(lambda: [path for path in dirs if (path / f"{topic}-0").exists()] == [there], "the old folder is gone")
 
 
 def begin_move(cluster: LocalCluster, broker_id: int, topic: str) -> Path:
-    """Send a broker's replica to its other log dir, and return that."""
+    """Send a broker's replica to its other log dir, and return that dir."""
     here = folder(cluster, broker_id, topic).parent
     (there,) = set(cluster.broker(broker_id).spec.log_dirs) - {here}
     topics = [AlterReplicaLogDirTopic(name=topic, partitions=[0])]
@@ -83,7 +83,7 @@ def begin_move(cluster: LocalCluster, broker_id: int, topic: str) -> Path:
 
 
 def lag(cluster: LocalCluster, broker_id: int) -> int | None:
-    """Return by how many records the broker's future replica is behind; None if there is none."""
+    """Return how many records the broker's future replica lags; None if there is none."""
     with WireClient(cluster.broker(broker_id).address) as client:
         results = client.ask(DescribeLogDirsRequest(topics=None), 4).results
     found = [p.offset_lag for r in results for t in r.topics for p in t.partitions if p.is_future_key]
@@ -91,7 +91,7 @@ def lag(cluster: LocalCluster, broker_id: int) -> int | None:
 
 
 def throttle(cluster: LocalCluster, broker_id: int, rate: int | None) -> None:
-    """Set the throttle of a broker's moves, or take it away, and wait until the broker has heard of it."""
+    """Set or remove the throttle of a broker's moves, and wait until the broker knows it."""
     operation, text = (1, None) if rate is None else (0, str(rate))
     change = AlterableConfig(name=RATE, config_operation=operation, value=text)
     resource = AlterConfigsResource(resource_type=BROKER_RESOURCE, resource_name=str(broker_id), configs=[change])
@@ -110,7 +110,7 @@ def throttle(cluster: LocalCluster, broker_id: int, rate: int | None) -> None:
 
 
 def fill(cluster: LocalCluster, topic: str) -> None:
-    """Write what takes a while to copy, in batches large and small."""
+    """Write what takes a while to copy, in large and small batches."""
     sizes = random.Random(3)
     with WireClient(cluster.broker(0).address) as client:
         written = 0

@@ -1,6 +1,6 @@
-"""One crash and one orderly end, and what a start makes of each: tails cut, indexes rebuilt, producers remembered.
+"""One crash and one clean shutdown, and what a start makes of each: cut tails, rebuilt indexes, remembered producers.
 
-The damage is done once, by hand, to files of a broker that was killed; each test looks at one part of it.
+The damage is done once, by hand, to files of a killed broker. Each test looks at one part of it.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ TIME_MS = 1_700_000_000_000
 
 
 def batch(number: int) -> bytes:
-    """Ten records, larger than an index interval together with their neighbours."""
+    """Ten records, which with their neighbours are larger than an index interval."""
     return encode_batch(
         [Record(i, TIME_MS + number * 10 + i, b"k", b"%d " % (number * 10 + i) * 60) for i in range(10)]
     )
 
 
 class Crashed:
-    """A broker that was killed, damaged and started again."""
+    """A broker that was killed, damaged and restarted."""
 
     def __init__(self, cluster: LocalCluster) -> None:
         self.cluster = cluster
@@ -82,7 +82,7 @@ def crashed(cluster: LocalCluster) -> Iterator[Crashed]:
 
 
 def assert_holds_batches(crashed: Crashed, topic: str, count: int) -> None:
-    """Every record of the first ``count`` batches is there, nothing else, and the next one is appended behind."""
+    """Check that the log has exactly the first ``count`` batches, and appends the next one behind them."""
     with WireClient(crashed.address) as client:
         expected = list(range(count * 10))
         records = read_all(client, topic)
@@ -126,7 +126,7 @@ def test_sequences_outlive_a_crash(crashed: Crashed) -> None:
 
 
 def check_sequences(address: str, producer: SequencedProducer, topic: str, *, sent: int) -> None:
-    """After ``sent`` batches of two: the last one again is a duplicate, a gap is refused, the next one is taken."""
+    """Check that, after ``sent`` batches of two, the last is a duplicate, a gap is refused, the next is accepted."""
     with WireClient(address) as client:
         again = producer.send(client, topic, (sent - 1) * 2, 2)
         assert (again.error_code, again.base_offset) == (ErrorCode.NONE, (sent - 1) * 2)

@@ -1,4 +1,4 @@
-"""TERM ends a broker soon and in order, whatever it is doing."""
+"""TERM stops a broker quickly and cleanly, whatever it is doing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
 
 LIMIT_S = 12.0
-"""Far below what is waited for here (15 s of controlled shutdown, 30 s of a session, 60 s of a fetch)."""
+"""Far below the waits here (15 s of controlled shutdown, 30 s of a session, 60 s of a fetch)."""
 
 
 @pytest.fixture

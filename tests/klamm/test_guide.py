@@ -1,4 +1,4 @@
-"""The guide for other people's tests names every argument and every method there is, and no other."""
+"""The testing guide for other projects names every argument and every method, and no others."""
 
 from __future__ import annotations
 

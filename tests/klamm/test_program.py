@@ -1,4 +1,4 @@
-"""The program of the public door, in a checkout. The installed wheel is tried by tests/package."""
+"""The public program, in a checkout. tests/package tries the installed wheel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fixtures, in pytest runs of their own. Where only klamm, pytest and a client are, tests/package tries them."""
+"""The fixtures, in separate pytest runs. tests/package tries them with only klamm, pytest and a client."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_two(kafka):
 
 
 def run_pytest(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    """Run pytest in a folder as somebody's project does, without what klamm's own tests set."""
+    """Run pytest in a folder as another project does, without the environment of klamm's own tests."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "COV_"))}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--strict-markers", *options]
     return subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=240, check=False)

@@ -1,4 +1,4 @@
-"""``klamm.testing``: a cluster held by a process of its own; driven, hurt, and never left behind."""
+"""``klamm.testing``: a cluster in a process of its own; driven, hurt, and never left behind."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ QUICK_SESSIONS = {"zookeeper.session.timeout.ms": 2000}
 
 
 def _processes(directory: Path) -> list[LocalProcess]:
-    """Return ZooKeeper and the brokers that run."""
+    """Return ZooKeeper and the brokers that are running."""
     record = ClusterRecord.read(directory)
     noted = [record.zookeeper_process, *(process for _, process in record.brokers.values())]
     return [found for one in noted if one is not None and (found := find_process(one)) is not None]
@@ -203,7 +203,7 @@ time.sleep(600)
 
 
 def _process(pid: int) -> LocalProcess:
-    """Return a process that runs now."""
+    """Return a process that is running now."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return LocalProcess(ProcessId(pid, int(fields[19])))
 
@@ -271,7 +271,7 @@ def test_a_start_that_takes_long_can_be_interrupted() -> None:
         cluster.start()
     pressing.join()
     assert len(processes) == 3
-    # All have been killed by now, but the system may take some milliseconds to end a process.
+    # All are killed by now, but the system may need some milliseconds to end a process.
     assert _all_gone(processes, timeout_s=5)
 
 

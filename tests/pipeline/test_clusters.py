@@ -1,4 +1,4 @@
-"""Executors in processes of their own, whose Python has no klamm: what they need comes with the job."""
+"""Executors in separate processes whose Python has no klamm: the job brings what they need."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def die(when):
 
 @contextmanager
 def standalone(folder: Path) -> Iterator[str]:
-    """A master and one worker of Spark's own kind, on an address of their own."""
+    """A master and one worker of Spark's standalone mode, on an address of their own."""
     host, port = own_loopback_address(), 7077
     started: list[subprocess.Popen[bytes]] = []
     environment = os.environ | {
@@ -169,7 +169,7 @@ def _listens(host: str, port: int) -> bool:
 
 @pytest.fixture
 def given(live_cluster: LocalCluster, topic_name: str, plain_python: Path, tmp_path: Path) -> dict[str, Any]:
-    """Records, logs and the job's files, and what the job is told of them."""
+    """Records, logs and the job's files, and the arguments of the job."""
     admin = AdminClient({"bootstrap.servers": live_cluster.bootstrap_servers})
     admin.create_topics([NewTopic(topic_name, num_partitions=2)])[topic_name].result(30)
     producer = Producer({"bootstrap.servers": live_cluster.bootstrap_servers, "compression.type": "lz4"})
@@ -220,7 +220,7 @@ def test_executors_without_klamm_on_a_local_cluster(given: dict[str, Any], tmp_p
 
 
 def test_executors_without_klamm_on_a_standalone_master(given: dict[str, Any], tmp_path: Path) -> None:
-    """``spark-submit`` starts the job in a session that is there already; an executor dies while it merges."""
+    """``spark-submit`` starts the job in an existing session. An executor dies while it merges."""
     with standalone(tmp_path) as master:
         given |= {"master": master, "dies": "merging"}
         conf = [*given["conf"], ("spark.pyspark.driver.python", sys.executable)]

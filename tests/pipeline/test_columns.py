@@ -1,4 +1,4 @@
-"""Chunks as columns: the same records as the plain decoder's, for every codec and format, and errors for the rest."""
+"""Chunks as columns: the plain decoder's records for every codec and format, and errors for everything else."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ headers = st.lists(st.tuples(st.text(max_size=5), st.one_of(st.none(), st.binary
 
 @st.composite
 def chunks(draw: Any) -> bytes:
-    """Batches as a log has them: gaps inside and between, times that go back, any codec."""
+    """Return batches as a log has them: gaps inside and between, times that go back, any codec."""
     offset, parts = draw(st.integers(0, 2**40)), []
     for _ in range(draw(st.integers(1, 4))):
         records = []
@@ -96,7 +96,7 @@ def test_a_part_of_a_chunk(chunk: bytes, data: st.DataObject) -> None:
 @pytest.mark.parametrize("codec", list(Codec))
 @pytest.mark.parametrize("size", [0, 100, 8000])
 def test_long_batches(codec: Codec, size: int) -> None:
-    """Runs of equal records, broken by others whose length differs in its second byte alone."""
+    """Runs of equal records, with others in between whose lengths differ only in the second byte."""
     records = [record(n, size if n % 1000 else size + 64) for n in range(20_000 if size < 1000 else 300)]
     chunk = encode_batch(records, codec=codec)
     assert rows(chunk) == expected(chunk)

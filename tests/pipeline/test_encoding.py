@@ -48,7 +48,7 @@ def encoded(rows: pa.RecordBatch, partitions: list[int], batch_bytes: int) -> di
 
 
 def plain(found: list[Any], batch_bytes: int) -> dict[int, list[bytes]]:
-    """Return what the producer makes of the records when they are added one by one."""
+    """Return what the producer makes of the records if they are added one by one."""
     lanes: dict[int, list[list[Record]]] = defaultdict(lambda: [[]])
     gathered: dict[int, int] = defaultdict(int)
     for partition, key, value, headers in found:

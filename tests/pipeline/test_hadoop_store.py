@@ -1,4 +1,4 @@
-"""Checkpoints on file systems that Spark alone knows: here ViewFS, with a mount table in the session."""
+"""Checkpoints on file systems that only Spark knows: here ViewFS, with a mount table in the session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The job that keeps a lag history: what it writes, and that no sample is lost or there twice, whenever it dies."""
+"""The job that keeps a lag history: its output, and that no sample is lost or duplicated, whenever it dies."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ FAULT_SEED = int(os.environ.get("KLAMM_FAULT_SEED", "13"))
 
 @pytest.fixture
 def program(program: Program, live_cluster: LocalCluster, topic_name: str) -> Program:
-    """There is a topic of two partitions of 100 records, and a group that is behind."""
+    """Runs commands against a cluster with a topic of two partitions of 100 records, and a group that lags."""
     fill(live_cluster.bootstrap_servers, topic_name, 2, 100)
     commit(live_cluster.bootstrap_servers, f"{topic_name}-g", {(topic_name, 0): 40, (topic_name, 1): 100})
     return program
@@ -77,7 +77,7 @@ def test_what_is_kept_and_read_back(
     mine = [row for row in rows if row["group"] == name and row["partition"] == 0]
     assert [(row["committed"], row["end"], row["lag"]) for row in mine] == [(40, 100, 60)] * 4
     statuses = [row["status"] for row in mine]
-    # Judged by the samples before. On a slow machine two are far enough apart to tell.
+    # The samples before decide. Even on a slow machine two are far enough apart for that.
     assert (statuses[0], statuses[2:]) == ("UNKNOWN", ["STOP", "STOP"])
     assert all(row["sampled_at"] >= row["time"] for row in mine)
     query = [row for row in rows if row["kind"] == "checkpoint"]
@@ -100,7 +100,7 @@ def test_what_is_kept_and_read_back(
 def test_no_gap_and_no_duplicate_after_ten_deaths(
     spark: Any, watched: Watched, topic_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It dies before, in the midst of and after writing, each time before Spark knows that the sample is done."""
+    """It dies before, during and after writing, each time before Spark knows that the sample is done."""
     out, dice, deaths = tmp_path / "lag", random.Random(13), Counter[str]()
     healthy = lag_job.run_in_workers
 
@@ -128,11 +128,11 @@ def test_no_gap_and_no_duplicate_after_ten_deaths(
 
 
 def check_whole(rows: list[dict[str, Any]], group: str) -> None:
-    """Check that no sample is missing, none is there twice, and each has both partitions of the group."""
+    """Check that no sample is missing or duplicated, and that each has both partitions of the group."""
     keys = Counter((row["sample"], row["kind"], row["group"], row["topic"], row["partition"]) for row in rows)
     assert set(keys.values()) == {1}
     samples = sorted({row["sample"] for row in rows})
-    # The first batch of a new query has no moment, and takes no sample.
+    # The first batch of a new query has no time, and takes no sample.
     assert samples == list(range(samples[0], samples[0] + len(samples)))
     assert samples[0] in (0, 1)
     mine = Counter(row["sample"] for row in rows if row["group"] == group)

@@ -1,6 +1,6 @@
-"""A real query reads from our brokers: checkpoint, event log and listener tell what it tells itself, batch by batch.
+"""A real query reads from our brokers: checkpoint, event log and listener agree with its own report, batch by batch.
 
-And what is committed for it is what ``klamm groups`` shows.
+``klamm groups`` shows what is committed for it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TOPIC = "orders"
 
 @pytest.fixture
 def listener(spark: Any, tmp_path: Path, live_cluster: LocalCluster) -> Iterator[Path]:
-    """The folder into which klamm's listener writes; it also commits to a group per query."""
+    """The folder that klamm's listener writes into; it also commits to a group per query."""
     from klamm.spark_listener import LagListener
 
     one = LagListener(
@@ -86,7 +86,7 @@ def _lag_while_it_stands_still(program: Program, topic: str, servers: str, check
 def test_all_ways_agree_while_brokers_are_killed(
     spark: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each of three brokers dies in turn, the controller too, while the query is in the midst of its batches."""
+    """Each of three brokers dies in turn, including the controller, while the query processes batches."""
     from klamm.spark_listener import LagListener
 
     checkpoint, told = tmp_path / "checkpoint", tmp_path / "told"

@@ -1,4 +1,4 @@
-"""Logs merged in pieces: the bytes of the local merge, whatever the logs are like."""
+"""Logs merged in pieces: the same bytes as the local merge, whatever the logs contain."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from engine.pipeline.log_merge import MergeResult, merge_logs
 
 
 def run_here(spark: object, function: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any]:
-    """Does what Spark does with tasks and results, in this process."""
+    """Runs Spark's tasks and collects the results in this process."""
     return [pickle.loads(pickle.dumps(function(pickle.loads(pickle.dumps(task))))) for task in tasks]
 
 
@@ -66,7 +66,7 @@ def test_the_bytes_of_the_local_merge(
 
 
 def wishes() -> st.SearchStrategy[dict[str, Any]]:
-    """Topics that are there and one that is not, brokers, and times within and around the logs."""
+    """Existing topics and one missing one, brokers, and times within and around the logs."""
     times = st.integers(-60, 240).map(lambda seconds: f"{BEGIN + timedelta(seconds=seconds):%Y-%m-%d %H:%M:%S}")
     about = st.sampled_from(
         [{}, {"topics": ["orders"]}, {"topics": ["orders"], "partitions": ["1,5,77"]}, {"topics": ["absent"]}]
@@ -114,7 +114,7 @@ def test_a_filtered_line_far_from_its_place_is_not_lost(folder: Path, entries_be
 
 
 def test_a_line_an_hour_out_of_order_among_few(folder: Path) -> None:
-    """The local merge passes over what ends more than an hour before the start."""
+    """The local merge skips entries that end more than an hour before the start."""
     folder.mkdir()
     hours = [entry(BEGIN + timedelta(hours=number), 1, f"Leader orders-{number} starts") for number in range(12)]
     (folder / "state-change.log").write_text("".join([*hours[:4], hours[9], *hours[4:9], *hours[10:]]))
@@ -151,7 +151,7 @@ def test_a_line_far_from_its_place_is_not_lost(folder: Path, is_late: bool) -> N
 
 
 def test_disorder_that_the_local_merge_does_not_mend(folder: Path) -> None:
-    """The local merge looks ahead so far and no further; where that shows, the answer is still its answer."""
+    """The local merge looks ahead only so far. Where that shows, its answer is still the right one."""
     folder.mkdir()
     lines = [entry(BEGIN + timedelta(seconds=n), 1, "x" * 900) for n in range(1000)]
     lines = lines[:400] + lines[900:] + lines[400:900]

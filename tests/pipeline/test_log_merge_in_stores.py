@@ -38,7 +38,7 @@ def store(bucket: str, tmp_path: Path) -> StorePath:
 
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Does what Spark does with tasks and results, in this process."""
+    """Runs Spark's tasks and collects the results in this process."""
 
     def run(spark: object, function: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any]:
         return [pickle.loads(pickle.dumps(function(pickle.loads(pickle.dumps(task))))) for task in tasks]
@@ -59,7 +59,7 @@ def read(path: StorePath) -> bytes:
 
 
 def names_in(folder: StorePath) -> list[str]:
-    """What lies in the store below a folder, but for the folders' own marks."""
+    """Return the names in the store below a folder, without the markers of folders."""
     return sorted(str(found / name)[len(str(folder)) + 1 :] for found, _, names in folder.walk() for name in names)
 
 

@@ -1,4 +1,4 @@
-"""Records become columns, and columns records, without a Python object for each of them."""
+"""Records become columns, and columns become records, without a Python object for each record."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from engine.protocol.records.record import Record
 
 RECORDS = 100_000
 PER_BATCH = 2_000
-"""The most that may be there at once of anything: where the records of one batch begin is found one by one."""
+"""The most objects that may exist at once: finding the records of a batch needs one number each."""
 
 
 class Lines:
-    """Counts the lines of Python that run inside, and the objects that are there meanwhile at most."""
+    """Counts the lines of Python that run inside, and the peak number of objects meanwhile."""
 
     def __init__(self) -> None:
         self.count = self.most_objects = 0
@@ -40,14 +40,14 @@ class Lines:
 
     def _trace(self, frame: FrameType, event: str, argument: object) -> Any:
         self.count += event == "line"
-        # Counting takes long: where there is a line for each record, it is done now and then.
+        # Counting is slow. Where there is a line for each record, it is done only now and then.
         if self.count < RECORDS / 4 or not self.count % 500:
             self.most_objects = max(self.most_objects, sys.getallocatedblocks() - self._before)
         return self._trace
 
 
 def chunk(codec: Codec, *, is_mixed: bool) -> bytes:
-    """Batches as producers send them, of records of one size or of many."""
+    """Return batches as producers send them, with records of one size or of many."""
     headers = [("trace", b"1")]
     batches = []
     for base in range(0, RECORDS, PER_BATCH):
@@ -60,7 +60,7 @@ def chunk(codec: Codec, *, is_mixed: bool) -> bytes:
 
 
 def decoded(data: bytes) -> Iterator[int]:
-    """Yield how many records each Arrow batch has; the batch itself is let go."""
+    """Yield how many records each Arrow batch has, without keeping the batch."""
     for batch in decode(data, Frame("orders", 0, 0, 1 << 60, tuple(SCHEMA.names)), ()):
         yield batch.num_rows
 
@@ -89,7 +89,7 @@ def test_reading_records_of_one_size(codec: Codec) -> None:
 
 
 def test_reading_records_of_many_sizes() -> None:
-    """Where each begins is found in a loop: a number each, until the batch is done."""
+    """A loop finds where each record begins: one number each, until the batch is done."""
     data = chunk(Codec.NONE, is_mixed=True)
     assert run(lambda: decoded(data)).most_objects < 2 * PER_BATCH
 

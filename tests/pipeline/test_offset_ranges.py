@@ -1,4 +1,4 @@
-"""Which offsets a batch reads, in which pieces, and when a stream's batch is held back: the rules, without a broker."""
+"""Which offsets a batch reads, in which pieces, and when a stream's batch is delayed: the rules, without a broker."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ def test_brokers_and_columns_are_asked_for_by_name() -> None:
 
 
 class Wire:
-    """Stands for the connections to a cluster."""
+    """Replaces the connections to a cluster."""
 
     made: list[Wire]
 

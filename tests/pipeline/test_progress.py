@@ -1,4 +1,4 @@
-"""What a person sees of a job while it runs, on a terminal and in a pipe: klamm's words, and none of Spark's."""
+"""What a person sees of a running job, on a terminal and in a pipe: klamm's messages, and none of Spark's."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.timeout(900)
 WAITS = r"spark: starting, \d+ s"
 PROGRESS = r"done \d+ of \d+ tasks .*\d+/s(, \d+ s left)?"
 CLEARED = "\r\x1b[K"
-"""Takes a line of progress away on a terminal."""
+"""Erases a progress line on a terminal."""
 CONF = [word for name, value in SETTINGS for word in ("--conf", f"{name}={value}")]
 
 
@@ -34,7 +34,7 @@ def log(tmp_path: Path) -> Path:
 
 
 def on_terminal(words: Sequence[str | Path], folder: Path) -> tuple[bytes, str]:
-    """Run the program with its stderr on a terminal; return what it wrote to stdout and there."""
+    """Run the program with its stderr on a terminal; return its stdout and what the terminal got."""
     ours, theirs = pty.openpty()
     written: list[bytes] = []
 
@@ -43,7 +43,7 @@ def on_terminal(words: Sequence[str | Path], folder: Path) -> tuple[bytes, str]:
             while chunk := os.read(ours, 4096):
                 written.append(chunk)
         except OSError:
-            """Linux says EIO where the other side of a terminal is closed."""
+            """Linux raises EIO if the other side of a terminal is closed."""
 
     reader = threading.Thread(target=read)
     reader.start()
@@ -59,7 +59,7 @@ def on_terminal(words: Sequence[str | Path], folder: Path) -> tuple[bytes, str]:
 
 
 def in_pipe(words: Sequence[str | Path], folder: Path) -> tuple[str, list[str]]:
-    """Run the program; return what it wrote to stdout, and the lines on stderr that are no progress."""
+    """Run the program; return its stdout, and the lines on stderr that are not progress."""
     ran = subprocess.run([PROGRAM, *words], cwd=folder, env=environment(folder), capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
     return ran.stdout, [line for line in ran.stderr.splitlines() if not re.fullmatch(f"{WAITS}|{PROGRESS}", line)]

@@ -1,4 +1,4 @@
-"""Replicas verified in ranges, as a Spark job: what the local command says."""
+"""A Spark job verifies replicas in ranges, with the same results as the local command."""
 
 from __future__ import annotations
 

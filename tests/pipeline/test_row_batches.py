@@ -1,4 +1,4 @@
-"""Rows that are to be sent: none is lost where they are cut and sorted, and each comes to its topic and partition."""
+"""Rows to be sent: cutting and sorting loses none, and each goes to its topic and partition."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from engine.pipeline.row_batches import by_topic, even_parts, partitions_of
 
 
 class Producer:
-    """Seven partitions; batches of rows without key go to 6, 5, 4…"""
+    """Seven partitions. Batches of rows without a key go to 6, 5, 4…"""
 
     partition_count = 7
 

@@ -1,4 +1,4 @@
-"""How Spark is started and ended for a command, and what is said where it cannot be."""
+"""How a command starts and ends Spark, and the message if it cannot."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_spark_that_does_not_start(tmp_path: Path) -> None:
 
 
 def test_a_package_that_is_nowhere_is_named(tmp_path: Path) -> None:
-    """A package that is there: see test_clusters.py."""
+    """test_clusters.py covers a package that exists."""
     (tmp_path / "state-change.log").write_text("[2026-11-21 06:00:00,000] INFO [Broker id=1] x (logger)\n")
     settings = dict(SETTINGS) | package_settings(tmp_path)
     words = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
@@ -160,7 +160,7 @@ def test_a_package_that_is_nowhere_is_named(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_ends_spark_too(tmp_path: Path) -> None:
-    """Nothing of the job is left: no JVM, no half of an output."""
+    """Nothing of the job is left: no JVM, no partial output."""
     lines = "[2026-11-21 06:00:00,000] INFO [Broker id=1] x (logger)\n"
     (tmp_path / "state-change.log").write_text(lines)
     command = [PROGRAM, "spark", "merge", "state-change.log", "--out", "out", "--master", "local[1]", "--verbose"]

@@ -1,4 +1,4 @@
-"""``klamm-kafka`` as a sink: what is written is what a plain consumer reads."""
+"""``klamm-kafka`` as a sink: a plain consumer reads exactly what was written."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_batch_with_every_column(
 def test_text_by_key_goes_where_kafka_would_put_it(
     spark: Any, write: Callable[..., None], live_cluster: LocalCluster, topic: str, codec: str, count: int
 ) -> None:
-    """The larger number is sent in several rounds by each task."""
+    """Each task sends the larger number in several rounds."""
     value = "concat(repeat('value ', 40), id) as value"
     data = spark.range(0, count, 1, 1).selectExpr("cast(id % 50 as string) as key", value)
     write(data, topic=topic, **{"kafka.compression.type": codec})

@@ -1,4 +1,4 @@
-"""``klamm-kafka`` on a real session, from real brokers: what a plain consumer reads, each record exactly once."""
+"""``klamm-kafka`` in a real session, from real brokers: what a plain consumer reads, each record exactly once."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def create(cluster: LocalCluster, name: str, *, partitions: int = 2, replicas: i
 
 
 def add_partitions(cluster: LocalCluster, topic: str, total: int) -> None:
-    """Return when every broker tells of them: a producer that asks one of old cannot send to a new partition."""
+    """Add partitions; return when every broker knows them, or a producer's metadata might lack them."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     admin.create_partitions([NewPartitions(topic, total)])[topic].result(30)
     deadline = time.monotonic() + 60
@@ -55,7 +55,7 @@ def add_partitions(cluster: LocalCluster, topic: str, total: int) -> None:
 
 @pytest.fixture
 def frame(spark: Any, live_cluster: LocalCluster) -> Callable[..., Any]:
-    """Makes a data frame of a batch."""
+    """Makes a data frame from a batch."""
 
     def make(**options: str) -> Any:
         return reader(spark.read, live_cluster.bootstrap_servers, **options).load()
@@ -178,7 +178,7 @@ def test_bad_options_say_what_to_do(frame: Callable[..., Any], options: Mapping[
 
 
 def test_spark_s_processes_import_pyspark_as_it_is_installed(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of themselves they take it from a zip, and compile it each time."""
+    """By default they import it from a zip, and compile it each time."""
 
     class Reader(DataSourceReader):
         def partitions(self) -> list[InputPartition]:
@@ -205,7 +205,7 @@ def test_spark_s_processes_import_pyspark_as_it_is_installed(spark: Any, monkeyp
 
 
 class Collected:
-    """Keeps what the batches of a query brought, once per batch: a batch that is done again replaces itself."""
+    """Keeps what the batches of a query brought, once per batch: a repeated batch replaces itself."""
 
     def __init__(self) -> None:
         self.batches: dict[int, list[tuple[int, int, bytes]]] = {}
@@ -224,7 +224,10 @@ class Collected:
 
 @pytest.fixture
 def stream(spark: Any, live_cluster: LocalCluster, tmp_path: Path) -> Iterator[Callable[..., Any]]:
-    """Starts a query that collects; the checkpoint is the test's, so a second one goes on where the first ended."""
+    """Starts a query that collects.
+
+    The checkpoint belongs to the test, so a second query continues where the first ended.
+    """
     started: list[Any] = []
 
     def start(
@@ -274,7 +277,7 @@ def test_batches_of_a_wanted_size_and_a_restart(
 
 
 def test_latest_is_pinned_by_the_checkpoint(stream: Callable[..., Any], live_cluster: LocalCluster, topic: str) -> None:
-    """A batch that failed is done again from the same beginning, whatever has come since."""
+    """A failed batch is repeated from the same start, whatever has arrived since."""
     send(live_cluster.bootstrap_servers, topic, numbered(0, 10))
     ended(stream(Collected(), subscribe=topic))
     send(live_cluster.bootstrap_servers, topic, numbered(10, 10))
@@ -293,7 +296,7 @@ def test_latest_is_pinned_by_the_checkpoint(stream: Callable[..., Any], live_clu
 def test_a_broker_dies_and_partitions_are_added_while_a_stream_runs(
     stream: Callable[..., Any], topic_name: str, tmp_path: Path
 ) -> None:
-    """What a query has read in the end is what a plain consumer reads, each record once."""
+    """In the end the query has read what a plain consumer reads, each record once."""
     found = Collected()
     settings = {"auto.leader.rebalance.enable": "false", "controlled.shutdown.retry.backoff.ms": "100"}
     with LocalCluster(3, directory=tmp_path / "cluster", config=settings) as cluster:

@@ -1,4 +1,4 @@
-"""What older releases of PySpark cannot do is refused with the reason, and with what to do instead."""
+"""What older releases of PySpark cannot do is refused with the reason and an alternative."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SOURCE = {"kafka.bootstrap.servers": "127.0.0.1:9", "subscribe": "orders"}
 
 @pytest.fixture
 def of_version(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Makes klamm's door take PySpark for an older release."""
+    """Makes klamm take PySpark for an older release."""
 
     def pretend(version: str, **lacks: bool) -> None:
         monkeypatch.setattr(pyspark, "__version__", version)

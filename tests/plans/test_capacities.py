@@ -1,4 +1,4 @@
-"""What brokers and log dirs may hold: met to the byte, refused with what is missing and what to add, and checked."""
+"""What brokers and log dirs may hold: met to the byte, refused with the shortage and a remedy, and checked."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ CASES = {
     "factor": (tens(dict.fromkeys((1, 2)), (1,), (2,)), PlanOptions(replication_factor=2), {2: 20}),
     "move": (tens(PLAIN, (1,), (1,)), PlanOptions(brokers=(2, 3)), {2: 10, 3: 10}),
 }
-"""The capacities are those that the only plan fills to the byte."""
+"""Only one plan meets these capacities, and it fills them to the byte."""
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -67,7 +67,7 @@ def test_a_capacity_may_be_filled_to_the_byte(name: str) -> None:
 def test_a_byte_less_is_refused_with_what_is_missing_and_whom_to_add(
     name: str, has_solver: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever adds the broker that the hint names gets a plan."""
+    """If the user adds the broker that the hint names, there is a plan."""
     if not has_solver:
         monkeypatch.setitem(sys.modules, "plans.exact", None)
     snapshot, options, room = CASES[name]
@@ -120,7 +120,7 @@ def test_what_is_pinned_on_a_broker_that_is_too_full_is_no_reason_to_add_another
 
 
 def test_what_is_forced_goes_where_there_is_room() -> None:
-    """Before any levelling: broker 2 holds as little as broker 3, and comes first, but has no room."""
+    """This comes before any levelling: broker 2 holds as little as broker 3 and comes first, but has no room."""
     options = PlanOptions(brokers=(1,), broker_capacities=(BrokerCapacity(2, 9),))
     problem = build_problem(tens(PLAIN, (1,)), Strategy.DECOMMISSION, options).problem
     assert [list(bits(mask)) for mask in Forcing(problem).sets()] == [[2]]
@@ -130,7 +130,7 @@ def test_what_is_forced_goes_where_there_is_room() -> None:
 
 
 def test_replicas_that_stay_on_a_dead_broker_take_no_room() -> None:
-    """Broker 9 is dead and keeps its replicas, so 20 bytes are all that lies on brokers 1 and 2."""
+    """Broker 9 is dead and keeps its replicas, so brokers 1 and 2 hold only 20 bytes."""
     made = plan(
         tens(dict.fromkeys((1, 2)), (1, 9), (1, 9)), Strategy.REBALANCE, PlanOptions(keep_dead=True), {1: 10, 2: 10}
     )
@@ -177,7 +177,7 @@ def test_the_log_dirs_of_a_broker_bound_what_it_gets_in_every_strategy() -> None
     small = (given[0], LogDirCapacity(2, "/b", 9))
     with pytest.raises(Infeasible, match="broker 2 would hold 20 bytes, 1 above its capacity"):
         make_plan(snapshot, Strategy.REBALANCE, PlanOptions(log_dir_capacities=small))
-    # The other log dir may hold any.
+    # The other log dir has no limit.
     assert held(make_plan(snapshot, Strategy.REBALANCE, PlanOptions(log_dir_capacities=small[1:]))) == {1: 20, 2: 20}
     with pytest.raises(BadOption, match="a capacity names log dir /c of broker 2, which is unknown"):
         make_plan(snapshot, Strategy.REBALANCE, PlanOptions(log_dir_capacities=(LogDirCapacity(2, "/c", 1),)))
@@ -197,7 +197,7 @@ def test_a_cap_ends_the_levelling_of_log_dirs_early(options: PlanOptions, moves:
 
 
 def test_the_policy_s_capacity_holds_for_the_lists_of_a_plan_that_somebody_edited() -> None:
-    """What the score card says counts for nothing: the lists are added up."""
+    """The score card says nothing here: the lists are added up."""
     snapshot = tens(dict.fromkeys((1, 2, 3)), (1,), (1,))
     made = plan_of(snapshot, {TopicPartition("t", 0): (2,), TopicPartition("t", 1): (3,)})
     policy = parse_policy("[brokers.capacity]\n2 = 10\n3 = 10")
@@ -209,7 +209,7 @@ def test_the_policy_s_capacity_holds_for_the_lists_of_a_plan_that_somebody_edite
 
 
 def test_plan_and_check_add_up_the_same_sizes() -> None:
-    """A copy is as large as the leader's log. A follower that has not yet deleted what retention ends is larger."""
+    """A copy is as large as the leader's log. A follower that has not yet applied retention has a larger log."""
     snapshot = cluster(dict.fromkeys((1, 2, 3)), {"t": [(1, 2)]}, {"t": [10]})
     part = snapshot.topics[0].partitions[0]
     logs = (part.replica_logs[0], replace(part.replica_logs[1], size_bytes=15))

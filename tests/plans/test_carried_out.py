@@ -1,4 +1,4 @@
-"""Plans of odd clusters as they are carried out: every prefix of their waves is safe, and the rollback leads back."""
+"""Plans of odd clusters as they are applied: every prefix of their waves is safe, and the rollback leads back."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from plans.planning import make_plan
 SEEDS = 60
 BATCH = 15
 LIMIT_S = 0.3
-"""Runs are cut short; what holds for every plan holds for those too."""
+"""Runs are cut short. What holds for every plan holds for those too."""
 
 MAY_SHARE_MORE = (Strategy.DECOMMISSION, Strategy.REPLACE, Strategy.FACTOR, Strategy.MOVE)
 """Strategies that may have to put two replicas of a partition into one rack."""
@@ -55,7 +55,7 @@ def lists_of(snapshot: ClusterSnapshot) -> dict[TopicPartition, tuple[int, ...]]
 
 
 def shared(replicas: Sequence[int], racks: Mapping[int, str | None]) -> int:
-    """Return how many replicas lie in a rack that has one already; who has no known rack has one of its own."""
+    """Return how many replicas share a rack with another one. A broker without a known rack has its own."""
     return len(replicas) - len({racks.get(broker) or broker for broker in replicas})
 
 
@@ -65,7 +65,7 @@ def waves(plan: PlanFile, before: Lists) -> tuple[Wave, ...]:
 
 
 def prefixes(before: Lists, plan: PlanFile) -> Iterator[Lists]:
-    """Give what the cluster looks like before the first wave and after each of them."""
+    """Yield the cluster before the first wave and after each of them."""
     present = dict(before)
     yield dict(present)
     for wave in waves(plan, before):

@@ -1,4 +1,4 @@
-"""Whether a plan still fits: drift partition by partition, and every rule of a policy turned both ways."""
+"""Whether a plan still fits: drift partition by partition, and every rule of a policy both ways."""
 
 from __future__ import annotations
 
@@ -221,7 +221,7 @@ def test_a_limit_is_kept_or_broken(text: str, limit: int, rule: str, check: Chec
 
 
 def on_disks(*volumes: tuple[int, str]) -> ClusterSnapshot:
-    """Return the cluster with these log dirs beside those in which replicas lie."""
+    """Return the cluster with these log dirs beside those that hold replicas."""
     return replace(cluster(), log_dirs=tuple(LogDirSnapshot(broker, path) for broker, path in volumes))
 
 

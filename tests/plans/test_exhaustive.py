@@ -1,4 +1,4 @@
-"""Small clusters of every shape, strategy and mix of options: the plan is the best of all placements there are."""
+"""Small clusters of every shape, strategy and mix of options: the plan is the best of all possible placements."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def placements(problem: Problem) -> Iterator[Lists]:
 @example(7053)
 @example(8656)
 def test_no_placement_is_better(seed: int) -> None:
-    """The examples have dead brokers that lead, that are the only ones, or that a lower factor keeps, or a full one."""
+    """In the examples, dead brokers lead, or are the only ones, or stay with a lower factor, or a broker is full."""
     odd = odd_case(seed, brokers_max=5, partitions_max=4)
     options = replace(odd.options, max_moves=None, max_bytes=None)
     try:
@@ -105,7 +105,7 @@ def test_no_placement_is_better(seed: int) -> None:
     assert bound is not None
     assert found[0] >= best[0] >= bound
     if problem.replacements:
-        # What a broker had goes to its successor, whatever leader changes that takes.
+        # What a broker had goes to its successor, however many leader changes that takes.
         return
     assert found[0] == best[0] or not score.is_optimal
     assert not score.is_optimal or found == best
@@ -128,7 +128,7 @@ def is_within(problem: Problem, lists: Lists) -> bool:
 
 
 def counts_of(problem: Problem, lists: Lists, aim: Aim) -> tuple[int, ...]:
-    """Return how many replicas or leaders each broker that remains has."""
+    """Return how many replicas or leaders each remaining broker has."""
     counts = [0] * len(problem.brokers)
     for one in lists:
         for broker in one if aim is Aim.REPLICAS else one[:1]:
@@ -165,14 +165,14 @@ def goal_of(problem: Problem) -> Callable[[Lists], tuple[int, ...]]:
 
 
 def check_every_prefix(problem: Problem, after: Lists) -> None:
-    """The caps and capacities are kept, and each partition has an allowed set or is as it was."""
+    """Check that caps and capacities are kept, and that each partition has an allowed set or is as it was."""
     assert is_within(problem, after)
     for one, held in zip(problem.partitions, after, strict=True):
         assert held == one.current or is_allowed(problem, one, mask_of(held)), one.name
 
 
 def check_best_within(snapshot: ClusterSnapshot, strategy: Strategy, options: PlanOptions) -> None:
-    """Of all that may be done within the cap, the plan leaves the least undone, and costs the least."""
+    """Check that of all options within the cap, the plan leaves the least undone, and costs the least."""
     problem = build_problem(snapshot, strategy, options).problem
     count = 1
     for one in problem.partitions:
@@ -210,7 +210,7 @@ def test_nothing_within_a_cap_is_better(seed: int, moves: int, share: float, is_
 @pytest.mark.parametrize("shape", [(4, 2, 6, 1), (3, 3, 5, 2)])
 @pytest.mark.parametrize("minimise", Minimise)
 def test_nothing_within_some_bytes_is_better(seed: int, shape: tuple[int, int, int, int], minimise: Minimise) -> None:
-    """Here the best plan is seldom a part of the best plan without a cap."""
+    """Here the best plan is rarely a part of the best plan without a cap."""
     brokers, racks, partitions, factor = shape
     snapshot = drawn_cluster(seed, brokers=brokers, racks=racks, partitions=partitions, factor=factor)
     removed = seed % 4 == 3 and factor == 1

@@ -1,4 +1,4 @@
-"""Disks inside brokers: levelled by bytes or by count, empty ones too, each broker by itself."""
+"""Disks inside brokers: levelled by bytes or by count, including empty ones, each broker by itself."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ DIRS = tuple(LogDirSnapshot(broker, path, 1000, 500) for broker in (1, 2) for pa
 
 
 def two_disks(sizes: tuple[int, ...] = (10, 10, 10, 10)) -> ClusterSnapshot:
-    """Return two brokers; all replicas of broker 1 lie on /a, /b is empty; on broker 2 they are level."""
+    """Return two brokers. All replicas of broker 1 are on /a and /b is empty; on broker 2 they are level."""
     plain = cluster({1: None, 2: None}, {"t": [(1, 2)] * len(sizes)})
     topic = plain.topics[0]
     parts = tuple(

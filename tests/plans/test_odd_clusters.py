@@ -1,4 +1,4 @@
-"""Clusters of unusual shape: whatever is asked there is a plan or a reason, and no plan makes a hard measure worse."""
+"""Clusters of unusual shape: every request gets a plan or a reason, and no plan makes a hard measure worse."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from plans.problem import Problem, mask_of
 SEEDS = 60
 BATCH = 12
 LIMIT_S = 0.3
-"""Runs are cut short; what holds for every plan holds for those too."""
+"""Runs are cut short. What holds for every plan holds for those too."""
 
 
 def planned(odd: Odd) -> MadePlan | None:
-    """Return the plan, None if the planner says why there is none."""
+    """Return the plan, or None if the planner says why there is none."""
     try:
         return make_plan(odd.snapshot, odd.strategy, replace(odd.options, time_limit_s=LIMIT_S))
     except PlanError as error:
@@ -89,7 +89,7 @@ def check_each_partition(problem: Problem, after: Sequence[tuple[int, ...]], odd
 
 
 def forced_violations(problem: Problem) -> int:
-    """Return how many rack violations the strategy may have to add: what each partition is allowed."""
+    """Return how many rack violations the strategy may have to add, according to what each partition is allowed."""
     return sum(one.shared_racks_max for one in problem.partitions if one.is_movable)
 
 
@@ -132,7 +132,7 @@ def test_planning_again_changes_nothing(first: int) -> None:
 @pytest.mark.usefixtures("solver")
 @pytest.mark.parametrize("seed", [252, 275, 314, 394, 502, 777, 823, 951, 974, 1382, 1395])
 def test_planning_again_changes_nothing_where_simple_means_go_on(seed: int) -> None:
-    """The first attempt of the simple means misses the aim here, or a broker holds a replica of every partition."""
+    """The first attempt of the heuristic misses the aim here, or a broker holds a replica of every partition."""
     check_again(seed)
 
 
@@ -147,7 +147,7 @@ def check_again(seed: int) -> None:
 
 
 def test_the_same_bytes_whatever_the_hashes(tmp_path: Path) -> None:
-    """In processes of their own, whose hashes are random."""
+    """In separate processes, whose hashes are random."""
     told = set()
     for hash_seed in ("0", "4711"):
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(sys.path)}

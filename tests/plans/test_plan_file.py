@@ -1,4 +1,4 @@
-"""The plan file: the same bytes there and back, Kafka's part of it, and errors that name the place."""
+"""The plan file: the same bytes after a round trip, Kafka's part of it, and errors that name the place."""
 
 import json
 from dataclasses import replace

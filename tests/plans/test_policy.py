@@ -1,4 +1,4 @@
-"""Policies: every rule is read, and whatever nobody understands is reported with its line."""
+"""Policies: every rule is read, and everything that is not understood is reported with its line."""
 
 from __future__ import annotations
 

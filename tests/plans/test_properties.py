@@ -1,4 +1,4 @@
-"""What holds for every plan: exhaustive search finds no better one, bounds hold, and there is a way back."""
+"""What holds for every plan: exhaustive search finds no better one, bounds hold, and there is a rollback."""
 
 import itertools
 import os
@@ -157,7 +157,10 @@ def test_a_time_limit_bounds_the_work_and_not_the_outcome_of_a_race() -> None:
 
 
 def test_a_run_that_is_cut_short_ends_at_the_same_step() -> None:
-    """In the middle of the solver's work: it takes less of it, keeps the aim, and gives the same bytes every time."""
+    """The cut comes in the middle of the solver's work.
+
+    A rerun uses less of it, keeps the aim, and gives the same bytes.
+    """
     snapshot = drawn_cluster(1, brokers=9, racks=3, partitions=90, factor=3)
     options = PlanOptions(aim=(Aim.REPLICAS, Aim.BYTES), minimise=Minimise.BYTES)
     whole = make_plan(snapshot, Strategy.REBALANCE, options).plan.klamm.score
@@ -172,7 +175,7 @@ def test_a_run_that_is_cut_short_ends_at_the_same_step() -> None:
 
 
 def test_within_a_cap_a_large_program_is_made_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """HiGHS would take minutes between two looks at its limits. The bound is the same, and the aim is met."""
+    """HiGHS would take minutes between two checks of its limits. The bound is the same, and the aim is met."""
     pytest.importorskip("highspy")
     from plans import exact, whole_program
 
@@ -205,7 +208,7 @@ def test_within_a_cap_a_large_program_is_made_small(monkeypatch: pytest.MonkeyPa
 def test_within_a_cap_a_large_program_has_fewer_choices_and_finds_as_much(
     minimise: Minimise, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A linear program, whose steps can be counted, tells which brokers matter to which partition."""
+    """A linear program, whose steps can be counted, finds which brokers matter to which partition."""
     pytest.importorskip("highspy")
     from plans import capped_program, capping
 

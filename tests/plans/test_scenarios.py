@@ -1,4 +1,4 @@
-"""The best plan is found, and proven, on every recorded scenario; no other tool needs less for the same aim."""
+"""The planner finds and proves the best plan for every recorded scenario. No other tool needs less for the same aim."""
 
 from functools import cache
 
@@ -74,7 +74,7 @@ PEERS = [
     ("s4_add3", Strategy.REBALANCE, BY_BYTES, None, 572.0, None),
     ("s5_rebalance_skew", Strategy.REBALANCE, BY_BYTES, None, 255.0, None),
     ("s8_uneven_racks_rebalance", Strategy.REBALANCE, BY_BYTES, None, 15.6, None),
-    # kafka-utils as well; it ends before all is level
+    # kafka-utils as well, but it ends before all is level
     ("s9_large_rebalance", Strategy.REBALANCE, BY_MOVES, 1148, None, 899),
     ("s10_cc_uniform_small", Strategy.REBALANCE, BY_MOVES, 664, None, 770),
     ("s10_cc_exp_small", Strategy.RACKS, BY_MOVES, 1564, None, 1064),
@@ -85,7 +85,7 @@ PEERS = [
     ("s6_rf2to3", Strategy.FACTOR, PlanOptions(replication_factor=3), 264, 734.0, 0),
     ("s9_large_remove2", Strategy.DECOMMISSION, PlanOptions(brokers=(1030, 1060)), 306, 701.7, 102),
 ]
-"""The least that another tool needs for the same aim: moves, GiB, leader changes; measured once on these files."""
+"""The least that another tool needs for the same aim: moves, GiB, leader changes. Measured once on these files."""
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_no_other_tool_needs_less(
 
 
 def check_shape(made: MadePlan) -> None:
-    """What holds for every plan: its lists are those of the score, and nothing is on a broker that is emptied."""
+    """Check what holds for every plan: its lists match the score, and nothing is on an emptied broker."""
     problem = made.problem
     for one, after in zip(problem.partitions, made.after, strict=True):
         assert len(set(after)) == len(after) == one.factor
@@ -165,7 +165,7 @@ def test_all_three_aims_together_cost_no_more_moves(name: str, moves: int) -> No
 @pytest.mark.parametrize(
     ("name", "strategy", "options", "moves", "left"),
     [
-        # A part of the plan of fewest moves would move 81 replicas with these bytes.
+        # A part of the plan with the fewest moves would move 81 replicas with these bytes.
         (
             "s4_add3", Strategy.REBALANCE,
             PlanOptions(aim=(Aim.REPLICAS,), minimise=Minimise.MOVES, max_bytes=60 * GIB), 231, 21,

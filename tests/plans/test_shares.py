@@ -1,4 +1,4 @@
-"""What level means where racks, pins and targets allow no mean: the shares of bytes, replicas and leaders."""
+"""What level means where racks, pins and targets rule out the mean: the shares of bytes, replicas and leaders."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BYTES = PlanOptions(aim=(Aim.BYTES,), minimise=Minimise.MOVES)
 
 
 def test_a_small_rack_holds_a_replica_of_every_partition() -> None:
-    """Three replicas on two racks: each rack has one at least, so broker 1 has a third of all bytes."""
+    """Three replicas on two racks: each rack has at least one, so broker 1 has a third of all bytes."""
     snapshot = cluster(
         {1: "a", 2: "b", 3: "b", 4: "b", 5: "b"},
         {"t": [(1, 2, 3), (1, 4, 5), (1, 2, 4), (1, 3, 5)]},
@@ -43,7 +43,7 @@ def test_what_is_pinned_is_no_reason_to_call_the_others_too_full() -> None:
 
 
 def test_leaders_that_do_not_move_are_not_passed_on() -> None:
-    """One leader may move. On the cluster the most even counts have it on broker 1 or on broker 4, never on 2 or 3."""
+    """One leader may move. In the most even placements broker 1 or broker 4 has it, never 2 or 3."""
     snapshot = cluster({1: "a", 2: "b", 3: "b", 4: "b"}, {"fixed": [(2, 3), (3, 2), (3, 2)], "t": [(1, 4)]})
     options = PlanOptions(aim=(Aim.LEADERS,), exclude_topics=("fixed",), minimise=Minimise.MOVES)
     problem = build_problem(snapshot, Strategy.REBALANCE, options).problem
@@ -63,7 +63,7 @@ def test_that_there_is_no_plan_is_told_with_a_tolerance_that_has_one() -> None:
 
 
 def test_which_partitions_may_move_is_counted_once() -> None:
-    """Counted again for each partition, it took most of the time of a large plan."""
+    """Recounting them for each partition took most of the time of a large plan."""
     problem = build_problem(cluster({1: None}, {"t": [(1,)]}), Strategy.REBALANCE, PlanOptions()).problem
     assert problem.movable is problem.movable
     assert problem.remaining is problem.remaining

@@ -1,4 +1,4 @@
-"""What each strategy and option does, on clusters small enough to look at, and what is said of bad input."""
+"""What each strategy and option does, on clusters small enough to check by eye, and the messages for bad input."""
 
 from dataclasses import replace
 
@@ -52,7 +52,7 @@ def test_expand_moves_only_onto_the_new_brokers() -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_an_expansion_by_bytes_is_done_at_once(seed: int) -> None:
-    """What a broker gives lowers what it can hold; that alone gives the new broker no larger share later."""
+    """The bytes that a broker gives away lower its limit. That alone gives the new broker no larger share later."""
     drawn = drawn_cluster(seed, brokers=4, racks=4, partitions=60, factor=2)
     snapshot = replace(drawn, brokers=(*drawn.brokers, BrokerInfo(5, (), "r1")))
     options = PlanOptions(brokers=(5,), aim=(Aim.BYTES,))

@@ -1,4 +1,4 @@
-"""The work that a plan may take: one limit for all that it does."""
+"""The work that a plan may take: one limit for all its parts."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ def test_a_part_spends_of_the_whole_but_never_what_other_parts_have() -> None:
 
 
 def test_all_rounds_of_a_plan_share_its_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A second round has what the first one leaves, and no limit of its own."""
+    """A second round gets what the first one leaves, and no limit of its own."""
     pytest.importorskip("highspy")
     limits: list[Work] = []
     rounds: list[int] = []

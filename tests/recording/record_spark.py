@@ -1,10 +1,10 @@
-"""Makes ``fixtures/spark`` again: real queries of Spark 3.5 and 4.x against a cluster of ours.
+"""Makes ``fixtures/spark`` again from real queries of Spark 3.5 and 4.x against a cluster of ours.
 
     .venv/bin/python tests/recording/record_spark.py [VERSION:SCENE …]
 
-PySpark and the connector are fetched once into the user's cache folder (about a gigabyte, through pip and mvn). Of an
-event log only the lines about queries are kept, and the first two; of a checkpoint no state. Modification times are the
-times of commits, which git does not keep: they stand in ``times.json`` beside each checkpoint.
+It fetches PySpark and the connector once into the user's cache folder (about a gigabyte, through pip and mvn). It keeps
+the first two lines of an event log and those about queries, and no state of a checkpoint. Modification times are the
+times of commits. Git does not keep them, so they are in ``times.json`` beside each checkpoint.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ RUNS: dict[str, dict[str, list[str]]] = {
 
 
 def environment_for(version: str) -> tuple[Path, str]:
-    """Return a Python that has this PySpark, and the connector's jars; both are fetched where they are missing."""
+    """Return a Python with this PySpark, and the connector's jars; both are fetched if they are missing."""
     if version == OWN:
         return Path(sys.executable), ""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "klamm" / f"spark-{version}"
@@ -146,7 +146,7 @@ def _keep_event_log(log: Path, kept: Path) -> None:
         content = file.read_bytes()
         suffix = file.name.removesuffix(".inprogress").rpartition(".")[2]
         if suffix == "zstd":
-            # A log that was being written has no end: what is there of it is kept, as a frame that ends nowhere either.
+            # A log that was being written has no end: what exists is kept, as a frame without an end.
             reader = zstandard.ZstdDecompressor().stream_reader(content, read_across_frames=True)
             packer = zstandard.ZstdCompressor().compressobj()
             trimmed = _trimmed(_all_of(reader))
@@ -175,7 +175,7 @@ def _trimmed(lines: bytes) -> bytes:
 
 
 def main() -> None:
-    """Make those that are named, else all."""
+    """Make the named scenes, or all of them."""
     wanted = [word.split(":") for word in sys.argv[1:]] or [[v, s] for v, scenes in RUNS.items() for s in scenes]
     for version in {version for version, _ in wanted}:
         environment_for(version)

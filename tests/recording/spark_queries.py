@@ -1,7 +1,7 @@
 """Real queries of Spark on a cluster, whose checkpoints and event logs become fixtures. Run by ``record_spark.py``.
 
-Knows nothing of klamm: it runs in an environment that has some version of PySpark and nothing else. Each scene is a
-program run of its own; topics are changed by whatever command stands in ``CHANGE_TOPICS``.
+It knows nothing of klamm: it runs in an environment with some version of PySpark and nothing else. Each scene is a
+separate run. The command in ``CHANGE_TOPICS`` changes topics.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ class World:
         subprocess.run([*shlex.split(os.environ["CHANGE_TOPICS"]), *words], check=True, stdout=subprocess.DEVNULL)
 
     def produce(self, topic: str, count: int) -> None:
-        """Write records, over all partitions in turn."""
+        """Write records to all partitions in turn."""
         rows = self.spark.range(count).select(F.expr("cast(id as string)").alias("value"))
         rows.write.format("kafka").option("kafka.bootstrap.servers", self.servers).option("topic", topic).save()
 
     def stream(self, topics: str, **options: object) -> DataFrame:
-        """Read topics as a stream, from their beginning."""
+        """Read topics as a stream, from the beginning."""
         reader = self.spark.readStream.format("kafka").option("kafka.bootstrap.servers", self.servers)
         reader = reader.option("subscribe", topics).option("startingOffsets", "earliest")
         for name, value in options.items():
@@ -72,7 +72,7 @@ class World:
 
 
 def stateless(world: World) -> None:
-    """Batches of one topic, of which old ones are purged: minBatchesToRetain is 3."""
+    """Batches of one topic, whose old ones are purged: minBatchesToRetain is 3."""
     world.change_topics("create", "orders", "--partitions", "2", "--replication-factor", "1")
     query = world.start(world.stream("orders"), "stateless")
     for _ in range(7):
@@ -92,7 +92,7 @@ def stateful(world: World) -> None:
 
 
 def join(world: World) -> None:
-    """Two topics in one query, and one of them in a second source as well."""
+    """Two topics in one query, one of them in a second source as well."""
     for topic in ("left", "right"):
         world.change_topics("create", topic, "--partitions", "1", "--replication-factor", "1")
         world.produce(topic, 10)
@@ -120,7 +120,7 @@ def foreach_batch(world: World) -> None:
 
 
 def available_now(world: World) -> None:
-    """All there is, four offsets at a time, and again when there is nothing new."""
+    """Everything there is, four offsets at a time, and again when there is nothing new."""
     world.change_topics("create", "nightly", "--partitions", "2", "--replication-factor", "1")
     world.produce("nightly", 10)
     for _ in range(2):
@@ -129,7 +129,7 @@ def available_now(world: World) -> None:
 
 
 def killed(world: World) -> None:
-    """Killed when batch 2 was planned and not finished; the log of events ends where it was."""
+    """Killed when batch 2 was planned but not finished; the event log ends there."""
     world.change_topics("create", "payments", "--partitions", "2", "--replication-factor", "1")
     pid = world.spark._jvm.java.lang.ProcessHandle.current().pid()
 
@@ -160,7 +160,7 @@ def grown(world: World) -> None:
 
 
 def made_again(world: World) -> None:
-    """A topic is deleted and made again after it was read; the checkpoint knows the old one."""
+    """A topic is deleted and recreated after it was read; the checkpoint knows the old one."""
     world.change_topics("create", "short-lived", "--partitions", "1", "--replication-factor", "1")
     world.produce("short-lived", 10)
     query = world.start(world.stream("short-lived"), "made-again")
@@ -172,7 +172,7 @@ def made_again(world: World) -> None:
 
 
 def beside_files(world: World) -> None:
-    """One query with a Kafka source, a rate source and a file source; with the offset log of this version's choice."""
+    """One query with a Kafka source, a rate source and a file source, and the offset log that this version chooses."""
     world.change_topics("create", "mixed", "--partitions", "2", "--replication-factor", "1")
     world.produce("mixed", 10)
     inbox = world.folder / "inbox"
@@ -186,7 +186,7 @@ def beside_files(world: World) -> None:
 
 
 def named_sources(world: World) -> None:
-    """The offset log of version 2; a source in Python that has offsets like Kafka's stands for the connector."""
+    """The offset log of version 2; a Python source with offsets like Kafka's replaces the connector."""
     from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
     class Reader(DataSourceStreamReader):

@@ -1,4 +1,4 @@
-"""Answers of a leader that a follower cannot use: broken, too large, or senseless."""
+"""Answers from a leader that a follower cannot use: broken, too large, or senseless."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def settings(ibp: MetadataVersion = MetadataVersion.IBP_3_9_IV0) -> ReplicationS
 
 
 def tampered(w: World, change: Callable[[PartitionData], None]) -> None:
-    """Have every partition of a Fetch answer changed on its way."""
+    """Change every partition of a Fetch answer on its way."""
 
     def tamper(response: Any) -> None:
         if isinstance(response, FetchResponse):
@@ -37,7 +37,7 @@ def tampered(w: World, change: Callable[[PartitionData], None]) -> None:
 def test_a_message_above_the_old_fetch_limit_is_told_and_tried_slowly(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Before Fetch 3 a leader cuts a batch that is larger than asked for; nothing can be appended then."""
+    """Before Fetch 3 a leader truncates a batch that is larger than requested, and nothing can be appended."""
 
     async def test() -> None:
         async with world(tmp_path, 1, 2) as w:
@@ -107,7 +107,7 @@ def test_an_answer_to_a_question_that_is_no_more_asked_is_not_used(
     caplog: pytest.LogCaptureFixture,
     change: Callable[[Log, PartitionData, InitialFetchState], InitialFetchState],
 ) -> None:
-    """Its records begin where the log ended then, and are of the leader epoch of then: they might leave a gap."""
+    """Its records begin where the log ended then, in the leader epoch of then: they might leave a gap."""
 
     async def test() -> None:
         async with world(tmp_path, 1, 2) as w:
@@ -142,7 +142,7 @@ def test_an_answer_to_a_question_that_is_no_more_asked_is_not_used(
 def test_a_log_that_is_to_be_cut_first_takes_no_answer(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, goes_on: bool
 ) -> None:
-    """The marks in it may cover records that are cut in a moment. Neither does one that is fetched no more."""
+    """The marks in it may cover records that are about to be cut. A log that is no longer fetched takes none either."""
 
     async def test() -> None:
         async with world(tmp_path, 1, 2, settings=settings(MetadataVersion.IBP_2_6_IV0)) as w:

@@ -1,4 +1,4 @@
-"""The line to the controller, over real sockets: found by metadata, followed when it moves."""
+"""The connection to the controller, over real sockets: metadata finds it, and the connection follows it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def never(request: RequestHead, body: Any) -> MetadataResponse:
 
 
 def controlled_by(cache: MetadataCache, controller_id: int, **addresses: tuple[str, int]) -> None:
-    """Tell the cache where brokers are; keys are ``b<id>``."""
+    """Tell the cache where the brokers are; keys are ``b<id>``."""
     brokers = [
         UpdateMetadataBroker(
             id=int(name[1:]),

@@ -1,7 +1,7 @@
 """Every call to the disk fails once: what clients see, what continues, and what a restart finds.
 
-A broker with two log dirs serves a partition in each. All operations go through requests as they come over the wire.
-In each run one call below the first dir fails, and both partitions get every request.
+A broker with two log dirs serves a partition in each. All operations are requests in wire format. In each run one call
+below the first dir fails, and both partitions get every request.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ CONFIG = LogConfig(
     file_delete_delay_ms=0,
 )
 REFUSED = {ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-"""A partition in a failed log dir; one whose log could not be made is not hosted."""
+"""A partition in a failed log dir. A partition whose log could not be made is not hosted."""
 
 
 class Client:
-    """Asks one broker, and remembers what it was told of each partition."""
+    """Sends requests to one broker, and remembers the answers for each partition."""
 
     def __init__(self, w: World) -> None:
         self.w = w
@@ -61,7 +61,7 @@ class Client:
         self.errors: dict[TopicPartition, set[ErrorCode]] = {BAD: set(), GOOD: set()}
 
     async def produce(self, where: TopicPartition, value: bytes, sequence: int) -> None:
-        """Send a batch, and once more where it was refused: a producer does so for as long as it takes."""
+        """Send a batch, and resend it if it is refused, as a producer does until it succeeds."""
         if not await self._send(where, value, sequence):
             await self._send(where, value, sequence)
 
@@ -87,7 +87,7 @@ class Client:
             self.start[where] = max(self.start[where], offset)
 
     async def read(self, where: TopicPartition) -> None:
-        """Read all there is; a record that comes is the one that was acknowledged."""
+        """Read everything. Each record must be the one that was acknowledged."""
         log = self.w.brokers[1].replica_manager.log_of(where)
         offset = self.start[where] if log is None else log.log_start_offset
         while True:
@@ -97,7 +97,7 @@ class Client:
             try:
                 response = await self._ask(request, 11)
             except ConnectionLost:
-                # What it has read so far is right; the rest it would ask for again.
+                # What the client has read so far is right. It would ask for the rest again.
                 return
             (answer,) = response.responses[0].partitions
             self.errors[where].add(ErrorCode(answer.error_code))
@@ -114,7 +114,7 @@ class Client:
         return response
 
     def follow_failures(self) -> None:
-        """Do what the server does within a turn of the loop, once a log dir has failed."""
+        """Do what the server does in the next turn of the loop after a log dir failed."""
         broker = self.w.brokers[1]
         for path in broker.failed_dirs[len(self.followed) :]:
             self.followed.append(path)
@@ -122,7 +122,7 @@ class Client:
 
 
 async def scenario(w: World, client: Client) -> None:
-    """Ask for everything that needs the disk, of both partitions."""
+    """Send every request that needs the disk, for both partitions."""
     for where in (BAD, GOOD):
         await w.lead(1, topic_partition=where)
     for number in range(9):
@@ -161,7 +161,7 @@ def check_after_a_restart(w: World, client: Client) -> None:
 
 
 def kind_of(call: Call) -> str:
-    """Return what a call does to which kind of file: one of each kind is made to fail."""
+    """Return the kind of call and the kind of file: one call of each pair is made to fail."""
     name = call.path.rpartition("/")[2]
     return f"{call.name} {re.sub('[0-9a-f]{32}|[0-9]+', 'N', name)} {call.is_change}"
 
@@ -172,7 +172,7 @@ def calls_of_the_scenario(tmp_path: Path) -> list[Call]:
 
 
 def run(tmp_path: Path, number: int | None, error: int) -> tuple[Client, Disk, list[Path]]:
-    """Run the scenario with one call that fails; restart, check, and return what was seen."""
+    """Run the scenario with one failing call; restart, check, and return what the client saw."""
     result: list[Any] = []
 
     async def test() -> None:
@@ -185,7 +185,7 @@ def run(tmp_path: Path, number: int | None, error: int) -> tuple[Client, Disk, l
             with disk.watched():
                 await scenario(w, client)
             if broker.failed_dirs:
-                # Its log could not be made there and was made in the other dir, or it is refused.
+                # Its log could not be made there. Either it is in the other dir, or the partition is refused.
                 log = broker.log_manager.get(BAD)
                 await client.produce(BAD, b"after", 10)
                 assert (ErrorCode.KAFKA_STORAGE_ERROR in client.errors[BAD]) == (log is None)

@@ -1,4 +1,4 @@
-"""Where a follower cuts its log before it fetches, or when the leader does not have its offset: with a real log."""
+"""Where a follower cuts its log before it fetches, or when the leader lacks its offset: with a real log."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NONE = ErrorCode.NONE
 
 
 class ScriptedLeader:
-    """Answers as a test says; ``meanwhile`` happens before an answer arrives."""
+    """Answers as a test says; ``meanwhile`` runs before an answer arrives."""
 
     def __init__(self, *, start: int = 0, end: int = 0, is_old: bool = False) -> None:
         self.start = start
@@ -63,7 +63,7 @@ class ScriptedLeader:
 
 
 class Following:
-    """A follower's log of four records, two of leader epoch 0 and two of 2, and a fetcher of it that sends nothing."""
+    """A follower's log of four records, two of leader epoch 0 and two of 2, and its fetcher, which sends nothing."""
 
     def __init__(self, partition: Partition, host: Any, leader: ScriptedLeader, fetch_offset: int) -> None:
         self.partition = partition
@@ -80,12 +80,12 @@ class Following:
 
     @property
     def asks_next(self) -> int | None:
-        """The offset that the next Fetch request names; None if the partition is not in it."""
+        """Return the offset in the next Fetch request; None if the partition is not in it."""
         plan = self.table.session.plan()
         return plan.partitions[TP].fetch_offset if TP in plan.partitions else None
 
     def remove(self) -> None:
-        """What happens when this broker becomes leader: from now on the log is not the fetcher's."""
+        """Do what happens when this broker becomes leader: from now on the fetcher must not touch the log."""
         self.table.remove(TP)
 
 
@@ -162,7 +162,7 @@ def test_where_the_leader_tells_no_offset_nothing_is_cut(tmp_path: Path, error: 
 
 @pytest.mark.parametrize("answer", [ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH, None, "lost"])
 def test_where_the_leader_tells_no_epoch_nothing_is_cut(tmp_path: Path, answer: ErrorCode | str | None) -> None:
-    """A fenced leader epoch waits for a LeaderAndIsr request. All else is asked again."""
+    """A fenced leader epoch waits for a LeaderAndIsr request. After any other error the follower asks again."""
 
     async def test(one: Following) -> None:
         is_fenced = answer is ErrorCode.FENCED_LEADER_EPOCH
@@ -186,7 +186,7 @@ def test_where_the_leader_tells_no_epoch_nothing_is_cut(tmp_path: Path, answer: 
 def test_a_log_that_is_fetched_no_more_is_not_cut_by_a_late_answer(
     tmp_path: Path, end: int, error: KafkaError | None
 ) -> None:
-    """This broker may lead the partition by now, and records may have been appended."""
+    """This broker may lead the partition by now, and may have appended records."""
 
     async def test(one: Following) -> None:
         leader.meanwhile = one.remove if end == 1 else (lambda: one.remove() if len(leader.asked) == 2 else None)
@@ -224,7 +224,7 @@ def test_a_log_that_is_fetched_no_more_is_not_cut_by_epoch_either(tmp_path: Path
 def test_before_leaders_told_it_in_fetch_answers_a_log_is_cut_by_epoch_first(
     tmp_path: Path, answers: list[tuple[int, int]], asked: list[tuple[int, int]], end: int
 ) -> None:
-    """KIP-101, KIP-279: not to the high watermark, under which records that others committed would go."""
+    """KIP-101, KIP-279: a cut at the high watermark could remove records that others have committed."""
 
     async def test(one: Following) -> None:
         one.log.update_high_watermark(3)
@@ -243,7 +243,7 @@ def test_before_leaders_told_it_in_fetch_answers_a_log_is_cut_by_epoch_first(
 
 @pytest.mark.parametrize("knows_epochs", [True, False])
 def test_without_epochs_a_log_is_cut_where_the_fetch_begins(tmp_path: Path, knows_epochs: bool) -> None:
-    """That is the high watermark: nothing tells which records above it the leader has."""
+    """The cut is at the high watermark: nothing tells which records above it the leader has."""
 
     async def test(one: Following) -> None:
         if knows_epochs:
@@ -260,7 +260,7 @@ def test_without_epochs_a_log_is_cut_where_the_fetch_begins(tmp_path: Path, know
 
 @pytest.mark.parametrize("answer", [(0, 2), (1, 3)], ids=["the last common epoch", "an epoch that is not known here"])
 def test_a_log_that_a_fetch_answer_cuts_is_fetched_on_from_there(tmp_path: Path, answer: tuple[int, int]) -> None:
-    """KIP-595. The request names the epoch of what is left; if that is not the leader's either, it says so again."""
+    """KIP-595. The request names the epoch of the remaining records. If the leader's differs, the answer cuts again."""
 
     async def test(one: Following) -> None:
         assert one.asks_next == 4

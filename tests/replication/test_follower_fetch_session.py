@@ -21,7 +21,7 @@ def wanted(offset: int = 0, topic_id: bytes = ID) -> FetchWanted:
 
 
 def asked(plan: FetchPlan) -> dict[int, int]:
-    """Offsets by partition, as the request says them."""
+    """Return the offsets in the request, by partition."""
     return {p.partition: p.fetch_offset for topic in plan.topics for p in topic.partitions}
 
 
@@ -134,7 +134,7 @@ operations = st.lists(
 
 @given(operations)
 def test_the_leader_always_knows_what_is_wanted(steps: list[tuple[str, int, int]]) -> None:
-    """The model leader applies every request that arrives; after each it must hold exactly what is wanted."""
+    """The model leader applies every request that arrives. After each, it must hold exactly what the follower wants."""
     session = FollowerFetchSession("test")
     model: dict[int, int] = {}
     truth: dict[int, int] = {}

@@ -22,9 +22,9 @@ def settings(ibp: MetadataVersion = MetadataVersion.IBP_3_9_IV0) -> ReplicationS
 
 
 async def random_history(w: World, rng: random.Random, steps: int) -> dict[int, tuple[int, int]]:
-    """Elections among the ISR, cuts, restarts and records, as a controller and an operator could bring about.
+    """Run elections among the ISR, cuts, restarts and records, as a controller and an operator could cause them.
 
-    Return what any leader has ever called committed.
+    Return everything that any leader has ever called committed.
     """
     await w.lead(1)
     committed: dict[int, tuple[int, int]] = {}

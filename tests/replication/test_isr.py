@@ -43,7 +43,7 @@ class TestFollowerState:
         assert not FollowerState(2).is_caught_up(leader_end_offset=10, now_ms=0, lag_ms_max=LAG_MS)
 
     def test_no_broker_epoch_is_known_before_a_leaders_first_fetch(self) -> None:
-        """AlterPartition tells the controller so by -1, which checks no epoch then."""
+        """AlterPartition then sends -1, for which the controller checks no epoch."""
         state = FollowerState(2)
         assert state.broker_epoch == -1
         state.record_fetch(10, 0, now_ms=1000, leader_end_offset=10, broker_epoch=7)

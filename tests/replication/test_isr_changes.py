@@ -50,9 +50,9 @@ def test_a_follower_at_the_end_stays_in_sync_however_long_nothing_comes(tmp_path
 
 
 def test_a_replica_that_may_be_in_the_isr_by_now_holds_the_high_watermark_back(tmp_path: Path) -> None:
-    """Its addition was asked for and nobody has answered: a controller that wrote it may elect it (KIP-497).
+    """Its addition was requested and nobody has answered yet: a controller that wrote it may elect it (KIP-497).
 
-    Neither its lag nor its death changes that before the outcome is known.
+    Neither lag nor death of the replica changes that before the outcome is known.
     """
 
     async def test() -> None:
@@ -74,7 +74,7 @@ def test_a_replica_that_may_be_in_the_isr_by_now_holds_the_high_watermark_back(t
 
 
 def test_a_replica_whose_addition_is_not_answered_makes_no_min_isr(tmp_path: Path) -> None:
-    """If it is refused, records that one replica has would have been read as committed (KAFKA-15583)."""
+    """If the addition were refused, records on a single replica would have been read as committed (KAFKA-15583)."""
 
     async def test() -> None:
         async with world(tmp_path, 1, 2, log_config=LogConfig(min_insync_replicas=2)) as w:
@@ -98,7 +98,10 @@ def test_a_replica_whose_addition_is_not_answered_makes_no_min_isr(tmp_path: Pat
 def test_a_replica_that_has_caught_up_holds_the_high_watermark_back_if_it_may_join(
     tmp_path: Path, is_alive: bool
 ) -> None:
-    """Otherwise an ISR of one would run away from it. One whose broker is dead for the controller cannot join."""
+    """Otherwise an ISR of one would run away from it.
+
+    A replica whose broker the controller holds for dead cannot join.
+    """
 
     async def test() -> None:
         async with world(tmp_path, 1, 2) as w:
@@ -163,7 +166,7 @@ def test_a_fenced_isr_change_waits_for_the_controller(tmp_path: Path) -> None:
 def test_an_isr_is_taken_over_from_this_leadership_and_nothing_older(
     tmp_path: Path, leader_epoch_more: int, partition_epoch_more: int, is_taken: bool
 ) -> None:
-    """An ISR of another leader epoch does not tell who has this leader's records, nor does an outdated one."""
+    """An ISR of another leader epoch does not say who has this leader's records, nor does an outdated one."""
 
     async def test() -> None:
         async with world(tmp_path, 1, 2) as w:
@@ -193,7 +196,7 @@ def test_an_isr_is_taken_over_from_this_leadership_and_nothing_older(
 
 
 def test_the_answer_to_an_isr_change_comes_too_late(tmp_path: Path) -> None:
-    """A LeaderAndIsr request was faster: what it says holds."""
+    """A LeaderAndIsr request was faster, so its content holds."""
 
     async def test() -> None:
         async with world(tmp_path, 1, 2) as w:

@@ -39,7 +39,7 @@ def update(index: int = 0, *, topic_id: bytes = ID, isr: tuple[int, ...] = (1,))
 
 
 class StandInController:
-    """Answers AlterPartition requests as the test wants: a list of answers, an answer each, then success."""
+    """Answers AlterPartition requests as the test says: one answer per request from a list, then success."""
 
     def __init__(self, *answers: AlterPartitionResponse | Exception, version: int = 3) -> None:
         self.answers = list(answers)
@@ -246,7 +246,7 @@ class TestAlterPartition:
 
 
 class StandInZnodes:
-    """Remembers writes; the version of a state znode is 7."""
+    """Remembers writes. The version of a state znode is 7."""
 
     def __init__(self) -> None:
         self.told: list[list[TopicPartition]] = []

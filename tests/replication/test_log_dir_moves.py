@@ -62,7 +62,7 @@ async def until_moved(w: World, broker_id: int, path: Path) -> None:
 
 
 async def described(w: World, broker_id: int) -> dict[tuple[str, bool], int]:
-    """Return the offset lag of the replicas by log dir and whether they are future ones."""
+    """Return the offset lag of the replicas by log dir, and whether they are future ones."""
     context = w.brokers[broker_id].context(ApiKey.DESCRIBE_LOG_DIRS, 4)
     response = await describe_log_dirs(context, DescribeLogDirsRequest(topics=None))
     return {
@@ -74,7 +74,7 @@ async def described(w: World, broker_id: int) -> dict[tuple[str, bool], int]:
 
 
 def hold(w: World, broker_id: int) -> None:
-    """Let moves of a broker come no further than their first step."""
+    """Stop a broker's moves at their first step."""
     w.brokers[broker_id].replica_manager.log_dir_moves.quota.rate_bytes_max = 0
 
 
@@ -127,7 +127,7 @@ def test_a_leader_moves_while_it_is_written_to(tmp_path: Path) -> None:
 def test_the_last_flush_before_the_swap_does_not_hold_the_event_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, busy_rounds: int
 ) -> None:
-    """What is appended while a flush is under way is flushed as well, in a thread; only without end not for ever."""
+    """A thread also flushes what is appended during a flush, but the flushes must end some time."""
     held: list[int] = []
     flush, in_thread = Log.flush, LogDirCopy._prepare
     rounds = 0
@@ -243,7 +243,7 @@ def test_a_move_goes_on_after_a_restart(tmp_path: Path, cleanly: bool) -> None:
 
 
 def test_what_the_replica_cuts_the_copy_cuts(tmp_path: Path) -> None:
-    """A follower with a copy half done learns that records it has were never committed."""
+    """A follower with a half-finished copy learns that records it has were never committed."""
 
     async def test() -> None:
         async with two_dirs(tmp_path, 1, 2, 3) as w:
@@ -287,7 +287,7 @@ def test_whatever_happens_the_moved_replica_is_the_leaders(tmp_path: Path, seed:
                     broker_id = chance.choice((1, 2))
                     assert await move(w, broker_id, chance.choice(dirs(w.brokers[broker_id]))) is ErrorCode.NONE
                 elif what == "l":
-                    # Sometimes with records that the new leader does not have.
+                    # Sometimes the follower has records that the new leader lacks.
                     await w.lead(chance.choice((1, 2)), isr=[1, 2])
                 elif what == "r":
                     await w.stop_broker(3 - leader, cleanly=chance.random() < 0.5)
@@ -299,7 +299,7 @@ def test_whatever_happens_the_moved_replica_is_the_leaders(tmp_path: Path, seed:
             for broker_id in (1, 2):
                 let_go(w, broker_id)
             follower = 3 - w.states[TP].leader
-            # Followers know of a leadership only by its records.
+            # Followers learn of a leadership only from its records.
             w.produce(3 - follower, b"last")
             await w.until_equal(follower)
             for broker in w.brokers.values():

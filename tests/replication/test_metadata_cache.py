@@ -136,7 +136,7 @@ def test_listeners_are_told_after_the_change() -> None:
 def test_an_update_of_many_partitions_gives_way_and_is_seen_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever comes meanwhile waits for it: nothing of either is lost."""
+    """Whatever comes meanwhile waits for it, and nothing of either is lost."""
     monkeypatch.setattr(state_changes, "HOLD_MS_MAX", 0)
     many = [topic(f"t-{n}", n.to_bytes(16, "big"), *(state(index) for index in range(60))) for n in range(1, 21)]
 
@@ -167,7 +167,7 @@ def test_an_update_of_many_partitions_gives_way_and_is_seen_whole(
 
 
 def test_what_a_large_update_makes_is_left_to_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The collector looked through what a broker knows of 200,000 partitions for hundreds of milliseconds."""
+    """The garbage collector took hundreds of milliseconds to scan what a broker knows of 200,000 partitions."""
     freezes = 0
 
     def note() -> None:
@@ -190,7 +190,7 @@ def test_what_a_large_update_makes_is_left_to_itself(tmp_path: Path, monkeypatch
 
 
 def test_very_many_brokers_and_topics_are_learned_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """100,000 brokers held everybody up for 100 ms, and what comes behind them waits."""
+    """100,000 brokers used to block everybody for 100 ms. Updates behind them wait."""
     monkeypatch.setattr(state_changes, "HOLD_MS_MAX", 0)
 
     async def turns_of(member: StandInBroker, request: UpdateMetadataRequest) -> int:
@@ -208,7 +208,7 @@ def test_very_many_brokers_and_topics_are_learned_in_turns(tmp_path: Path, monke
             member, cache = w.brokers[1], w.brokers[1].metadata_cache
             live = [broker(number, A=number) for number in range(2000)]
             request = UpdateMetadataRequest(controller_id=1, controller_epoch=1, broker_epoch=-1, live_brokers=live)
-            # Each hundred of them as brokers, and by their listener.
+            # A turn for each hundred of them as brokers, and for their listeners.
             assert await turns_of(member, request) >= 40
             assert list(cache.alive_brokers) == list(range(2000))
             assert cache.node(1999, "A") == Node(1999, "host-1999", 1999, "rack-1999")
@@ -216,7 +216,7 @@ def test_very_many_brokers_and_topics_are_learned_in_turns(tmp_path: Path, monke
             named = UpdateMetadataRequest(
                 controller_id=1, controller_epoch=1, broker_epoch=-1, live_brokers=live[:3], topic_states=topics
             )
-            # Their ids, their partitions, the topics, and what they replace.
+            # Turns for their ids, their partitions, the topics, and what these replace.
             assert await turns_of(member, named) >= 20 + 20 + 20 + 2000
             assert cache.topic_name((2000).to_bytes(16, "big")) == "t2000"
 
@@ -224,7 +224,7 @@ def test_very_many_brokers_and_topics_are_learned_in_turns(tmp_path: Path, monke
 
 
 async def sent(broker: StandInBroker, *topics: UpdateMetadataTopicState) -> Any:
-    """Return the broker's answer to a controller's request."""
+    """Send a controller's request; return the broker's answer."""
     request = UpdateMetadataRequest(controller_id=1, controller_epoch=1, broker_epoch=-1, topic_states=list(topics))
     answer = update_metadata(broker.context(ApiKey.UPDATE_METADATA, 8), request)
     return await answer if inspect.isawaitable(answer) else answer

@@ -30,7 +30,7 @@ OLD_AND_NEW = [
 
 @pytest.mark.parametrize("ibp", OLD_AND_NEW[1:], ids=str)
 def test_a_returning_leader_cuts_what_nobody_else_had(tmp_path: Path, ibp: MetadataVersion) -> None:
-    """By OffsetForLeaderEpoch before 2.7, by the Fetch answer since; by high watermark the next test."""
+    """It cuts by OffsetForLeaderEpoch before 2.7, by the Fetch answer since; the next test cuts by high watermark."""
 
     async def test() -> None:
         async with world(tmp_path, 1, 2, 3, settings=settings(ibp)) as w:
@@ -104,7 +104,7 @@ def test_before_0_11_replicas_are_equal_in_the_old_message_format(
 
 
 def test_in_format_2_brokers_before_0_11_get_their_records_converted(tmp_path: Path) -> None:
-    """Kafka's leader does so too: what log.message.format.version is for, until all brokers are new."""
+    """Kafka's leader converts too: log.message.format.version serves for that until all brokers are new."""
 
     async def test() -> None:
         async with world(tmp_path, 1, 2, settings=settings(MetadataVersion.IBP_0_10_2_IV0)) as w:

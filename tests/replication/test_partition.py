@@ -1,4 +1,4 @@
-"""Reads of a partition: who may read, how far, and what it refuses; and what wakes waiting requests."""
+"""Reads of a partition: who may read, how far, and what is refused; and what wakes waiting requests."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MAX = 1 << 20
 
 
 def led(tmp_path: Path, test: Callable[[World, Partition], Any]) -> None:
-    """Run a test on a partition that broker 1 leads in leader epoch 1; 2 follows and is cut off at offset 2."""
+    """Run a test on a partition that broker 1 leads in leader epoch 1. Broker 2 follows and is cut off at offset 2."""
 
     async def run() -> None:
         async with world(tmp_path, 1, 2) as w:
@@ -94,7 +94,7 @@ def test_how_far_who_may_read(tmp_path: Path) -> None:
 
 
 def test_broker_0_is_a_follower_like_any_other(tmp_path: Path) -> None:
-    """It reads beyond the high watermark, and the high watermark waits for what it has."""
+    """It reads beyond the high watermark, and the high watermark waits for it."""
 
     async def test() -> None:
         async with world(tmp_path, 0, 1) as w:
@@ -111,7 +111,7 @@ def test_broker_0_is_a_follower_like_any_other(tmp_path: Path) -> None:
 
 
 def test_how_many_replicas_in_sync_are_too_few(tmp_path: Path) -> None:
-    """Only the leader says so."""
+    """Only the leader counts them."""
 
     async def test(w: World, partition: Partition) -> None:
         log = w.log(1)
@@ -193,7 +193,7 @@ def test_a_follower_that_has_other_records_is_told_where_to_cut_and_acknowledges
 
 
 def test_the_high_watermark_never_falls(tmp_path: Path) -> None:
-    """Not even if a new leader does not know yet what its followers have."""
+    """This holds even while a new leader does not know yet what its followers have."""
 
     async def test(w: World, partition: Partition) -> None:
         await w.lead(2)
@@ -219,7 +219,8 @@ def test_the_high_watermark_never_falls(tmp_path: Path) -> None:
 def test_records_are_deleted_once_all_live_replicas_begin_behind_them(
     tmp_path: Path, starts: tuple[int, int], alive: tuple[int, ...], copy_start: int | None, expected: int
 ) -> None:
-    """Whoever still has them could bring them back as leader; so could the copy in another log dir (KIP-107)."""
+    """As leader, a replica that still has them could bring them back; so could the copy in another log dir
+    (KIP-107)."""
 
     async def test() -> None:
         async with world(tmp_path, 1, 2, 3) as w:
@@ -276,7 +277,7 @@ def test_a_second_read_for_the_same_request_acknowledges_nothing(tmp_path: Path)
 
 
 class WaitForEnd(DelayedOperation):
-    """Done when a partition's high watermark has reached an offset, or it is led no more."""
+    """Completes when a partition's high watermark has reached an offset, or the partition has no leader here."""
 
     __slots__ = ("done", "partition", "wanted")
 
@@ -295,7 +296,7 @@ class WaitForEnd(DelayedOperation):
 
 
 class Looks(DelayedOperation):
-    """Counts how often it is asked to look again."""
+    """Counts how often it is asked to check again."""
 
     __slots__ = ("count",)
 
@@ -308,7 +309,7 @@ class Looks(DelayedOperation):
         return False
 
     def on_complete(self) -> None:
-        """The broker stops."""
+        """The broker is stopping."""
 
 
 def test_what_changes_a_partition_lets_who_waits_for_it_look_again(tmp_path: Path) -> None:

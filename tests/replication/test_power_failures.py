@@ -1,7 +1,7 @@
 """Three replicas whose disks forget: what was committed with ``flush.messages=1`` survives any power failure.
 
-The brokers' disks are ``forgetful_disk``s. Random histories as in ``test_histories.py``, but a broker that goes down
-loses what it had not synced, and sometimes all three go down at once.
+The brokers' disks are ``forgetful_disk``s. The histories are random as in ``test_histories.py``. A broker that goes
+down loses what it had not synced, and sometimes all three go down at once.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ class Disks:
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
-        """Let the calls of all brokers pass by their disks, until a broker goes down."""
+        """Route the calls of all brokers through their disks, until a broker goes down."""
         with contextlib.ExitStack() as stack:
             for disk in self._disks.values():
                 stack.enter_context(disk.watched())
             yield
 
     def fail(self, broker_id: int, crash: str) -> None:
-        """Leave of a broker's disk what a crash leaves."""
+        """Leave on a broker's disk what a crash leaves."""
         image = self._disks[broker_id].image(crash, self._rng)
         shutil.rmtree(self._path(broker_id))
         write_image(image, self._path(broker_id))
@@ -66,7 +66,7 @@ async def down(w: World, disks: Disks, broker_ids: list[int], crash: str) -> Non
 
 
 async def history(w: World, disks: Disks, rng: random.Random, crash: str, steps: int) -> dict[int, tuple[int, int]]:
-    """Return what any leader has ever called committed."""
+    """Return everything that any leader has ever called committed."""
     await w.lead(1)
     committed: dict[int, tuple[int, int]] = {}
     for _ in range(steps):
@@ -110,7 +110,7 @@ async def history(w: World, disks: Disks, rng: random.Random, crash: str, steps:
 
 
 async def flush(w: World, leader: int) -> None:
-    """Wait for the disk as the answer to a producer does."""
+    """Wait for the disk as a producer's answer does."""
     log = w.log(leader)
     await w.brokers[leader].replica_manager.flushes.flush(log)
 

@@ -1,4 +1,4 @@
-"""Replication quotas, the choice of a near replica, and waking once per turn."""
+"""Replication quotas, the choice of a nearby replica, and one wake-up per turn."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class TestSelector:
 
 
 class CountingOperation(DelayedOperation):
-    """Counts how often it was looked at; never done."""
+    """Counts how often it was checked, and never completes."""
 
     __slots__ = ("looks",)
 

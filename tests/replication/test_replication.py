@@ -298,7 +298,7 @@ def test_who_asked_for_a_state_change_may_go_away(tmp_path: Path) -> None:
 
 
 def test_a_steady_follower_is_given_the_whole_lag_time_when_it_falls_silent(tmp_path: Path) -> None:
-    """Partitions without news are not read with every fetch; that they are fetched counts all the same."""
+    """A fetch does not read partitions without news. It still counts as a fetch of them."""
 
     async def test() -> None:
         async with world(tmp_path, 1, 2) as w:

@@ -1,6 +1,4 @@
-"""A topic that is deleted and recreated within a moment: nothing from the first one, however late, reaches the
-second.
-"""
+"""A topic is deleted and recreated within a moment: nothing late from the first one reaches the second."""
 
 from __future__ import annotations
 
@@ -33,7 +31,7 @@ async def deleted(w: World, broker_id: int) -> list[int]:
 
 
 async def make_anew(w: World, leader: int, topic_id: bytes = OTHER_ID) -> None:
-    """Delete the topic everywhere and make another one of its name."""
+    """Delete the topic everywhere and create another one with its name."""
     for broker_id in w.brokers:
         assert await deleted(w, broker_id) == [ErrorCode.NONE]
     del w.states[TP]
@@ -42,7 +40,7 @@ async def make_anew(w: World, leader: int, topic_id: bytes = OTHER_ID) -> None:
 
 
 async def delete_records(w: World, *broker_ids: int) -> None:
-    """Fill the partition, move its start to its end everywhere, and have that noted."""
+    """Fill the partition, move its start to its end everywhere, and checkpoint that."""
     w.produce(1, *(b"old %d" % n for n in range(50)))
     await w.until_equal(*broker_ids)
     w.log(1).increment_log_start_offset(50)
@@ -94,7 +92,7 @@ def test_a_deletion_that_cannot_be_noted_is_refused(tmp_path: Path) -> None:
 
 
 def test_both_brokers_are_killed_right_after_the_topic_was_made_anew(tmp_path: Path) -> None:
-    """What was acknowledged by both is on both."""
+    """What both have acknowledged is on both."""
 
     async def test() -> None:
         async with world(tmp_path, 1, 2) as w:
@@ -117,7 +115,7 @@ def test_both_brokers_are_killed_right_after_the_topic_was_made_anew(tmp_path: P
 
 @pytest.mark.parametrize("topic_id", [OTHER_ID, NO_TOPIC_ID], ids=["topic ids", "no topic ids"])
 def test_what_was_fetched_of_the_deleted_topic_is_thrown_away(tmp_path: Path, topic_id: bytes) -> None:
-    """The answer comes when leader epoch and end of the new one are what the old one's were."""
+    """The answer comes when the new topic has the leader epoch and end that the old one had."""
     kept = TopicPartition("kept", 0)
     first_id = NO_TOPIC_ID if topic_id == NO_TOPIC_ID else TOPIC_ID
 

@@ -36,7 +36,7 @@ def state(leader: int, leader_epoch: int, partition_epoch: int, *isr: int) -> Le
 def led(tmp_path: Path, test: Callable[[World, Partition], Awaitable[None]], **options: Any) -> None:
     """Run a test on a partition that broker 1 leads in leader epoch 2, partition epoch 2.
 
-    Broker 2 is in the ISR and has the first record, which is committed; the second one it does not have.
+    Broker 2 is in the ISR and has the first record, which is committed. It does not have the second one.
     """
 
     async def run() -> None:
@@ -59,7 +59,7 @@ def led(tmp_path: Path, test: Callable[[World, Partition], Awaitable[None]], **o
 def test_a_state_older_than_what_is_known_changes_nothing(
     tmp_path: Path, leader: int, partition_epoch: int, is_applied: bool
 ) -> None:
-    """The answer to an ISR change may be faster than the request that tells of it."""
+    """The answer to an ISR change may overtake the request that announces it."""
 
     async def test(w: World, partition: Partition) -> None:
         make = make_leader if leader == 1 else make_follower
@@ -77,7 +77,7 @@ def test_a_state_older_than_what_is_known_changes_nothing(
 
 
 def test_one_leader_epoch_begins_once(tmp_path: Path) -> None:
-    """A follower that has reached its start stays fit for the ISR, and what is known of it stays known."""
+    """A follower that has reached its start stays fit for the ISR, and what is known of it remains."""
 
     async def test(w: World, partition: Partition) -> None:
         epochs, started = w.log(1).leader_epochs.entries, partition.leader_epoch_start_offset
@@ -109,7 +109,7 @@ def test_with_the_isr_down_to_the_leader_all_it_has_is_committed(tmp_path: Path)
 
 
 def test_a_new_leader_trusts_the_isr_for_as_long_as_a_follower_may_lag(tmp_path: Path) -> None:
-    """It knows of nobody what he has. Whoever is outside the ISR has to show that it has caught up."""
+    """It does not know what any follower has. A replica outside the ISR must show that it has caught up."""
 
     async def test(w: World, partition: Partition) -> None:
         new_leader = w.partition(2)
@@ -126,7 +126,7 @@ def test_a_new_leader_trusts_the_isr_for_as_long_as_a_follower_may_lag(tmp_path:
 
 
 def test_one_leader_is_followed_once_in_a_leader_epoch(tmp_path: Path) -> None:
-    """Fetching that started over would cut the log once more, in vain or to the high watermark."""
+    """Restarted fetching would cut the log once more, needlessly or to the high watermark."""
 
     async def test(w: World, partition: Partition) -> None:
         assert make_follower(partition, state(2, 3, 3, 1, 2), w.log(1))

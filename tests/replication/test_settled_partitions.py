@@ -1,4 +1,4 @@
-"""A leader looks only at the partitions of a fetch session that have news: followers must not notice."""
+"""A leader checks only those partitions of a fetch session that have news. Followers must not notice."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from engine.replication.settings import ReplicationSettings
 
 HISTORIES = rounds("KLAMM_SETTLED_HISTORIES", 6)
 ANSWERS_THROWN_AWAY = (6, 15)
-"""Seeds in which a follower is made one again while an answer with a high watermark is on its way."""
+"""Seeds in which a follower becomes a follower again while an answer with a high watermark is on its way."""
 PARTITIONS = [TopicPartition(TP.topic, index) for index in range(5)]
 
 
 class FullWalk:
-    """Looks, before each answer within a session, at the partitions that the leader left alone."""
+    """Checks, before each answer within a session, the partitions that the leader skipped."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.left_alone = 0
         self.wrong: list[str] = []
-        """What a look at all partitions would have told. An exception would be the fetch's, not the test's."""
+        """What a check of all partitions would have found. An exception would be swallowed by the fetch."""
         self._build_response = fetch_handler.build_response
         monkeypatch.setattr(fetch_handler, "build_response", self._looking)
 
@@ -68,7 +68,7 @@ class FullWalk:
 
 
 async def anything(w: World, rng: random.Random) -> None:
-    """Do one thing that leaders have to tell of, or that ends what they know of a follower."""
+    """Do one thing that leaders must report, or that ends what they know of a follower."""
     name = rng.choice(PARTITIONS)
     leader = w.states[name].leader
     match rng.choice(
@@ -110,7 +110,7 @@ async def restart(w: World, broker_id: int) -> None:
 @pytest.mark.parametrize("seed", sorted({*range(HISTORIES), *ANSWERS_THROWN_AWAY}))
 def test_what_is_left_alone_has_nothing_to_tell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     rng = random.Random(seed)
-    # A small answer, so that partitions have to take turns.
+    # A small answer, so that partitions must take turns.
     settings = ReplicationSettings(0, replica_lag_time_max_ms=3000, replica_fetch_response_max_bytes=4000)
 
     async def test() -> None:
@@ -134,7 +134,7 @@ def test_what_is_left_alone_has_nothing_to_tell(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_waiting_fetch_answers_for_what_was_settled_at_once(tmp_path: Path) -> None:
-    """Also when a partition has changed before in a way that is not worth an answer."""
+    """This also holds when a partition has changed before in a way that needs no answer."""
 
     async def test() -> None:
         settings = ReplicationSettings(0, replica_lag_time_max_ms=30_000, replica_fetch_wait_max_ms=10_000)
@@ -218,5 +218,5 @@ def test_a_session_that_is_over_holds_on_to_no_partition(tmp_path: Path, ending:
 
 
 def settled(w: World) -> int:
-    """Return how many partitions of broker 1 some session leaves alone."""
+    """Return how many partitions of broker 1 some session skips."""
     return sum(len(partition._settled) for partition in w.brokers[1].replica_manager.partitions.values())

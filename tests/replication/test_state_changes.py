@@ -57,7 +57,7 @@ def request(
 
 
 async def lisr(manager: ReplicaManager, wanted: LeaderAndIsrRequest) -> tuple[int, list[int]]:
-    """Return the answer's error and the partitions' errors."""
+    """Send LeaderAndIsr; return the answer's error and the partitions' errors."""
     response = await become_leader_or_follower(manager, wanted, correlation_id=7, api_version=7)
     return response.error_code, [p.error_code for t in response.topics for p in t.partition_errors]
 
@@ -65,7 +65,7 @@ async def lisr(manager: ReplicaManager, wanted: LeaderAndIsrRequest) -> tuple[in
 def in_world(
     tmp_path: Path, test: Callable[[World, ReplicaManager], Coroutine[Any, Any, None]], **options: Any
 ) -> None:
-    """Run a test on broker 1; broker 2 is alive too."""
+    """Run a test on broker 1; broker 2 is also alive."""
 
     async def run() -> None:
         async with world(tmp_path, 1, 2, **options) as w:
@@ -168,14 +168,14 @@ class TestLeaderAndIsr:
     def test_what_very_many_new_roles_make_is_left_to_itself(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """The collector looked through what a broker knows of 200,000 partitions for hundreds of milliseconds."""
+        """The garbage collector took hundreds of milliseconds to scan what a broker knows of 200,000 partitions."""
         freezes: list[int] = []
         turns = state_changes.TURNS_BETWEEN_FREEZES
         monkeypatch.setattr(state_changes, "HOLD_MS_MAX", 0)
         monkeypatch.setattr(state_changes, "leave_uncollected", lambda: freezes.append(1))
 
         async def test(w: World, manager: ReplicaManager) -> None:
-            # Replicas of others: each is looked at, and that is a turn.
+            # Replicas of other brokers: checking each takes a turn.
             few = [state(index=p, replicas=[2]) for p in range(turns - 1)]
             await lisr(manager, request(*few))
             assert len(freezes) == 0
@@ -185,7 +185,7 @@ class TestLeaderAndIsr:
         in_world(tmp_path, test)
 
     def test_who_listens_hears_that_a_leader_resigned_for_a_dead_one(self, tmp_path: Path) -> None:
-        """A coordinator that was not told would take its groups for current when it leads again."""
+        """Otherwise a coordinator would take its groups for current when it leads again."""
 
         async def test(w: World, manager: ReplicaManager) -> None:
             heard: list[tuple[int, int]] = []
@@ -278,7 +278,7 @@ class TestLeaderAndIsr:
 
 
 def stop(*states: tuple[int, int, bool], controller_epoch: int = 1, topic: str = TP.topic) -> StopReplicaRequest:
-    """A request of version 3 and later; each state is (partition, leader epoch, delete)."""
+    """Return a request of version 3 or later; each state is (partition, leader epoch, delete)."""
     partition_states = [
         StopReplicaPartitionState(partition_index=index, leader_epoch=epoch, delete_partition=delete)
         for index, epoch, delete in states
@@ -338,7 +338,7 @@ class TestStopReplica:
         in_world(tmp_path, test)
 
     def test_very_many_are_stopped_in_turns(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """200,000 held everybody up twice, for 150 ms each."""
+        """200,000 used to block everybody twice, for 150 ms each."""
         many = 3 * STOPPED_AT_ONCE_MAX
         monkeypatch.setattr("engine.replication.state_changes.HOLD_MS_MAX", 0)
         turns, removed = 0, []
@@ -366,7 +366,7 @@ class TestStopReplica:
 
         in_world(tmp_path, test)
         assert removed == told == [STOPPED_AT_ONCE_MAX] * 3
-        # To read them, to look at them, to stop them, and to answer.
+        # Turns to read them, check them, stop them, and answer.
         assert turns >= 4 * many
 
     def test_a_folder_nobody_names_any_more_goes_too(self, tmp_path: Path) -> None:

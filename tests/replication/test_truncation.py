@@ -16,8 +16,10 @@ EpochEntries = list[tuple[int, int]]
 
 
 def end_offset_for(entries: EpochEntries, log_end_offset: int, asked: int) -> tuple[int, int]:
-    """The epoch cache's rule: the largest epoch <= asked with the start of the next one; below all of them, the asked
-    epoch with the first start; nothing for an epoch above all."""
+    """Return the largest epoch up to the requested one, and the start of the next epoch, as the epoch cache does.
+
+    Below all epochs, return the requested epoch with the first start. Above all epochs, return nothing.
+    """
     if not entries or asked > entries[-1][0]:
         return -1, -1
     if asked == entries[-1][0]:
@@ -71,7 +73,7 @@ def test_it_prints_as_kafka_prints_it() -> None:
 
 
 def entries_of(epochs: list[int]) -> EpochEntries:
-    """Epoch entries of a log given as the list of its records' epochs."""
+    """Return the epoch entries of a log, which is given as the list of its records' epochs."""
     entries: EpochEntries = []
     for offset, epoch in enumerate(epochs):
         if not entries or entries[-1][0] != epoch:
@@ -86,8 +88,11 @@ runs = st.lists(st.tuples(st.integers(0, 1), st.integers(1, 4)), max_size=5)
 def test_asking_until_complete_leaves_a_prefix_of_the_leaders_log(
     common: list[tuple[int, int]], leader_tail: list[tuple[int, int]], follower_tail: list[tuple[int, int]]
 ) -> None:
-    """Records are written by one leader per epoch, so equal (epoch, offset) means equal record. The tails of leader and
-    follower therefore get epochs that the other one lacks: even numbers here, odd numbers there."""
+    """One leader writes all records of an epoch, so equal (epoch, offset) means equal record.
+
+    So the tails of leader and follower get epochs that the other one lacks: even numbers on one side, odd ones on the
+    other.
+    """
     epoch = 0
     shared: list[int] = []
     for step, count in common:

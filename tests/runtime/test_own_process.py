@@ -1,4 +1,4 @@
-"""A process of klamm's own runs klamm's own code, wherever it is started and whatever else has the same name."""
+"""A process of klamm's own runs klamm's own code, wherever it starts and whatever else has the same name."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_an_engine_of_the_current_folder_or_of_the_path_is_not_taken(tmp_path: P
 
 
 def test_klamms_code_comes_first_on_the_path_and_the_file_itself_adds_nothing(tmp_path: Path) -> None:
-    # The module of the standard library prints the path that it is run with.
+    # The standard library's module prints the path that it runs with.
     listed = [line.strip(" ',") for line in run("site", folder=tmp_path).stdout.splitlines() if line.startswith("    ")]
     assert listed[0] == CODE
     assert not [entry for entry in listed if "runtime" in entry or entry in ("", str(tmp_path))]

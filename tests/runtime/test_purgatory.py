@@ -13,7 +13,7 @@ from engine.runtime.purgatory import DelayedOperation, Purgatory
 
 
 class Wait(DelayedOperation):
-    """Waits until ``ready`` holds; notes what happened to it."""
+    """Waits until ``ready`` holds, and notes what happens to it."""
 
     __slots__ = ("events", "ready")
 
@@ -151,7 +151,7 @@ class Weak(Wait):
 
 @pytest.mark.parametrize("how", ["complete", "cancel"])
 def test_what_is_done_is_gone_at_once_whatever_its_deadline(how: str) -> None:
-    """A client chooses the deadline: 360 MB stayed of 12,000 requests a second that were answered at once."""
+    """A client chooses the deadline. With 12,000 requests a second that were answered at once, 360 MB used to stay."""
 
     async def check() -> None:
         purgatory: Purgatory[int] = Purgatory("test")

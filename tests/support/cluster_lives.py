@@ -100,7 +100,7 @@ class ClusterLives:
         self._losing: set[Folder] = set()
         """Which broker loses which replica to a reassignment, as far as is known.
 
-        A broker that dies before it is told keeps its files, as in Kafka: no controller tells it later.
+        A broker that dies before it hears of this keeps its files, as in Kafka: no controller tells it later.
         """
         self._last_leader = 0
         """The broker that was last asked about a partition."""

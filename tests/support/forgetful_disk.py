@@ -1,12 +1,12 @@
-"""A disk below one folder that can fail, and that forgets what was not synced: it stands before ``os``.
+"""A disk below one folder that can fail, and that forgets what was not synced: it replaces parts of ``os``.
 
-Every call on a file or folder below ``root`` passes ``Disk``, whichever module of the code under test makes it. A test
-can make one of them fail, stop the machine at one of them, and ask what a crash would leave behind at that moment:
+Every call on a file or folder below ``root`` goes through ``Disk``, in every module of the code under test. A test can
+make one of them fail, stop the machine at one of them, and ask what a crash would leave behind at that moment:
 
 * ``KILLED``: the process has died; the system writes everything that was written.
-* ``STRICT``: the power has failed. A file holds what it held at its last ``fsync``, a folder the names of its own last.
-* ``MIXED``: the power has failed, and of what was not synced some is there: per file and folder the old or the new
-  state, and zeros or a part where the new content was on its way.
+* ``STRICT``: the power has failed. A file has the content, and a folder the names, of its last ``fsync``.
+* ``MIXED``: the power has failed, and some of the unsynced data is there: each file and folder has the old or the new
+  state, and zeros or a part where new content was on its way.
 """
 
 from __future__ import annotations

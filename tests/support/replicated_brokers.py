@@ -359,7 +359,7 @@ class World:
             await asyncio.sleep(0.005)
 
     async def until_equal(self, *broker_ids: int, topic_partition: TopicPartition = TP) -> None:
-        """Wait until these replicas have the leader's end and high watermark."""
+        """Wait until these replicas have the leader's log end, and their high watermarks are there too."""
 
         def is_equal() -> bool:
             leader = self.log(self.states[topic_partition].leader, topic_partition)

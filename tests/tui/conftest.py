@@ -1,4 +1,4 @@
-"""Three brokers that live, for what the dashboard does to a cluster."""
+"""Three running brokers, for what the dashboard does to a cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a copied text goes, and what is said about it."""
+"""Where a copied text goes, and the message about it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tui.lines import Line
 
 @pytest.fixture
 def programs(tmp_path: Path) -> Path:
-    """A folder of programs that keep what they are given, and one that fails."""
+    """A folder of programs that save their input, and one that fails."""
     for name, script in (("wl-copy", f"cat > {tmp_path}/kept"), ("xclip", "exit 3"), ("xsel", "sleep 60")):
         program = tmp_path / name
         program.write_text(f"#!/bin/sh\n{script}\n")

@@ -1,4 +1,4 @@
-"""Keys that come faster than windows open: each goes where a person meant it to go, in its order."""
+"""Keys that come faster than windows open: each goes where the person meant it, in order."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def shown(look: Callable[[Driven], Awaitable[None]], **options: object) -> None:
 
 
 def send(driven: Driven, *keys: str) -> None:
-    """Press all of these before anything is done with the first."""
+    """Press all of these before the first is handled."""
     for key in keys:
         driven.app.post_message(events.Key(key, key if len(key) == 1 else key_to_character(key)))
 

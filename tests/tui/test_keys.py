@@ -1,4 +1,4 @@
-"""The registry of actions, keys of one's own, and what is typed behind the colon. Without Textual."""
+"""The registry of actions, custom keys, and what is typed after the colon. Without Textual."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The logs screen: the brokers' lines about a partition, and the dashboard's own with its file."""
+"""The logs screen: the brokers' lines about a partition, and the dashboard's own log with its file."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_what_brokers_logged_of_the_partition_under_the_cursor() -> None:
             await driven.sees("9 entries about move-0")
             newest, *_ = driven.lines_with("12:22:04.")
             assert "12:22:04.084" in newest and "Cached leader info" in newest
-            # Leader 1, ISR 1 and leader epoch 7 are decoded out of the line, each in its column.
+            # Leader 1, ISR 1 and leader epoch 7 are decoded from the line, each in its column.
             assert newest.split()[6:10] == ["1", "1", "7", "8"]
             assert Saving(driven.main).command() == (
                 f"klamm state-changes merge {RECORDED} --topic move --partition 0 --bootstrap-server kafka1:9092"

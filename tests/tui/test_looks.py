@@ -1,4 +1,4 @@
-"""The dashboard looks as its pictures do: those of the guide, and a few more sizes, states and themes."""
+"""The dashboard looks like its pictures: those of the guide, and a few more sizes, states and themes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A dashboard that runs for hours keeps what is on the screen and what its bounds allow, nothing else."""
+"""A dashboard that runs for hours keeps only what is on the screen and what its bounds allow."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_view_that_is_held_still_keeps_the_newest_of_what_happens_and_no_more(
 
 
 def traces_of(screen: Screen[Any]) -> list[weakref.ref[Any]]:
-    """Return what tells whether a window's widgets are still there, and what they have drawn."""
+    """Return traces that show whether a window's widgets still exist, and what they have drawn."""
     widgets = [one for one in screen.walk_children(with_self=True) if isinstance(one, Widget)]
     return [weakref.ref(kept) for widget in widgets for kept in (widget, widget._styles_cache)]
 

@@ -1,4 +1,4 @@
-"""What stays in sight where there is little room: 80 columns and 24 lines. Without Textual."""
+"""What stays visible in 80 columns and 24 lines. Without Textual."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operations on three brokers of ours: shown, asked about, carried out, told; and refused where nothing may change."""
+"""Operations on three of our brokers: offered, confirmed, carried out, reported; refused in read-only mode."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_a_killed_broker_is_seen_and_its_leaders_are_elected_back_by_keys(
         loop = asyncio.get_running_loop()
         async with await ZkClient.connect(three_brokers.zookeeper_connect, make_chroot=False) as zk:
             ended_s = await session_ended(zk, victim, lambda: three_brokers.kill_broker(victim))
-        # Before the session ends, the overview counts it as silent: that is not meant here.
+        # Until the session ends, the overview counts it as silent, which is not the subject here.
         await driven.until(lambda: victim not in driven.app.board.live)
         await driven.until(lambda: "2 of 3" in driven.text and "✖ CRITICAL" in driven.text)
         assert loop.time() - ended_s < SEEN_WITHIN_S

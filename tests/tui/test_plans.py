@@ -1,4 +1,4 @@
-"""Plans on the screen, over made-up clusters: forms, the solver beside the loop, files, and what is refused."""
+"""Plans on the screen, on made-up clusters: forms, the solver outside the event loop, files, and refusals."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def shown(scene: str | FakeFeed, look: Callable[[Driven], Awaitable[None]], **op
 
 
 class NoCluster:
-    """What an operation is given that asks no cluster."""
+    """The target of an operation that asks no cluster."""
 
     timeout_s = 5.0
 
@@ -253,7 +253,7 @@ def test_a_window_that_another_one_covers_goes_when_its_work_is_over(monkeypatch
 
 
 def test_a_plan_that_was_asked_about_before_the_cluster_was_left_does_not_begin() -> None:
-    """The answer may come when another cluster is shown: it must not be carried out there."""
+    """The answer may come when another cluster is shown. The plan must not be applied there."""
     begun: list[str] = []
 
     class Slow:

@@ -1,4 +1,4 @@
-"""Plans on three brokers of ours, with keys alone: made, applied, watched, throttled, cancelled, resumed, led back."""
+"""Plans on three of our brokers, by keys alone: made, applied, watched, throttled, cancelled, resumed, rolled back."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def driven_live(
 @pytest.fixture
 def topic(by_wire: Klamm) -> str:
     name = f"p-{uuid4().hex[:8]}"
-    # At 15,000 bytes a second a megabyte takes a minute: long enough to look at it, short enough at full speed.
+    # At 15,000 bytes a second a megabyte takes a minute: long enough to watch, and short at full speed.
     filled(by_wire, name, "0:1,1:0", 1000)
     return name
 
@@ -163,7 +163,7 @@ def test_a_plan_is_made_applied_watched_cancelled_resumed_and_led_back_by_keys_a
 def test_a_run_that_was_killed_is_resumed(
     three_brokers: LocalCluster, topic: str, by_wire: Klamm, tmp_path: Path
 ) -> None:
-    """What a killed process leaves: copies under way, a journal without an end, the lock of a session that expires."""
+    """A killed process leaves copies under way, a journal without an end, and the lock of a session that expires."""
     plan = tmp_path / "plan.json"
     assert by_wire("plan", "move", "--topic", topic, "--brokers", "2,0", "--out", plan).code == 0
 
@@ -247,7 +247,7 @@ def test_a_read_only_cluster_is_refused_by_keys_and_by_the_engine(
 
 
 class NoWatcher:
-    """Is told nothing, for nothing happens."""
+    """Gets no messages, because nothing happens."""
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         raise AssertionError(f"{name} was told by a cluster that is read-only")

@@ -1,4 +1,4 @@
-"""What a table shows: filtered, sorted, tagged, with the cursor on its row. Without Textual."""
+"""The rows of a table: filtered, sorted, tagged, with the cursor on its row. Without Textual."""
 
 from __future__ import annotations
 

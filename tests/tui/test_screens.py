@@ -1,4 +1,4 @@
-"""The screens of the dashboard, looked at and moved through by keys and clicks."""
+"""The screens of the dashboard, read and used by keys and clicks."""
 
 from __future__ import annotations
 
@@ -320,7 +320,7 @@ def test_a_folder_that_cannot_be_written_to_is_told(tmp_path: Path) -> None:
 
 
 def test_a_file_that_does_not_fit_on_the_disk_leaves_no_half(tmp_path: Path) -> None:
-    """A limit of the process stands for the disk: both end a write half-way."""
+    """A resource limit of the process replaces the disk: both end a write half-way."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
     try:

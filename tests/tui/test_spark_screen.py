@@ -1,4 +1,4 @@
-"""Spark's queries on the screen: which rows there are, what they lead to, and what stands there without any."""
+"""Spark's queries on the screen: the rows, where they lead, and what is there without any."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_rows_are_the_sources_of_queries_with_their_verdict() -> None:
         async with dashboard("streaming", page="spark", size=(200, 30)) as driven:
             assert "3 queries" in driven.text and "1 in trouble" in driven.text
             (behind,) = driven.lines_with("clicks-sessions")
-            # 300 records a second come to six partitions beyond what it reads: 600 in, 360 out.
+            # 300 records a second come to six partitions in addition to what it reads: 600 in, 360 out.
             for figure in ("BEHIND", "↑ 240/s", "lag never fell", "checkpoint"):
                 assert figure in behind
             assert "STUCK" in driven.lines_with("payments-fraud")[0]

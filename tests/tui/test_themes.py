@@ -1,4 +1,4 @@
-"""Themes: those that come with klamm, and those that a person writes."""
+"""Themes: those that come with klamm, and those that a user writes."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_theme_of_your_own_is_chosen_by_its_name(tmp_path: Path) -> None:
     writer = FrameWriter(recording, "made-up")
     feed = fake_feed("live", plays=False)
     for _ in range(3):
-        # A picture of one frame would wait until its time limit for what was not read in it yet.
+        # A picture of one frame would wait until its time limit for data that the frame does not have yet.
         writer.write(feed.tick())
     writer.close()
     drawn = ("top", "--replay", recording, "--screenshot")

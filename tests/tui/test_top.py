@@ -1,4 +1,4 @@
-"""``klamm top`` as a program: in a terminal of its own, without one, and how it ends."""
+"""``klamm top`` as a program: on a terminal of its own, without one, and how it ends."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ WAIT_S = 40.0
 
 
 class Terminal:
-    """The program in a terminal."""
+    """The program on a terminal."""
 
     def __init__(self, process: subprocess.Popen[bytes], master: int, slave: int) -> None:
         self.process, self.master, self.slave = process, master, slave
         self.seen = b""
 
     def read_until(self, text: bytes) -> None:
-        """Take what is written until a text is among it."""
+        """Read the output until it contains a text."""
         deadline = time.monotonic() + WAIT_S
         while text not in self.seen:
             assert time.monotonic() < deadline, self.seen[-2000:]
             self._read(0.2)
 
     def read_until_words(self, text: str) -> None:
-        """As ``read_until``, of text that may be folded over several lines in a box."""
+        """Like ``read_until``, for text that a box may wrap over several lines."""
         deadline = time.monotonic() + WAIT_S
         while text not in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|[^!-~]", "", self.seen.decode("utf-8", "replace")):
             assert time.monotonic() < deadline, self.seen[-2000:]
@@ -58,7 +58,7 @@ class Terminal:
                 return
 
     def ended(self) -> int:
-        """Wait for the end; what is written meanwhile is taken."""
+        """Wait for the end, and read the output meanwhile."""
         deadline = time.monotonic() + WAIT_S
         while self.process.poll() is None:
             assert time.monotonic() < deadline
@@ -89,7 +89,7 @@ Here = Callable[..., Ran]
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Here:
-    """Run the program in this process, in the test's folder: for what ends before a dashboard would be drawn."""
+    """Run the program in this process, in the test's folder, for runs that end before a dashboard is drawn."""
     monkeypatch.chdir(tmp_path)
     for name, folder in (("XDG_CONFIG_HOME", "config"), ("XDG_STATE_HOME", "state")):
         monkeypatch.setenv(name, str(tmp_path / folder))
@@ -211,7 +211,7 @@ def test_a_recording_is_played_faster_and_slower_within_bounds(tmp_path: Path) -
         feed = ReplayFeed(recording(tmp_path))
         feed.pause()
         async with dashboard(feed) as driven:  # type: ignore[arg-type]
-            # One more than it takes from speed 1, and from there.
+            # One more press than it takes from speed 1, and from there.
             for key, count, speed in (("plus", 10, 512), ("minus", 16, 1 / 64)):
                 await driven.press(*[key] * count)
                 assert feed.speed == speed

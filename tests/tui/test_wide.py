@@ -1,4 +1,4 @@
-"""What a wide terminal shows beside and below what a narrow one does; and where a table's columns go."""
+"""What a wide terminal shows in addition to a narrow one, and where a table's columns go."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Windows with more to tell than there is room for: all of it can be reached, and nothing is pushed out of sight."""
+"""Windows with more content than room: all of it can be reached, and nothing is pushed out of sight."""
 
 from __future__ import annotations
 

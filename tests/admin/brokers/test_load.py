@@ -1,4 +1,4 @@
-"""What brokers carry, of a cluster and of a plan."""
+"""What brokers hold, in a cluster and in a plan."""
 
 from __future__ import annotations
 

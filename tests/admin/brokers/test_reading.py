@@ -1,4 +1,4 @@
-"""Single brokers, as each of those tells them who may be asked: a snapshot, ZooKeeper, the brokers themselves."""
+"""Single brokers, as each source reports them: a snapshot, ZooKeeper, the brokers themselves."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def told(request: DescribeLogDirsRequest, size_bytes: int = 5) -> DescribeLogDir
 
 
 def read_of_brokers(reading: Callable[[Cluster, ScriptedCluster], Awaitable[None]]) -> None:
-    """Two brokers, each with a replica of ``t-0`` and of ``u-0``; those of the first are a byte larger."""
+    """Two brokers, each with a replica of ``t-0`` and of ``u-0``. Those of the first are one byte larger."""
 
     async def playing() -> None:
         async with asyncio.timeout(60), scripted_cluster(2) as brokers:
@@ -163,7 +163,7 @@ def test_who_is_silent_has_no_size(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_who_has_a_failed_log_dir_has_no_size() -> None:
-    """What lies in it is not told, and the other log dirs are not all that the broker holds."""
+    """The size of its content is unknown, so the other log dirs are not everything that the broker holds."""
 
     def with_a_failed_one(request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
         answer = told(request)

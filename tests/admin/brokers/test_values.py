@@ -43,7 +43,7 @@ def test_shares_of_brokers() -> None:
         held=4, led=3, preferred=2, preferred_led=2, out_of_sync=("b-0",), leaderless=("b-0",), removing=1
     )
     assert shares[1] == BrokerPartitions(held=3, preferred=1, out_of_sync=("a-1",))
-    # A replica that a reassignment adds is not missed.
+    # A replica that a reassignment adds does not count as missing.
     assert shares[2] == BrokerPartitions(held=2, preferred=1, out_of_sync=("b-0",), leaderless=("b-0",), adding=1)
     assert [share.imbalance_percent for share in (shares[0], shares[1], BrokerPartitions())] == [0, 100, 0]
 
@@ -90,7 +90,7 @@ def test_sizes_go_into_a_snapshot_and_come_out_of_it() -> None:
 def test_the_release_of_a_broker() -> None:
     ours = {int(key): (spec.min_version, spec.max_version) for key, spec in API_SPECS.items()}
     assert release_of(ours) == "3.9"
-    # Highest versions as the request schemas of these releases have them.
+    # The highest versions in the request schemas of these releases.
     for release, fetch, more in (
         ("4.2", 18, {ApiKey.METADATA: 13, ApiKey.OFFSET_FETCH: 10}),
         ("4.1", 18, {ApiKey.METADATA: 13, ApiKey.OFFSET_FETCH: 9}),

@@ -56,7 +56,7 @@ def test_what_changes_nothing_is_asked_of_the_next_controller(is_frozen: bool) -
         tell = second.answers[ApiKey.METADATA]
 
         def replaced(request: Any) -> Any:
-            """Answer as before, and let the other one be the controller from then on."""
+            """Answer as before, and make the other broker the controller from then on."""
             answer = SILENCE if isinstance(request, ListPartitionReassignmentsRequest) else tell(request)
             cluster.controller_id = 1
             return answer
@@ -119,13 +119,13 @@ def test_a_controller_that_stands_still_holds_up_nobody_for_long() -> None:
 
 
 def test_who_only_reads_is_told_soon_that_the_controller_is_silent() -> None:
-    """Nobody else knows what is under way. Who has begun a change waits for the next controller."""
+    """Nobody else knows what is under way. A command that has begun a change waits for the next controller."""
 
     async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
         first, second = cluster.brokers
 
         async def hang(_: object) -> None:
-            # A broker answers the questions of one connection in order: nothing comes over it any more.
+            # A broker answers the requests of one connection in order, so nothing more comes over it.
             await asyncio.Event().wait()
 
         first.answers[ApiKey.LIST_PARTITION_REASSIGNMENTS] = hang
@@ -172,7 +172,7 @@ def test_a_dry_run_does_not_wait_until_a_silent_controller_is_replaced() -> None
                 with pytest.raises(Unreachable, match=r"within 0.4 s$") as told:
                     await ask()
                 assert str(told.value.where) == "broker 0, the controller"
-            # One that is dead has no word to wait for: the next is elected, and asked.
+            # There is no answer of a dead one to wait for: the next one is elected, and asked.
             await first.stop()
             cluster.controller_id = 1
             assert await read_reassignments(wire) == {}
@@ -237,7 +237,7 @@ def test_without_a_controller_the_tools_wait_for_one() -> None:
 
 
 def test_on_kraft_a_slow_broker_that_passes_a_change_on_is_not_asked_twice() -> None:
-    """There every answer names some broker the controller: that it is another one now does not mean a new one."""
+    """On KRaft every answer names some broker as the controller: a different one does not mean a new controller."""
 
     async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
         named = iter(range(1, 1_000_000))

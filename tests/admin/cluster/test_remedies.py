@@ -1,4 +1,4 @@
-"""What the engine advises is a value: each face words it, and where there is none it reads as plain words."""
+"""The engine's advice is a value: each interface words it, and without an interface it reads as plain words."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from engine.common.errors import ErrorCode
 
 
 class Dashboard:
-    """A face with buttons and fields."""
+    """An interface with buttons and fields."""
 
     def operation(self, operation: Operation, value: str | None) -> str:
         return f"[{operation.name}]" if value is None else f"[{operation.name} {value}]"
@@ -95,5 +95,5 @@ def test_phrases_are_put_together_flat() -> None:
 
 @pytest.mark.parametrize("kind", [Operation, Parameter])
 def test_no_two_of_a_kind_read_alike(kind: type[Operation] | type[Parameter]) -> None:
-    """Two enum members with one value would be the same member."""
+    """Two enum members with the same value would be the same member."""
     assert list(kind.__members__) == [one.name for one in kind]

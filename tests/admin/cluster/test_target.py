@@ -1,4 +1,4 @@
-"""Which cluster is meant: the order of what names it, and what is not allowed."""
+"""Which cluster a command means: the precedence of its names, and what is not allowed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nobody answers, or somebody else does: what is said of it, and how soon."""
+"""Nobody answers, or the wrong program does: the message, and how soon it comes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_who_listens_and_is_no_zookeeper_is_told_apart() -> None:
 
 
 def test_a_name_of_several_addresses_is_refused_only_if_each_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """``localhost`` has two addresses on most machines, and ZooKeeper listens at one of them perhaps."""
+    """``localhost`` has two addresses on most machines, and ZooKeeper may listen on only one of them."""
     with socket.create_server((own_loopback_address(), 0)) as silent:
         host, port = silent.getsockname()
         addresses = [(own_loopback_address(), 1), (own_loopback_address(), 2)]

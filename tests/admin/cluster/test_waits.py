@@ -1,4 +1,4 @@
-"""Whom a command waits for, by a clock that the test sets."""
+"""Which peer a command waits for, by a clock that the test sets."""
 
 from __future__ import annotations
 

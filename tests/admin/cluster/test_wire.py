@@ -1,4 +1,4 @@
-"""Whom the tools ask over the wire, and what they make of rare answers."""
+"""Which brokers the tools ask over the wire, and how they handle rare answers."""
 
 from __future__ import annotations
 
@@ -326,7 +326,7 @@ def test_where_nobody_but_a_frozen_broker_is_the_time_out_is_told() -> None:
 def test_how_long_one_answer_is_waited_for(
     tmp_path: Path, file: dict[str, str], operation_s: float | None, limit_ms: int
 ) -> None:
-    """As long as the operation has, no longer than the properties file says where it says anything."""
+    """As long as the operation has left, but no longer than the properties file allows if it says anything."""
     path = tmp_path / "client.properties"
     path.write_text("".join(f"{key}={value}\n" for key, value in file.items()))
     seen: list[int] = []

@@ -1,4 +1,4 @@
-"""Who reads settings: brokers know more than ZooKeeper, and are asked for it where they are named."""
+"""Who reads settings: brokers know more than ZooKeeper, so they are asked if the command names them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings read from znodes of which some are damaged, or may not be read."""
+"""Settings read from znodes, some of which are damaged or may not be read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ENTITIES = (
 
 
 def on_settings(connect: str, scene: Callable[[ZkClient], Awaitable[None]]) -> None:
-    """Play a scene where brokers, users and clients of users have a setting, and the broker 2 lives without any."""
+    """Play a scene where brokers, users and clients of users have a setting, and live broker 2 has none."""
 
     async def playing() -> None:
         async with await ZkClient.connect(connect, session_timeout_ms=6_000) as zk:

@@ -1,4 +1,4 @@
-"""Topics whose settings no broker tells: everything else is told of them, and nothing is taken for granted."""
+"""Topics whose settings no broker reports: everything else about them is shown, and nothing is assumed."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ Scene = Callable[[ScriptedCluster, WireTopicReader], Awaitable[None]]
 
 
 def play(scene: Scene, complaints: list[str] | None) -> None:
-    """Play with a reader that may take 0.2 s for settings, of two topics with a partition each."""
+    """Play with a reader that may take 0.2 s for the settings of two topics with a partition each."""
 
     async def playing() -> None:
         async with asyncio.timeout(60), scripted_cluster(1) as cluster:
@@ -77,7 +77,7 @@ def play(scene: Scene, complaints: list[str] | None) -> None:
 
 
 def answering(codes: Iterable[ErrorCode]) -> Callable[[DescribeConfigsRequest], DescribeConfigsResponse]:
-    """Answer with an override of each resource whose code is NONE."""
+    """Answer with an override for each resource whose code is NONE."""
     override = DescribeConfigsResourceResult(name="retention.ms", value="7", config_source=1)
     return lambda request: DescribeConfigsResponse(
         results=[
@@ -145,7 +145,7 @@ def test_who_asks_for_settings_alone_hears_whose_silence_it_is(whose: str) -> No
 
 
 def test_a_broker_that_waits_for_zookeeper_is_not_given_more_to_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kafka's broker has eight threads for requests, and each such question keeps one."""
+    """Kafka's broker has eight threads for requests, and each such request blocks one."""
     complaints: list[str] = []
 
     async def scene(cluster: ScriptedCluster, reader: WireTopicReader) -> None:
@@ -153,7 +153,7 @@ def test_a_broker_that_waits_for_zookeeper_is_not_given_more_to_wait_for(monkeyp
         broker.answers[ApiKey.DESCRIBE_CONFIGS] = lambda _: SILENCE
         silence = SettingsSilence()
         for _ in range(3):
-            # As ``--watch`` does: each look has connections of its own.
+            # As ``--watch`` does: each look has its own connections.
             wire = WireCluster(cluster.bootstrap, request_timeout_s=1.0, settings=silence)
             reader = WireTopicReader(wire, on_unknown=complaints.append)
             try:
@@ -180,7 +180,7 @@ def test_a_broker_that_waits_for_zookeeper_is_not_given_more_to_wait_for(monkeyp
 
 
 NO_ROUTE = "255.255.255.255:2181"
-"""The kernel refuses to connect there, whatever the machine's network is like."""
+"""The kernel refuses connections to it, whatever the machine's network."""
 
 
 @contextmanager
@@ -222,7 +222,7 @@ def test_where_zookeeper_itself_counts_as_dead_nobody_is_asked_for_settings(how:
 
 @pytest.mark.parametrize("how", ["silent", "refusing", "both"])
 def test_zookeeper_is_looked_at_before_brokers_are_asked_for_what_it_keeps(how: str) -> None:
-    """A command that needs nothing of ZooKeeper itself does not know yet whether it lives."""
+    """A command that needs nothing from ZooKeeper itself does not know yet whether it is alive."""
 
     async def scene(cluster: ScriptedCluster, _: WireTopicReader) -> None:
         with dead_zookeeper(how) as zookeeper:
@@ -269,7 +269,7 @@ def test_brokers_are_asked_unless_zookeeper_counts_as_dead(how: str) -> None:
 def test_where_no_way_leads_to_zookeeper_a_broker_is_asked_once(
     monkeypatch: pytest.MonkeyPatch, hears_it: bool, away: str
 ) -> None:
-    """A firewall may stand between klamm and ZooKeeper, and none between ZooKeeper and the brokers."""
+    """A firewall may be between klamm and ZooKeeper, but not between ZooKeeper and the brokers."""
     monkeypatch.setattr("engine.admin.cluster.settings_silence.ABSENT_ZOOKEEPER_LIMIT_S", 0.1)
     complaints: list[str] = []
 
@@ -300,13 +300,13 @@ def test_where_no_way_leads_to_zookeeper_a_broker_is_asked_once(
 
 
 async def zookeeper_returned(zookeeper: EmbeddedZooKeeper, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bring ZooKeeper back, and let the time pass after which it is tried again."""
+    """Bring ZooKeeper back, and let the time pass after which klamm tries it again."""
     await asyncio.to_thread(zookeeper.restart)
     monkeypatch.setattr(time, "monotonic", lambda now=time.monotonic: now() + ZOOKEEPER_REST_S)
 
 
 def test_who_goes_on_asks_for_settings_once_zookeeper_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As ``--watch`` and ``lag --serve`` do."""
+    """``--watch`` and ``lag --serve`` do so."""
     complaints: list[str] = []
 
     async def scene(cluster: ScriptedCluster, _: WireTopicReader) -> None:
@@ -367,7 +367,7 @@ def test_a_broker_that_stands_still_hides_no_settings_of_others() -> None:
                 told = await WireConfigReader(wire).describe_all(EntityType.BROKER, include_all=True)
             finally:
                 await wire.close()
-            # The last are the defaults of all brokers, which any broker tells.
+            # The last are the defaults of all brokers, which any broker reports.
             assert [(one.entity_name, len(one.configs), one.error) for one in told] == [
                 ("0", 1, None), ("1", 0, "no answer within 0.4 s"), (None, 1, None),
             ]  # fmt: skip

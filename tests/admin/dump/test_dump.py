@@ -1,4 +1,4 @@
-"""Dumps of files with faults, of files nobody knows, and what the options leave out."""
+"""Dumps of damaged files, of unknown files, and with options that leave things out."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ def test_records_that_do_not_belong_into_the_topic_are_shown_without_payload(
 
 
 def indexed(folder: Path, offset_entries: bytes, time_entries: bytes = b"") -> Path:
-    """A segment of four batches: offsets 10-11, 12-13, 14-15, 16-17, each 1,000 + offset of age."""
+    """A segment of four batches: offsets 10-11, 12-13, 14-15, 16-17, each 1,000 + offset in age."""
     log = b"".join(batch(offset, 2) for offset in (10, 12, 14, 16))
     write(folder, "00000000000000000010.log", log)
     write(folder, "00000000000000000010.index", offset_entries)
@@ -352,7 +352,7 @@ def test_a_file_that_a_broker_is_deleting_is_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("folder", ["tx-0", "__consumer_offsets-0", "__transaction_state-0", "codec-librdkafka-0"])
 def test_damaged_files_are_dumped_as_far_as_they_go(tmp_path: Path, folder: str) -> None:
-    """Bytes of every kind of file overwritten at random: rows and findings, never an exception."""
+    """Bytes of every kind of file are overwritten at random: rows and findings, never an exception."""
     noise, line_count, finding_count = random.Random(folder), 0, 0
     target = tmp_path / folder
     for _ in range(20):

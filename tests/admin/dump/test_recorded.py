@@ -44,7 +44,7 @@ DUMPS = [
 
 
 def recorded(text: str) -> tuple[dict[str, list[str]], list[str]]:
-    """Return the lines per file, and what stood on stderr."""
+    """Return the lines per file, and what was on stderr."""
     output, _, problems = text.partition("# stderr\n")
     parts = output.split(f"Dumping {PREFIX}")[1:]
     return {part.split("\n", 1)[0]: part.rstrip("\n").split("\n")[1:] for part in parts}, problems.splitlines()
@@ -85,7 +85,7 @@ def test_every_line_is_as_kafkas_tool_prints_it(data_dir: Path, dump: Path, opti
 
 @pytest.mark.parametrize("folder", ["clean", "formats-mixed", "formats-v0-v1-v2"])
 def test_all_files_of_a_recorded_log_dir_can_be_dumped(folder: str) -> None:
-    """Every kind of file; whatever has a fault in it would say so."""
+    """Every kind of file is there, and a faulty one would be reported."""
     seen = set()
     for path in sorted((FIXTURES / "disk" / folder / "data").rglob("*")):
         if not path.is_file() or path.name == "stray.txt":

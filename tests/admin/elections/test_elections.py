@@ -1,4 +1,4 @@
-"""Who would be elected, and which partitions a caller means."""
+"""Which replica would be elected, and which partitions a caller means."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def partition(replicas: tuple[int, ...], isr: tuple[int, ...], leader: int, inde
 
 
 def test_the_znode_of_an_election_is_small_enough_whatever_the_names() -> None:
-    """ZooKeeper takes 1 MB: 10,000 partitions of the longest names are almost three times that."""
+    """ZooKeeper's limit is 1 MB: 10,000 partitions with the longest names need almost three times that."""
     names = [TopicPartition(f"{index:05}-" + "x" * 243, 99_999) for index in range(10_000)]
     parts = list(_parts(names))
     assert [name for part in parts for name in part] == names

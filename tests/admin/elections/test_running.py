@@ -1,4 +1,4 @@
-"""Elections carried out: whom the controller is asked about, when that is told, and what becomes of each partition."""
+"""Elections that are run: what the controller is asked, when that is reported, and the outcome of each partition."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ PREFERRED, UNCLEAN, ALL = ElectionType.PREFERRED, ElectionType.UNCLEAN, Election
 
 
 class ScriptedElections:
-    """Partitions t-0 … t-3 of which brokers 0 and 1 have the replicas; 0 is preferred and leads the first only."""
+    """Partitions t-0 … t-3 with replicas on brokers 0 and 1. Broker 0 is preferred, and leads only the first."""
 
     def __init__(self, cluster: ScriptedCluster) -> None:
         self.log: list[str] = []
         self.errors: dict[int, ErrorCode] = {}
         self.deaf: set[int] = set()
-        """Partitions of which the controller says that it has elected, and has not."""
+        """Partitions that the controller claims to have elected, but has not."""
         self.late: set[int] = set()
-        """Those of which brokers hear a moment later."""
+        """Partitions whose election brokers learn of a moment later."""
         self._leaders = cluster.leaders["t"] = [0, 1, 1, 1]
         for index in range(4):
             cluster.replicas["t", index] = [0, 1]
@@ -179,7 +179,7 @@ def test_by_znode_there_are_preferred_elections_only(zk_chroot: str) -> None:
                 await run_election(cluster, UNCLEAN, previews)
             assert said == []
             wanted = await preview_election(cluster, PREFERRED, ElectionScope((("t1", 0),)))
-            # Nobody is there to elect.
+            # No replica can be elected.
             assert results(await run_election(cluster, PREFERRED, wanted)) == [ElectionResult.UNDER_WAY]
             assert len(said) == 1
         async with await ZkClient.connect(zk_chroot, session_timeout_ms=10_000) as zk:

@@ -1,4 +1,4 @@
-"""Partitions shared by range: as Kafka's assignor does it, each to one member, evenly."""
+"""Partitions shared by range, as Kafka's assignor does it: each to one member, evenly."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_who_is_not_taken_for_long_is_told_why(monkeypatch: pytest.MonkeyPatch) 
     ],
 )
 def test_what_a_commits_answer_means(code: ErrorCode, is_still_in: bool | None) -> None:
-    """A coordinator that was too slow, or has moved, is asked again with the next commit."""
+    """The next commit asks a coordinator again that was too slow, or has moved."""
     membership = Membership(cast("WireCluster", Coordinator(code)), "g", ["t"], give_up_s=1.0)
     membership._coordinator = 0
     committing = membership.commit({TopicPartition("t", 0): 5})

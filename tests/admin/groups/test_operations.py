@@ -1,4 +1,4 @@
-"""Describing, resetting and deleting where things go wrong: no leader, errors, answers that get lost."""
+"""Describing, resetting and deleting where things go wrong: no leader, errors, lost answers."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_a_frozen_broker_is_not_asked_who_coordinates() -> None:
 
 
 def test_a_frozen_broker_uses_up_its_time_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A command asks coordinators, then leaders: whoever has let the first question pass is not waited for as long."""
+    """A command asks coordinators, then leaders. A broker that did not answer the first request gets less time."""
     monkeypatch.setattr("engine.admin.cluster.asking.ANSWER_LIMIT_S", 2.0)
     monkeypatch.setattr("engine.admin.cluster.asking.SILENT_LIMIT_S", 0.5)
 

@@ -1,4 +1,4 @@
-"""Groups and offsets of many brokers, in the newest and in old versions; what fails stays a value."""
+"""Groups and offsets of many brokers, in the newest and in old versions. A failure stays a value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kafka's words for a reset: dates, durations, topics with partitions, files; and every malformed one."""
+"""Kafka's notation for a reset: dates, durations, topics with partitions, files; and malformed ones."""
 
 from __future__ import annotations
 

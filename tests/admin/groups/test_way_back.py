@@ -1,4 +1,4 @@
-"""The offsets as they are lie in a file before the first one is set again."""
+"""A file holds the current offsets before the first one is reset."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SAVED = "t,0,60\n"
 
 
 def play(scene: Scene, file: Path) -> None:
-    """Log in order what is told and committed, and what the file held then."""
+    """Note, in order, what is reported and committed, and what the file held then."""
 
     async def playing() -> None:
         log: list[str] = []

@@ -1,4 +1,4 @@
-"""What the health checks find in facts made for it."""
+"""What the health checks find in made-up facts."""
 
 from __future__ import annotations
 
@@ -139,7 +139,10 @@ def test_controllers(controller_id: int, seen: dict[int, int | None], check: Che
 
 @pytest.mark.parametrize("isr", [(0, 1), (0,)])
 def test_more_in_sync_wanted_than_there_are_replicas(isr: tuple[int, ...]) -> None:
-    """From Kafka 3.7 on a partition wants all it has (KIP-966); before, or if nobody knows, it takes nothing."""
+    """From Kafka 3.7 on a partition then needs all its replicas (KIP-966).
+
+    Before, or if the release is unknown, it refuses writes.
+    """
     wanted = facts(partition((0, 1), isr), min_isr={"t": 3})
     assert Check.UNDER_MIN_ISR in found(wanted)
     assert Check.MIN_ISR_ABOVE_FACTOR not in found(wanted)

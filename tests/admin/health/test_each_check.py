@@ -1,4 +1,4 @@
-"""Each check of health on two clusters made by hand: one that it must complain of, and its near miss."""
+"""Each health check on two clusters made by hand: one that it must report, and its near miss."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def of(
     configs: dict[str, str] | None = {},  # noqa: B006 - nobody changes it
     **more: object,
 ) -> HealthFacts:
-    """Return the facts of a cluster whose only topic has these partitions; ``more`` are other facts."""
+    """Return the facts of a cluster whose only topic has these partitions; ``more`` holds other facts."""
     brokers = tuple(BrokerInfo(broker, (), racks[broker] if racks else None) for broker in live)
     numbered = tuple(replace(one, partition=index) for index, one in enumerate(partitions))
     topic = TopicSnapshot("t", numbered, configs=configs)
@@ -53,7 +53,7 @@ CLUSTERS: dict[Check, tuple[HealthFacts, HealthFacts]] = {
         of(WELL, min_isr={"t": 2}, caps_min_isr=True),
     ),
     Check.UNDER_REPLICATED_DEAD_BROKER: (of(led((0, 3), (0,))), of(led((0, 1), (0,)))),
-    # The followers of a leader that is dead have nobody to follow: their disks are not to blame.
+    # The followers of a dead leader have nobody to follow: their disks are not to blame.
     Check.UNDER_REPLICATED_LAGGING: (of(led((0, 1), (0,))), of(led((3, 0), (3,), -1))),
     Check.UNDER_REPLICATED_MOVING: (
         of(PartitionSnapshot(0, MOVING, 0, (0,))),
@@ -90,7 +90,7 @@ def test_a_check_finds_what_is_wrong_and_nothing_in_its_near_miss(check: Check) 
 
 
 def test_more_in_sync_wanted_than_there_are_replicas_is_critical_where_writes_are_refused() -> None:
-    """Brokers older than 3.7, and those whose release nobody knows, refuse every write with acks=all."""
+    """Brokers older than 3.7, and those of an unknown release, refuse every write with acks=all."""
     wanted = of(WELL, min_isr={"t": 3})
     (reason,) = assess(wanted).reasons
     assert (reason.check, reason.severity) == (Check.UNDER_MIN_ISR, Severity.CRITICAL)

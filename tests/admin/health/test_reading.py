@@ -1,4 +1,4 @@
-"""What the health checks are given, by each of those who may tell it."""
+"""What the health checks get from each source."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_zookeeper_tells_of_deletions_reassignments_and_itself(zk_chroot: str) -
 
 
 def test_a_frozen_broker_takes_only_a_part_of_the_time_there_is() -> None:
-    """The rest of the answer is worth more than the whole of one broker's patience."""
+    """The rest of the answer is worth more than waiting for one broker."""
 
     async def run() -> None:
         async with asyncio.timeout(60), scripted_cluster(2) as brokers:

@@ -1,4 +1,4 @@
-"""Health looked at once, or until it is good enough."""
+"""Health checked once, or until it is good enough."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def look(
     until_better_than: HealthStatus | None = None,
     timeout_s: float = 30.0,
 ) -> tuple[HealthReport, list[str]]:
-    """Return what is told of a cluster that is seen so, one look after the other; the last look stays."""
+    """Return what is reported for a cluster with these looks, one after the other. The last look repeats."""
     left: Iterator[HealthStatus] = iter(seen[:-1])
 
     async def facts(_: Cluster) -> HealthFacts:

@@ -1,4 +1,4 @@
-"""What readers have committed, out of ``__consumer_offsets``: found among others' commits, or nothing is said."""
+"""What readers have committed, from ``__consumer_offsets``: found among others' commits, or nothing is reported."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def commit(group: str, ago_s: int, offset: int | None) -> Record:
 
 
 class Cluster:
-    """One broker with a partition of the offsets topic and one of orders, whose records came long ago."""
+    """One broker with a partition of the offsets topic and one of orders, whose records are old."""
 
     operation_s = 30.0
 
@@ -103,7 +103,7 @@ class Cluster:
         is_home = name == HOME
         if is_home:
             self.fetched.append(wanted.fetch_offset)
-        # Two batches an answer: there is more to ask for.
+        # Two batches per answer, so more must be fetched.
         held = b"".join(self._logs[name][wanted.fetch_offset : wanted.fetch_offset + 2])
         data = PartitionData(
             partition_index=wanted.partition,

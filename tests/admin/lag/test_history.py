@@ -1,4 +1,4 @@
-"""The file of samples: written and read back, cut, damaged, of another cluster, old, and by several at once."""
+"""The file of samples: written and read back, cut, damaged, of another cluster, old, and written by several at once."""
 
 from __future__ import annotations
 

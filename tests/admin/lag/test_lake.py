@@ -1,4 +1,4 @@
-"""The lag history in Parquet: files, what is read back, minutes outside an objective, and folders that are none."""
+"""The lag history in Parquet: files, what is read back, minutes outside an objective, and folders without a history."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MINUTE = 60_000
 
 
 def rows(*given: dict[str, object]) -> Rows:
-    """Return columns of rows of which only some is said."""
+    """Return columns of rows in which only some values are given."""
     defaults: dict[str, object] = dict.fromkeys(COLUMNS) | {
         "sample": 0, "chunk": 0, "time": MIDNIGHT_MS, "sampled_at": MIDNIGHT_MS, "cluster": "c", "kind": "group",
         "group": "g", "type": "classic", "group_status": "OK", "topic": "orders", "partition": 0, "status": "OK",
@@ -34,7 +34,7 @@ def rows(*given: dict[str, object]) -> Rows:
 
 
 def keep(lake: Lake, minute: int, *given: dict[str, object], chunk: int = 0) -> None:
-    """Write a sample of that minute; those of the day before have the numbers up to 9,999."""
+    """Write the sample of that minute. Those of the day before have the numbers up to 9,999."""
     time_ms = MIDNIGHT_MS + minute * MINUTE
     number = minute if minute >= 0 else minute + 10_000
     shared: dict[str, object] = {"sample": number, "time": time_ms, "sampled_at": time_ms + 7, "chunk": chunk}
@@ -104,7 +104,7 @@ def test_minutes_outside_an_objective(lake: Lake) -> None:
     mine, fine = history.readers
     assert (mine.group, fine.group, history.sample_count, history.interval_ms) == ("g", "fine", 6, MINUTE)
     assert (mine.max_lag, mine.last_lag, mine.mean_lag) == (31, 31, (1 + 11 + 21 + 6 + 31) / 5)
-    # Lags of 11, 21 and 31; the last sample stands for one interval, one before a gap for two.
+    # Lags of 11, 21 and 31. The last sample stands for one interval, one before a gap for two.
     assert (mine.outside_minutes, mine.unknown_minutes, mine.minutes) == (3, 2, 7)
     assert (fine.outside_minutes, fine.unknown_minutes) == (0, 0)
     by_time = read_lake(lake, MIDNIGHT_MS, 2 * MIDNIGHT_MS, Objective(time_lag_ms=19_999), ["g"]).readers
@@ -132,7 +132,7 @@ def test_what_is_outside(objective: Objective, moment: Moment, expected: bool | 
 
 
 def all_rows(lake: Lake) -> list[tuple[object, ...]]:
-    """Return each row that readers of this moment see."""
+    """Return each row that readers see at this moment."""
     files = Lake(lake.shown).files(0, 2 * MIDNIGHT_MS)
     table = Lake(lake.shown).read(files, ["sample", "chunk", "time", "lag"])
     return sorted(tuple(row.values()) for row in table.to_pylist())
@@ -167,7 +167,7 @@ def test_many_files_become_few(lake: Lake) -> None:
 
 
 def test_samples_come_while_files_become_few(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sampler that was down over midnight writes yesterday's last sample; a reader looks in between."""
+    """A sampler that was down over midnight writes yesterday's last sample, and a reader looks in between."""
     for minute in (-3, -2):
         keep(lake, minute, {"lag": minute})
     before = all_rows(lake)
@@ -199,7 +199,7 @@ def test_samples_come_while_files_become_few(lake: Lake, monkeypatch: pytest.Mon
 
 
 def test_half_a_file_of_many_does_not_count(lake: Lake, tmp_path: Path) -> None:
-    """An object store may show what a killed process has written."""
+    """An object store may show what a killed process wrote."""
     for minute in (-3, -2):
         keep(lake, minute, {"lag": minute})
     before = all_rows(lake)
@@ -212,7 +212,7 @@ def test_half_a_file_of_many_does_not_count(lake: Lake, tmp_path: Path) -> None:
 
 
 def test_a_cluster_that_does_not_answer_is_unknown(lake: Lake, tmp_path: Path) -> None:
-    """So are its readers, those of before; the cluster itself where there were none."""
+    """So are its known readers, or the cluster itself if there were none."""
     target = resolve_target(Naming(bootstrap_servers="127.0.0.1:9"), {}, tmp_path)
 
     def sample(minute: int) -> None:

@@ -1,4 +1,4 @@
-"""Who commits seldom is told from who stands still by its own last commits."""
+"""A reader's own last commits tell whether it commits seldom or is stuck."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def commits(*pairs: tuple[float, int]) -> list[Commit]:
 
 
 def is_in_pace(made: list[Commit], came_ago: dict[int, float] | None = None, committed: int | None = None) -> bool:
-    """Judge a reader of records that came long ago, but for those of which it is said."""
+    """Judge a reader of records that came long ago, except for the given ones."""
     came_ms = dict.fromkeys((one.offset for one in made), 0)
     came_ms |= {offset: round(NOW_MS - ago * MINUTE_MS) for offset, ago in (came_ago or {}).items()}
     return is_within_pace(steps_of(made, made[-1].offset if committed is None else committed), came_ms, NOW_MS)
@@ -43,13 +43,13 @@ def is_in_pace(made: list[Commit], came_ago: dict[int, float] | None = None, com
         (commits((4.1, 10), (3.1, 20), (2.1, 30)), False),
         # The longest time counts.
         (commits((30, 10), (10, 20), (9, 30)), True),
-        # One step is no pace, and one commit is none.
+        # One step gives no pace, and neither does one commit.
         (commits((2, 10), (1, 20)), False),
         (commits((1, 10)), False),
-        # It commits again where it stands.
+        # It commits again at the same offset.
         (commits((3, 10), (2, 20), (1, 30), (0.5, 30)), False),
         (commits((4, 10), (3, 10), (3, 20), (2, 20), (1, 30)), True),
-        # Gone back: what was before does not count.
+        # It went back: what came before does not count.
         (commits((5, 30), (4, 40), (3, 50), (2, 10), (1, 20)), False),
         (commits((5, 30), (4, 40), (3, 10), (2, 20), (1, 30)), True),
     ],
@@ -112,16 +112,16 @@ CAME_EVERY_HOUR = {10: 10 * S, 20: 3610 * S, 30: 7210 * S}
 @pytest.mark.parametrize(
     ("commits", "came_ms", "now_s", "expected"),
     [
-        # Records wait for an hour, and that is all right for two.
+        # Records wait for an hour, which is fine for two.
         (HOURLY, CAME_EVERY_HOUR, 7200 + 3600, False),
         (HOURLY, CAME_EVERY_HOUR, 7210 + 2 * 3590, False),
         (HOURLY, CAME_EVERY_HOUR, 7210 + 2 * 3590 + 1, True),
-        # It waited for records, not they for it: the last one came just now.
+        # It waited for records, not the other way round: the last one came just now.
         (HOURLY, {**CAME_EVERY_HOUR, 30: 99_000 * S}, 99_009, False),
-        # A batch within a second of its records; nothing is late within ten.
+        # A batch came within a second of its records. Nothing is late within ten seconds.
         (batches((0, 10), (100, 20), (200, 30)), {10: 99 * S, 20: 199 * S, 30: 299 * S}, 308, False),
         (batches((0, 10), (100, 20), (200, 30)), {10: 99 * S, 20: 199 * S, 30: 299 * S}, 310, True),
-        # Without times of records: for longer than what is known of it.
+        # Without times of records: for longer than is known of it.
         (HOURLY, {}, 7200 + 7200, False),
         (HOURLY, {}, 7200 + 7201, True),
         (batches((0, 10)), {}, 99_999, None),

@@ -1,4 +1,4 @@
-"""Where Spark's queries are, read from checkpoints and event logs: recorded ones, and such as are half there."""
+"""Where Spark's queries are, read from checkpoints and event logs: recorded ones, and incomplete ones."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def places(query: Query) -> set[Place]:
 
 
 def total(found: set[Place]) -> dict[tuple[str, str], tuple[int, int]]:
-    """Sums by topic: which partition a record went to is up to Spark's producer."""
+    """Return sums by topic: Spark's producer decides which partition a record goes to."""
     sums: dict[tuple[str, str], tuple[int, int]] = {}
     for source, topic, _, planned, committed in found:
         before = sums.get((source, topic), (0, 0))
@@ -87,7 +87,7 @@ def test_recorded_event_logs_agree_with_checkpoints(version: str, scene: str, tm
             assert query.committed(source) == checkpoint.committed(source)
         ends = {batch.batch_id: batch.ends for batch in checkpoint.finished}
         assert ends == {batch.batch_id: batch.ends for batch in query.finished if batch.batch_id in ends}
-        # When a batch ended is told by a file here and by the query there.
+        # The end of a batch comes from a file here, and from the query there.
         times = {batch.batch_id: batch.committed_ms for batch in query.finished}
         assert all(abs((times[one.batch_id] or 0) - (one.committed_ms or 0)) < 2_000 for one in checkpoint.finished)
 
@@ -101,7 +101,7 @@ def test_named_sources(tmp_path: Path) -> None:
 def test_old_batches_are_purged_and_only_the_latest_are_read(tmp_path: Path) -> None:
     query = read_checkpoint(locate(str(restore(RECORDED / "4.0.0/stateless/stateless", tmp_path))))
     assert [batch.batch_id for batch in query.batches] == [4, 5, 6, 7]
-    # Where batch 4 began went with batch 3: where the source began is another offset.
+    # The start of batch 4 went with batch 3. The start of the source is another offset.
     first = query.points("0", TopicPartition("orders", 1))[0]
     assert (first.time_ms, first.committed) == (query.batches[1].planned_ms, 40)
     many = [one_source(NOW_MS + n * 1000, NOW_MS + n * 1000 + 500, "orders", n + 1) for n in range(40)]
@@ -111,7 +111,7 @@ def test_old_batches_are_purged_and_only_the_latest_are_read(tmp_path: Path) -> 
 
 
 def test_batches_come_by_number_and_may_have_gaps(tmp_path: Path) -> None:
-    """A query with asynchronous progress leaves batches out, in both logs."""
+    """A query with asynchronous progress skips batches in both logs."""
     folder = write_checkpoint(tmp_path / "q", [one_source(NOW_MS + n, NOW_MS + n + 1, "orders", n) for n in range(12)])
     for batch in (1, 3, 5, 7, 9):
         (folder / "offsets" / str(batch)).unlink()
@@ -216,7 +216,7 @@ def test_patterns_in_the_current_folder(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 class Refusing(LocalStore):
-    """A disk that lets nobody in."""
+    """A disk that refuses all access."""
 
     def list(self, path: str) -> list[Entry]:
         raise PermissionError(13, "Permission denied", path)
@@ -268,7 +268,7 @@ def test_a_log_cut_in_the_middle_of_a_line(tmp_path: Path) -> None:
 
 
 def test_a_batch_that_is_told_again_counts_once(tmp_path: Path) -> None:
-    """Triggers without data are told with the number of the batch to come."""
+    """Triggers without data carry the number of the next batch."""
     batches = [one_source(NOW_MS, NOW_MS + 1, "orders", 1), one_source(NOW_MS + 5, NOW_MS + 6, "orders", 1)]
     idle = event_lines(batches).splitlines(keepends=True)
     real = event_lines([batches[0], one_source(NOW_MS + 9, NOW_MS + 12, "orders", 4)]).splitlines(keepends=True)
@@ -349,7 +349,7 @@ def test_without_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_fixtures_stay_as_they_are(tmp_path: Path) -> None:
-    """Reading leaves nothing behind."""
+    """Reading changes nothing."""
     copy = tmp_path / "copy"
     shutil.copytree(RECORDED / "4.0.0" / "killed", copy)
     before = sorted(path.name for path in copy.rglob("*"))

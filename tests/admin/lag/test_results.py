@@ -1,4 +1,4 @@
-"""From samples to the answer: nothing unknown becomes a number, and sums say how much is missing."""
+"""From samples to the answer: no unknown value becomes a number, and sums say how much is missing."""
 
 from __future__ import annotations
 

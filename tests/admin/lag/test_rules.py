@@ -1,4 +1,4 @@
-"""Status by rule: every rule by name, all short series, and what must hold for any series at all."""
+"""Status by rule: every rule by name, all short series, and what must hold for any series."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ def series(*pairs: tuple[int | None, int | None], step_ms: int = 5_000) -> list[
         # It moved for 5 s, then stood for 10 s: not more than twice as long.
         ([(5, 90), (6, 90), (6, 90), (6, 90)], OK, Reason.LAG_FELL),
         ([(5, 90), (6, 90), (6, 90), (6, 90), (6, 90)], STALL, Reason.STANDS_STILL),
-        # The log was created again: what was before does not count.
+        # The log was created again: what came before does not count.
         ([(50, 90), (60, 95), (1, 3), (2, 4)], UNKNOWN, Reason.TOO_FEW_SAMPLES),
         ([(50, 90), (60, 95), (1, 30), (2, 40), (3, 50)], WARN, Reason.LAG_NEVER_FELL),
-        # What is unknown in between is left out.
+        # Unknown values in between are left out.
         ([(5, 90), (None, None), (5, 91), (None, 91), (5, 92)], STALL, Reason.STANDS_STILL),
     ],
 )
@@ -97,7 +97,7 @@ def test_why_something_is_unknown_is_told() -> None:
 
 
 def test_all_short_series() -> None:
-    """Every series of up to four points of small offsets: what each verdict claims is so."""
+    """Every series of up to four points with small offsets: the claim of each verdict is true."""
     values = (None, 0, 1, 2, 3)
     seen = set()
     for length in (1, 2, 3, 4):
@@ -175,7 +175,7 @@ def test_only_differences_count(
 ) -> None:
     verdict = judge(_of(steps), is_owned=is_owned)
     assert judge(_of(steps, shift=shift, start_ms=start_ms), is_owned=is_owned) == verdict
-    # Who reads it decides between a stall and a stop, and nothing else.
+    # Only the presence of a reader decides between a stall and a stop.
     other = judge(_of(steps), is_owned=False)
     assert {verdict.status, other.status} <= {STALL, STOP} or verdict == other
 
@@ -184,7 +184,7 @@ def test_only_differences_count(
 def test_a_reader_of_what_was_there_before_is_never_bad(
     arrivals: list[tuple[int, int]], backlog: int, is_owned: bool | None
 ) -> None:
-    """It commits at each look what was the end at the look before, however much comes."""
+    """At each look it commits what was the end at the look before, however much arrives."""
     now = end = 0
     committed, points = -1, []
     end = backlog
@@ -266,7 +266,7 @@ GROWING = ((0, 90), (5, 96), (10, 103), (15, 111))
         (FALLING, RUNS, LagStatus.RUNNING, Reason.BATCH_RUNS),
         (GROWING, IDLE, LagStatus.BEHIND, Reason.LAG_NEVER_FELL),
         (GROWING, RUNS, LagStatus.BEHIND, Reason.LAG_NEVER_FELL),
-        # Three points are two batches and now.
+        # Three points are two batches and the present.
         (GROWING[:3], RUNS, LagStatus.RUNNING, Reason.BATCH_RUNS),
         (GROWING[:3], IDLE, UNKNOWN, Reason.TOO_FEW_SAMPLES),
         (GROWING[:1], LATE, STOP, Reason.BATCH_IS_LATE),
@@ -275,9 +275,9 @@ GROWING = ((0, 90), (5, 96), (10, 103), (15, 111))
         # Long batches may take long.
         (FALLING, Rhythm(5 * 60_000, 60_000, None), LagStatus.RUNNING, Reason.BATCH_RUNS),
         (FALLING, Rhythm(5 * 60_000 + 1, 60_000, None), LagStatus.STUCK, Reason.BATCH_TOO_LONG),
-        # A batch that runs is not late.
+        # A running batch is not late.
         (FALLING, Rhythm(1_000, 2_000, True), LagStatus.RUNNING, Reason.BATCH_RUNS),
-        # How long is too long is not known before a batch was finished.
+        # Before a batch has finished nobody knows how long is too long.
         (FALLING, Rhythm(10**9, None, None), LagStatus.RUNNING, Reason.BATCH_RUNS),
         # It stands still while batches come and go.
         ([(5, 90), (5, 91), (5, 92), (5, 93)], RUNS, STALL, Reason.STANDS_STILL),

@@ -1,4 +1,4 @@
-"""The time of the record at an offset: every format, compressed, behind holes and markers; brokers that balk."""
+"""The time of the record at an offset: every format, compressed, behind holes and markers; uncooperative brokers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def record(offset: int, time_ms: int | None = None) -> Record:
 
 
 class Log:
-    """A broker that holds batches of partitions and answers a Fetch as Kafka does: the first batch whole."""
+    """A broker that holds batches of partitions and answers a Fetch as Kafka does: the first batch is complete."""
 
     operation_s = 30.0
 
@@ -172,7 +172,7 @@ def test_errors_of_the_broker_are_unknown() -> None:
 
 def test_brokers_that_give_less_than_a_batch_if_less_is_asked_for() -> None:
     class Old(Log):
-        """Before KIP-74: never more than was asked for."""
+        """A broker before KIP-74: it never returns more than requested."""
 
         async def call_broker(self, broker_id: int, request: FetchRequest, **_: Any) -> FetchResponse:
             response = await super().call_broker(broker_id, request)

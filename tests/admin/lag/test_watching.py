@@ -1,4 +1,4 @@
-"""Lag told again and again, of a cluster that goes away and comes back."""
+"""Lag measured again and again, on a cluster that goes away and comes back."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ AWAY = Unreachable("nobody answers")
 
 
 class ScriptedMeter:
-    """Gives an answer, or raises, one after the other; each takes a second."""
+    """Gives an answer or raises, one after the other. Each takes a second."""
 
     def __init__(self, *answers: LagAnswer | Exception) -> None:
         self._answers = list(answers)

@@ -1,4 +1,4 @@
-"""Log dirs of brokers of which some are dead or stand still: the others' are told soon, and those are named."""
+"""Log dirs when some brokers are dead or frozen: the others' are shown soon, and those brokers are named."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ T0 = TopicPartition("t", 0)
 
 
 def play(scene: Scene, *, timeout_s: float = 1.0) -> None:
-    """Two brokers; of ``t-0`` and of ``u-0`` brokers 0, 1 and 7 have replicas, the last of which is not there."""
+    """Play two brokers. ``t-0`` and ``u-0`` have replicas on brokers 0, 1 and 7, the last of which does not exist."""
 
     async def playing() -> None:
         async with asyncio.timeout(60), scripted_cluster(2) as brokers:

@@ -1,4 +1,4 @@
-"""Offsets of many partitions where leaders move, are gone, too old, or stand still."""
+"""Offsets of many partitions when leaders move, are gone, too old, or frozen."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ T0, T1, T2 = (TopicPartition("t", index) for index in range(3))
 
 
 def play(scene: Scene, *, version_max: int = 10) -> None:
-    """Two brokers; each tells the offset 100 + partition, and what does not lie at it that it does not lead it."""
+    """Play two brokers. Each reports the offset 100 + partition, and denies leading partitions of the other."""
 
     async def playing() -> None:
         newest = {ApiKey.LIST_OFFSETS: version_max}

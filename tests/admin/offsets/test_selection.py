@@ -24,7 +24,7 @@ def chosen(*topics: str, partitions: str | None = None, rules: str | None = None
 @pytest.mark.parametrize(
     ("rules", "expected"),
     [
-        # What kafka-get-offsets of 3.9.1 answers to this one is recorded.
+        # The answer of kafka-get-offsets 3.9.1 to this is recorded.
         ("ct:0,foo:1-,t.*:-2", ["ct-0", "foo-1", "foo-2", "t1-0", "t1-1"]),
         ("ct", ["ct-0", "ct-1", "ct-2"]),
         ("ct:1-2", ["ct-1"]),

@@ -1,4 +1,4 @@
-"""The reading performance test against leaders that move and offsets that go: every record is counted once."""
+"""The consumer performance test when leaders move and offsets vanish: every record is counted once."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def play(scene: Scene) -> None:
 
 
 async def count(wire: WireCluster, wanted: int, **options: Any) -> int:
-    """Return how many records were read; fewer than wanted where none came for a while."""
+    """Return how many records were read; fewer than wanted if none came for a while."""
     test = PerfConsumer(wire, ReadLoad(**{"topic": "t", "record_count": wanted, "idle_s": 2.0, **options}))
     await test.run(lambda _: None, lambda _: None)
     return test.totals.consumed_records

@@ -1,4 +1,4 @@
-"""Latencies and settings: exact where they say so, and what Kafka's own settings become."""
+"""Latencies and settings: exact where they say so, and the translation of Kafka's own settings."""
 
 from __future__ import annotations
 

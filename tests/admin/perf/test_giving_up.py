@@ -1,4 +1,4 @@
-"""A performance test whose records nobody takes ends in time, and says which setting gives it more."""
+"""A performance test whose records nobody accepts ends in time, and names the setting that gives it more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches made in advance are batches like all others: read back, counted, with checksums that hold."""
+"""Prepared batches are like all others: they read back, count correctly, and have valid checksums."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The throttle that follows what the cluster can bear: within its limits, in few steps."""
+"""The throttle that adapts to the cluster's load: within its limits, in few steps."""
 
 from __future__ import annotations
 

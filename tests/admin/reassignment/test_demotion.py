@@ -1,4 +1,4 @@
-"""Who takes over from a demoted broker, and what has to stay with it."""
+"""Which broker takes over from a demoted one, and what must stay there."""
 
 from __future__ import annotations
 

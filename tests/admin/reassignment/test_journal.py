@@ -1,4 +1,4 @@
-"""The journal: on the disk line by line, cut where a kill tore it, refused where it is damaged or another's."""
+"""The journal: on the disk line by line, cut where a kill tore it, refused if damaged or of another run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The p99 of answering times: from enough answers only, and the questions that nobody could ask count too."""
+"""The p99 of answer times: only from enough answers, and counting requests that could not be sent."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_the_p99_is_known_from_enough_answers_on() -> None:
 
 
 def test_a_broker_that_stands_still_counts_for_as_long_as_it_does() -> None:
-    """While one answer is awaited no other question is asked: those would have been late as well."""
+    """While one answer is outstanding no other request is sent: those would have been late as well."""
     latencies = Latencies()
     for _ in range(290):
         latencies.add(0.001, 0.05)

@@ -1,4 +1,7 @@
-"""Reassignments without a cluster: files, generated plans, states, progress. Vectors are those of Kafka's own tests."""
+"""Reassignments without a cluster: files, generated plans, states, progress.
+
+The vectors come from Kafka's own tests.
+"""
 
 from __future__ import annotations
 

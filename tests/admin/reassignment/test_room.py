@@ -1,4 +1,4 @@
-"""When a reassignment has too little room: which figures count, and which are not known."""
+"""When a reassignment has too little disk space: which figures count, and which are unknown."""
 
 from __future__ import annotations
 

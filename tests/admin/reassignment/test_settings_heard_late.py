@@ -1,4 +1,4 @@
-"""Throttles and settings on brokers that hear of their own settings a moment late, as Kafka's do, by a notification."""
+"""Throttles and settings on brokers that learn of their own settings a moment late, as Kafka's do."""
 
 from __future__ import annotations
 
@@ -50,20 +50,20 @@ RATES = Throttle(50_000).broker_settings
 
 
 class LateSettings:
-    """Settings of topics and brokers; what brokers have is told once they were asked ``deaf_for`` times."""
+    """Settings of topics and brokers. A broker reports its new ones after it was asked ``deaf_for`` times."""
 
     def __init__(self) -> None:
         self.deaf_for = 2
         self.refuses: set[int] = set()
-        """Kinds whose settings cannot be altered."""
+        """Kinds of resources whose settings cannot be altered."""
         self.is_frozen = False
-        """It does not answer when it is asked for settings."""
+        """Whether it leaves requests for settings unanswered."""
         self.stored: dict[tuple[int, str], dict[str, str]] = {}
         self._told: dict[tuple[int, str], dict[str, str]] = {}
         self._asked: dict[tuple[int, str], int] = {}
 
     def told(self, kind: int, of: str) -> dict[str, str]:
-        """What was told last."""
+        """The last report."""
         return self._told.get((kind, of), {})
 
     def alter(self, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
@@ -144,7 +144,7 @@ def test_a_throttle_taken_off_at_once_leaves_no_rate_behind() -> None:
 
 
 def test_brokers_themselves_are_asked_where_zookeeper_is_named_too(zk_chroot: str) -> None:
-    """The znode has the rate before the broker has heard of it."""
+    """The znode has the rate before the broker knows it."""
 
     async def scene(cluster: Cluster, settings: LateSettings) -> None:
         await set_throttle(cluster, ThrottleSettings({}, {0: RATES}))
@@ -156,7 +156,10 @@ def test_brokers_themselves_are_asked_where_zookeeper_is_named_too(zk_chroot: st
 
 
 def test_a_throttle_stays_while_one_of_its_topics_moves() -> None:
-    """What has arrived loses its marks. Rates stay until nothing moves: without them the rest goes at full speed."""
+    """A topic that has arrived loses its marks.
+
+    Rates stay until nothing moves: without them the rest would run at full speed.
+    """
 
     async def scene(cluster: Cluster, settings: LateSettings) -> None:
         settings.deaf_for = 0
@@ -186,7 +189,7 @@ def test_a_plan_without_a_throttle_takes_none_off() -> None:
 
 
 def test_rates_whose_topics_are_deleted_come_off_for_whoever_set_them() -> None:
-    """The marks went with the topics: of all topics none is marked, and only who set a rate knows whose it is."""
+    """The marks went with the topics. No topic has a mark, so only the command that set a rate knows whose it is."""
 
     async def scene(cluster: Cluster, settings: LateSettings) -> None:
         settings.deaf_for = 0
@@ -204,7 +207,7 @@ def test_rates_whose_topics_are_deleted_come_off_for_whoever_set_them() -> None:
 
 
 def test_marks_stay_while_a_rate_of_klamms_cannot_be_taken_off() -> None:
-    """They tell whoever comes later that the rate is klamm's. A rate that somebody else set holds no mark back."""
+    """They tell later readers that the rate is klamm's. A rate that somebody else set keeps no mark."""
     foreign = {LOG_DIRS_RATE: "7000"}
 
     async def scene(cluster: Cluster, settings: LateSettings) -> None:
@@ -224,7 +227,7 @@ def test_marks_stay_while_a_rate_of_klamms_cannot_be_taken_off() -> None:
 
 @pytest.mark.parametrize("is_frozen", [False, True])
 def test_a_broker_that_never_hears_is_named(monkeypatch: pytest.MonkeyPatch, is_frozen: bool) -> None:
-    """One that stands still since it was given its rate holds nobody up for long."""
+    """A broker that froze when it got its rate delays nobody for long."""
 
     async def scene(cluster: Cluster, settings: LateSettings) -> None:
         settings.deaf_for = 10**9
@@ -266,7 +269,7 @@ def test_a_brokers_setting_is_deleted_right_after_it_was_made() -> None:
 
 
 def test_a_zookeeper_that_falls_silent_leaves_a_rate_untold(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Brokers are asked side by side: one error of ZooKeeper must not end the others as a bug."""
+    """Brokers are asked in parallel: an error of ZooKeeper for one must not end the others as a bug."""
 
     async def silent(cluster: Cluster, broker: int, *, wants_broker: bool = False) -> dict[str, str]:
         raise SessionLost("ZooKeeper does not answer")

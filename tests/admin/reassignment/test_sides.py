@@ -1,4 +1,4 @@
-"""Which side reassignments go by, and what is different by ZooKeeper and by a snapshot."""
+"""Which interface reassignments use, and what differs through ZooKeeper and on a snapshot."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ WIRE, ZNODE = WireReassignments, ZnodeReassignments
 
 
 class Unconnected(Cluster):
-    """Opens nothing."""
+    """Opens no connection."""
 
     async def zookeeper(self) -> ZkClient:
         return Mock(spec=ZkClient)
@@ -77,7 +77,7 @@ Play = Callable[..., None]
 
 @pytest.fixture
 def play(zk_chroot: str) -> Play:
-    """Play a scene on a recorded cluster of which broker 1 is dead, and the others are silent."""
+    """Play a scene on a recorded cluster in which broker 1 is dead and the others are silent."""
 
     def played(scene: Scene, *, tree: str = "leaderless", bootstrap: tuple[tuple[str, int], ...] = ()) -> None:
         target = ClusterTarget("recorded", Origin.OPTIONS, zk_chroot, bootstrap)
@@ -112,7 +112,7 @@ def test_through_the_znode_one_batch_goes_after_the_other(play: Play) -> None:
         assert [str(move) for move in prepared.planned] == ["t1-0: 2,0,1 -> 0,2"]
         changer = await reassignment_changer(cluster)
         assert await changer.alter({T0: (0, 2)}) == []
-        # Nobody is there to carry it out: what stands in the znode counts as under way.
+        # Nobody is there to carry it out: the content of the znode counts as under way.
         assert [(one.topic, one.replicas) for one in await list_running(cluster)] == [("t1", (0, 2))]
         assert [one.state for one in await read_statuses(cluster, plan)] == [ReassignmentState.IN_PROGRESS]
         with pytest.raises(ReassignmentInProgress):
@@ -141,7 +141,10 @@ def test_through_the_znode_a_dead_broker_gets_nothing_and_nothing_is_cancelled(p
 def test_through_the_znode_nothing_is_started_that_waits_for_a_dead_broker(
     play: Play, replicas: tuple[int, ...], version: int, waits: bool
 ) -> None:
-    """Controllers since 2.4 change the order at once; those before may wait for the dead one, and cannot be stopped."""
+    """Controllers since 2.4 change the order at once.
+
+    Older ones may wait for the dead broker, and cannot be stopped.
+    """
 
     async def scene(cluster: Cluster) -> None:
         zk = await cluster.zookeeper()
@@ -193,7 +196,7 @@ def test_a_snapshot_tells_what_was_under_way_and_takes_a_dry_run(play: Play, tmp
         save_snapshot(await read_snapshot(cluster), file)
 
     play(taken, tree="reassignment-under-way")
-    # Whether a broker has such a log dir only it can tell.
+    # Only the broker can say whether it has such a log dir.
     manual = PartitionMove(TopicPartition("manual", 0), (1, 2), ("any", "/somewhere"))
 
     async def scene() -> None:

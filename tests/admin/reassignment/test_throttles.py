@@ -1,4 +1,4 @@
-"""Throttles as settings: Kafka's own vectors, and the mark that lets anybody take klamm's off."""
+"""Throttles as settings: Kafka's own vectors, and the mark that lets anybody remove klamm's throttles."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_a_list_of_everything_by_somebody_else_cannot_be_added_to() -> None:
 def test_brokers_take_the_mark() -> None:
     settings = throttled_settings("t", {}, {LEADER_REPLICAS: ("0:1",)}, Throttle(10**12, 5_000))
     validate_topic_config(settings, BrokerConfig.from_properties({"zookeeper.connect": "x"}))
-    # A broker that finds them in ZooKeeper takes them as they are, and would say what it cannot use.
+    # A broker that finds them in ZooKeeper accepts them as they are, and logs what it cannot use.
     assert usable_overrides(settings) == (settings, [])
     assert usable_overrides({LEADER_REPLICAS: "0:one"})[1]
 
@@ -116,7 +116,7 @@ def test_a_throttle_that_would_stop_everything_is_refused() -> None:
 def test_a_dead_broker_with_a_rate_keeps_the_marks_that_tell_of_it(
     monkeypatch: pytest.MonkeyPatch, is_znode: bool, is_kept: bool
 ) -> None:
-    """By the wire a dead broker does not tell of its settings; through ZooKeeper one without any is not listed."""
+    """Over the wire a dead broker does not report its settings, and ZooKeeper does not list one without settings."""
     marked = TopicSnapshot("t", (), configs=throttled_settings("t", {}, {}, Throttle(50)))
     side = SimpleNamespace(is_znode=is_znode, live_brokers=answering({1, 2}))
     for name, answer in (

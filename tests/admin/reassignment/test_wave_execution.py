@@ -1,4 +1,4 @@
-"""Waves on scripted brokers: the order of changes, lost answers, gates, throttles that follow the ISRs, the lock."""
+"""Waves on scripted brokers: order of changes, lost answers, gates, adaptive throttles, the lock."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ Scene = Callable[["Stage"], Awaitable[None]]
 
 @dataclass
 class Watcher:
-    """Logs steps beside the changes, and does something at one."""
+    """Notes steps beside the changes, and does something at one of them."""
 
     log: list[str]
     on_step: Callable[[Step, int], None] = lambda step, wave: None
@@ -72,7 +72,7 @@ class Watcher:
 
 
 class Stage:
-    """Three brokers; all that moves arrives when it is looked at, unless a test holds it up."""
+    """Three brokers. Every move finishes when it is looked at, unless a test delays it."""
 
     def __init__(self, brokers: ScriptedCluster, cluster: Cluster, folder: Path) -> None:
         self.brokers = brokers
@@ -92,7 +92,7 @@ class Stage:
         )
 
     def answer_once(self, key: ApiKey, answer: Callable[[Any], Any]) -> None:
-        """Let the next request of one kind be answered so, the following ones as ever."""
+        """Answer the next request of one kind like this, and later ones as usual."""
         for broker in self.brokers.brokers:
             as_ever = broker.answers[key]
 
@@ -143,7 +143,7 @@ def test_each_wave_is_throttled_before_it_starts_and_unthrottled_before_the_next
 def test_journal_and_rollback_file_are_on_the_disk_before_the_first_change(
     play: Callable[[Scene], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With their names in the folder: a file without its name is as good as none."""
+    """This includes their names in the folder: a file without its name is as good as none."""
     real = os.fsync
 
     async def scene(stage: Stage) -> None:
@@ -226,7 +226,7 @@ def test_an_error_of_the_whole_leaves_no_throttle_and_no_lock(play: Callable[[Sc
 
 
 def test_the_gate_stops_before_the_next_wave(play: Callable[[Scene], None]) -> None:
-    """Each trouble comes when the first wave is done."""
+    """Each problem appears when the first wave is done."""
 
     async def scene(stage: Stage) -> None:
         troubles: Sequence[tuple[str, Callable[[], object], Callable[[], object]]] = (
@@ -497,7 +497,7 @@ def test_a_held_lock_is_not_touched(play: Callable[[Scene], None]) -> None:
 
 
 def test_who_joins_beside_the_leader_does_not_hold_the_lock(play: Callable[[Scene], None]) -> None:
-    """Both have seen an empty group; who came first leads."""
+    """Both saw an empty group. The first to join leads."""
 
     async def scene(stage: Stage) -> None:
         def empty_then_taken(request: DescribeGroupsRequest) -> DescribeGroupsResponse:

@@ -1,4 +1,4 @@
-"""How far waves are: bytes done, the rate of late, and a range for what is left."""
+"""The progress of waves: bytes done, the recent rate, and a range for the time left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Waves: every prefix is as safe as its ends, caps hold, leaders move last; where a partition of a plan stands."""
+"""Waves: every prefix is as safe as its ends, caps hold, leaders move last; the state of a plan's partition."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ CAPS = st.builds(WaveCaps, st.one_of(st.none(), st.integers(1, 5)), st.one_of(st
 
 
 def copied(wave: tuple[WaveMove, ...], unknown: int) -> Mapping[tuple[int, str], list[int]]:
-    """Return the sizes of the replicas that go into and out of each broker; what is not known counts as ``unknown``."""
+    """Return the bytes copied into and out of each broker; an unknown size counts as ``unknown``."""
     found: dict[tuple[int, str], list[int]] = {}
     for move in wave:
         size = unknown if move.size_bytes is None else move.size_bytes

@@ -1,4 +1,4 @@
-"""Whole operations on scripted brokers: what is done in which order, and what stays where one is broken off."""
+"""Whole operations on scripted brokers: the order of steps, and what remains when one is interrupted."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ Scene = Callable[["Stage"], Awaitable[None]]
 
 
 class Watcher:
-    """Logs what it is told beside the changes, and does something when it is shown a look."""
+    """Notes its messages beside the changes, and does something when it gets a look."""
 
     def __init__(self, log: list[str], on_show: Callable[[int], None]) -> None:
         self.looks: list[ReassignmentProgress] = []
@@ -72,7 +72,7 @@ class Watcher:
 
 
 class Stage:
-    """Three brokers with the partitions t-0, t-1 and u-0 on the first two of them."""
+    """Three brokers with the partitions t-0, t-1 and u-0 on the first two."""
 
     def __init__(self, moves: ScriptedMoves, cluster: Cluster, folder: Path, brokers: Sequence[ScriptedBroker]) -> None:
         self.moves = moves
@@ -200,7 +200,7 @@ def test_an_execution_whose_answer_is_lost_goes_on_under_its_throttle(play: Call
 
 
 def test_a_start_that_nobody_tells_of_keeps_its_throttle_and_says_so(play: Callable[[Scene], None]) -> None:
-    """What was asked for may begin later: the controller may not have come to it yet."""
+    """The move may begin later: the controller may not have reached it yet."""
 
     async def scene(stage: Stage) -> None:
         stage.moves.loses_answers = "before"
@@ -225,7 +225,7 @@ def test_an_answer_that_does_not_refuse_keeps_the_throttle(play: Callable[[Scene
 
 
 def test_a_silent_broker_keeps_its_own_throttle_only(play: Callable[[Scene], None]) -> None:
-    """And the topics keep their marks, by which whoever comes later knows that its rate is klamm's."""
+    """The topics also keep their marks, so that later readers know that its rate is klamm's."""
 
     async def scene(stage: Stage) -> None:
         stage.cluster.timeout_s = 2.0
@@ -261,7 +261,7 @@ def test_a_refusal_is_what_is_told_of_though_the_throttle_cannot_be_taken_off(pl
 
 
 def test_two_operators_who_set_their_throttles_at_once_leave_none_behind(play: Callable[[Scene], None]) -> None:
-    """One replaces some of the other's rates, whose mark has to outlast its topic's own move."""
+    """One replaces some of the other's rates, so the mark must outlive its topic's own move."""
 
     async def scene(stage: Stage) -> None:
         other = Throttle(60_000)
@@ -289,7 +289,7 @@ def test_two_operators_who_set_their_throttles_at_once_leave_none_behind(play: C
 
 
 def test_a_throttle_that_another_operator_cleared_before_the_start_is_set_again(play: Callable[[Scene], None]) -> None:
-    """To the other nothing seemed to move under it."""
+    """The other operator saw nothing moving under the throttle."""
 
     async def scene(stage: Stage) -> None:
         reassign = stage.brokers[0].answers[ApiKey.ALTER_PARTITION_REASSIGNMENTS]

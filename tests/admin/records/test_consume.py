@@ -1,4 +1,4 @@
-"""The consumer against leaders that move and offsets that go."""
+"""The consumer when leaders move and offsets vanish."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_a_new_leader_is_followed_however_long_the_old_one_was_silent() -> None:
             return SILENCE
 
         cluster.brokers[0].answers[ApiKey.FETCH] = silent
-        # The question is given up when the partition has been without records for longer than that.
+        # The request is given up after the partition has been without records for longer than that.
         records = await read(wire, give_up_s=0.3)
         assert asked == 1
         assert offsets(records, 0) == list(range(30))
@@ -174,7 +174,7 @@ def test_a_leader_that_stays_silent_ends_it_with_a_reason() -> None:
 
 @pytest.mark.parametrize("until_end", [True, False])
 def test_a_silent_leader_holds_up_only_what_it_leads(monkeypatch: pytest.MonkeyPatch, until_end: bool) -> None:
-    """The records of others come while it is waited for, and its own as soon as it answers."""
+    """Others' records arrive during the wait for it, and its own come as soon as it answers."""
     monkeypatch.setattr(consume, "ANSWER_LIMIT_S", 0.2)
 
     async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
@@ -259,7 +259,7 @@ def test_an_offset_that_is_gone_is_refused() -> None:
 
 
 def test_bytes_that_are_no_records_end_it() -> None:
-    """A broken answer must not leave the caller waiting for ever."""
+    """A broken answer must not leave the caller waiting forever."""
 
     async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
         log = Log(3)

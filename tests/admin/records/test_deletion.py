@@ -1,4 +1,4 @@
-"""Files that say from which offsets on records are kept, and files that say no such thing."""
+"""Files that say from which offset on records are kept, and malformed ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one exchange of Fetch: what is asked, and every partition that was asked about is told of."""
+"""The one exchange of Fetch: the request, and a result for every requested partition."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Answers = Mapping[TopicPartition, PartitionData | Unknown]
 
 
 def fetched(response: FetchResponse, *names: TopicPartition) -> tuple[FetchRequest, Answers]:
-    """Return what the broker got, and what the caller."""
+    """Return what the broker got, and what the caller got."""
 
     async def asking() -> tuple[FetchRequest, Answers]:
         async with asyncio.timeout(30), scripted_cluster(1) as cluster:

@@ -1,4 +1,4 @@
-"""Members of a group that share their partitions again: nothing that one of them has dealt with is read again."""
+"""Members of a group that rebalances: nothing that one of them has processed is read again."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COUNT = 20
 
 
 class Member:
-    """Reads a topic for a group, and keeps where each record stood."""
+    """Reads a topic for a group, and keeps the offset of each record."""
 
     def __init__(self, servers: str, topic: str) -> None:
         self._servers = servers
@@ -52,7 +52,7 @@ def test_what_was_dealt_with_is_not_read_again_when_a_member_joins(live_cluster:
         send(servers, topic_name)
         one = asyncio.create_task(first.run())
         await until(lambda: len(first.read) == 2 * COUNT)
-        # It has said nothing to the group since: its next heartbeat tells that another one joins.
+        # It has sent nothing to the group since. Its next heartbeat reports that another one joins.
         two = asyncio.create_task(second.run())
         await until(lambda: any("joined" in told for told in second.told))
         send(servers, topic_name)

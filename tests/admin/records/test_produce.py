@@ -31,7 +31,7 @@ Scene = Callable[[ScriptedCluster, WireCluster], Awaitable[None]]
 
 
 class PartitionLog:
-    """What a scripted broker has been given for one partition, as a log that knows sequences."""
+    """What a scripted broker has received for one partition, as a log that knows sequences."""
 
     def __init__(self) -> None:
         self.values: list[bytes | None] = []
@@ -73,7 +73,7 @@ def refuse(logs: Logs, code: ErrorCode) -> Callable[[ProduceRequest], ProduceRes
 
 
 def first_then(first: Callable[[Any], Any], then: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Answer once with ``first``, after that with ``then``."""
+    """Answer once with ``first``, and then with ``then``."""
     calls: list[Any] = []
 
     def answer(request: Any) -> Any:
@@ -200,7 +200,7 @@ def test_a_leader_that_has_moved_is_followed_and_nothing_is_stored_twice() -> No
 
 
 def test_a_lost_answer_is_asked_for_again_with_the_same_sequence() -> None:
-    """The broker has stored the batch; the second time it says so, and the tool takes that for success."""
+    """The broker has stored the batch. The second time it says so, and the tool takes that for success."""
 
     async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
         logs = Logs()

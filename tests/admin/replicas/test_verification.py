@@ -1,4 +1,4 @@
-"""Replicas compared: logs in memory behind brokers that answer ListOffsets and Fetch as debugging consumers get it."""
+"""Replicas compared: logs in memory behind brokers that answer debugging consumers' ListOffsets and Fetch."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Log:
 
 
 class Brokers:
-    """Stands in for the wire: the leader is broker 1; a broker without log does not answer."""
+    """Replaces the wire: the leader is broker 1, and a broker without a log does not answer."""
 
     operation_s = 30.0
 
@@ -63,7 +63,7 @@ class Brokers:
         self.logs = logs
         self.high_watermark = high_watermark
         self.trims: dict[int, int] = {}
-        """From the first fetch at this offset on, the log of every broker starts there."""
+        """From the first fetch at this offset on, every broker's log starts there."""
 
     async def call_broker(self, broker: int, request: Any, **limits: Any) -> Any:
         if broker not in self.logs:

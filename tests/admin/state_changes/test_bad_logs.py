@@ -1,4 +1,7 @@
-"""Logs as one meets them: damaged, binary, full of zeros, out of order, in pipes. Told by name, the rest goes on."""
+"""Logs as found in practice: damaged, binary, full of zeros, out of order, in pipes.
+
+They are named, the rest goes on.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +66,7 @@ def test_gzips_of_several_members_and_with_padding(tmp_path: Path) -> None:
 
 
 def test_a_gzip_is_never_whole_in_memory(tmp_path: Path) -> None:
-    """A small file that is a huge one inside comes in pieces of a bounded size."""
+    """A small file that unpacks to a huge one is read in pieces of bounded size."""
     log = tmp_path / "state-change.log.gz"
     log.write_bytes(gzip.compress(f"{GOOD[0]}\n".encode() * 200_000, compresslevel=1))
     pieces = 0

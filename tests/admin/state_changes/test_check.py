@@ -1,6 +1,6 @@
-"""What a check names, and what it does not: on logs of a real Kafka 3.9.1, and on made ones of older versions."""
+"""What a check reports, and what it does not: on logs of a real Kafka 3.9.1, and on made-up ones of older versions."""
 
-# Lines of a log are long, and are to be found here as they are there.
+# Log lines are long, and stay here as they are in the log.
 # ruff: noqa: E501
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def check(*paths: Path, **options: object) -> StateChangeCheck:
 
 
 def bad(result: CheckResult) -> dict[str, int]:
-    """Return what is worse than a note, with how often."""
+    """Return what is worse than a note, and how often it occurs."""
     return {f.check.label: f.count for f in result.findings if f.check.severity is not Severity.INFO}
 
 
@@ -45,7 +45,7 @@ def finding(result: CheckResult, wanted: Check) -> Finding:
 
 
 class Night:
-    """Makes the logs of one night: lines of controllers and brokers, written where each writes its own."""
+    """Makes the logs of one night: each controller and broker writes its lines to its own log."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -69,7 +69,7 @@ class Night:
     def state(
         self, partition: str, leader: int, isr: str, leader_epoch: int, version: int, *, moved: str = ""
     ) -> Night:
-        """The controller decides a state, in the words of Kafka 3.9."""
+        """The controller decides on a state, in the words of Kafka 3.9."""
         if not moved:
             return self.controller(
                 f"Partition {partition} state changed to (Leader:{leader},ISR:{isr},LeaderRecoveryState:RECOVERED,"
@@ -113,7 +113,7 @@ def test_a_topic_that_is_deleted_is_nothing_bad() -> None:
 
 @pytest.mark.parametrize("scene", ["topic-deleted", "broker-killed", "leaderless", "unclean-election"])
 def test_the_default_level_tells_the_same(tmp_path: Path, scene: str) -> None:
-    """Since 2.6 a broker logs INFO by default: far less, and what went wrong can be seen all the same."""
+    """Since 2.6 a broker logs at INFO by default: far less, but what went wrong is still visible."""
     for log in (RECORDED / scene).rglob("state-change.log"):
         lines = [line for line in log.read_text().splitlines() if "] TRACE " not in line]
         write_log(tmp_path / log.parent.name / "state-change.log", lines)
@@ -145,7 +145,7 @@ def test_an_unclean_election_is_seen_without_the_mark(night: Night) -> None:
 
 
 def test_a_replica_that_came_back_unseen_is_elected_cleanly(night: Night) -> None:
-    """The leader took it into the ISR again, which the log does not show: versions tell that something was between."""
+    """The leader took it back into the ISR, which the log does not show. Versions reveal a change in between."""
     night.state("t-0", 1, "1", 5, 7).at(SECOND).state("t-0", 2, "2", 6, 9, moved="OfflinePartition")
     result = night.result()
     assert bad(result) == {}
@@ -279,7 +279,7 @@ def test_what_a_later_request_replaces_was_not_missed(night: Night) -> None:
 
 
 def test_a_clock_that_is_behind_makes_no_missed_change(night: Night) -> None:
-    """By its clock the broker handles a request before the controller sends it."""
+    """By its own clock the broker handles a request before the controller sends it."""
     night.broker(2, HANDLED).at(300).controller(SENT).at(GRACE).controller("x").broker(2, "y")
     assert bad(night.result()) == {}
 
@@ -330,7 +330,7 @@ def test_other_errors_are_named(night: Night) -> None:
 
 
 def test_kafka_0_8_without_a_leader(night: Night) -> None:
-    """No versions and no ISR in these lines; the state machine tells."""
+    """These lines have no versions and no ISR; the state machine shows it."""
     night.write(
         1, "Controller 1 epoch 3 changed partition [t,0] state from OnlinePartition to OfflinePartition", "TRACE"
     )

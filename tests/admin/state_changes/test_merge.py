@@ -1,4 +1,4 @@
-"""Merging: nothing is lost, added or changed, and the order is that of time, broker and log."""
+"""Merging: nothing is lost, added or changed, and the order is by time, broker and log."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def histories(draw: st.DrawFn) -> list[Entry]:
 
 @st.composite
 def files(draw: st.DrawFn, history: list[Entry]) -> list[tuple[str, list[str], bool]]:
-    """Each broker's log cut into rolled files anywhere, but a gzip only where an entry ends."""
+    """Each broker's log, cut into rolled files anywhere, but gzipped only where an entry ends."""
     found = []
     for broker in sorted({one.broker for one in history}):
         own = [one for one in history if one.broker == broker]
@@ -59,13 +59,13 @@ def files(draw: st.DrawFn, history: list[Entry]) -> list[tuple[str, list[str], b
         ends = {sum(len(one.lines) for one in own[:count]) for count in range(len(own) + 1)}
         starts = [number for number, line in enumerate(lines) if line.startswith("[2026")]
         drawn = sorted({0, *draw(st.lists(st.integers(0, starts[-1]), max_size=4))})
-        # A file of which no line has a time is no log: each piece has one.
+        # A file without any time is not a log, so each piece has one.
         cuts = [low for low, high in itertools.pairwise([*drawn, len(lines)]) if any(low <= at < high for at in starts)]
         cuts.append(len(lines))
         for number, (low, high) in enumerate(itertools.pairwise(cuts)):
             is_gzip = low in ends and high in ends and draw(st.booleans())
             name = f"broker-{broker}/state-change.log" + ("" if high == len(lines) else f".2026-11-21-{number:02d}")
-            # What comes after a gzip finds no end to hang on to; Kafka rolls between entries.
+            # A piece after a gzip cannot continue its last entry; Kafka rolls between entries.
             if found and found[-1][2] and low not in ends:
                 return draw(files(history))
             found.append((name + (".gz" if is_gzip else ""), lines[low:high], is_gzip))

@@ -1,4 +1,4 @@
-"""What state-change logs tell of one partition."""
+"""What state-change logs say about one partition."""
 
 from __future__ import annotations
 

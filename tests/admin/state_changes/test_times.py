@@ -91,7 +91,7 @@ def test_local_time_becomes_utc() -> None:
 
 
 def test_the_hour_that_comes_twice() -> None:
-    """On 25 October 2026 Berlin's clocks go back from 3:00 to 2:00; a log goes through that hour two times."""
+    """On 25 October 2026 Berlin's clocks go back from 3:00 to 2:00, so a log has that hour twice."""
     local = ["01:59:59", "02:10:00", "02:50:00", "02:05:00", "02:50:00", "03:10:00"]
     utc = ["23:59:59", "00:10:00", "00:50:00", "01:05:00", "01:50:00", "02:10:00"]
     starts = [f"[2026-10-25 {time},000]".encode() for time in local]

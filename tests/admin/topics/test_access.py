@@ -1,4 +1,4 @@
-"""Who reads and changes topics; and that a deletion by the wire looks at ZooKeeper's marks where it may."""
+"""Who reads and changes topics. A deletion over the wire checks ZooKeeper's marks where it may."""
 
 from __future__ import annotations
 

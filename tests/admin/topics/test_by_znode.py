@@ -1,4 +1,4 @@
-"""Topics read from znodes of which some are damaged, or may not be read."""
+"""Topics read from znodes, some of which are damaged or may not be read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NAMES = ["a", "b"]
 
 
 def on_two_topics(connect: str, scene: Callable[[ZkClient], Awaitable[None]]) -> None:
-    """Play a scene where the topics ``a`` and ``b`` have one partition, led by 1, and one setting."""
+    """Play a scene where the topics ``a`` and ``b`` have one partition each, led by 1, and one setting."""
 
     async def playing() -> None:
         async with await ZkClient.connect(connect, session_timeout_ms=6_000) as zk:

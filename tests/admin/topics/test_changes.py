@@ -1,4 +1,4 @@
-"""What is asked of topics, checked before anything is sent."""
+"""Requested changes of topics, checked before anything is sent."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ ALIVE = frozenset({0, 1})
         (partition("2", "2", -1), 1, {"unavailable", "under-min-isr", "at-min-isr"}),
         (partition("01", "01", 0), 1, set()),
         (partition("01", "01", 2), 1, {"unavailable", "under-min-isr"}),
-        # While a reassignment adds a replica, one less is wanted (KIP-352).
+        # While a reassignment adds a replica, one less is expected (KIP-352).
         (partition("012", "01", 0, adding="2"), 1, set()),
     ],
 )

@@ -1,4 +1,4 @@
-"""Traces of Spark's queries as a feed reads them: off the loop, whatever the store does."""
+"""Traces of Spark's queries as a feed reads them: outside the event loop, whatever the store does."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def test_what_cannot_be_read_is_told_beside_what_can(tmp_path: Path) -> No
 
 
 class _Hanging(QueryTraces):
-    """A store that answers when it is let."""
+    """A store that answers only when it is released."""
 
     gate = threading.Event()
     begun = 0
@@ -79,7 +79,7 @@ async def test_a_store_that_hangs_is_waited_for_once_and_taken_when_it_answers(t
 
 
 async def frame_of(target: ClusterTarget) -> Frame:
-    """Return the first frame with queries, or with why there are none."""
+    """Return the first frame with queries, or with the reason for their absence."""
     feed = LiveFeed(target, interval_s=0.5)
     await feed.start()
     try:

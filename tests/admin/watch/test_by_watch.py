@@ -1,4 +1,4 @@
-"""What ZooKeeper's watches report makes a frame by itself: no tick has to come first, and nothing is asked in turn.
+"""A report by ZooKeeper's watches makes a frame at once, without a tick or a request.
 
 The feed's tick is an hour here, so a frame within the deadline of a test can only come from a watch.
 """
@@ -87,7 +87,7 @@ async def test_a_change_in_zookeeper_makes_a_frame_without_a_tick(
 
 
 def _write_cluster(write: Write) -> None:
-    """Write what a cluster without brokers keeps."""
+    """Write what a cluster without brokers stores."""
     write({"/brokers/ids/none": b"{}", "/brokers/topics/old": _topic()}, False)
     write({"/brokers/ids/none": b""}, False)
 

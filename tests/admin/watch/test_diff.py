@@ -1,4 +1,4 @@
-"""What happened between two frames: each kind of event, its cause, and what is no event."""
+"""What happened between two frames: each kind of event, its cause, and what is not an event."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ORDERS = TopicPartition("orders", 0)
 
 @pytest.fixture
 def cluster() -> FakeCluster:
-    """Three brokers and one partition that 1 leads; its first frame was taken."""
+    """Three brokers and one partition that 1 leads, after the first frame."""
     made = FakeCluster(3, {"orders": 1})
     made.frame()
     made.advance()

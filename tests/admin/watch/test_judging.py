@@ -1,4 +1,4 @@
-"""The health of one frame after the other: what is kept is what a fresh look finds; what is not read is no trouble."""
+"""The health of successive frames: cached results equal a fresh check, and missing data are no problem."""
 
 from __future__ import annotations
 

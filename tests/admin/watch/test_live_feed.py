@@ -1,4 +1,4 @@
-"""A living cluster of three brokers watched from both sides, from each alone, and while parts of it are gone."""
+"""A running cluster of three brokers, watched through both interfaces, through each alone, and while parts are gone."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 
 @pytest.fixture(params=["both", "zookeeper", "found", "brokers"])
 def target(request: pytest.FixtureRequest, cluster: LocalCluster) -> ClusterTarget:
-    """The cluster as it can be named: both sides, ZooKeeper alone, brokers to be found there, brokers alone."""
+    """The ways to name the cluster: both interfaces, ZooKeeper alone, brokers to be found there, brokers alone."""
     return _target(cluster, request.param)
 
 
@@ -67,7 +67,7 @@ async def _create(cluster: LocalCluster, name: str, partitions: int) -> None:
 
 
 class _Watching:
-    """Frames of a feed until one is as wanted; all events so far are kept."""
+    """Takes frames from a feed until one is as wanted, and keeps all events so far."""
 
     def __init__(self, feed: LiveFeed) -> None:
         self.feed = feed
@@ -149,7 +149,7 @@ async def test_topics_that_come_change_and_go_are_seen(target: ClusterTarget, cl
 
         frame = await watching.until(lambda frame: topic_of(frame) is not None and frame.health is not None)
         if target.name != "zookeeper":
-            # A topic is shown once brokers tell of it, so nobody takes it for offline.
+            # A topic appears once brokers report it, so nobody takes it for offline.
             assert frame.health is not None
             assert not any("offline" in reason.check for reason in frame.health.reasons)
         await changer.alter(TopicAlteration(name, partition_count=2))
@@ -188,7 +188,7 @@ async def test_a_killed_broker_is_seen_and_its_return(target: ClusterTarget, clu
         victim = frame.cluster.partition(ORDERS).leader  # type: ignore[union-attr]
         await asyncio.to_thread(cluster.kill_broker, victim)
         try:
-            # The session ends SESSION_MS after the kill, and a part of a tick of ZooKeeper later; the frame has 2 s.
+            # The session ends SESSION_MS after the kill plus part of a ZooKeeper tick. The frame has 2 s more.
             frame = await watching.until(lambda f: f.cluster is not None and len(f.cluster.brokers) == 2)
             assert frame.cluster is not None and frame.cluster.live_broker_ids == {0, 1, 2} - {victim}
             frame = await watching.until(
@@ -255,7 +255,7 @@ async def test_a_paused_feed_asks_nothing_and_goes_on(cluster: LocalCluster) -> 
         assert feed.status.is_paused
         await asyncio.sleep(0.5)
         made, requests = feed.status.frames_made, feed.zookeeper_requests
-        # Five ticks of the shortest interval: what were to come would have come.
+        # Five ticks of the shortest interval: anything to come would have come by then.
         feed.set_interval(0.1)
         assert feed.status.interval_s == 0.5
         await asyncio.sleep(1.5)
@@ -311,7 +311,7 @@ async def test_queries_of_spark_are_measured_as_klamm_lag_measures_them(cluster:
 async def test_groups_that_keep_themselves_in_zookeeper_are_watched_too(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # So the two come in turn.
+    # So the two take turns.
     monkeypatch.setattr("engine.admin.watch.old_groups.OLD_GROUPS_PER_READING", 1)
     with znode_writer(cluster.zookeeper_connect) as write:
         root = "/consumers/of-old"
@@ -410,7 +410,7 @@ async def test_brokers_that_stand_still_are_told_and_then_the_cluster_is_out_of_
         for broker in range(3):
             cluster.pause_broker(broker)
         try:
-            # Asked, and no answer so far: the data grow old.
+            # Asked, and no answer so far: the data become old.
             frame = await watching.until(lambda f: standing_of(f) in (Standing.STALE, Standing.DISCONNECTED))
             assert (frame.age_ms(Stage.METADATA) or 0) > 1_000 and causes_of(frame)
             frame = await watching.until(lambda f: standing_of(f) is Standing.DISCONNECTED)

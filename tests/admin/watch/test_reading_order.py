@@ -1,4 +1,4 @@
-"""What is read when, and what becomes of answers: schedules, rotation, merging, and a box for one frame."""
+"""What is read when, and how answers are used: schedules, rotation, merging, and a slot for one frame."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ _OTHERS = st.tuples(st.sampled_from(["assignment", "reassignments", "ends", "set
 
 @given(st.lists(st.one_of(_WIRE, _ZNODE, _OTHERS), min_size=1, max_size=40))
 def test_results_of_all_stages_in_any_order_take_nothing_back(results: list[tuple[str, int]]) -> None:
-    """Each leader epoch has one leader, and one ISR for each znode version, whoever tells it and however late."""
+    """Each leader epoch has one leader and each znode version one ISR, whoever reports it and however late."""
     knowledge, name = Knowledge(SnapshotSource.WIRE), TopicPartition("orders", 0)
     knowledge.take_metadata(_answer(_told(1, 0, [1, 2, 3])))
     newest_epoch, newest_version, sequence = 0, -1, 0

@@ -1,4 +1,4 @@
-"""Recordings: what is played is what was recorded; damage ends it there; another version is refused."""
+"""Recordings: playback equals what was recorded, damage ends it there, and other versions are refused."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_a_recording_that_is_cut_off_plays_up_to_there(tmp_path: Path, missing: 
 @pytest.mark.parametrize("place", [5, 40])
 @in_event_loop
 async def test_a_recording_that_is_damaged_plays_up_to_there(tmp_path: Path, place: int) -> None:
-    """One byte is wrong: of the checksum in a record's head, or of its data."""
+    """One byte is wrong: in the checksum of a record's head, or in its data."""
     frames = _frames(12)
     _written(tmp_path / "r", frames[:6])
     good = (tmp_path / "r").stat().st_size

@@ -1,4 +1,4 @@
-"""Causes, leadership, margins, trends, timelines, clocks and epochs: each against a cluster counted by hand."""
+"""Causes, leadership, margins, trends, timelines, clocks and epochs, each against a cluster counted by hand."""
 
 from __future__ import annotations
 

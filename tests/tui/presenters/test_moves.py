@@ -1,4 +1,4 @@
-"""Reassignments: bytes, rates and times of made-up copies, what stands still, and what a throttle does."""
+"""Reassignments: bytes, rates and times of made-up copies, stuck ones, and the effect of a throttle."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_a_throttle_below_what_is_produced_can_never_finish() -> None:
 def test_a_throttle_that_all_goes_through_is_the_limit() -> None:
     _, follower = throttle_advice(*_throttled(50_000_000))
     assert follower.verdict is ThrottleVerdict.IS_THE_LIMIT
-    # It ends within the hour: nothing is to be suggested.
+    # It ends within the hour, so there is nothing to suggest.
     assert follower.suggested_rate is None
     assert follower.left_s == pytest.approx(453.1e6 / 49.9e6)
 

@@ -1,4 +1,4 @@
-"""What the planner advises is told in fields and keys of the dashboard, never as a command or an option."""
+"""The dashboard words the planner's advice as fields and keys, never as a command or an option."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TYPED = re.compile(r"\bklamm (plan|topics|reassign|brokers|cluster)\b|--[a-z]")
 
 
 def planner_texts() -> list[str]:
-    """Return each string in the planner that spells a command or an option; an f-string has its values as 5."""
+    """Return each string in the planner that contains a command or an option. An f-string gets 5 for its values."""
     found = []
     for path in sorted(Path(plans.__path__[0]).glob("*.py")):
         tree = ast.parse(path.read_text("utf-8"))

@@ -1,4 +1,4 @@
-"""A plan as it is told: sentence, score card, heat, waves, runs and their past. Without Textual."""
+"""How a plan is shown: sentence, score card, heat, waves, runs and their past. Without Textual."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a group went through, out of the events of a feed."""
+"""The history of a group, from the events of a feed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def first_frame() -> Frame:
 
 
 def with_group(frame: Frame, state: GroupState, *members: GroupMember, after_ms: int = 5_000) -> Frame:
-    """Return a later frame whose one group is in a state, with members."""
+    """Return a later frame whose only group is in this state, with members."""
     (group,) = frame.groups
     changed = replace(group, lag=replace(group.lag, state=state), members=members)
     later = replace(frame, sequence=frame.sequence + 1, at_ms=frame.at_ms + after_ms, groups=(changed,), events=())

@@ -1,4 +1,4 @@
-"""The past of a feed: whatever order frames come in, nothing older replaces anything newer, and all stays bounded."""
+"""The history of a feed: in any order of frames, nothing older replaces anything newer, and all stays bounded."""
 
 from __future__ import annotations
 
