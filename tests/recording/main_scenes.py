@@ -196,8 +196,7 @@ def _settings(c: RecordedCluster) -> None:
     note = "kafka-configs --alter --entity-type users --entity-name alice --add-config " + scram
     note += ",SCRAM-SHA-512=[password=secret]; user 'name with*stars'; then SCRAM-SHA-512 deleted"
     with c.scene("30-scram-user", note):
-        c.tool(CONFIGS, *alice, "--add-config", scram)
-        c.tool(CONFIGS, *alice, "--add-config", "SCRAM-SHA-512=[password=secret]")
+        c.tool(CONFIGS, *alice, "--add-config", scram + ",SCRAM-SHA-512=[password=secret]")
         c.tool(CONFIGS, "--alter", "--entity-type", "users", "--entity-name", "name with*stars", "--add-config", scram)
         c.tool(CONFIGS, *alice, "--delete-config", "SCRAM-SHA-512")
     note = "quotas for user, client, user+client, the three kinds of default, ip, ip default; one deleted"

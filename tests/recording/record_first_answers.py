@@ -42,8 +42,9 @@ def _write(path: Path, rows: list[dict[str, Any]]) -> None:
 
 
 def _ask_in_three_states(work: Path) -> dict[str, list[dict[str, Any]]]:
-    session = {"zookeeper.session.timeout.ms": "60000"}
-    with RecordedCluster(work, "no-metadata-yet", work, session) as cluster:
+    # An answer tells the second as a topic's setting: Kafka's own default.
+    settings = {"zookeeper.session.timeout.ms": "60000", "log.segment.delete.delay.ms": "60000"}
+    with RecordedCluster(work, "no-metadata-yet", work, settings) as cluster:
         cluster.start(0)
         cluster.tool(TOPICS, "--create", "--topic", "t1", "--replica-assignment", "0")
         controller = _ask(cluster.address(0), CONTROLLER)

@@ -21,6 +21,7 @@ from from_scenes import MAKERS, load_scenes  # noqa: E402
 from main_scenes import play_main  # noqa: E402
 from record_config import record_config  # noqa: E402
 from record_first_answers import record_first_answers, record_frames_of_answers  # noqa: E402
+from record_groups import record_groups  # noqa: E402
 from record_kafka_tools import record_kafka_tools  # noqa: E402
 from record_records import record_records  # noqa: E402
 from recorded_kafka import RecordedCluster  # noqa: E402
@@ -35,6 +36,7 @@ PLAYS: dict[str, tuple[Callable[[RecordedCluster], None], dict[str, str]]] = {
 RECORDERS: dict[str, Callable[[Path, Path], None]] = {
     "config": record_config,
     "first-answers": record_first_answers,
+    "groups": record_groups,
     "frames": record_frames_of_answers,
     "kafka-tools": record_kafka_tools,
     "records": record_records,

@@ -42,7 +42,10 @@ def _dump(data: Path, out: Path, dumps: dict[str, tuple[str, tuple[str, ...]]], 
     shutil.copytree(data, copy, dirs_exist_ok=True)
     out.mkdir(parents=True, exist_ok=True)
     for name, (pattern, options) in dumps.items():
-        files = sorted(str(path) for path in copy.glob(pattern) if path.stat().st_size)
+        paths = (
+            path for path in copy.glob(pattern) if path.stat().st_size and not path.parent.name.endswith("-delete")
+        )
+        files = sorted(map(str, paths))
         if not files:
             continue
         ran = run_tool("kafka.tools.DumpLogSegments", *options, "--files", ",".join(files))

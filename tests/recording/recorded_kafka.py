@@ -230,6 +230,10 @@ class RecordedCluster:
 
         self.wait(is_over, "the end of reassignments")
 
+    def wrote(self, path: str) -> bool:
+        """Whether a znode whose path begins so was ever created by a single write."""
+        return any(entry["op"] == "create" and entry["path"].startswith(path) for entry in self._entries())
+
     def settle(self) -> None:
         """Wait until ZooKeeper has committed nothing for a while."""
         count, since = -1, time.monotonic()

@@ -39,7 +39,8 @@ def play_ibp_2_6(c: RecordedCluster) -> None:
         c.brokers[1].process.pause()
         c.produce("t1", [0], count=5, acks="1")
         c.wait(lambda: '"isr":[0]' in c.get("/brokers/topics/t1/partitions/0/state"), "an ISR without 1")
-        c.wait(lambda: not c.children("/isr_change_notification"), "the end of the notification")
+        notice = "/isr_change_notification/isr_change_"
+        c.wait(lambda: c.wrote(notice), "the notification")
     with c.scene("04-isr-expands", "broker 1 continues; OffsetForLeaderEpoch from the follower, ISR expands"):
         c.brokers[1].process.resume()
         c.wait_in_sync("t1")
