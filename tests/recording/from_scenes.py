@@ -16,6 +16,8 @@ from log_shapes import shape
 
 from engine.zk.znodes.directory import known_znode
 
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+_OF_ONE_RUN = re.compile(r'(?<="id":")[\w-]{22}(?=")|(?<="topic_id":")[\w-]{22}(?=")|(?<="timestamp":")\d{13}(?=")')
 Scene = dict[str, Any]
 Scenes = Mapping[str, Scene]
 
@@ -73,9 +75,21 @@ def _write_lines(path: Path, rows: Iterable[Any]) -> None:
 
 
 def make_trees(scenes: Scenes, out: Path) -> None:
-    """Keep the whole tree after a scene."""
+    """Keep the whole tree after a scene, with the ids and times of the tree that is there."""
     for name, scene in TREES_OF.items():
-        _write_lines(out / f"{name}.jsonl", scenes[scene]["tree"])
+        text = "".join(json.dumps(znode) + "\n" for znode in scenes[scene]["tree"])
+        (out / f"{name}.jsonl").write_text(_with_ids_of(FIXTURES / "trees" / f"{name}.jsonl", text), "utf-8")
+
+
+def _with_ids_of(before: Path, text: str) -> str:
+    """Put ids and times of an older recording in the place of the new ones: what was made of it stays as it is."""
+    old = {row["path"]: row["data"] or "" for row in map(json.loads, before.read_text("utf-8").splitlines())}
+    for row in map(json.loads, text.splitlines()):
+        for new, kept in zip(
+            _OF_ONE_RUN.findall(row["data"] or ""), _OF_ONE_RUN.findall(old.get(row["path"], "")), strict=False
+        ):
+            text = text.replace(new, kept)
+    return text
 
 
 def make_znodes(scenes: Scenes, out: Path) -> None:

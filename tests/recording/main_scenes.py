@@ -197,7 +197,16 @@ def _settings(c: RecordedCluster) -> None:
     note += ",SCRAM-SHA-512=[password=secret]; user 'name with*stars'; then SCRAM-SHA-512 deleted"
     with c.scene("30-scram-user", note):
         c.tool(CONFIGS, *alice, "--add-config", scram + ",SCRAM-SHA-512=[password=secret]")
-        c.tool(CONFIGS, "--alter", "--entity-type", "users", "--entity-name", "name with*stars", "--add-config", scram)
+        c.tool(
+            CONFIGS,
+            "--alter",
+            "--entity-type",
+            "users",
+            "--entity-name",
+            "name with*stars",
+            "--add-config",
+            "SCRAM-SHA-256=[password=secret]",
+        )
         c.tool(CONFIGS, *alice, "--delete-config", "SCRAM-SHA-512")
     note = "quotas for user, client, user+client, the three kinds of default, ip, ip default; one deleted"
     user, client = (
@@ -206,7 +215,7 @@ def _settings(c: RecordedCluster) -> None:
     )
     users, clients = ("--entity-type", "users", "--entity-default"), ("--entity-type", "clients", "--entity-default")
     with c.scene("31-client-quotas", note):
-        c.tool(CONFIGS, "--alter", *user, "--add-config", "producer_byte_rate=1000000,consumer_byte_rate=2000000")
+        c.tool(CONFIGS, "--alter", *user, "--add-config", "producer_byte_rate=1048576,consumer_byte_rate=2097152")
         c.tool(CONFIGS, "--alter", *client, "--add-config", "request_percentage=50")
         c.tool(CONFIGS, "--alter", *user, *client, "--add-config", "producer_byte_rate=1024")
         c.tool(CONFIGS, "--alter", *users, "--add-config", "producer_byte_rate=100000000")
@@ -224,7 +233,7 @@ def _settings(c: RecordedCluster) -> None:
     loggers = ("--alter", "--entity-type", "broker-loggers", "--entity-name", "0")
     password = "listener.name.plaintext.ssl.keystore.password=geheim"
     with c.scene("32b-password-and-logger", "broker 1: a password; broker 0: the level of a logger"):
-        c.tool(CONFIGS, *broker, "--entity-name", "1", "--add-config", password, check=False)
+        c.tool(CONFIGS, *broker, "--entity-name", "1", "--add-config", password)
         c.tool(CONFIGS, *loggers, "--add-config", "kafka.server.KafkaApis=DEBUG")
 
 

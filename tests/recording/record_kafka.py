@@ -3,7 +3,9 @@
     python tests/recording/record_kafka.py NAME… [--out FOLDER] [--scenes FOLDER]
 
 A name is that of a folder of ``fixtures``. ``--out`` writes below another folder than ``fixtures``. Several fixtures
-are cut from the same scenes; ``--scenes`` keeps these, and takes those that it holds already.
+are cut from the same scenes; ``--scenes`` keeps these, and takes those that it holds already. All scenes take a
+quarter of an hour. Brokers are found at 127.0.0.1:29392 and up, as in the recordings: run no tests meanwhile, for
+some expect nobody there.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from record_config import record_config  # noqa: E402
 from record_first_answers import record_first_answers, record_frames_of_answers  # noqa: E402
 from record_groups import record_groups  # noqa: E402
 from record_kafka_tools import record_kafka_tools  # noqa: E402
-from record_records import record_records  # noqa: E402
+from record_records import record_dumps, record_records  # noqa: E402
 from recorded_kafka import RecordedCluster  # noqa: E402
 from small_scenes import IBP_2_6, SECURE, play_ibp_2_6, play_legacy_bad, play_secure  # noqa: E402
 
@@ -35,6 +37,7 @@ PLAYS: dict[str, tuple[Callable[[RecordedCluster], None], dict[str, str]]] = {
 }
 RECORDERS: dict[str, Callable[[Path, Path], None]] = {
     "config": record_config,
+    "disk": record_dumps,
     "first-answers": record_first_answers,
     "groups": record_groups,
     "frames": record_frames_of_answers,

@@ -30,10 +30,10 @@ def record_records(out: Path, work: Path) -> None:
         _dump(DISK / folder / "data", out / folder, OF_RECORDS, work)
 
 
-def record_dumps(disk: Path, work: Path) -> None:
-    """Dump all files of the log dirs below a folder into the ``dump`` beside each."""
+def record_dumps(out: Path, work: Path) -> None:
+    """Dump all files of the log dirs of ``fixtures/disk``."""
     for folder in FOLDERS:
-        _dump(disk / folder / "data", disk / folder / "dump", OF_DISK, work)
+        _dump(DISK / folder / "data", out / folder / "dump", OF_DISK, work)
 
 
 def _dump(data: Path, out: Path, dumps: dict[str, tuple[str, tuple[str, ...]]], work: Path) -> None:

@@ -47,6 +47,7 @@ _SETTINGS = {
     "replica.lag.time.max.ms": "5000",
     "transaction.state.log.num.partitions": "5",
     "log.segment.delete.delay.ms": "2000",
+    "password.encoder.secret": "geheim",
 }
 
 
