@@ -62,7 +62,7 @@ log4j.appender.controller=org.apache.log4j.FileAppender
 log4j.appender.controller.File={folder}/controller.log
 log4j.appender.controller.layout=org.apache.log4j.PatternLayout
 log4j.appender.controller.layout.ConversionPattern=[%d] %p %m (%c)%n
-log4j.logger.state.change.logger=INFO, stateChange
+log4j.logger.state.change.logger={state_change_level}, stateChange
 log4j.additivity.state.change.logger=false
 log4j.appender.stateChange=org.apache.log4j.FileAppender
 log4j.appender.stateChange.File={folder}/state-change.log
@@ -144,6 +144,7 @@ class ApacheKafkaBroker:
         zookeeper_connect: str,
         overrides: Mapping[str, str] | None = None,
         heap: str = "1g",
+        state_change_level: str = "INFO",
     ) -> None:
         self.folder = folder
         self.broker_id = broker_id
@@ -151,6 +152,7 @@ class ApacheKafkaBroker:
         self.port = port
         self.bootstrap = f"{host}:{port}"
         self._heap = heap
+        self._log4j = _LOG4J.format(folder=folder, state_change_level=state_change_level)
         self._process: LocalProcess | None = None
         self._settings = {
             "broker.id": str(broker_id),
@@ -175,10 +177,13 @@ class ApacheKafkaBroker:
         assert self._process is not None, "the broker was not started"
         return self._process
 
-    def start(self) -> None:
-        """Start the broker and wait until it says so and tells clients of itself and of the controller."""
+    def start(self, *, is_told: bool = True) -> None:
+        """Start the broker and wait until it says so and tells clients of itself and of the controller.
+
+        Without ``is_told`` it may serve before any controller has told it of the cluster.
+        """
         (self.folder / "data").mkdir(parents=True, exist_ok=True)
-        (self.folder / "log4j.properties").write_text(_LOG4J.format(folder=self.folder))
+        (self.folder / "log4j.properties").write_text(self._log4j)
         properties = self.folder / "server.properties"
         properties.write_text("".join(f"{key}={value}\n" for key, value in self._settings.items()))
         command: list[str | Path] = [
@@ -197,7 +202,7 @@ class ApacheKafkaBroker:
         said_before = log.stat().st_size if log.exists() else 0
         self._process = start_process(command, output=self.folder / "broker.out")
         deadline = time.monotonic() + START_TIMEOUT_S
-        while not (self._says_started(log, said_before) and self._tells_clients_of_itself()):
+        while not (self._says_started(log, said_before) and (not is_told or self._tells_clients_of_itself())):
             if not self._process.is_alive or time.monotonic() > deadline:
                 said = (self.folder / "broker.out").read_text("utf-8", "replace")[-2000:]
                 self.stop()

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-_ERRORS = {0: "OK", -2: "RUNTIMEINCONSISTENCY", -101: "NONODE", -103: "BADVERSION", -110: "NODEEXISTS"}
-_CREATE, _DELETE, _SET_DATA, _CHECK, _MULTI, _CREATE2, _ERROR = 1, 2, 5, 13, 14, 15, -1
+ERRORS = {0: "OK", -2: "RUNTIMEINCONSISTENCY", -101: "NONODE", -103: "BADVERSION", -110: "NODEEXISTS"}
+CREATE, DELETE, SET_DATA, CHECK, MULTI, CREATE2, ERROR = 1, 2, 5, 13, 14, 15, -1
 
 
 class Reader:
@@ -40,8 +40,8 @@ class Reader:
         return (self.buffer() or b"").decode()
 
 
-def transactions(data_dir: Path) -> Iterator[tuple[int, int, bytes]]:
-    """Yield session id, type and body of every transaction, in order."""
+def transactions(data_dir: Path) -> Iterator[tuple[int, int, int, bytes]]:
+    """Yield zxid, session id, type and body of every transaction, in order."""
     for file in sorted(data_dir.glob("**/log.*"), key=lambda path: int(path.suffix[1:], 16)):
         reader = Reader(file.read_bytes())
         reader.position = 16
@@ -52,40 +52,40 @@ def transactions(data_dir: Path) -> Iterator[tuple[int, int, bytes]]:
                 break
             reader.take("b")
             inner = Reader(body)
-            session, _, _, _, kind = (inner.take(layout) for layout in "qiqqi")
-            yield session, kind, body[inner.position :]
+            session, _, zxid, _, kind = (inner.take(layout) for layout in "qiqqi")
+            yield zxid, session, kind, body[inner.position :]
 
 
 def writes_of(data_dir: Path, session_id: int, chroot: str) -> list[str]:
     """Return what one session wrote, one line each."""
     lines: list[str] = []
-    for session, kind, body in transactions(data_dir):
-        if session == session_id & (2**63 - 1) and kind in (_CREATE, _CREATE2, _DELETE, _SET_DATA, _MULTI, _ERROR):
+    for _, session, kind, body in transactions(data_dir):
+        if session == session_id & (2**63 - 1) and kind in (CREATE, CREATE2, DELETE, SET_DATA, MULTI, ERROR):
             lines.append(_line(kind, Reader(body), chroot))
     return lines
 
 
 def _line(kind: int, reader: Reader, chroot: str) -> str:
-    if kind == _MULTI:
+    if kind == MULTI:
         parts = []
         for _ in range(reader.take("i")):
             part_kind = reader.take("i")
             parts.append(_line(part_kind, Reader(reader.buffer() or b""), chroot))
         return line_of({"op": "multi", "ops": parts})
-    if kind == _ERROR:
+    if kind == ERROR:
         code = reader.take("i")
-        return line_of({"op": "error", "error": _ERRORS.get(code, str(code))})
+        return line_of({"op": "error", "error": ERRORS.get(code, str(code))})
     path = reader.text().removeprefix(chroot) or "/"
-    if kind in (_CREATE, _CREATE2):
+    if kind in (CREATE, CREATE2):
         data = reader.buffer()
         for _ in range(reader.take("i")):
             reader.take("i"), reader.text(), reader.text()
         return line_of({"op": "create", "path": path, "data": data, "ephemeral": bool(reader.take("b"))})
-    if kind == _SET_DATA:
+    if kind == SET_DATA:
         data = reader.buffer()
         return line_of({"op": "setData", "path": path, "data": data, "version": reader.take("i")})
-    if kind == _CHECK:
-        # The log holds the version that a write would have produced. The expected version is one less.
+    if kind == CHECK:
+        # The log holds the version a write would have made; what was expected is one less.
         return line_of({"op": "check", "path": path, "version": reader.take("i") - 1})
     return line_of({"op": "delete", "path": path})
 

@@ -1,0 +1,56 @@
+"""Records ``fixtures/records`` and ``dump`` in ``fixtures/disk``: what kafka-dump-log says of the log dirs."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from apache_kafka import run_tool
+
+DISK = Path(__file__).parents[2] / "fixtures" / "disk"
+SHOWN_AS = "/data/kafka"
+FOLDERS = ("clean", "formats-mixed", "formats-v0-v1-v2")
+OF_DISK = {
+    "log": ("*/*.log", ("--deep-iteration", "--print-data-log")),
+    "index-plain": ("*/*.index", ()),
+    "timeindex": ("*/*.timeindex", ()),
+    "txnindex": ("*/*.txnindex", ()),
+    "snapshot": ("*/*.snapshot", ()),
+}
+OF_RECORDS = {
+    "index": ("*/*.index", ("--index-sanity-check",)),
+    "offsets": ("__consumer_offsets-0/*.log", ("--deep-iteration", "--offsets-decoder")),
+    "transactions": ("__transaction_state-0/*.log", ("--deep-iteration", "--transaction-log-decoder")),
+}
+
+
+def record_records(out: Path, work: Path) -> None:
+    """Dump the internal topics and check the indexes."""
+    for folder in FOLDERS[:2]:
+        _dump(DISK / folder / "data", out / folder, OF_RECORDS, work)
+
+
+def record_dumps(out: Path, work: Path) -> None:
+    """Dump all files of the log dirs of ``fixtures/disk``."""
+    for folder in FOLDERS:
+        _dump(DISK / folder / "data", out / folder / "dump", OF_DISK, work)
+
+
+def _dump(data: Path, out: Path, dumps: dict[str, tuple[str, tuple[str, ...]]], work: Path) -> None:
+    # The tool opens indexes to write, so it gets a copy.
+    copy = work / data.parent.name
+    shutil.copytree(data, copy, dirs_exist_ok=True)
+    out.mkdir(parents=True, exist_ok=True)
+    for name, (pattern, options) in dumps.items():
+        paths = (
+            path for path in copy.glob(pattern) if path.stat().st_size and not path.parent.name.endswith("-delete")
+        )
+        files = sorted(map(str, paths))
+        if not files:
+            continue
+        ran = run_tool("kafka.tools.DumpLogSegments", *options, "--files", ",".join(files))
+        of = f"…all .{pattern.rpartition('.')[2]} files of this folder…"
+        words = f"$ kafka-dump-log.sh {' '.join(options)} --files {of}\n# exit {ran.returncode}\n"
+        said = "".join(line + "\n" for line in ran.stderr.splitlines() if not line.startswith("log4j:"))
+        text = words + ran.stdout + (f"# stderr\n{said}" if said else "")
+        (out / f"{name}.txt").write_text(text.replace(str(copy), SHOWN_AS), "utf-8")
