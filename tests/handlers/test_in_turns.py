@@ -83,9 +83,15 @@ def unknown_partition(*_: object) -> None:
 def context() -> Any:
     """Return the context of a request to a broker that has no group, no topic and no coordinator."""
     nothing = SimpleNamespace(state="Dead", protocol_type="", protocol_name="", members=[])
+
+    async def delete_in_turns(_: str) -> ErrorCode:
+        return ErrorCode.GROUP_ID_NOT_FOUND
+
     groups = SimpleNamespace(
         describe=lambda _: (ErrorCode.NONE, nothing),
         delete_group=lambda _: ErrorCode.GROUP_ID_NOT_FOUND,
+        delete_group_in_turns=delete_in_turns,
+        offsets=SimpleNamespace(count=lambda _: 0),
         partition_for=lambda _: 0,
     )
     cache = SimpleNamespace(partitions=lambda _: {0: None}, partition_info=lambda _: None)
