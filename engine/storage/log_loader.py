@@ -41,6 +41,8 @@ class Checkpoints:
     log_start_offset: int = 0
     recovery_point: int = 0
     had_clean_shutdown: bool = True
+    is_cleaned: bool = False
+    """The cleaner has worked on the log: a segment may end before the next one begins."""
 
 
 def load_log(folder: Path, config: LogConfig, environment: LogEnvironment, checkpoints: Checkpoints) -> Log:
@@ -214,17 +216,56 @@ class _LogLoader:
                 index,
                 len(unflushed),
             )
-            if self._recover_segment(segment):
-                self._remove_segments(unflushed[index + 1 :])
+            following = unflushed[index + 1 :]
+            if self._recover_segment(segment, following):
+                return
+            if following and self._misses_what_follows(segment):
+                logger.warning(
+                    "A segment has lost its end in a crash: the segments after it are removed partition=%s "
+                    "base_offset=%d end_offset=%d next_base_offset=%d",
+                    self._topic_partition,
+                    segment.base_offset,
+                    segment.read_next_offset(),
+                    following[0].base_offset,
+                )
+                self._remove_for_good(following)
                 return
 
-    def _recover_segment(self, segment: LogSegment) -> int:
-        """Recover one segment with its own producer state, which stays behind as a snapshot."""
+    def _misses_what_follows(self, segment: LogSegment) -> bool:
+        """Whether records between this segment and the next are gone.
+
+        Neither was flushed, and the power failure has taken the end of the first only. Nobody would look for what is
+        missing: a follower, and a copy for another log dir, goes on where its log ends. Only the cleaner leaves
+        gaps; a copy that has them from there is made again from the first one on.
+        """
+        may_have_gaps = self._config.is_compacted or self._checkpoints.is_cleaned
+        if may_have_gaps and self._kind is not LogDirKind.FUTURE:
+            return False
+        return segment.read_next_offset() < self._end_of(segment)
+
+    def _remove_for_good(self, segments: list[LogSegment]) -> None:
+        """Remove segments, so that no power failure brings them back."""
+        self._remove_segments(segments)
+        sync_path(self._folder)
+
+    def _recover_segment(self, segment: LogSegment, following: list[LogSegment] | None = None) -> int:
+        """Recover one segment with its own producer state, which stays behind as a snapshot.
+
+        ``following`` go too if the segment is damaged, and before it is cut: where it ends then, the damage shows no
+        more, and after a power failure they would be back.
+        """
         producers = self._new_producers(ProducerSnapshots.list_folder(self._folder))
         rebuild_producer_state(
             producers, self._segments, self._checkpoints.log_start_offset, segment.base_offset, now_ms=self._now_ms
         )
-        cut_bytes = recover_segment(segment, self._end_of(segment), producers, self._leader_epochs, self._progress)
+        cut_bytes = recover_segment(
+            segment,
+            self._end_of(segment),
+            producers,
+            self._leader_epochs,
+            self._progress,
+            before_cut=lambda: self._remove_for_good(following) if following else None,
+        )
         producers.take_snapshot()
         self._recovered = producers
         if cut_bytes:

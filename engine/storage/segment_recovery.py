@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
 
 from engine.protocol.records.header import BatchHeader
 from engine.storage.batch_scan import check_batches
@@ -58,6 +59,7 @@ def recover_segment(
     producers: ProducerStateManager,
     leader_epochs: LeaderEpochCache,
     progress: RecoveryProgress,
+    before_cut: Callable[[], object] = lambda: None,
 ) -> int:
     """Check every batch, cut at the first that is bad, and rebuild all indexes; return the bytes cut off.
 
@@ -102,6 +104,7 @@ def recover_segment(
         progress.at(segment, valid_bytes)
     cut_bytes = segment.size_bytes - valid_bytes
     if cut_bytes:
+        before_cut()
         os.ftruncate(segment.file().fd, valid_bytes)
         # No later flush may cover this file, and after a power failure the bytes cut off would be back.
         os.fsync(segment.file().fd)

@@ -14,6 +14,7 @@ READ_THE_MACHINES_CLOCK = {
     "engine/coordinator/group/ownership.py": "how long the event loop was held",
     "engine/replication/state_changes.py": "how long the event loop was held",
     "engine/runtime/descriptors.py": "how long a thread waits for a descriptor",
+    "engine/runtime/discards.py": "how long the event loop was held",
     "engine/runtime/log_files.py": "the hour of an empty log file",
     "engine/runtime/loop_lag.py": "how late the event loop is",
     "engine/runtime/purgatory.py": "timers of the event loop",

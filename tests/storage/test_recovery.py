@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+import random
 import shutil
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from forgetful_disk import MIXED, Disk, Stopped, write_image
 from log_folders import NOW_MS, StandIn, data_batch, folder_content, marker_batch, open_log, recorded_copy, values_of
 from time_lookups import offset_of_max_timestamp
 
@@ -18,6 +23,9 @@ from engine.storage.environment import LoadingStopped
 from engine.storage.log import Log
 
 CONFIG = LogConfig(segment_bytes=400, index_interval_bytes=80, segment_index_bytes=240)
+
+
+COMPACTED = replace(CONFIG, cleanup_policy=("compact",))
 
 
 def filled(folder: Path, count: int = 12, environment: StandIn | None = None) -> Log:
@@ -169,6 +177,54 @@ def test_later_segments_go_with_a_damaged_one(tmp_path: Path) -> None:
     assert values_of(again) == expected[: again.log_end_offset]
     assert again.leader_epochs.latest_epoch == (again.log_end_offset - 1) // 5
     assert len(environment.deletions[0][1]) >= 8, "they are kept until the delay is over"
+
+
+@pytest.mark.parametrize("changes", range(16))
+def test_what_goes_with_a_damaged_segment_goes_for_good(tmp_path: Path, changes: int) -> None:
+    """The cut was on the disk before the segments after it were gone. A power failure brought them back, and nothing
+    showed any more that there was something missing before them."""
+    root = tmp_path / "disk"
+    log = filled(root / "t-0")
+    expected = values_of(log)
+    middle, last = log.segments[1:3]
+    log.abandon()
+    middle.path.write_bytes(middle.path.read_bytes()[:-5])
+    disk = Disk(root)
+    disk.stop_in(changes)
+    with disk.watched(), contextlib.suppress(Stopped):
+        open_log(root / "t-0", COMPACTED, clean=False)
+    for seed in range(16):
+        image = write_image(disk.image(MIXED, random.Random(seed)), tmp_path / f"start-{seed}")
+        found = open_log(image / "t-0", COMPACTED, clean=False)
+        assert found.log_end_offset < last.base_offset, "what is behind the damage is gone"
+        assert values_of(found) == expected[: found.log_end_offset]
+        found.abandon()
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "options", "is_cut"),
+    [
+        ("t-0", CONFIG, {}, True),
+        ("t-0", CONFIG, {"is_cleaned": True}, False),
+        ("t-0", CONFIG, {"recovery_point": 12}, False),
+        ("t-0", CONFIG, {"clean": True}, False),
+        ("t-0", COMPACTED, {}, False),
+        (f"t-0.{'a' * 32}-future", COMPACTED, {}, True),
+    ],
+)
+def test_what_follows_a_gap_goes_unless_the_cleaner_may_have_made_it(
+    tmp_path: Path, name: str, config: LogConfig, options: dict[str, Any], is_cut: bool
+) -> None:
+    """A power failure took the end of a segment, and not the one after it. The follower went on where its log ended,
+    and joined the ISR without what was missing."""
+    log = filled(tmp_path / name)
+    first = log.segments[0]
+    *_, last = first.iter_batches()
+    log.abandon()
+    first.path.write_bytes(first.path.read_bytes()[: last[0]])
+    found = open_log(tmp_path / name, config, **({"clean": False} | options))
+    assert found.log_end_offset == (last[1].base_offset if is_cut else 12)
+    found.abandon()
 
 
 def test_what_was_flushed_is_not_read_again(tmp_path: Path) -> None:

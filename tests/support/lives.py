@@ -415,9 +415,12 @@ class Lives:
         self._check_producer(name, log, life)
         end = log.log_end_offset
         now = _records(log)
-        # DeleteRecords moved the start, and no checkpoint has it yet: the records may be back after the next crash.
+        # What DeleteRecords has taken, and the start was not checkpointed yet, may be back after the next crash. What
+        # the cleaner has taken was on the disk; what is missing beyond is gone with the power.
         known = {
-            at: pair for at, pair in later.records.items() if at < end and (life.is_keyed or at < log.log_start_offset)
+            at: pair
+            for at, pair in later.records.items()
+            if at < end and ((life.is_keyed and at < least) or at < log.log_start_offset)
         }
         life.records = known | now
         life.batches = [one for one in later.batches if one[0] + one[2] <= end]

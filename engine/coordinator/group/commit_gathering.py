@@ -9,7 +9,8 @@ loop's next turn.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Final, NamedTuple
 
 from engine.common.clock import Clock
@@ -19,12 +20,15 @@ from engine.coordinator.group.commit_batch import commit_batch
 from engine.coordinator.group.group import Group
 from engine.coordinator.group.loading import logger
 from engine.coordinator.group.settings import OffsetsTopicSettings
-from engine.coordinator.group.values import Offsets
+from engine.coordinator.group.values import CommittedOffset, Offsets
 from engine.coordinator.group.write_errors import commit_error
 from engine.coordinator.group.writer import OffsetsTopicWriter
 
 _OFFSETS_PER_BATCH: Final = 1_000
 """A batch ends with the commit that reaches this number."""
+
+_NOTED_AT_ONCE: Final = 5_000
+"""How many offsets become visible in one turn of the event loop: some milliseconds. 200,000 take 200."""
 
 _TOO_LARGE: Final = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 
@@ -94,15 +98,21 @@ class GatheredCommits:
                     self._write(index, [commit])
                 return
             said = commit_error(error)
-            for group, offsets, refused, done, _ in commits:
+            for commit in commits:
+                group, offsets, refused, done, _ = commit
+                first_offset, log_offset = log_offset, log_offset + len(offsets)
                 if error is not ErrorCode.NONE:
                     if is_pending:
                         group.offsets.fail_commit(offsets)
+                elif len(offsets) > _NOTED_AT_ONCE:
+                    if not is_pending:
+                        group.offsets.begin_commit(offsets)
+                    self._note(commit, first_offset, iter(offsets.items()))
+                    continue
                 elif is_pending:
-                    group.offsets.end_commit(offsets, log_offset)
+                    group.offsets.end_commit(offsets, first_offset)
                 else:
-                    group.offsets.commit(offsets, log_offset)
-                log_offset += len(offsets)
+                    group.offsets.commit(offsets, first_offset)
                 done(said, refused)
 
         prepared = commits[0].batch if len(commits) == 1 else None
@@ -116,6 +126,15 @@ class GatheredCommits:
             is_pending = True
             for commit in commits:
                 commit.group.offsets.begin_commit(commit.offsets)
+
+    def _note(self, commit: Commit, log_offset: int, rest: Iterator[tuple[TopicPartition, CommittedOffset]]) -> None:
+        """Make very many offsets visible, some in each turn of the event loop; then answer."""
+        piece = dict(islice(rest, _NOTED_AT_ONCE))
+        if piece:
+            commit.group.offsets.end_commit(piece, log_offset)
+            self._loop.call_soon(self._note, commit, log_offset, rest)
+        else:
+            commit.done(ErrorCode.NONE, commit.refused)
 
     def batch_of(self, commits: Iterable[tuple[str, Offsets]]) -> memoryview:
         """Return the batch of commits of groups; may be called in a thread."""

@@ -190,16 +190,31 @@ class GroupCoordinator:
 
     def delete_group(self, group_id: str) -> ErrorCode:
         """Remove an empty group with its offsets."""
+        group = self._deletable(group_id)
+        if isinstance(group, ErrorCode):
+            return group
+        self.offsets.delete_group(group)
+        return ErrorCode.NONE
+
+    async def delete_group_in_turns(self, group_id: str) -> ErrorCode:
+        """Remove an empty group that may have very many offsets."""
+        group = self._deletable(group_id)
+        if isinstance(group, ErrorCode):
+            return group
+        await self.offsets.delete_group_in_turns(group)
+        return ErrorCode.NONE
+
+    def _deletable(self, group_id: str) -> Group | ErrorCode:
         error = self._status(group_id, may_be_empty=True)
         if error is not ErrorCode.NONE:
             return error
         group = self.groups.find(group_id)
         if group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND
-        if group.state is not GroupState.EMPTY:
-            return ErrorCode.NON_EMPTY_GROUP
-        self.offsets.delete_group(group)
-        return ErrorCode.NONE
+        if group.state is GroupState.DEAD:
+            # Its deletion is under way.
+            return ErrorCode.NOT_COORDINATOR
+        return group if group.state is GroupState.EMPTY else ErrorCode.NON_EMPTY_GROUP
 
     # -- inside
 

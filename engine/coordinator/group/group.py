@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from engine.common.errors import KafkaError
@@ -189,16 +189,20 @@ class Group:
 
     # -- offsets
 
-    def remove_expired_offsets(self, now_ms: int, retention_ms: int) -> list[TopicPartition]:
-        """Forget the offsets whose retention is over (KIP-211); return their partitions."""
+    def remove_expired_offsets(
+        self, now_ms: int, retention_ms: int, partitions: Iterable[TopicPartition]
+    ) -> list[TopicPartition]:
+        """Forget those of the offsets whose retention is over (KIP-211); return their partitions."""
         if self.protocol_type is None:
-            return self.offsets.remove_expired(now_ms, retention_ms, _commit_timestamp_ms)
+            return self.offsets.remove_expired(partitions, now_ms, retention_ms, _commit_timestamp_ms)
         if self.state is GroupState.EMPTY:
             since_ms = self.state_timestamp_ms
             base = _commit_timestamp_ms if since_ms is None else lambda _: since_ms
-            return self.offsets.remove_expired(now_ms, retention_ms, base)
+            return self.offsets.remove_expired(partitions, now_ms, retention_ms, base)
         if self.state is GroupState.STABLE and self.is_consumer_group and self.subscribed_topics is not None:
-            return self.offsets.remove_expired(now_ms, retention_ms, _commit_timestamp_ms, self.subscribed_topics)
+            return self.offsets.remove_expired(
+                partitions, now_ms, retention_ms, _commit_timestamp_ms, self.subscribed_topics
+            )
         return []
 
     # -- description

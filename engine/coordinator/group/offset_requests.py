@@ -20,12 +20,16 @@ from engine.coordinator.group.settings import OffsetsTopicSettings
 from engine.coordinator.group.states import GroupState
 from engine.coordinator.group.values import CommittedOffset, Committer, Offsets
 from engine.coordinator.group.writer import OffsetsTopicWriter
+from engine.replication.state_changes import Breather
 
 _GROUPS_AT_ONCE: Final = 100
 """How many groups are scanned before the event loop does something else."""
 
 _TOMBSTONES_PER_BATCH: Final = 1_000
 """The names of group and topic take up to half a kilobyte in each record, and a log takes batches of one megabyte."""
+
+REMOVED_AT_ONCE: Final = 1_000
+"""Offsets that are removed between two looks at how long the event loop is held already; they take 3 ms."""
 
 FetchedOffset = CommittedOffset | ErrorCode | None
 """What a partition's read gives: the offset, None if there is none, or UNSTABLE_OFFSET_COMMIT."""
@@ -131,7 +135,7 @@ class OffsetRequests:
         if error is not ErrorCode.NONE:
             return error, {}
         group = self._groups.find(group_id)
-        if group is None:
+        if group is None or group.state is GroupState.DEAD:
             return ErrorCode.NONE, dict.fromkeys(partitions or ())
         offsets = group.offsets
         found: dict[TopicPartition, FetchedOffset] = {}
@@ -159,6 +163,8 @@ class OffsetRequests:
         group = self._groups.find(group_id)
         if group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND, {}
+        if group.state is GroupState.DEAD:
+            return ErrorCode.NOT_COORDINATOR, {}
         self.flush()
         if group.state is not GroupState.EMPTY and not group.is_consumer_group:
             return ErrorCode.NON_EMPTY_GROUP, {}
@@ -174,19 +180,21 @@ class OffsetRequests:
 
     def partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
         """Drop the offsets of deleted topics."""
-        self.flush()
-        gone = frozenset(partitions)
-        for group in self._groups:
-            touched = group.offsets.among(gone)
-            if touched:
-                self._remove(group, touched)
+        for _ in self._deletion_of_topics(partitions):
+            pass
+
+    async def partitions_deleted_in_turns(self, partitions: Sequence[TopicPartition]) -> None:
+        """Drop the offsets of very many deleted topics, in turns with other work."""
+        await _in_turns(self._deletion_of_topics(partitions))
 
     def delete_group(self, group: Group) -> None:
         """Remove an empty group with all its offsets."""
-        self.flush()
-        removed = group.offsets.remove(list(group.offsets.partitions))
-        self._end(group)
-        self._write_tombstones(group, removed)
+        for _ in self._deletion(group):
+            pass
+
+    async def delete_group_in_turns(self, group: Group) -> None:
+        """Remove an empty group with very many offsets, in turns with other work; meanwhile the group is Dead."""
+        await _in_turns(self._deletion(group))
 
     async def expire(self) -> None:
         """Remove offsets whose retention is over, and groups with nothing left."""
@@ -194,30 +202,59 @@ class OffsetRequests:
         for count, group in enumerate(list(self._groups), start=1):
             if count % _GROUPS_AT_ONCE == 0:
                 await asyncio.sleep(0)
+            await _in_turns(self._expiry(group, now_ms))
+
+    def _expiry(self, group: Group, now_ms: int) -> Iterator[None]:
+        for piece in _pieces(group.offsets.partitions):
             if group.state is GroupState.DEAD:
-                continue
+                return
             self.flush()
-            expired = group.remove_expired_offsets(now_ms, self._machine.settings.offsets_retention_ms)
+            expired = group.remove_expired_offsets(now_ms, self._machine.settings.offsets_retention_ms, piece)
             self._clean_up(group, expired)
+            yield
+
+    def _deletion_of_topics(self, partitions: Sequence[TopicPartition]) -> Iterator[None]:
+        self.flush()
+        # Not a frozenset: with a set Python goes through the smaller side only, mostly the offsets of the group.
+        gone = set(partitions)
+        for group in self._groups:
+            for piece in [gone] if len(group.offsets) <= REMOVED_AT_ONCE else map(set, _pieces(gone)):
+                touched = group.offsets.among(piece)
+                if touched and group.state is not GroupState.DEAD:
+                    self._remove(group, touched)
+                yield
+
+    def _deletion(self, group: Group) -> Iterator[None]:
+        self.flush()
+        self._end(group)
+        pieces = _pieces(group.offsets.named)
+        for number, piece in enumerate(pieces, start=1):
+            self._write_tombstones(group, group.offsets.remove(piece), is_end=number == len(pieces))
+            yield
+            if self._groups.find(group.group_id) is not group:
+                # Another broker coordinates it now, and deletes what is left when its time is over.
+                return
+        self._groups.forget(group)
 
     def _remove(self, group: Group, partitions: Iterable[TopicPartition]) -> None:
         self._clean_up(group, group.offsets.remove(partitions))
 
     def _clean_up(self, group: Group, removed: list[TopicPartition]) -> None:
-        if group.state is GroupState.EMPTY and group.offsets.is_empty and not group.pending_members:
+        is_end = group.state is GroupState.EMPTY and group.offsets.is_empty and not group.pending_members
+        if is_end:
             self._end(group)
-        self._write_tombstones(group, removed)
+            self._groups.forget(group)
+        self._write_tombstones(group, removed, is_end=is_end)
 
     def _end(self, group: Group) -> None:
         logger.info("Group %s transitioned to Dead in generation %d", group.group_id, group.generation_id)
         self._machine.delete(group)
-        self._groups.forget(group)
         self._driver.run()
 
-    def _write_tombstones(self, group: Group, removed: list[TopicPartition]) -> None:
+    def _write_tombstones(self, group: Group, removed: list[TopicPartition], *, is_end: bool) -> None:
         now_ms = self._clock.now_ms()
         records = offset_tombstones(group.group_id, removed, now_ms)
-        if group.state is GroupState.DEAD and group.generation_id > 0:
+        if is_end and group.generation_id > 0:
             records.append(group_tombstone(group.group_id, now_ms))
         index = self._groups.index_of(group.group_id)
         for start in range(0, len(records), _TOMBSTONES_PER_BATCH):
@@ -232,6 +269,18 @@ class OffsetRequests:
                     error.name,
                 )
                 return
+
+
+def _pieces(partitions: Iterable[TopicPartition]) -> list[list[TopicPartition]]:
+    """Cut into what is removed at once; at least one piece, which may be empty."""
+    names = list(partitions)
+    return [names[start : start + REMOVED_AT_ONCE] for start in range(0, len(names), REMOVED_AT_ONCE)] or [[]]
+
+
+async def _in_turns(steps: Iterator[None]) -> None:
+    breather = Breather()
+    for _ in steps:
+        await breather.give_way()
 
 
 def utf16_length(text: str) -> int:

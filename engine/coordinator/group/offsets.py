@@ -43,6 +43,11 @@ class GroupOffsets:
         return self._committed.keys()
 
     @property
+    def named(self) -> Collection[TopicPartition]:
+        """The partitions whose offset is committed or being written."""
+        return self._committed.keys() | self._pending.keys()
+
+    @property
     def producer_ids(self) -> Collection[int]:
         """Producers whose transactions hold offsets of this group."""
         return self._in_transactions.keys()
@@ -128,7 +133,7 @@ class GroupOffsets:
 
     # -- removal
 
-    def among(self, partitions: frozenset[TopicPartition]) -> set[TopicPartition]:
+    def among(self, partitions: set[TopicPartition]) -> set[TopicPartition]:
         """Return those of the partitions that have an offset, committed or not."""
         found = self._committed.keys() & partitions | self._pending.keys() & partitions
         for held in self._in_transactions.values():
@@ -136,33 +141,35 @@ class GroupOffsets:
         return found
 
     def remove(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Forget offsets, committed or not; return those that were committed: they need tombstones."""
+        """Forget offsets, committed or not; return those that are in the log: they need tombstones."""
         removed = []
         for partition in partitions:
-            self._pending.pop(partition, None)
+            is_written = self._pending.pop(partition, None) is not None
             for held in self._in_transactions.values():
                 held.pop(partition, None)
-            if self._committed.pop(partition, None) is not None:
+            if self._committed.pop(partition, None) is not None or is_written:
                 removed.append(partition)
         return removed
 
     def remove_expired(
         self,
+        partitions: Iterable[TopicPartition],
         now_ms: int,
         retention_ms: int,
         base_timestamp_ms: Callable[[CommittedOffset], int],
         subscribed_topics: Collection[str] = (),
     ) -> list[TopicPartition]:
-        """Forget offsets whose time is over and that nobody is writing; return them.
+        """Forget those of the offsets whose time is over and that nobody is writing; return them.
 
         ``base_timestamp_ms`` says from when on the retention counts. An offset with an expiry of its own obeys that.
         """
         expired = [
             partition
-            for partition, (value, _) in self._committed.items()
+            for partition in partitions
             if partition.topic not in subscribed_topics
             and partition not in self._pending
-            and _is_expired(value, now_ms, retention_ms, base_timestamp_ms)
+            and (stored := self._committed.get(partition)) is not None
+            and _is_expired(stored.value, now_ms, retention_ms, base_timestamp_ms)
         ]
         for partition in expired:
             del self._committed[partition]
