@@ -136,6 +136,11 @@ def test_event_logs_judge_by_what_the_query_saw(program: Program, topic_name: st
         "growing": ("event_log", "BEHIND", 60, "r-1"),
         "falling": ("event_log", "OK", 30, "r-1"),
     }
+    found = {row["group"]: row for row in ran.json}
+    assert found["growing"]["clear_in_ms"] is None, "never, as things are"
+    # From the plan of its second batch on it read 60 records, while 8 came.
+    expected_ms = 30 * found["falling"]["window_ms"] / (60 - 8)
+    assert found["falling"]["clear_in_ms"] == pytest.approx(expected_ms, rel=0.01)
     assert ran.code == 0
     assert program("lag", "--event-log", "events", "--fail-on", "warn").code == 1
 

@@ -24,6 +24,7 @@ from engine.admin.cluster.errors import NotFound
 from engine.admin.lag.stores import Store
 from engine.admin.lag.traces import QueryTraces
 from engine.local.cluster import LocalCluster
+from engine.pipeline import log_merge
 from engine.pipeline.hadoop_store import HadoopStore
 from engine.pipeline.store_path import StorePath
 
@@ -98,6 +99,27 @@ def content(path: StorePath) -> bytes:
 
 def below(folder: StorePath) -> list[str]:
     return sorted(str(parent / name)[len(str(folder)) + 1 :] for parent, _, names in folder.walk() for name in names)
+
+
+def test_a_merge_that_fails_there_leaves_nothing(
+    spark: Any, hdfs: str, files: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_logs(tmp_path / "logs", random.Random(7), brokers=2, entries=500, disorder=0, is_gzip=True)
+    root = StorePath.of(f"{hdfs}/failed")
+    put(spark, files, tmp_path / "logs", str(root / "logs"))
+    written: list[list[str]] = []
+
+    def fail(*words: Any) -> None:
+        written.append(below(root))
+        raise RuntimeError("not today")
+
+    monkeypatch.setattr(log_merge, "_why_unsound", fail)
+    before = below(root)
+    with pytest.raises(RuntimeError, match="not today"):
+        log_merge.merge_logs(spark, plan_of(root / "logs"), root / "out")
+    assert {name.partition("/")[0] for name in written[0]} > {"logs", "out"}, "parts, and logs that were unpacked"
+    assert below(root) == before
+    assert not (root / "out").exists()
 
 
 @pytest.mark.parametrize("is_gzip", [False, True])
