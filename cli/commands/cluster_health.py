@@ -40,7 +40,8 @@ async def health(
 ) -> Report:
     """Say whether the cluster is healthy, and why not.
 
-    It names five cases of each reason, or all of them with -v. With --wait it says what it waits for, and since when.
+    It names the five worst cases of each reason, or all of them with -v. With --wait it says what it waits for, and
+    since when.
     Critical: no or several controllers, dead or silent brokers, partitions that are offline, under min ISR or
     under-replicated, failed log dirs. Warnings: running reassignments, leaked throttles, leaders that are not the
     preferred ones, replicas that share a rack unnecessarily, min.insync.replicas above the number of replicas,
@@ -65,7 +66,7 @@ async def health(
                 examples_max=None if invocation.talk.is_verbose else EXAMPLES_MAX,
                 on_wait=WaitingTold(invocation.talk),
             )
-            return health_report(health, fails_on=threshold, lists_all=invocation.talk.is_verbose)
+            return health_report(health, fails_on=threshold)
 
         return await (watch_reports(invocation, interval, read) if watch else read())
 

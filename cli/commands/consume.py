@@ -54,7 +54,8 @@ GroupToJoin = Annotated[
     typer.Option(
         "--group",
         metavar="G",
-        help="Join this group: continue at its committed offsets, commit what was printed.",
+        help="Join this group: continue at its committed offsets, commit what was printed. A new group starts as "
+        "without one: at new records, or --from-beginning.",
         autocompletion=complete_groups,
     ),
 ]
@@ -155,6 +156,14 @@ class _Wanted:
     timeout_ms: int | None
     is_raw: bool
 
+    @property
+    def starts_at_end(self) -> bool:
+        """Whether nothing said where to start, so that only new records are printed."""
+        from engine.common.model import LATEST_TIMESTAMP
+
+        options = self.options
+        return options.offset == LATEST_TIMESTAMP and options.tail is None and options.start_time_ms is None
+
 
 async def _print_records(invocation: Invocation, wanted: _Wanted) -> None:
     from cli.framework.cluster_session import open_cluster
@@ -164,14 +173,20 @@ async def _print_records(invocation: Invocation, wanted: _Wanted) -> None:
     if not wanted.is_raw:
         to_bytes = decoding(to_bytes, invocation.output, wanted.pattern)
     is_wanted = _filter(wanted)
+    waiting = _waiting(wanted)
     count = 0
     async with open_cluster(invocation) as cluster:
         consumer = await _consumer(invocation, await cluster.wire(), wanted)
         await consumer.open()
         if invocation.output is OutputFormat.CSV and wanted.pattern is None:
             _write(CSV_HEADER.encode())
+
+        def tell_waiting() -> None:
+            if consumer.has_begun:
+                invocation.talk.show(waiting)
+
         try:
-            async for records in _limited(consumer, is_wanted, wanted.max_messages, wanted.timeout_ms):
+            async for records in _limited(consumer, is_wanted, wanted, tell_waiting):
                 invocation.talk.clear()
                 _write(b"".join(map(to_bytes, records)))
                 count += len(records)
@@ -206,6 +221,15 @@ async def _topics(wire: WireCluster, texts: list[str]) -> list[str]:
     return matching
 
 
+def _waiting(wanted: _Wanted) -> str:
+    """Return what a person is told while no record comes."""
+    if wanted.options.until_end:
+        return "waiting for records"
+    where = "" if wanted.group is None else f" in group {wanted.group}"
+    more = "; --from-beginning starts at the oldest" if wanted.group is None and wanted.starts_at_end else ""
+    return f"waiting for new records{where}{more}; Ctrl-C ends it"
+
+
 def _filter(wanted: _Wanted) -> Callable[[ConsumedRecord], bool]:
     """Return whether all filters let a record pass; for internal topics they look at what is printed."""
     from cli.views.records import decoded_payload, with_payload
@@ -224,8 +248,8 @@ def _filter(wanted: _Wanted) -> Callable[[ConsumedRecord], bool]:
 async def _limited(
     consumer: Consumer | GroupConsumer,
     is_wanted: Callable[[ConsumedRecord], bool],
-    max_messages: int | None,
-    timeout_ms: int | None,
+    wanted: _Wanted,
+    on_wait: Callable[[], None],
 ) -> AsyncIterator[list[ConsumedRecord]]:
     """Yield what the consumer reads until there are enough records, or none has come for too long."""
     import asyncio
@@ -233,12 +257,12 @@ async def _limited(
 
     from engine.admin.records.group_consume import GroupConsumer
 
-    left = max_messages
+    left, timeout_s = wanted.max_messages, None if wanted.timeout_ms is None else wanted.timeout_ms / 1000
     async with aclosing(consumer.batches()) as batches:
         while left is None or left > 0:
             try:
-                async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
-                    records = await _next_read(batches)
+                async with asyncio.timeout(timeout_s):
+                    records = await _next_read(batches, on_wait)
             except (StopAsyncIteration, TimeoutError):
                 return
             shown = [index for index, record in enumerate(records) if is_wanted(record)][:left]
@@ -250,8 +274,10 @@ async def _limited(
                 consumer.took(records)
 
 
-async def _next_read(batches: AsyncGenerator[list[ConsumedRecord], None]) -> list[ConsumedRecord]:
-    """Return the next records; meanwhile check that somebody still reads the output."""
+async def _next_read(
+    batches: AsyncGenerator[list[ConsumedRecord], None], on_wait: Callable[[], None]
+) -> list[ConsumedRecord]:
+    """Return the next records; meanwhile say that there are none, and check that somebody still reads the output."""
     import asyncio
 
     async def following() -> list[ConsumedRecord]:
@@ -261,6 +287,7 @@ async def _next_read(batches: AsyncGenerator[list[ConsumedRecord], None]) -> lis
     try:
         while not (await asyncio.wait({reading}, timeout=READER_CHECK_S))[0]:
             check_reader()
+            on_wait()
     except BaseException:
         reading.cancel()
         await asyncio.gather(reading, return_exceptions=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from cli.commands.plan_files import JournalOption, PlanArgument, load_plan
 from cli.commands.plan_group import group
+from cli.framework.input_files import name_of
 from cli.framework.invocation import Invocation
 from cli.framework.options import Asks, Needs
 from cli.output.report import Report
@@ -54,6 +55,7 @@ async def verify(invocation: Invocation, file: PlanArgument) -> Report:
     from cli.framework.cluster_session import open_cluster
     from cli.views.reassignment import statuses_report, throttle_notes
     from engine.admin.reassignment.moves import ReassignmentState
+    from engine.admin.reassignment.running import check_planned_for
     from engine.admin.reassignment.throttles import ClearedThrottles
     from engine.admin.reassignment.verify import read_statuses
     from engine.admin.reassignment.wave_execution import clear_leftovers
@@ -61,6 +63,7 @@ async def verify(invocation: Invocation, file: PlanArgument) -> Report:
 
     loaded = load_plan(file)
     async with open_cluster(invocation) as cluster:
+        await check_planned_for(cluster, loaded.plan.klamm.cluster_id, name_of(file))
         statuses = await read_statuses(cluster, [move.move for move in loaded.moves])
         cleared = ClearedThrottles()
         if cluster.target.may_be_changed and not invocation.is_dry_run:

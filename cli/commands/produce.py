@@ -113,6 +113,7 @@ async def _send_all(invocation: Invocation, producer: Producer, rules: LineForma
 
     number, rest = 0, b""
     progress = Progress(invocation.talk, "sent", "records")
+    is_typed = is_terminal(sys.stdin)
 
     async def send(lines: list[bytes]) -> None:
         nonlocal number
@@ -125,7 +126,8 @@ async def _send_all(invocation: Invocation, producer: Producer, rules: LineForma
                 record, own_partition = parse_json_line(line, number, now_ms)
                 producer.add(record, own_partition if partition is None else partition)
         await producer.flush()
-        progress.update(number)
+        if not is_typed:
+            progress.update(number)
 
     try:
         async for chunk in read_chunks(sys.stdin.fileno()):

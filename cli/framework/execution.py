@@ -146,17 +146,20 @@ async def _tell_waits(invocation: Invocation, *, is_bounded: bool) -> None:
     """Say what the command waits for, once that takes longer than a person expects."""
     import asyncio
 
-    can_show, next_s = invocation.talk.can_show, _LOG_WAIT_TOLD_S
+    can_show, is_shown, next_s = invocation.talk.can_show, False, _LOG_WAIT_TOLD_S
     while True:
         await asyncio.sleep(1.0)
         silent = invocation.awaited(WAIT_TOLD_S)
         longest_s = max(silent.values(), default=0.0)
         told = f"waiting for {', '.join(sorted(silent))}, silent for {longest_s:.0f} s"
         if not silent:
-            invocation.talk.clear()
-            next_s = _LOG_WAIT_TOLD_S
+            # Somebody else's line stays.
+            if is_shown:
+                invocation.talk.clear()
+            is_shown, next_s = False, _LOG_WAIT_TOLD_S
         elif can_show:
             invocation.talk.show(f"{told} …")
+            is_shown = True
         elif not is_bounded and longest_s >= next_s:
             invocation.talk.say(told)
             next_s = longest_s + _LOG_PACE_S

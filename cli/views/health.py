@@ -28,7 +28,6 @@ _COLUMNS = (
 _SHOWN = (*_COLUMNS[:3], Column("example", falls_below=True))
 
 
-_CASES_SHOWN = 5
 _TELL_EVERY_S = 10.0
 
 
@@ -48,11 +47,11 @@ class WaitingTold:
         self._talk.say(f"waited {waited_s:.0f} s so far: {reasons}")
 
 
-def health_report(health: HealthReport, *, fails_on: HealthStatus, lists_all: bool = False) -> Report:
+def health_report(health: HealthReport, *, fails_on: HealthStatus) -> Report:
     """The reasons, the worst first; the exit code is 1 if the status is as bad as ``fails_on`` or worse."""
     rows = [(r.check, r.severity, r.count, r.examples) for r in health.reasons]
     shown = [(r.check, r.severity, r.count, r.examples[0]) for r in health.reasons]
-    advice = [line for reason in health.reasons for line in _told(reason, None if lists_all else _CASES_SHOWN)]
+    advice = [line for reason in health.reasons for line in _told(reason)]
     return Report(
         health,
         Table(_COLUMNS, rows),
@@ -80,11 +79,14 @@ def _metrics(health: HealthReport) -> list[Metric]:
     ]
 
 
-def _told(reason: HealthReason, cases_max: int | None) -> list[str]:
+def _told(reason: HealthReason) -> list[str]:
     """What to do about a reason, with its cases below if the table does not show all of them."""
     lines = [f"{reason.check.value}: {spelled(reason.check.advice)}"]
     if reason.count == 1:
         return lines
-    shown = reason.examples[:cases_max]
-    more = reason.count - len(shown)
-    return [*lines, *(f"  {case}" for case in shown), *([f"  and {more} more: -v lists all"] if more > 0 else [])]
+    more = reason.count - len(reason.examples)
+    return [
+        *lines,
+        *(f"  {case}" for case in reason.examples),
+        *([f"  and {more} more: -v lists all"] if more > 0 else []),
+    ]

@@ -284,6 +284,11 @@ def test_consume_goes_on_where_its_group_stands_and_commits_what_it_printed(prog
     assert [(one["current_offset"], one["lag"]) for one in told["partitions"]] == [(3, 7)]
     assert told["state"] == "Empty", "it has left"
     assert program(*words, "--until-end").out.split() == [str(n) for n in range(3, 10)]
+    new = program("consume", topic_name, "--group", f"{topic_name}-new", "--timeout-ms", "5000")
+    assert (new.code, new.out) == (0, ""), "a new group starts at the end"
+    assert program("produce", topic_name, stdin="late\n").code == 0
+    late = program("consume", topic_name, "--group", f"{topic_name}-new", "-n", "1", "--timeout-ms", "30000")
+    assert late.out == "late\n", "and stays there"
     bad = program("consume", topic_name, "--group", "g", "--offset", "3")
     assert (bad.code, "--group continues at the committed offsets" in bad.err) == (2, True)
 
@@ -368,6 +373,38 @@ def test_produce_says_on_a_terminal_how_it_ends(
     os.close(ours)
     assert process.returncode == 0
     assert program("consume", topic_name, "-e").out == "typed\n"
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ((), "waiting for new records; --from-beginning starts at the oldest; Ctrl-C ends it"),
+        (("--group", "waiting"), "waiting for new records in group waiting; Ctrl-C ends it"),
+        (("--from-beginning",), "waiting for new records; Ctrl-C ends it"),
+    ],
+    ids=["alone", "group", "from the beginning"],
+)
+def test_consume_says_on_a_terminal_that_it_waits(
+    program: Program, topic_name: str, live_cluster: LocalCluster, tmp_path: Path, more: tuple[str, ...], told: str
+) -> None:
+    assert program("topics", "create", topic_name).code == 0
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [PROGRAM, "consume", topic_name, *more, "-n", "1", "-b", live_cluster.bootstrap_servers],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=theirs, cwd=tmp_path, env=environment(tmp_path),
+    )  # fmt: skip
+    os.close(theirs)
+    try:
+        said = b""
+        while told.encode() not in said:
+            said += os.read(ours, 1024)
+        assert program("produce", topic_name, stdin="a\n").code == 0
+        out, _ = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+    assert (process.returncode, out) == (0, b"a\n")
 
 
 def test_a_countdown_counts_on_a_terminal_and_is_one_line_elsewhere(

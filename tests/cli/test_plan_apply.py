@@ -34,6 +34,26 @@ def three_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalClu
         yield cluster
 
 
+def test_a_plan_of_another_cluster_is_refused_and_its_throttles_are_left_alone(
+    by_wire: Operator, by_znodes: Operator, topic_name: str, tmp_path: Path
+) -> None:
+    filled(by_wire, topic_name, "0:1")
+    plan = made_plan(by_wire, tmp_path, topic_name, [0, 2])
+    document = json.loads(plan.read_text())
+    document["klamm"]["cluster_id"] = "another"
+    plan.write_text(json.dumps(document))
+    throttled = ("configs", "alter", "--topic", topic_name, "--add-config", "leader.replication.throttled.replicas=*")
+    assert by_wire(*throttled).code == 0
+    kept = by_znodes.settings("--topic", topic_name)
+    assert kept
+    for operator in (by_wire, by_znodes):
+        told = operator("plan", "verify", plan)
+        assert (told.code, "the file is for cluster another, and this is cluster" in told.err) == (2, True), told.err
+        assert operator("plan", "apply", plan).code == 1
+    assert by_znodes.settings("--topic", topic_name) == kept
+    assert by_wire("configs", "alter", "--topic", topic_name, "--delete-config", ",".join(kept)).code == 0
+
+
 def test_a_plan_is_applied_in_waves_and_rolled_back(
     by_wire: Operator, by_znodes: Operator, topic_name: str, tmp_path: Path
 ) -> None:

@@ -1,10 +1,14 @@
-"""The checks of a cluster's health. Pure: facts in, findings out; each finding is a line that names its subject."""
+"""The checks of a cluster's health. Pure: facts in, findings out; each finding is a line that names its subject.
+
+Where one finding can be worse than another, the worst come first, because only some are shown.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
+from operator import itemgetter
 
 from engine.admin.health.report import EXAMPLES_MAX, Check, HealthFacts, HealthReport, report_of
 from engine.admin.reassignment.throttle_settings import RATES, REPLICA_LISTS, is_mark_alone
@@ -17,6 +21,8 @@ IMBALANCE_PERCENT_MAX = 10
 """Kafka's default of leader.imbalance.per.broker.percentage."""
 DELETION_STUCK_MS = 60_000
 ZOOKEEPER_SLOW_MS = 100.0
+
+_IN_SYNC = itemgetter(0)
 
 _OF_TOPICS = (
     Check.UNKNOWN_SETTINGS,
@@ -60,6 +66,8 @@ class _TopicFindings:
     moving: dict[str, str] = field(default_factory=dict)
     """Partitions that are being reassigned, and why one gets no further."""
     moving_topics: set[str] = field(default_factory=set)
+    under_min_isr: list[tuple[int, str]] = field(default_factory=list)
+    """How many replicas are in sync, and the finding."""
 
     def add(self, other: _TopicFindings) -> None:
         for check, lines in other.found.items():
@@ -71,6 +79,7 @@ class _TopicFindings:
         ):
             for broker, count in theirs.items():
                 mine[broker] += count
+        self.under_min_isr += other.under_min_isr
         if other.moving:
             self.moving |= other.moving
             self.moving_topics |= other.moving_topics
@@ -125,6 +134,7 @@ def assess(
         memory: topics that it knows are not checked again.
     """
     topics = (memory or TopicMemory()).of(facts)
+    found = topics.found | {Check.UNDER_MIN_ISR: [line for _, line in sorted(topics.under_min_isr, key=_IN_SYNC)]}
     return report_of(
         examples_max=examples_max,
         findings=[
@@ -132,9 +142,9 @@ def assess(
             (Check.MISSING_BROKERS, _missing_brokers(topics)),
             (Check.SILENT_BROKERS, _silent_brokers(facts)),
             (Check.UNREADABLE_TOPICS, list(facts.unreadable_topics)),
-            *((check, topics.found.get(check, [])) for check in _OF_TOPICS),
+            *((check, found.get(check, [])) for check in _OF_TOPICS),
             (Check.OFFLINE_LOG_DIRS, _log_dirs(facts)),
-            (Check.RACK_VIOLATIONS, topics.found.get(Check.RACK_VIOLATIONS, [])),
+            (Check.RACK_VIOLATIONS, found.get(Check.RACK_VIOLATIONS, [])),
             (Check.PREFERRED_LEADER_IMBALANCE, _imbalance(topics)),
             (Check.RUNNING_REASSIGNMENTS, _running(facts, topics)),
             (Check.LEAKED_THROTTLES, _throttles(facts, topics)),
@@ -162,7 +172,7 @@ def _controller(facts: HealthFacts) -> Iterator[tuple[Check, list[str]]]:
 
 
 def _missing_brokers(topics: _TopicFindings) -> list[str]:
-    counts = sorted(topics.missing.items())
+    counts = sorted(topics.missing.items(), key=lambda item: (-item[1], item[0]))
     return [f"broker {broker}: {count} replica{'' if count == 1 else 's'}" for broker, count in counts]
 
 
@@ -193,7 +203,10 @@ def _topic(topic: TopicSnapshot, setting: _Setting, min_isr: int) -> _TopicFindi
             continue
         name = str(TopicPartition(topic.name, partition.partition))
         for check, line in _troubles(partition, setting, min_isr):
-            told.found.setdefault(check, []).append(f"{name} ({line})")
+            if check is Check.UNDER_MIN_ISR:
+                told.under_min_isr.append((len(partition.isr), f"{name} ({line})"))
+            else:
+                told.found.setdefault(check, []).append(f"{name} ({line})")
         if shares_rack:
             line = ", ".join(f"{b} in {setting.racks[b]}" for b in partition.assignment.target_replicas)
             told.found.setdefault(Check.RACK_VIOLATIONS, []).append(f"{name} (replicas {line})")
@@ -272,7 +285,7 @@ def _imbalance(topics: _TopicFindings) -> list[str]:
     """
     return [
         f"broker {broker} does not lead {count} of the {topics.preferred[broker]} partitions it is preferred for"
-        for broker, count in sorted(topics.elsewhere.items())
+        for broker, count in sorted(topics.elsewhere.items(), key=lambda item: (-item[1], item[0]))
         if count * 100 > topics.preferred[broker] * IMBALANCE_PERCENT_MAX
     ]
 
@@ -312,7 +325,7 @@ def _throttles(facts: HealthFacts, topics: _TopicFindings) -> list[str]:
 
 
 def _deletions(facts: HealthFacts) -> list[str]:
-    ages = sorted(facts.deletion_ages_ms.items())
+    ages = sorted(facts.deletion_ages_ms.items(), key=lambda item: (-item[1], item[0]))
     return [f"topic {topic}, for {age_ms // 1000} s" for topic, age_ms in ages if age_ms > DELETION_STUCK_MS]
 
 

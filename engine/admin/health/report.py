@@ -9,7 +9,8 @@ from enum import StrEnum
 from engine.admin.cluster.remedies import Operation, Phrase, Words
 from engine.common.snapshot import ClusterSnapshot
 
-EXAMPLES_MAX = 10
+EXAMPLES_MAX = 5
+"""So many cases of each reason are named, unless somebody wants all."""
 
 
 class Severity(StrEnum):
@@ -79,19 +80,17 @@ _ADVICE: Mapping[Check, Words] = {
         "meanwhile nothing is elected or moved: see who is alive with ", Operation.LIST_BROKERS
     ),
     Check.SEVERAL_CONTROLLERS: "brokers disagree: check again soon; if they still do, restart the one that is wrong",
-    Check.MISSING_BROKERS: "start them again, or move their replicas away",
+    Check.MISSING_BROKERS: "for each broker: start it again, or move its replicas away",
     Check.SILENT_BROKERS: "registered but not answering: check the process and its server.log",
-    Check.UNREADABLE_TOPICS: Phrase(
-        "their znodes are damaged, controllers cannot use them either: ", Operation.READ_RAW_ZNODE
-    ),
-    Check.UNKNOWN_SETTINGS: "no broker reports them, so min ISR and throttles are not checked: is ZooKeeper up?",
+    Check.UNREADABLE_TOPICS: Phrase("a damaged znode is of no use to controllers either: ", Operation.READ_RAW_ZNODE),
+    Check.UNKNOWN_SETTINGS: "no broker reports settings, so min ISR and throttles are not checked: is ZooKeeper up?",
     Check.OFFLINE_PARTITIONS: Phrase("start a broker that has a replica; as a last resort ", Operation.ELECT_UNCLEAN),
     Check.UNDER_MIN_ISR: Phrase("producers with acks=all are refused: ", Operation.DESCRIBE_UNDER_MIN_ISR),
     Check.MIN_ISR_ABOVE_FACTOR: Phrase(
         "these brokers require no more in-sync replicas than exist; older ones refuse every write with acks=all: ",
         Operation.DESCRIBE_TOPIC_CONFIGS,
     ),
-    Check.UNDER_REPLICATED_DEAD_BROKER: "start the dead broker again",
+    Check.UNDER_REPLICATED_DEAD_BROKER: "for each broker that is dead: start it again",
     Check.UNDER_REPLICATED_LAGGING: "the broker is alive but does not keep up: check its disk, network and server.log",
     Check.UNDER_REPLICATED_MOVING: Phrase("wait for the reassignment: ", Operation.LIST_REASSIGNMENTS),
     Check.OFFLINE_LOG_DIRS: "the disk has failed or is full: check the broker's server.log",

@@ -123,6 +123,8 @@ class Consumer:
         self._observe = observe
         self._complain = complain
         self._positions: list[_Position] = []
+        self.starts: dict[TopicPartition, int] = {}
+        """Where reading began in each partition, as far as known by now."""
         self._late: dict[asyncio.Task[None], list[_Position]] = {}
         self._leader_is_missing = asyncio.Event()
         self._queue: asyncio.Queue[_Item] = asyncio.Queue(_QUEUE_MAX)
@@ -177,6 +179,12 @@ class Consumer:
         await self._find_starts(positions)
         for position in positions:
             position.is_placed = True
+            self.starts[position.name] = position.next_offset
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether it knows where it reads, so that no new record is missed."""
+        return bool(self.starts)
 
     async def batches(self) -> AsyncGenerator[list[ConsumedRecord], None]:
         """Yield records as they come, some at a time; ends only with ``until_end``.

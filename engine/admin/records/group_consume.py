@@ -1,13 +1,14 @@
 """Reads topics as a member of a consumer group: shares their partitions, continues at the committed offsets, commits.
 
 It commits what its caller has processed every few seconds and at the end: after a crash no more than that is read
-twice.
+twice. Where it has read nothing yet it commits where it began, as Kafka's consumer does, so that the next member misses
+nothing that came meanwhile.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
@@ -50,6 +51,7 @@ class GroupConsumer:
             wire, group, topics, give_up_s=options.give_up_s, observe=observe, complain=complain
         )
         self._offsets: dict[TopicPartition, int] = {}
+        self._starts: Mapping[TopicPartition, int] = {}
 
     async def open(self) -> None:
         """Check that the topics exist.
@@ -86,7 +88,7 @@ class GroupConsumer:
             where = f"group {self._membership.group}"
             raise Unreachable(f"the committed offsets are not known: {committed}", where=where)
         starts = {n: one.offset for n, one in committed.items() if n in mine and isinstance(one, CommittedOffset)}
-        self._offsets, self._is_at_end = {}, False
+        self._offsets, self._starts, self._is_at_end = {}, {}, False
         consumer = Consumer(
             self._wire,
             self._topics,
@@ -95,6 +97,7 @@ class GroupConsumer:
             complain=self._complain,
         )
         await consumer.open()
+        self._starts = consumer.starts
         return consumer
 
     async def _until_moved(self, batches: _Batches) -> _Batches:
@@ -127,13 +130,19 @@ class GroupConsumer:
                 reading.cancel()
                 await asyncio.gather(reading, return_exceptions=True)
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether it knows where it reads, so that no new record is missed."""
+        return bool(self._starts)
+
     def took(self, records: Sequence[ConsumedRecord]) -> None:
         """Note that these are processed, and may be committed."""
         for one in records:
             self._offsets[TopicPartition(one.topic, one.partition)] = one.record.offset + 1
 
     async def _commit(self) -> bool:
-        return not self._offsets or await self._membership.commit(self._offsets)
+        offsets = {**self._starts, **self._offsets}
+        return not offsets or await self._membership.commit(offsets)
 
     async def _leave(self) -> None:
         try:

@@ -232,3 +232,18 @@ def test_a_move_to_a_dead_broker_is_told_first() -> None:
 def test_topics_that_cannot_be_read_are_critical() -> None:
     report = assess(facts(partition((0, 1)), unreadable_topics=("cannot understand the content of /brokers/topics/x",)))
     assert (report.status, report.reasons[0].check) == (HealthStatus.CRITICAL, Check.UNREADABLE_TOPICS)
+
+
+def test_the_worst_cases_come_first() -> None:
+    thin = [partition((0, 1, 2), isr=isr) for isr in ((0, 1), (0,), (0, 1))]
+    (told,) = (found(replace(facts(*thin), min_isr={"t": 3}))[Check.UNDER_MIN_ISR],)
+    assert [line.split()[1] for line in told] == ["(1", "(2", "(2"]
+    lost = [partition((3, 4)), partition((4, 0))]
+    assert found(facts(*lost))[Check.MISSING_BROKERS] == ("broker 4: 2 replicas", "broker 3: 1 replica")
+    led_by_others = [partition((0, 1), leader=1), *(partition((1, 0), leader=0) for _ in range(2))]
+    assert [line[:8] for line in found(facts(*led_by_others))[Check.PREFERRED_LEADER_IMBALANCE]] == [
+        "broker 1",
+        "broker 0",
+    ]
+    stuck = replace(facts(), deletion_ages_ms={"a": 61_000, "b": 99_000})
+    assert found(stuck)[Check.DELETION_STUCK] == ("topic b, for 99 s", "topic a, for 61 s")
