@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import tomllib
+from contextlib import nullcontext
+from pathlib import Path
+
+import jsonschema
 import pytest
 
-from plans.policy import BadPolicy, parse_policy
+from plans.policy import _KEYS, BadPolicy, parse_policy
+
+SCHEMA_PAGE = Path(__file__).parents[2] / "docs" / "reference" / "policy.schema.json"
 
 WHOLE = """\
 # what we allow
@@ -109,3 +117,38 @@ def test_an_unknown_key_comes_with_those_that_are_known() -> None:
     with pytest.raises(BadPolicy) as raised:
         parse_policy("[limits]\nmovs = 1\n")
     assert raised.value.hint == "known here: moves, bytes, leader_changes, time"
+
+
+def test_the_schema_knows_the_keys_that_the_parser_knows() -> None:
+    schema = json.loads(SCHEMA_PAGE.read_text("utf-8"))
+    jsonschema.Draft202012Validator.check_schema(schema)
+    sections = schema["properties"]
+    assert {name: tuple(section["properties"]) for name, section in sections.items()} == dict(_KEYS)
+    assert not any(one["additionalProperties"] for one in (schema, *sections.values()))
+
+
+@pytest.mark.parametrize(
+    ("text", "is_right"),
+    [
+        (WHOLE, True),
+        ("", True),
+        ('[limits]\nbytes = 1\ntime = 90\n[cluster]\nunchanged = true\n[brokers]\ncapacity = {"7" = 1}\n', True),
+        ("[limit]\nmoves = 1\n", False),
+        ("moves = 1\n", False),
+        ("[limits]\nmoves = -1\n", False),
+        ("[limits]\nmoves = true\n", False),
+        ('[limits]\nmoves = "1"\n', False),
+        ('[brokers]\nforbidden = ["a"]\n', False),
+        ('[brokers]\ncapacity = "1"\n', False),
+        ('[brokers.capacity]\na = "1 TB"\n', False),
+        ('[log_dirs.capacity]\n"/b" = 1\n', False),
+        ('[log_dirs.capacity]\n"1:" = 1\n', False),
+        ('[topics]\nforbidden = "a"\n', False),
+        ("[cluster]\nunchanged = 1\n", False),
+    ],
+)
+def test_the_schema_and_the_parser_agree(text: str, is_right: bool) -> None:
+    schema = json.loads(SCHEMA_PAGE.read_text("utf-8"))
+    assert jsonschema.Draft202012Validator(schema).is_valid(tomllib.loads(text)) == is_right
+    with nullcontext() if is_right else pytest.raises(BadPolicy):
+        parse_policy(text)
