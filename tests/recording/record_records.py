@@ -11,7 +11,7 @@ DISK = Path(__file__).parents[2] / "fixtures" / "disk"
 SHOWN_AS = "/data/kafka"
 FOLDERS = ("clean", "formats-mixed", "formats-v0-v1-v2")
 OF_DISK = {
-    "log": ("*/*.log", ("--deep-iteration", "--print-data-log")),
+    "log": ("[!_]*/*.log", ("--deep-iteration", "--print-data-log")),
     "index-plain": ("*/*.index", ()),
     "timeindex": ("*/*.timeindex", ()),
     "txnindex": ("*/*.txnindex", ()),
