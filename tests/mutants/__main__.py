@@ -131,7 +131,7 @@ TESTED_BY = {
     ],
     "engine/storage/checkpoint_file.py": ["storage/test_reused_names.py", "storage/test_power_failures.py"],
     "engine/storage/log_checkpoints.py": ["storage/test_reused_names.py", "storage/test_power_failures.py"],
-    "engine/storage/replaced_logs.py": ["storage/test_log_moves.py", "replication/test_log_dir_moves.py"],
+    "engine/storage/replaced_logs.py": ["storage/test_replaced_logs.py", "storage/test_log_moves.py"],
     "engine/replication/partition.py": [
         "replication/test_partition.py",
         "replication/test_roles.py",

@@ -1,0 +1,144 @@
+"""What follows the replacement of a log by its copy in another log dir, job by job, and what a failed dir ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from engine.common.errors import ErrorCode, KafkaError
+from engine.common.model import TopicPartition
+from engine.storage.replaced_logs import MOVED_MARK, ReplacedLogs, unmark_moved
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+class Moving:
+    """Partitions whose logs in dir ``old`` are replaced by those in dir ``new``, which have the mark."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.failures: list[str] = []
+        self.retired: list[TopicPartition] = []
+        self.error: KafkaError | None = None
+        self.replaced = ReplacedLogs(self, self._retire)  # type: ignore[arg-type]
+
+    def _retire(self, log: Any) -> None:
+        if self.error is not None:
+            raise self.error
+        self.retired.append(log.topic_partition)
+
+    def fail_dir(self, log_dir: Path, message: str, error: OSError) -> None:
+        self.failures.append(message)
+
+    def log(self, where: str, partition: TopicPartition) -> Any:
+        folder = self.folder / where / f"t-{partition.partition}"
+        folder.mkdir(parents=True)
+        one = SimpleNamespace(
+            topic_partition=partition, dir=folder, log_dir=folder.parent, is_retired=False, is_abandoned=False,
+            folder=SimpleNamespace(is_unsynced=False),
+        )  # fmt: skip
+        one.abandon = lambda: setattr(one, "is_abandoned", True)
+        return one
+
+    def replace(self, partition: TopicPartition = T0) -> tuple[Any, Any]:
+        old, new = self.log("old", partition), self.log("new", partition)
+        (new.dir / MOVED_MARK).touch()
+        self.replaced.add(old, new, keeps_mark=False)
+        return old, new
+
+
+def carry_out(one: Moving) -> int:
+    """Carry out all jobs there are; return their number."""
+    count = 0
+    for job in one.replaced.jobs():
+        job.run()
+        job.finish()
+        count += 1
+    return count
+
+
+def test_a_log_that_is_replaced_serves_nobody(tmp_path: Path) -> None:
+    old, new = Moving(tmp_path).replace()
+    assert (old.is_retired, old.is_abandoned, new.is_retired) == (True, True, False)
+
+
+def test_the_old_name_goes_after_the_new_one_is_on_its_disk_and_the_mark_after_that(tmp_path: Path) -> None:
+    one = Moving(tmp_path)
+    _, new = one.replace()
+    jobs = one.replaced.jobs()
+    first = next(jobs)
+    assert one.retired == []
+    first.run()
+    first.finish()
+    second = next(jobs)
+    assert (one.retired, (new.dir / MOVED_MARK).exists()) == ([T0], True)
+    second.run()
+    second.finish()
+    assert (list(jobs), (new.dir / MOVED_MARK).exists(), new.folder.is_unsynced) == ([], False, True)
+    assert carry_out(one) == 0, "it is over"
+
+
+def test_without_the_new_name_on_its_disk_nothing_follows(tmp_path: Path) -> None:
+    one = Moving(tmp_path)
+    one.replace()
+    jobs = one.replaced.jobs()
+    next(jobs)
+    assert list(jobs) == []
+    assert one.retired == []
+
+
+def test_what_was_given_up_meanwhile_is_not_carried_on(tmp_path: Path) -> None:
+    one = Moving(tmp_path)
+    one.replace()
+    jobs = one.replaced.jobs()
+    first = next(jobs)
+    one.replaced.give_up(T0)
+    first.run()
+    first.finish()
+    assert list(jobs) == []
+    assert one.retired == [T0], "once"
+
+
+def test_a_rename_that_is_done_is_not_done_again(tmp_path: Path) -> None:
+    """The job that brings it to the disk may have to be made again."""
+    one = Moving(tmp_path)
+    one.replace()
+    jobs = one.replaced.jobs()
+    first = next(jobs)
+    first.run()
+    first.finish()
+    next(jobs)
+    assert carry_out(one) == 1
+    assert one.retired == [T0]
+
+
+def test_after_a_rename_that_fails_the_mark_stays(tmp_path: Path) -> None:
+    """It tells which of the two counts once the old dir is back."""
+    one = Moving(tmp_path)
+    _, new = one.replace()
+    one.error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+    assert carry_out(one) == 1
+    assert carry_out(one) == 0
+    assert (new.dir / MOVED_MARK).exists()
+
+
+@pytest.mark.parametrize(("failed", "retired"), [("old", []), ("new", [T0, T1]), ("third", [])])
+def test_with_the_dir_of_the_new_log_the_old_one_goes_too(
+    tmp_path: Path, failed: str, retired: list[TopicPartition]
+) -> None:
+    """It would come back without what was written since."""
+    one = Moving(tmp_path)
+    one.replace(T0)
+    one.replace(T1)
+    one.replaced.dir_failed(tmp_path / failed)
+    assert one.retired == retired
+    assert carry_out(one) == (4 if failed == "third" else 0)
+
+
+def test_a_mark_that_is_gone_is_no_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    log = Moving(tmp_path).log("new", T0)
+    unmark_moved(log)
+    assert log.folder.is_unsynced and caplog.records == []
