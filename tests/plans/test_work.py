@@ -1,5 +1,6 @@
 """The work that a plan may take: one limit for all that it does."""
 
+from math import inf
 from typing import Any
 
 import pytest
@@ -68,3 +69,15 @@ def test_the_construction_examines_no_more_exchanges_than_the_work_allows() -> N
     off = [limits.violation(held_bytes(problem, after)) for after in lists]
     assert lists[0] == lists[1]
     assert off[0] > off[2]
+
+
+def test_a_large_program_ends_after_some_looks_without_news(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a better result nor a better bound; before there is a bound, no look counts."""
+    pytest.importorskip("highspy")
+    from plans import exact
+
+    monkeypatch.setattr(exact, "_PATIENCE", 3)
+    still = exact._Standstill()
+    looks = [(inf, -inf)] * 5 + [(inf, 89.0)] * 3 + [(inf, 90.0)] * 3 + [(100.0, 90.0)] * 3 + [(100.0, 91.0)] * 3
+    assert not any(still.is_over(*look) for look in looks)
+    assert [still.is_over(100.0, 91.0 + small) for small in (1e-7, 2e-7)] == [True, True]
