@@ -69,7 +69,7 @@ def remaining_moves(
     parts = tuple(replace(one, current=lists) for one, lists, _ in every)
     rest = replace(problem, partitions=parts, minimise=Minimise.MOVES)
     seconds = _REST_S if work.seconds is None else min(work.seconds, _REST_S)
-    few = Work(min(max(0, work.left), Work.within(seconds, len(rest.movable)).left), seconds)
+    few = Work(min(max(0, work.left), Work.within(seconds, len(rest.movable)).left), seconds, work.exchanges)
     found = solve(rest, limits_of(rest), few, lambda _: None, is_rough=True)
     return min(costs_of(rest, lists).moves for lists in (found.after, solved.after))
 

@@ -16,6 +16,7 @@ from plans.loads import ByteLimits
 from plans.options import Aim
 from plans.placement import Cost, Item, Placement, shortest_path
 from plans.problem import Problem, ProblemPartition, bits, mask_of
+from plans.work import Work
 
 _PATHS_MAX = 100_000
 
@@ -230,8 +231,9 @@ def construct(
     leader_levels: Levels | None,
     held: list[int],
     limits: ByteLimits,
+    work: Work,
 ) -> Solution:
-    """Return a solution that starts from the forced sets ``held``."""
+    """Return a solution that starts from the forced sets ``held``. The search for level bytes takes of the work."""
     if replica_levels is not None or limits.most:
         placement = Placement(
             problem.brokers, replica_items(problem, held), problem.racks(), fixed_counts(problem, leaders=False)
@@ -239,7 +241,7 @@ def construct(
         if replica_levels is not None:
             level_replicas(problem, placement, replica_levels)
         if limits.most:
-            level_bytes(problem, placement, limits, replica_levels)
+            work.spend_exchanges(level_bytes(problem, placement, limits, replica_levels, work.exchanges))
         held = placement.held
     wanted = leader_levels if Aim.LEADERS in problem.aim else None
     return Solution(tuple(held), tuple(choose_leaders(problem, held, wanted)))

@@ -39,6 +39,9 @@ _COLUMNS_MAX = 5_000
 _ENTRIES_MAX = 40_000
 """Up to this many numbers in such a program, every partition may have any of its columns within a cap."""
 
+_PATIENCE, _NEWS = 12, 1e-6
+"""In a larger program HiGHS ends after this many looks without news, which is a change by this fraction at least."""
+
 _TOLERANCE = 1e-6
 _SCALES = (1, 2, 6, 60)
 
@@ -182,12 +185,30 @@ class Master:
         self.solver.setOptionValue("mip_rel_gap", 0.0)
         self.solver.setOptionValue("mip_abs_gap", 0.0)
         self.solver.setOptionValue("simplex_iteration_limit", highspy.kHighsIInf)
-        run_limited(self.solver, self._work, share)
+        is_over = _Standstill().is_over if self.solver.getNumNz() > _ENTRIES_MAX else None
+        run_limited(self.solver, self._work, share, is_over)
         if self.solver.getInfo().primal_solution_status != 2:
             return None
         values = self.solver.getSolution().col_value[self._slacks :]
         chosen = [column for column, value in zip(self.columns, values, strict=True) if value > 0.5]
         return chosen if len(chosen) == len(self.model.factor) else None
+
+
+@dataclass(slots=True)
+class _Standstill:
+    """Notices that neither the result nor the bound gets better. In a large program each look may take a second."""
+
+    looks: int = 0
+    found: float = math.inf
+    bound: float = -math.inf
+
+    def is_over(self, found: float, bound: float) -> bool:
+        """Take one check of the solver into account."""
+        is_higher = math.isinf(self.bound) or bound > self.bound + abs(self.bound) * _NEWS
+        if is_higher or found < self.found * (1 - _NEWS):
+            self.looks, self.found, self.bound = 0, found, bound
+        self.looks += 1
+        return self.looks > _PATIENCE
 
 
 def run_limited(

@@ -123,7 +123,7 @@ class _Solver:
         problem = self.problem
         held = Forcing(problem).sets()
         replicas, leaders = self._levels(held, Aim.REPLICAS), self._levels(held, Aim.LEADERS)
-        solution = construct(problem, replicas, leaders, held, self.limits)
+        solution = construct(problem, replicas, leaders, held, self.limits, self.work)
         counted = counted_bounds(problem, replicas, leaders, self.limits.most)
         solution, proven = self._improved(solution, replicas, leaders, counted)
         if not self.limits.most and not problem.replacements:

@@ -33,6 +33,9 @@ _NODES_MAX = 5_000
 _SHARE = 2
 """If moves are counted, the first run gets one part in this many of the work; the rest is for one move less."""
 
+_BYTES_LARGE, _BYTES_SHARE = 4_000, 3
+"""With more variables, a run by bytes gets one part in this many of the work: it rarely ends with a proof."""
+
 _PATIENCE = 20
 """After this many checks with the same bound, one below the result, it is time to ask for one move less."""
 
@@ -84,7 +87,8 @@ class WholeProgram:
         unit = max(1.0, float(self.model.weight.mean())) if weights else 1.0
         costs = np.where(self.model.is_held, 0.0, self.model.weight[:, None] / unit).ravel()
         is_counted = len(set(weights)) == 1
-        share, is_enough = (_SHARE, _Standstill().is_over) if is_counted else (1, None)
+        by_bytes = _BYTES_SHARE if self._size > _BYTES_LARGE else 1
+        share, is_enough = (_SHARE, _Standstill().is_over) if is_counted else (by_bytes, None)
         found, dual = self._minimise(costs, share, is_enough)
         if self._is_impossible():
             return Outcome(None, None, None, is_impossible=True)

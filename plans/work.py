@@ -9,6 +9,9 @@ _DEFAULT_S = 30.0
 _A_SECOND, _FEW = 3_000_000, 1_000
 """A second is worth 3,000 steps if there are few partitions; with more, each step takes longer."""
 
+_EXCHANGES_A_SECOND = 300_000
+"""The construction has these for itself, beside the steps of the solver."""
+
 
 @dataclass(slots=True)
 class Work:
@@ -17,6 +20,8 @@ class Work:
     left: int
     seconds: float | None = None
     """The time limit that the work is counted for, if there is one."""
+    exchanges: int = 9_000_000
+    """The exchanges that the construction may still examine; they take no steps."""
     whole: int = field(init=False)
     _of: Work | None = None
 
@@ -26,15 +31,19 @@ class Work:
     @classmethod
     def within(cls, seconds: float | None, partitions: int) -> Work:
         """Return the work for a time limit, computed for a slow machine; None has a limit of its own."""
-        return cls(int((_DEFAULT_S if seconds is None else seconds) * _A_SECOND / (partitions + _FEW)), seconds)
+        limit = _DEFAULT_S if seconds is None else seconds
+        return cls(int(limit * _A_SECOND / (partitions + _FEW)), seconds, int(limit * _EXCHANGES_A_SECOND))
 
     def part(self, most: int) -> Work:
         """Return a part of what is left; what it spends is spent here as well."""
-        return Work(min(self.left, most), self.seconds, self)
+        return Work(min(self.left, most), self.seconds, self.exchanges, self)
 
     @property
     def is_over(self) -> bool:
         return self.left <= 0
+
+    def spend_exchanges(self, count: int) -> None:
+        self.exchanges = max(0, self.exchanges - count)
 
     def spend(self, steps: int) -> None:
         # The last step of a part may be larger than what it has left. That is not taken from the other parts.

@@ -182,9 +182,9 @@ def test_within_a_cap_a_large_program_is_made_small(monkeypatch: pytest.MonkeyPa
     entries: list[int] = []
     as_ever = exact.run_limited
 
-    def watched(solver: Any, work: Work, share: int = 1) -> None:
+    def watched(solver: Any, work: Work, *rest: Any) -> None:
         entries.append(solver.getNumNz())
-        as_ever(solver, work, share)
+        as_ever(solver, work, *rest)
 
     monkeypatch.setattr(exact, "run_limited", watched)
     monkeypatch.setattr(whole_program, "is_small", lambda problem: False)

@@ -1,10 +1,13 @@
 """The work that a plan may take: one limit for all its parts."""
 
+from math import inf
 from typing import Any
 
 import pytest
 from small_clusters import applied, drawn_cluster
 
+from plans.building import build_problem
+from plans.loads import byte_limits, held_bytes
 from plans.options import Aim, Minimise, PlanOptions, Strategy
 from plans.planning import make_plan
 from plans.solving import solve
@@ -48,3 +51,33 @@ def test_all_rounds_of_a_plan_share_its_work(monkeypatch: pytest.MonkeyPatch) ->
     assert rounds[0] == one.whole > rounds[1] == one.whole - one.whole // 3, "the first round is cut short"
     monkeypatch.undo()
     assert not make_plan(applied(snapshot, plan.partitions), Strategy.REBALANCE, options).plan.partitions
+
+
+def test_the_construction_examines_no_more_exchanges_than_the_work_allows() -> None:
+    """In all rounds together; a plan that is cut short is the same every time."""
+    snapshot = drawn_cluster(3, brokers=9, racks=3, partitions=90, factor=2)
+    options = PlanOptions(aim=(Aim.BYTES,), minimise=Minimise.BYTES, tolerance_percent=0.01)
+    problem = build_problem(snapshot, Strategy.REBALANCE, options).problem
+    limits = byte_limits(problem)
+    lists = []
+    for allowed in (3_000, 3_000, 300_000):
+        work = Work(0, exchanges=allowed)
+        lists.append(solve(problem, limits, work, lambda _: None).after)
+        assert 0 <= work.exchanges < allowed
+        if allowed == 3_000:
+            assert work.exchanges == 0
+    off = [limits.violation(held_bytes(problem, after)) for after in lists]
+    assert lists[0] == lists[1]
+    assert off[0] > off[2]
+
+
+def test_a_large_program_ends_after_some_looks_without_news(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a better result nor a better bound; before there is a bound, no look counts."""
+    pytest.importorskip("highspy")
+    from plans import exact
+
+    monkeypatch.setattr(exact, "_PATIENCE", 3)
+    still = exact._Standstill()
+    looks = [(inf, -inf)] * 5 + [(inf, 89.0)] * 3 + [(inf, 90.0)] * 3 + [(100.0, 90.0)] * 3 + [(100.0, 91.0)] * 3
+    assert not any(still.is_over(*look) for look in looks)
+    assert [still.is_over(100.0, 91.0 + small) for small in (1e-7, 2e-7)] == [True, True]
