@@ -12,7 +12,6 @@ before it can be played.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import struct
@@ -45,7 +44,7 @@ _WHOLE, _CHANGES = 0, 1
 class FrameWriter:
     """Writes frames into a new file; close it at the end. After a crash, what was written before can be read.
 
-    Use it from a thread beside the event loop: a large frame takes a second to write. One call at a time.
+    A large frame takes half a second to write: where a screen must not wait, use it from a thread, one call at a time.
 
     Raises:
         BadRequest: the file exists already, or cannot be created.
@@ -257,7 +256,7 @@ async def record(feed: Feed, path: Path) -> Recorded:
         await feed.start()
         async for frame in feed.frames():
             try:
-                await asyncio.to_thread(writer.write, frame)
+                writer.write(frame)
             except OSError as error:
                 raise BadRequest(f"cannot be written: {error.strerror or error}", where=str(path)) from error
             first_ms, last_ms = first_ms or frame.at_ms, frame.at_ms
