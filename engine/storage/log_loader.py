@@ -33,6 +33,9 @@ from engine.storage.small_files import is_blank_text, sync_path
 
 logger = logging.getLogger(__name__)
 
+LOST_OFFSETS_MAX = 2**30
+"""A gap of so many is none that a crash has made: a segment that was split may have it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Checkpoints:
@@ -241,7 +244,7 @@ class _LogLoader:
         may_have_gaps = self._config.is_compacted or self._checkpoints.is_cleaned
         if may_have_gaps and self._kind is not LogDirKind.FUTURE:
             return False
-        return segment.read_next_offset() < self._end_of(segment)
+        return 0 < self._end_of(segment) - segment.read_next_offset() < LOST_OFFSETS_MAX
 
     def _remove_for_good(self, segments: list[LogSegment]) -> None:
         """Remove segments, so that no power failure brings them back."""
