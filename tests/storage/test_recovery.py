@@ -179,7 +179,7 @@ def test_later_segments_go_with_a_damaged_one(tmp_path: Path) -> None:
     assert len(environment.deletions[0][1]) >= 8, "they are kept until the delay is over"
 
 
-@pytest.mark.parametrize("changes", range(16))
+@pytest.mark.parametrize("changes", range(32))
 def test_what_goes_with_a_damaged_segment_goes_for_good(tmp_path: Path, changes: int) -> None:
     """The cut was on the disk before the segments after it were gone. A power failure brought them back, and nothing
     showed any more that there was something missing before them."""
