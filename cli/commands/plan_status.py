@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from cli.commands.plan_files import JournalOption, PlanArgument, load_plan
 from cli.commands.plan_group import group
-from cli.framework.input_files import name_of
 from cli.framework.invocation import Invocation
 from cli.framework.options import Asks, Needs
 from cli.output.report import Report
+from engine.config.input_files import name_of
 
 if TYPE_CHECKING:
     from engine.admin.reassignment.journal import JournalRecord
