@@ -26,7 +26,12 @@ group = CommandGroup("broker", "One broker in the foreground, from Kafka's own s
 )
 def start(
     invocation: Invocation,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A server.properties file, as Apache Kafka reads it.")],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", allow_dash=True, help="A server.properties file, as Apache Kafka reads it; - is stdin."
+        ),
+    ],
     override: Annotated[
         list[str] | None, typer.Option("--override", metavar="KEY=VALUE", help="Overrides the file; may be repeated.")
     ] = None,

@@ -74,7 +74,9 @@ async def demote(
 )
 async def restore(
     invocation: Invocation,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file that klamm brokers demote wrote.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", allow_dash=True, help="The file that klamm brokers demote wrote.")
+    ],
     rollback_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Where to write the rollback.  [default: rollback-TIME.json]")
     ] = None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,9 @@ from cli.exit_codes import ExitCode
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
 from cli.output.report import Report
+
+if TYPE_CHECKING:
+    from engine.common.snapshot import ClusterSnapshot
 
 __all__ = ["cluster_health", "cluster_load", "group"]
 
@@ -42,11 +45,15 @@ async def describe(invocation: Invocation) -> Report:
         "klamm cluster snapshot before.json",
         "klamm cluster snapshot --sizes before.json",
         "klamm topics describe --snapshot before.json",
+        "klamm cluster snapshot - | gzip > before.json.gz",
     ),
 )
 async def snapshot(
     invocation: Invocation,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Where to write it; replaced if it exists.")],
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", allow_dash=True, help="Where to write it; replaced if it exists; - is stdout."),
+    ],
     sizes: Annotated[
         bool, typer.Option("--sizes", help="Also read where each replica is and how large it is.")
     ] = False,
@@ -57,20 +64,31 @@ async def snapshot(
     1.
     """
     from cli.framework.cluster_session import open_cluster
-    from engine.admin.cluster.snapshot_file import save_snapshot
     from engine.admin.snapshots.taking import take_snapshot
 
     async with open_cluster(invocation) as cluster:
         taken = await take_snapshot(cluster, has_sizes=sizes)
     whole = taken.snapshot
-    save_snapshot(whole, file)
+    _write(whole, file)
     partitions = sum(len(topic.partitions) for topic in whole.topics)
     counts = (("broker", len(whole.brokers)), ("topic", len(whole.topics)), ("partition", partitions))
     counted = ", ".join(f"{count} {what}{'' if count == 1 else 's'}" for what, count in counts)
-    invocation.talk.say(f"wrote {file}: {counted}")
+    invocation.talk.say(f"wrote {'the snapshot to stdout' if str(file) == '-' else file}: {counted}")
     for one in taken.failed_dirs:
         invocation.talk.warn(f"the snapshot lacks {one.log_dir or 'the log dirs'} of broker {one.broker}: {one.error}")
     return ExitCode.BAD_ANSWER if taken.failed_dirs else ExitCode.DONE
+
+
+def _write(snapshot: ClusterSnapshot, file: Path) -> None:
+    from cli.framework.stdout import data_stream
+    from engine.admin.cluster.snapshot_file import save_snapshot
+    from engine.common.snapshot_json import snapshot_to_json
+
+    if str(file) != "-":
+        save_snapshot(snapshot, file)
+        return
+    with data_stream() as stream:
+        stream.write(f"{snapshot_to_json(snapshot)}\n")
 
 
 group.put_in_order("describe", "health", "load", "snapshot")

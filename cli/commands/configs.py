@@ -25,10 +25,10 @@ from cli.commands.configs_entities import (
     chosen_entity,
 )
 from cli.framework.command import CommandGroup
-from cli.framework.input_files import read_input
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
 from cli.output.report import Report
+from engine.config.input_files import read_input
 
 group = CommandGroup(
     "configs",
@@ -127,7 +127,8 @@ async def alter(
         typer.Option("--add-config", metavar="K=V,…", help="What to set; values with commas in brackets: k=[a,b]."),
     ] = None,
     add_config_file: Annotated[
-        Path | None, typer.Option("--add-config-file", metavar="FILE", help="A properties file of what to set.")
+        Path | None,
+        typer.Option("--add-config-file", metavar="FILE", allow_dash=True, help="A properties file of what to set."),
     ] = None,
     delete_config: Annotated[
         list[str] | None, typer.Option("--delete-config", metavar="K,…", help="What to drop.")

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 def command(
     invocation: Invocation,
     paths: Annotated[
-        list[Path] | None, typer.Argument(metavar="FILE", help="Files, or folders whose files are all dumped.")
+        list[Path] | None,
+        typer.Argument(metavar="FILE", allow_dash=True, help="Files, or folders whose files are all dumped."),
     ] = None,
     files: Annotated[str | None, typer.Option("--files", metavar="A,B", help="Files, as in kafka-dump-log.")] = None,
     deep_iteration: Annotated[bool, typer.Option("--deep-iteration", help="Show records, not only batches.")] = False,
@@ -66,6 +67,8 @@ def command(
     from engine.admin.dump.payloads import PayloadDecoder
 
     wanted = [*(paths or ()), *(Path(name.strip()) for name in (files or "").split(",") if name.strip())]
+    if Path("-") in wanted:
+        raise UsageError("klamm dump needs real files: their names say what they are, so - cannot be stdin")
     if not wanted:
         raise UsageError("name the files to be dumped")
     if offsets_decoder and transaction_log_decoder:

@@ -9,10 +9,10 @@ import typer
 from typer._click.exceptions import UsageError
 
 from cli.framework.command import CommandGroup
-from cli.framework.input_files import name_of, read_input
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
 from cli.output.report import Report
+from engine.config.input_files import name_of, read_input
 
 if TYPE_CHECKING:
     from engine.admin.elections.values import ElectionScope, ElectionType
@@ -29,7 +29,9 @@ Partitions = Annotated[
 AllPartitions = Annotated[bool, typer.Option("--all-topic-partitions", help="Every partition of the cluster.")]
 JsonFile = Annotated[
     Path | None,
-    typer.Option("--path-to-json-file", metavar="F", help='{"partitions":[{"topic":"t","partition":0}]}'),
+    typer.Option(
+        "--path-to-json-file", metavar="F", allow_dash=True, help='{"partitions":[{"topic":"t","partition":0}]}'
+    ),
 ]
 
 

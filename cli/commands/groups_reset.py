@@ -12,10 +12,10 @@ from typer._click.exceptions import UsageError
 
 from cli.commands.groups_group import AllGroups, GroupNames, GroupOptions, Topics, group, scope
 from cli.exit_codes import ExitCode
-from cli.framework.input_files import name_of, read_input
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
 from cli.output.report import Report
+from engine.config.input_files import name_of, read_input
 
 if TYPE_CHECKING:
     from engine.admin.groups.reset_spec import ResetSpec, TopicScope
@@ -39,7 +39,9 @@ ByDuration = Annotated[
 ]
 FromFile = Annotated[
     Path | None,
-    typer.Option("--from-file", metavar="CSV", help="topic,partition,offset; or group,topic,partition,offset."),
+    typer.Option(
+        "--from-file", metavar="CSV", allow_dash=True, help="topic,partition,offset; or group,topic,partition,offset."
+    ),
 ]
 Execute = Annotated[bool, typer.Option("--execute", help="Do it; without this nothing is changed.")]
 Export = Annotated[bool, typer.Option("--export", help="Print the new offsets as CSV for --from-file.")]

@@ -33,7 +33,11 @@ _IDLE_S = 10.0
 ConsumerConfigFile = Annotated[
     Path | None,
     typer.Option(
-        "--consumer.config", "--consumer-config", metavar="FILE", help="Take bootstrap.servers from this file."
+        "--consumer.config",
+        "--consumer-config",
+        metavar="FILE",
+        allow_dash=True,
+        help="Take bootstrap.servers from this file.",
     ),
 ]
 

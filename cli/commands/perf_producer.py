@@ -56,7 +56,9 @@ ProducerSettingsGiven = Annotated[
 ]
 ProducerConfigFile = Annotated[
     Path | None,
-    typer.Option("--producer.config", "--producer-config", metavar="FILE", help="A file of producer settings."),
+    typer.Option(
+        "--producer.config", "--producer-config", metavar="FILE", allow_dash=True, help="A file of producer settings."
+    ),
 ]
 
 
@@ -80,7 +82,8 @@ async def producer(
     ] = None,
     record_size: RecordSize = None,
     payload_file: Annotated[
-        Path | None, typer.Option("--payload-file", metavar="FILE", help="Take values at random from this file.")
+        Path | None,
+        typer.Option("--payload-file", metavar="FILE", allow_dash=True, help="Take values at random from this file."),
     ] = None,
     payload_delimiter: Annotated[
         str, typer.Option("--payload-delimiter", metavar="TEXT", help="What separates values in that file.")

@@ -11,12 +11,12 @@ from typer._click.exceptions import UsageError
 
 from cli.commands.perf_group import group
 from cli.exit_codes import ExitCode
-from cli.framework.input_files import name_of, read_input
 from cli.framework.invocation import Invocation
 from cli.framework.options import Asks, Needs
 from cli.framework.quantities import seconds_option
 from cli.output.report import Report
 from engine.common.quantities import counted
+from engine.config.input_files import name_of, read_input
 
 if TYPE_CHECKING:
     from engine.admin.cluster.connection import Cluster
@@ -50,7 +50,9 @@ MinFree = Annotated[
 ]
 EarlierRun = Annotated[
     Path | None,
-    typer.Option("--compare", metavar="FILE", help="Compare the rates with those of an earlier run (-o json)."),
+    typer.Option(
+        "--compare", metavar="FILE", allow_dash=True, help="Compare the rates with those of an earlier run (-o json)."
+    ),
 ]
 PlotFile = Annotated[
     Path | None, typer.Option("--plot", metavar="FILE", help="Also draw the rates into a .svg or .html file.")

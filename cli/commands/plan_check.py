@@ -12,11 +12,11 @@ from cli.commands.plan_files import LoadedPlan, PlanArgument, load_plan
 from cli.commands.plan_group import group
 from cli.exit_codes import ExitCode
 from cli.framework.failure import Failure
-from cli.framework.input_files import read_input
 from cli.framework.invocation import Invocation, Stop
 from cli.framework.options import Needs
 from cli.framework.stdout import data_stream
 from cli.output.report import Report
+from engine.config.input_files import read_input
 
 if TYPE_CHECKING:
     from engine.common.snapshot import ClusterSnapshot
@@ -47,7 +47,9 @@ async def check(
     file: PlanArgument,
     policy: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="What a plan may do: limits, racks, capacities, what is forbidden."),
+        typer.Option(
+            metavar="FILE", allow_dash=True, help="What a plan may do: limits, racks, capacities, what is forbidden."
+        ),
     ] = None,
     form: Annotated[
         CheckFormat | None,
@@ -82,8 +84,8 @@ async def check(
 )
 def diff(
     invocation: Invocation,
-    before: Annotated[Path, typer.Argument(metavar="OLD", help="A plan.")],
-    after: Annotated[Path, typer.Argument(metavar="NEW", help="Another plan.")],
+    before: Annotated[Path, typer.Argument(metavar="OLD", allow_dash=True, help="A plan.")],
+    after: Annotated[Path, typer.Argument(metavar="NEW", allow_dash=True, help="Another plan.")],
 ) -> Report:
     """Show how two plans differ, partition by partition and in their figures. Exits with 1 if they do."""
     from cli.views.plan_diff import diff_report

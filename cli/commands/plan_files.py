@@ -11,15 +11,17 @@ from typer._click.exceptions import UsageError
 
 from cli.exit_codes import ExitCode
 from cli.framework.failure import Failure
-from cli.framework.input_files import name_of, read_input
 from cli.framework.invocation import Stop
+from engine.config.input_files import name_of, read_input
 
 if TYPE_CHECKING:
     from engine.admin.reassignment.adaptive_throttle import ThrottleRange
     from engine.admin.reassignment.waves import WaveMove
     from plans.plan_file import PlanFile
 
-PlanArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A plan, as klamm plan … --out writes it.")]
+PlanArgument = Annotated[
+    Path, typer.Argument(metavar="FILE", allow_dash=True, help="A plan, as klamm plan … --out writes it.")
+]
 JournalOption = Annotated[
     Path | None, typer.Option("--journal", metavar="FILE", help="What was done and when.  [default: FILE.journal]")
 ]

@@ -14,11 +14,11 @@ from typer._click.exceptions import UsageError
 from cli.commands.plan_group import group
 from cli.exit_codes import ExitCode
 from cli.framework.failure import Failure
-from cli.framework.input_files import name_of, read_input
 from cli.framework.invocation import Invocation, Stop
 from cli.framework.options import Needs
 from cli.framework.quantities import seconds_option
 from cli.output.report import Report
+from engine.config.input_files import name_of, read_input
 
 if TYPE_CHECKING:
     from engine.common.snapshot import ClusterSnapshot
@@ -43,7 +43,10 @@ _SHARED: dict[str, tuple[Any, Any]] = {
     "max_moves": (int | None, typer.Option("--max-moves", metavar="N", min=0, help="Make at most N moves.")),
     "max_bytes": (str | None, typer.Option("--max-bytes", metavar="SIZE", help="Copy at most SIZE.")),
     "capacity": (
-        Path | None, typer.Option("--capacity", metavar="FILE", help="TOML: [brokers] 7 = \"2 TB\", [log-dirs] …"),
+        Path | None,
+        typer.Option(
+            "--capacity", metavar="FILE", allow_dash=True, help="TOML: [brokers] 7 = \"2 TB\", [log-dirs] …"
+        ),
     ),
     "keep_dead": (bool, typer.Option("--keep-dead", help="Leave the replicas of dead brokers where they are.")),
     "throttle": (str | None, typer.Option("--throttle", metavar="SIZE", help="Bytes a second, to estimate time.")),

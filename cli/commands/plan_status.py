@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from cli.commands.plan_files import JournalOption, PlanArgument, load_plan
 from cli.commands.plan_group import group
-from cli.framework.input_files import name_of
 from cli.framework.invocation import Invocation
 from cli.framework.options import Asks, Needs
 from cli.output.report import Report
+from engine.config.input_files import name_of
 
 if TYPE_CHECKING:
     from engine.admin.reassignment.journal import JournalRecord
@@ -28,12 +28,14 @@ async def status(invocation: Invocation, file: PlanArgument, journal: JournalOpt
     from cli.views.plan_status import plan_status_report
     from engine.admin.reassignment.lock import read_holder
     from engine.admin.reassignment.plan_runs import is_led_back
+    from engine.admin.reassignment.running import check_planned_for
     from engine.admin.reassignment.wave_standings import read_standings
     from engine.admin.reassignment.waves import turned_round
 
     loaded = load_plan(file)
     record = _journal_of(journal or loaded.beside(".journal"))
     async with open_cluster(invocation) as cluster:
+        await check_planned_for(cluster, loaded.plan.klamm.cluster_id, name_of(file))
         forward = await read_standings(cluster, loaded.moves)
         back = await read_standings(cluster, turned_round(loaded.moves))
         holder = await read_holder(cluster)

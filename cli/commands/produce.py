@@ -91,6 +91,8 @@ async def command(
         tuple(parse_header(text) for text in header or ()),
     )
     wanted = one_name(name, topic)
+    if invocation.target_options.command_config == "-":
+        raise UsageError("stdin holds the records: name a file for --command-config")
     async with open_cluster(invocation, for_change=True) as cluster:
         if not invocation.goes_ahead(f"send the records of stdin to topic {wanted} in {cluster.target.title}"):
             return _report((), "nothing was sent")

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.framework.command import CommandGroup
-from cli.framework.input_files import name_of, read_input
 from cli.framework.invocation import Invocation
 from cli.output.report import Section
+from engine.config.input_files import name_of, read_input
 
 if TYPE_CHECKING:
     from engine.admin.brokers.load import Replicas
@@ -27,7 +27,12 @@ group = CommandGroup(
 
 PlanFile = Annotated[
     Path,
-    typer.Option("--reassignment-json-file", metavar="FILE", help="Partitions and their replicas, in Kafka's JSON."),
+    typer.Option(
+        "--reassignment-json-file",
+        metavar="FILE",
+        allow_dash=True,
+        help="Partitions and their replicas, in Kafka's JSON.",
+    ),
 ]
 PreserveThrottles = Annotated[
     bool, typer.Option("--preserve-throttles", help="Leave throttles as they are, even when everything is done.")

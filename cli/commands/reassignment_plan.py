@@ -12,13 +12,13 @@ from typer._click.exceptions import UsageError
 
 from cli.commands.reassignment_group import Plot, group, heat_of
 from cli.framework.completing import complete_topics
-from cli.framework.input_files import name_of, read_input
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
 from cli.framework.stdout import data_stream
 from cli.framework.watching import Interval, Watch, watch_reports
 from cli.output.format import OutputFormat
 from cli.output.report import Report, Table
+from engine.config.input_files import name_of, read_input
 
 
 @group.command(
@@ -43,7 +43,11 @@ async def generate(
     ] = None,
     topics_to_move_json_file: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help='Topics, instead of names: {"version":1,"topics":[{"topic":"orders"}]}'),
+        typer.Option(
+            metavar="FILE",
+            allow_dash=True,
+            help='Topics, instead of names: {"version":1,"topics":[{"topic":"orders"}]}',
+        ),
     ] = None,
     disable_rack_aware: Annotated[bool, typer.Option("--disable-rack-aware", help="Ignore racks.")] = False,
     seed: Annotated[int | None, typer.Option(metavar="N", help="The same number gives the same plan.")] = None,

@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from engine.admin.reassignment.plan_file import PartitionMove
     from engine.common.model import TopicPartition
 
-AnyPlanFile = Annotated[Path | None, typer.Option(metavar="FILE", help="The file that was given to execute.")]
+AnyPlanFile = Annotated[
+    Path | None, typer.Option(metavar="FILE", allow_dash=True, help="The file that was given to execute.")
+]
 BrokerRate = Annotated[
     int | None, typer.Option("--throttle", metavar="BYTES/S", help="Limit for what brokers copy from each other.")
 ]

@@ -10,11 +10,11 @@ from typer._click.exceptions import UsageError
 
 from cli.framework.command import CommandGroup
 from cli.framework.completing import complete_topics
-from cli.framework.input_files import name_of, read_input
 from cli.framework.invocation import Invocation
 from cli.framework.options import Asks, Needs
 from cli.output.report import Report
 from engine.common.quantities import counted
+from engine.config.input_files import name_of, read_input
 
 if TYPE_CHECKING:
     from engine.common.model import TopicPartition
@@ -36,7 +36,10 @@ async def delete(
     offset_json_file: Annotated[
         Path | None,
         typer.Option(
-            "--offset-json-file", metavar="FILE", help='{"partitions":[{"topic":"t","partition":0,"offset":9}]}'
+            "--offset-json-file",
+            metavar="FILE",
+            allow_dash=True,
+            help='{"partitions":[{"topic":"t","partition":0,"offset":9}]}',
         ),
     ] = None,
     topic: Annotated[

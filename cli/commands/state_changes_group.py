@@ -14,7 +14,11 @@ group = CommandGroup("state-changes", "Merge brokers' state-change logs, and see
 
 Paths = Annotated[
     list[Path] | None,
-    typer.Argument(metavar="FILE|FOLDER", help="Logs, also gzipped; folders with state-change.log files; - is stdin."),
+    typer.Argument(
+        metavar="FILE|FOLDER",
+        allow_dash=True,
+        help="Logs, also gzipped; folders with state-change.log files; - is stdin.",
+    ),
 ]
 Logs = Annotated[str | None, typer.Option("--logs", metavar="A,B", help="Logs, as in StateChangeLogMerger.")]
 LogsRegex = Annotated[

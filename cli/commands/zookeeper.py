@@ -33,7 +33,10 @@ _OWN_KEYS = ("clientPort", "clientPortAddress", "dataDir", "tickTime")
 def start(
     invocation: Invocation,
     file: Annotated[
-        Path | None, typer.Argument(metavar="FILE", help="A zoo.cfg: its clientPort, dataDir and other lines are used.")
+        Path | None,
+        typer.Argument(
+            metavar="FILE", allow_dash=True, help="A zoo.cfg: its clientPort, dataDir and other lines are used."
+        ),
     ] = None,
     port: Annotated[
         int | None,
@@ -81,9 +84,10 @@ def _report(server: EmbeddedZooKeeper) -> Report:
 
 
 def _settings(file: Path | None) -> dict[str, str]:
+    from engine.config.input_files import read_input
     from engine.config.properties import parse_properties
 
-    return {} if file is None else parse_properties(file.read_text(encoding="latin-1"))
+    return {} if file is None else parse_properties(read_input(file, "latin-1"))
 
 
 def _port(settings: dict[str, str]) -> int | None:

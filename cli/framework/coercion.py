@@ -16,6 +16,10 @@ from typer._click.core import Context, Parameter
 from typer._click.exceptions import BadParameter
 from typer._coercion import RuntimeParam
 
+_DASH = "klamm.dash"
+_FILE_METAVARS = frozenset({"FILE", "FOLDER", "PATH", "FILE|FOLDER", "DIR"})
+"""Those of options whose value stays a text, since it may be a URI or is read late."""
+
 _TRUE = frozenset({"1", "true", "t", "yes", "y", "on"})
 _FALSE = frozenset({"0", "false", "f", "no", "n", "off"})
 
@@ -88,17 +92,20 @@ class PlainParam(RuntimeParam):
     """Converts the value, or each item of it, and checks its bounds."""
 
     convert: Callable[[Any], Any]
+    is_file: bool
 
     def _coerce_value(self, value: Any, param: Any, ctx: Context) -> Any:
         try:
             if isinstance(value, (list, tuple)):
-                return [self._one(item) for item in value]
-            return self._one(value)
+                return [self._one(item, param, ctx) for item in value]
+            return self._one(value, param, ctx)
         except ValueError as error:
             raise BadParameter(str(error), ctx=ctx, param=param) from None
 
-    def _one(self, item: Any) -> Any:
+    def _one(self, item: Any, param: Any, ctx: Context) -> Any:
         converted = self.convert(item)
+        if self.is_file and str(converted) == "-":
+            self._check_dash(param, ctx)
         low, high = self.parameter_info.min, self.parameter_info.max
         if (low is not None and converted < low) or (high is not None and converted > high):
             bounds = " and ".join(
@@ -106,6 +113,14 @@ class PlainParam(RuntimeParam):
             )
             raise ValueError(f"{converted} is not {bounds}")
         return converted
+
+    def _check_dash(self, param: Any, ctx: Context) -> None:
+        """Refuse ``-`` where it is not stdin or stdout, so that no file is ever called so, and where it is taken."""
+        if not self.parameter_info.allow_dash:
+            raise ValueError("- is neither stdin nor stdout here: name a file")
+        holder = ctx.meta.setdefault(_DASH, param.name)
+        if holder != param.name:
+            raise ValueError("- can stand for one file only: name the other")
 
 
 def use_plain_coercion(params: Iterable[Parameter]) -> None:
@@ -117,7 +132,8 @@ def use_plain_coercion(params: Iterable[Parameter]) -> None:
         item, metavar = _item_type(descriptor.annotation), descriptor.parameter_info.metavar
         convert = _QUANTITIES.get((item, metavar)) or _CONVERTERS.get(item)
         if convert is not None and descriptor.parameter_info.parser is None:
-            plain = PlainParam(descriptor.parameter_info, descriptor.annotation, convert)
+            is_file = item is Path or (item is str and metavar in _FILE_METAVARS)
+            plain = PlainParam(descriptor.parameter_info, descriptor.annotation, convert, is_file)
             param._runtime_param = plain  # type: ignore[attr-defined]
 
 

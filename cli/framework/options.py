@@ -41,10 +41,18 @@ _CLUSTER = typer.Option(
     autocompletion=complete_profiles,
 )
 _SNAPSHOT = typer.Option(
-    "--snapshot", metavar="FILE", help="Read offline.  [env: KLAMM_SNAPSHOT]", rich_help_panel=CLUSTER_PANEL
+    "--snapshot",
+    metavar="FILE",
+    allow_dash=True,
+    help="Read offline; - is stdin.  [env: KLAMM_SNAPSHOT]",
+    rich_help_panel=CLUSTER_PANEL,
 )
 _COMMAND_CONFIG = typer.Option(
-    "--command-config", metavar="FILE", help="A Kafka client's properties file.", rich_help_panel=CLUSTER_PANEL
+    "--command-config",
+    metavar="FILE",
+    allow_dash=True,
+    help="A Kafka client's properties file; - is stdin.",
+    rich_help_panel=CLUSTER_PANEL,
 )
 _VIA = typer.Option(
     "--via",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from cli.framework.talk import Talk, Verbosity
 from cli.framework.terminal import can_show_blocks, is_terminal
+from engine.common.quantities import counted
 
 if TYPE_CHECKING:
     import asyncio
@@ -129,7 +130,8 @@ def progress_line(verb: str, unit: str, done: int, total: int | None, elapsed_s:
     """Return one line: ``sent 1200 of 5000 records [####----] 400/s, 9 s left``."""
     rate = done / elapsed_s if elapsed_s > 0 else 0.0
     if total is None or total <= 0:
-        return f"{verb} {done} {unit} ({rate:.0f}/s)"
+        named = counted(done, unit.removesuffix("s")) if unit.endswith("s") else f"{done} {unit}"
+        return f"{verb} {named} ({rate:.0f}/s)"
     from cli.output.drawing import gauge
 
     bar = gauge(done / total, _BAR_WIDTH, has_blocks=can_show_blocks(sys.stderr))

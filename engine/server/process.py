@@ -17,6 +17,7 @@ import uvloop
 
 from engine.common.errors import ConfigError, CoordinationError, KlammError, OperationError, StorageError
 from engine.config.broker import BrokerConfig
+from engine.config.input_files import name_of, read_input
 from engine.config.properties import parse_override, parse_properties
 from engine.handlers.registry import all_handlers
 from engine.runtime.log_files import log_to_files
@@ -57,12 +58,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run(file: Path, overrides: Mapping[str, str], *, log_folder: Path | None = None) -> int:
     """Run a broker until TERM, INT or HUP; return the exit code. Errors are one line on stderr."""
     try:
-        config = BrokerConfig.from_properties(parse_properties(file.read_text("utf-8")), overrides)
+        config = BrokerConfig.from_properties(parse_properties(read_input(file, errors="strict")), overrides)
     except OSError as error:
         return report(OperationError(f"cannot read {file}: {error.strerror}"), EXIT_USAGE)
     except UnicodeDecodeError:
         hint = "save it as UTF-8; Java's \\uXXXX escapes are understood too"
-        return report(OperationError(f"{file} is not UTF-8", hint=hint), EXIT_USAGE)
+        return report(OperationError(f"{name_of(file)} is not UTF-8", hint=hint), EXIT_USAGE)
     except KlammError as error:
         return report(error, EXIT_USAGE)
     log_to_files(log_folder)

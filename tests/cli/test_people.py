@@ -230,11 +230,104 @@ def test_files_come_from_stdin_where_a_dash_stands(program: Program, topic_name:
     assert (bad.code, "stdin" in bad.err) == (2, True), bad.err
 
 
+def test_a_snapshot_goes_to_stdout_and_comes_from_stdin(
+    program: Program, topic_name: str, live_cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert program("topics", "create", topic_name, "--partitions", "2").code == 0
+    taken = program("cluster", "snapshot", "-")
+    assert (taken.code, "wrote the snapshot to stdout: " in taken.err, list(tmp_path.iterdir())) == (0, True, [])
+    monkeypatch.delenv("KLAMM_BOOTSTRAP_SERVER")
+    for words in (("topics", "describe", topic_name), ("plan", "rebalance")):
+        assert program(*words, "--snapshot", "-", "-o", "json", stdin=taken.out).code == 0
+    assert (
+        program("topics", "describe", topic_name, "--snapshot", "-", "-o", "json", stdin=taken.out).json[0][
+            "partition_count"
+        ]
+        == 2
+    )
+    bad = program("topics", "list", "--snapshot", "-", stdin="nonsense")
+    assert (bad.code, "not a snapshot" in bad.err, "stdin" in bad.err) == (2, True, True), bad.err
+    monkeypatch.setenv("KLAMM_BOOTSTRAP_SERVER", live_cluster.bootstrap_servers)
+
+
+def test_settings_and_payloads_come_from_stdin(program: Program, topic_name: str, live_cluster: LocalCluster) -> None:
+    assert program("topics", "create", topic_name, "--command-config", "-", stdin="client.id=piped").code == 0
+    refused = program("topics", "list", "--command-config", "-", stdin="security.protocol=SSL")
+    assert (refused.code, "security.protocol=SSL is not supported yet: stdin" in refused.err) == (2, True), refused.err
+    made = ("perf", "producer", "--topic", topic_name, "--num-records", "4")
+    assert program(*made, "--payload-file", "-", stdin="piped\n").code == 0
+    brokers = f"bootstrap.servers={live_cluster.bootstrap_servers}\nacks=1\n"
+    assert program(*made, "--record-size", "10", "--producer.config", "-", stdin=brokers).code == 0
+    read = program(
+        "perf", "consumer", "--topic", topic_name, "--messages", "8", "--consumer.config", "-", stdin=brokers
+    )
+    assert read.code == 0, read.err
+    assert program("consume", topic_name, "--from-beginning", "--max-messages", "8").out.split().count("piped") == 4
+    twice = program(*made, "--payload-file", "-", "--producer.config", "-", stdin=brokers)
+    assert (twice.code, "- can stand for one file only" in twice.err) == (2, True), twice.err
+    both = program("produce", topic_name, "--command-config", "-", stdin="client.id=piped\n")
+    assert (both.code, "stdin holds the records" in both.err) == (2, True), both.err
+
+
+def test_servers_take_their_settings_from_stdin(tmp_path: Path) -> None:
+    for words, settings, told in (
+        (["broker", "start", "-"], "broker.id=nonsense\n", "broker.id"),
+        (["zookeeper", "start", "-", "--dry-run"], "clientPort=21999\n", "21999"),
+    ):
+        ran = subprocess.run(
+            [PROGRAM, *words], cwd=tmp_path, env=environment(tmp_path), input=settings,
+            capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert told in ran.stderr, ran
+        assert ran.returncode == (2 if words[0] == "broker" else 0), ran
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["lag", "--history", "-"],
+        ["lag", "--history", "./-"],
+        ["top", "--replay", "-"],
+        ["top", "--record", "-"],
+        ["top", "--screenshot", "-"],
+        ["dump", "-"],
+        ["dump", "--files", "a,-"],
+        ["plan", "rebalance", "--out", "-"],
+        ["plan", "apply", "plan.json", "--journal", "-"],
+        ["reassign", "generate", "a", "--broker-list", "1", "--proposed", "-"],
+        ["reassign", "execute", "--reassignment-json-file", "a", "--rollback-file", "-"],
+        ["perf", "suite", "--plot", "-"],
+        ["state-changes", "merge", "a", "--parquet", "-"],
+        ["spark", "merge", "a", "--out", "-"],
+        ["spark", "package", "--out", "-"],
+        ["shims", "-"],
+        ["zookeeper", "start", "--dir", "-"],
+        ["broker", "start", "a", "--log-folder", "-"],
+        ["local", "up", "--dir", "-"],
+    ],
+    ids=" ".join,
+)
+def test_no_file_is_ever_called_dash(
+    words: list[str], tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ran = in_process(*words, capture=capsys)
+    assert (ran.code, not list(tmp_path.iterdir())) == (2, True), ran.err
+    assert "name a file" in ran.err or "needs real files" in ran.err, ran.err
+
+
 def test_bars_have_one_style() -> None:
     assert gauge(0.5, 8, has_blocks=False) == "[####----]"
     assert gauge(0.5, 8, has_blocks=True) == "[████    ]"
     assert gauge(0.999, 8, has_blocks=True) == "[███████▉]", "full only if all is done"
     assert progress_line("moved", "MB", 25, 100, 5.0) == "moved 25 of 100 MB [######------------------] 5/s, 15 s left"
+
+
+def test_progress_without_a_total_counts_in_words() -> None:
+    assert progress_line("sent", "records", 1, None, 1.0) == "sent 1 record (1/s)"
+    assert progress_line("sent", "records", 2, None, 1.0) == "sent 2 records (2/s)"
+    assert progress_line("read", "MB", 1, None, 1.0) == "read 1 MB (1/s)"
 
 
 @pytest.mark.parametrize(

@@ -47,8 +47,11 @@ def test_a_plan_of_another_cluster_is_refused_and_its_throttles_are_left_alone(
     kept = by_znodes.settings("--topic", topic_name)
     assert kept
     for operator in (by_wire, by_znodes):
-        told = operator("plan", "verify", plan)
-        assert (told.code, "the file is for cluster another, and this is cluster" in told.err) == (2, True), told.err
+        for look in ("verify", "status"):
+            told = operator("plan", look, plan)
+            assert (told.code, "the file is for cluster another, and this is cluster" in told.err) == (2, True), (
+                told.err
+            )
         assert operator("plan", "apply", plan).code == 1
     assert by_znodes.settings("--topic", topic_name) == kept
     assert by_wire("configs", "alter", "--topic", topic_name, "--delete-config", ",".join(kept)).code == 0

@@ -13,6 +13,7 @@ from pathlib import Path
 from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.cluster.remedies import Parameter, Phrase
 from engine.common.errors import ConfigError
+from engine.config.input_files import name_of, read_input
 from engine.config.properties import parse_properties
 
 _PLAINTEXT = "PLAINTEXT"
@@ -35,12 +36,12 @@ def load_client_properties(path: Path) -> ClientProperties:
         BadRequest: it is malformed, a value is wrong, or it asks for a security protocol other than PLAINTEXT.
     """
     try:
-        entries = parse_properties(path.read_text(encoding="latin-1"))
+        entries = parse_properties(read_input(path, "latin-1"))
     except FileNotFoundError as error:
         raise NotFound("no such file", where=str(path)) from error
     except ConfigError as error:
-        raise BadRequest(f"not a properties file: {error}", where=str(path)) from error
-    return client_properties(entries, str(path))
+        raise BadRequest(f"not a properties file: {error}", where=name_of(path)) from error
+    return client_properties(entries, name_of(path))
 
 
 def client_properties(entries: Mapping[str, str], where: str) -> ClientProperties:

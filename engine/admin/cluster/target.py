@@ -17,6 +17,7 @@ from engine.admin.cluster.client_properties import ClientProperties, load_client
 from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.cluster.profiles import Colour, Profile, load_profiles, profiles_path
 from engine.admin.cluster.remedies import Give, Operation, Parameter, Phrase
+from engine.config.input_files import STDIN, name_of
 
 LOCAL_CLUSTER_FILE = Path(".klamm") / "local.json"
 
@@ -202,9 +203,9 @@ def _named(naming: Naming, origin: Origin, environment: Mapping[str, str]) -> Cl
         return _from_profile(load_profiles(profiles_path(environment)).named(naming.cluster))
     if naming.snapshot:
         path = Path(naming.snapshot)
-        if not path.is_file():
+        if path != STDIN and not path.is_file():
             raise NotFound("no such snapshot file", where=str(path))
-        return ClusterTarget(path.name, Origin.SNAPSHOT, snapshot=path)
+        return ClusterTarget(name_of(path) if path == STDIN else path.name, Origin.SNAPSHOT, snapshot=path)
     return _at(naming.zookeeper, naming.bootstrap_servers, name=None, origin=origin)
 
 

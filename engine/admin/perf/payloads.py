@@ -9,6 +9,7 @@ from pathlib import Path
 
 from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.cluster.remedies import Parameter, Phrase
+from engine.config.input_files import name_of, read_input_bytes
 
 _LETTERS = bytes(65 + byte % 26 for byte in range(256))
 _SEED = 0
@@ -45,9 +46,9 @@ def read_payloads(path: Path, delimiter: str) -> list[bytes]:
         hint = Phrase("leave ", Parameter.PAYLOAD_DELIMITER, " out for one payload per line")
         raise BadRequest("the delimiter of payloads is empty", hint=hint)
     try:
-        data = path.read_bytes()
+        data = read_input_bytes(path)
     except FileNotFoundError as error:
         raise NotFound("no such file", where=str(path)) from error
     if not data:
-        raise BadRequest("the file of payloads is empty", where=str(path))
+        raise BadRequest("the file of payloads is empty", where=name_of(path))
     return data.removesuffix(separator).split(separator)
