@@ -27,6 +27,7 @@ from engine.local.broker_probe import controller_id, known_broker_ids
 from engine.local.cluster_record import FILE_NAME, ClusterRecord, broker_directory
 from engine.local.local_broker import BROKER_COMMAND, LocalBroker, LocalBrokerSpec
 from engine.local.probe import four_letter_word
+from engine.local.processes import refuse_unless_linux
 from engine.local.zookeeper import EmbeddedZooKeeper
 
 _POLL_S = 0.01
@@ -98,6 +99,7 @@ class LocalCluster:
         detached: bool = False,
         start_timeout_s: float = 60.0,
     ) -> None:
+        refuse_unless_linux()
         self.broker_ids = tuple(range(brokers)) if isinstance(brokers, int) else tuple(brokers)
         self.host = own_loopback_address() if host is None else host
         self.chroot = chroot

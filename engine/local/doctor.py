@@ -51,8 +51,7 @@ def examine(data_dir: Path) -> list[Check]:
     return [
         _python(),
         *_libraries(),
-        _probe("java", _java, "local up, zookeeper start"),
-        _probe("zookeeper jars", _zookeeper_jars, "local up, zookeeper start"),
+        *_local_cluster(),
         _open_files(),
         _disk(data_dir),
         _program("kcat", ["kcat", "-V"], "trying the cluster with another client", "apt install kcat"),
@@ -81,6 +80,16 @@ def _libraries() -> Iterator[Check]:
             yield Check(package, status, "not installed", needed_for, f"pip install {extra}")
         else:
             yield Check(package, CheckStatus.OK, importlib.metadata.version(package), needed_for)
+
+
+def _local_cluster() -> Iterator[Check]:
+    needed_for = "local up, zookeeper start"
+    if sys.platform != "linux":
+        how = "use a Linux machine or a container for these"
+        yield Check("linux", CheckStatus.OPTIONAL, f"this is {sys.platform}", needed_for, how)
+        return
+    yield _probe("java", _java, needed_for)
+    yield _probe("zookeeper jars", _zookeeper_jars, needed_for)
 
 
 def _probe(name: str, probe: Callable[[], str], needed_for: str) -> Check:

@@ -20,6 +20,8 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import IO
 
+from engine.common.errors import OperationError
+
 _LAUNCHER = Path(__file__).with_name("launch.py")
 
 
@@ -29,6 +31,19 @@ class ProcessId:
 
     pid: int
     start_ticks: int
+
+
+def refuse_unless_linux() -> None:
+    """Check that this system has what the processes here need: pidfds, death signals, /proc, and all of 127/8.
+
+    Raises:
+        OperationError: it is not Linux.
+    """
+    if sys.platform != "linux":
+        raise OperationError(
+            f"klamm local and klamm zookeeper need Linux, and this is {sys.platform}",
+            hint="use a Linux machine or a container; commands for a cluster that runs elsewhere work here",
+        )
 
 
 class LocalProcess:

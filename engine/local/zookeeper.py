@@ -16,7 +16,7 @@ from engine.common.errors import OperationError
 from engine.local.addresses import ZOOKEEPER_PORT, free_port, is_free
 from engine.local.java import find_java
 from engine.local.probe import four_letter_word, opens_session
-from engine.local.processes import LocalProcess, ProcessId, find_process, start_process
+from engine.local.processes import LocalProcess, ProcessId, find_process, refuse_unless_linux, start_process
 from engine.local.zookeeper_jars import zookeeper_classpath
 
 _MAIN_CLASS = "org.apache.zookeeper.server.ZooKeeperServerMain"
@@ -51,6 +51,7 @@ class EmbeddedZooKeeper:
         settings: Mapping[str, str] | None = None,
         detached: bool = False,
     ) -> None:
+        refuse_unless_linux()
         self.host = host
         self._is_temporary = data_dir is None
         self._data_dir = None if data_dir is None else data_dir.absolute()

@@ -13,7 +13,7 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol, cast
+from typing import Final, Protocol, cast
 
 from engine.network.cold_ranges import PORTION_BYTES, bring_in, is_cached, read_if_cached
 from engine.protocol.codec import Outgoing
@@ -31,6 +31,9 @@ GATHERED_CHUNK_BYTES_MAX = 16 * 1024
 TURN_BYTES_MAX = 4 * 1024 * 1024
 """Bytes that one connection may send before the others get their turn."""
 
+
+_MORE_FOLLOWS: Final[int] = getattr(socket, "MSG_MORE", 0)
+"""Linux then joins what is sent with what follows. Elsewhere it makes a packet of its own."""
 
 SOCKET_FULL = -1
 NOT_IN_MEMORY = -2
@@ -269,7 +272,7 @@ class Sender:
         head = self._queue[0]
         try:
             if isinstance(head, memoryview):
-                sent = sock.send(head, socket.MSG_MORE if len(self._queue) > 1 else 0)
+                sent = sock.send(head, _MORE_FOLLOWS if len(self._queue) > 1 else 0)
             else:
                 size_bytes = self._sendable(head)
                 if size_bytes == 0:

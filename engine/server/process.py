@@ -27,6 +27,9 @@ logger = logging.getLogger("kafka.server.KafkaServer")
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_UNREACHABLE = 0, 1, 2, 3
 
+_OPEN_FILES_MACOS = 10_240
+"""macOS allows a process no more open files, yet says that there is no limit."""
+
 SWITCH_INTERVAL_S = 0.0005
 """How long a busy Python thread may keep the event loop waiting; Python's own default is ten times that."""
 
@@ -128,7 +131,8 @@ async def _start_unless_stopped(server: KafkaServer) -> bool:
 def prepare_process() -> None:
     """Raise the limit of open files as far as allowed, and tune Python for one busy loop."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    soft = _OPEN_FILES_MACOS if hard == resource.RLIM_INFINITY else hard
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     gc.set_threshold(*GC_THRESHOLDS)
 

@@ -13,11 +13,16 @@ _PROC = Path("/proc")
 
 
 def find_processes(addresses: Iterable[tuple[str, int]]) -> list[int] | None:
-    """Return the processes that listen at these addresses; None unless all of them are here and readable."""
+    """Return the processes that listen at these addresses; None unless all of them are here and readable.
+
+    Only Linux's ``/proc`` tells them, so elsewhere it is None.
+    """
     wanted = [(host, port) for host, port in addresses]
     if not wanted or not all(_is_here(host) for host, _ in wanted):
         return None
     sockets = _listeners()
+    if not sockets:
+        return None
     owners = _owners()
     pids = [owners[inode] for host, port in wanted if (inode := _inode(sockets, host, port)) in owners and inode]
     return sorted(set(pids)) if len(pids) == len(wanted) else None
