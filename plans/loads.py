@@ -54,7 +54,7 @@ class ByteLimits:
     def check(self, problem: Problem, after: Sequence[tuple[int, ...]], *, is_impossible: bool = False) -> None:
         """Raise Infeasible if a broker is outside its limits, and say by how much.
 
-        ``is_impossible``: it is proven that no plan keeps them all.
+        ``is_impossible``: it is proven that no plan keeps them all. If not, a longer search may still find one.
         """
         held = held_bytes(problem, after)
         above = _above_capacity(problem, held, self.most)
@@ -71,11 +71,13 @@ class ByteLimits:
         if outside:
             off = {b: self._percent_off(b, held[b]) for b in outside}
             worst = max(outside, key=lambda b: (off[b], -b))
-            start = "no plan brings" if is_impossible else "no plan was found that brings"
+            start, search = "no plan was found that brings", "search longer with a higher --time-limit, "
+            if is_impossible:
+                start, search = "no plan brings", ""
             raise Infeasible(
                 f"{start} bytes within {problem.tolerance_percent:g} % of their shares: in the best one found,"
                 f" broker {problem.brokers[worst].id} is {off[worst]:g} % away",
-                hint=f"allow more with --tolerance {off[worst]:g}, or remove --aim bytes",
+                hint=f"{search}allow more with --tolerance {off[worst]:g}, or remove --aim bytes",
             )
 
     def _percent_off(self, broker: int, held: int) -> float:

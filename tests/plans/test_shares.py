@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
-from small_clusters import cluster
+from small_clusters import cluster, drawn_cluster
 
 from plans.building import build_problem
 from plans.errors import Infeasible
@@ -58,8 +60,20 @@ def test_that_there_is_no_plan_is_told_with_a_tolerance_that_has_one() -> None:
         make_plan(snapshot, Strategy.REBALANCE, BYTES)
     assert str(told.value).startswith("no plan brings bytes within 5 % of their shares")
     assert "--tolerance 25" in str(told.value.hint)
+    assert "--time-limit" not in str(told.value.hint)
     enough = PlanOptions(aim=(Aim.BYTES,), minimise=Minimise.MOVES, tolerance_percent=25)
     assert make_plan(snapshot, Strategy.REBALANCE, enough).plan.klamm.score.moves == 1
+
+
+def test_a_search_that_was_too_short_says_how_to_search_longer() -> None:
+    snapshot = drawn_cluster(0, brokers=6, racks=3, partitions=40, factor=2)
+    short = replace(BYTES, tolerance_percent=1, time_limit_s=0.0)
+    with pytest.raises(Infeasible) as told:
+        make_plan(snapshot, Strategy.REBALANCE, short)
+    assert str(told.value).startswith("no plan was found that brings bytes within 1 % of their shares")
+    assert str(told.value.hint).startswith("search longer with a higher --time-limit, allow more with --tolerance")
+    longer = make_plan(snapshot, Strategy.REBALANCE, replace(short, time_limit_s=2.0))
+    assert longer.plan.partitions
 
 
 def test_which_partitions_may_move_is_counted_once() -> None:
