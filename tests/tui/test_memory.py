@@ -104,8 +104,8 @@ def what_happens(cluster: FakeCluster, tick: int) -> None:
 def test_memory_does_not_grow_with_what_happens(monkeypatch: pytest.MonkeyPatch) -> None:
     """Once all bounded parts are full, hours of changes leave nothing behind.
 
-    The bounds are small here, so that they are full soon. What grows then is compared with the number of events: a part
-    that kept one of each would hold at least the event itself.
+    The bounds are small here, so that they are full soon. Then the test compares the growth with the number of events: a
+    part that kept one of each would hold at least the event itself.
     """
     monkeypatch.setattr(history, "EVENTS_MAX", 200)
     monkeypatch.setattr(history.Series.__init__, "__defaults__", (20,))
@@ -125,10 +125,17 @@ def test_memory_does_not_grow_with_what_happens(monkeypatch: pytest.MonkeyPatch)
 
             await blocks_after(2 * len(PAGES))
             before, events_before = await blocks_after(len(PAGES))
-            after, events_after = await blocks_after(len(PAGES))
-            happened = events_after - events_before
-            assert len(driven.app.board.events) == 200 and happened > 1_500
-            assert after - before < happened / 4, f"{after - before} blocks more after {happened} events"
+            grown: list[int] = []
+            # What other tests left in this process comes and goes, too; a part that grows does so each time.
+            while len(grown) < 4:
+                after, events_after = await blocks_after(len(PAGES))
+                happened = events_after - events_before
+                assert len(driven.app.board.events) == 200 and happened > 1_500
+                grown.append(after - before)
+                if after - before < happened / 4:
+                    return
+                before, events_before = after, events_after
+            raise AssertionError(f"each {happened} events leave more blocks: {grown}")
 
     drive(run)
 
