@@ -80,7 +80,7 @@ _ADVICE: Mapping[Check, Words] = {
         "meanwhile nothing is elected or moved: see who is alive with ", Operation.LIST_BROKERS
     ),
     Check.SEVERAL_CONTROLLERS: "brokers disagree: check again soon; if they still do, restart the one that is wrong",
-    Check.MISSING_BROKERS: "for each broker: start it again, or move its replicas away",
+    Check.MISSING_BROKERS: "start each missing broker, or move its replicas away",
     Check.SILENT_BROKERS: "registered but not answering: check the process and its server.log",
     Check.UNREADABLE_TOPICS: Phrase("a damaged znode is of no use to controllers either: ", Operation.READ_RAW_ZNODE),
     Check.UNKNOWN_SETTINGS: "no broker reports settings, so min ISR and throttles are not checked: is ZooKeeper up?",
@@ -90,7 +90,7 @@ _ADVICE: Mapping[Check, Words] = {
         "these brokers require no more in-sync replicas than exist; older ones refuse every write with acks=all: ",
         Operation.DESCRIBE_TOPIC_CONFIGS,
     ),
-    Check.UNDER_REPLICATED_DEAD_BROKER: "for each broker that is dead: start it again",
+    Check.UNDER_REPLICATED_DEAD_BROKER: "start each dead broker again",
     Check.UNDER_REPLICATED_LAGGING: "the broker is alive but does not keep up: check its disk, network and server.log",
     Check.UNDER_REPLICATED_MOVING: Phrase("wait for the reassignment: ", Operation.LIST_REASSIGNMENTS),
     Check.OFFLINE_LOG_DIRS: "the disk has failed or is full: check the broker's server.log",
