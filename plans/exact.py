@@ -39,8 +39,12 @@ _COLUMNS_MAX = 5_000
 _ENTRIES_MAX = 40_000
 """Up to this many numbers in such a program, every partition may have any of its columns within a cap."""
 
-_PATIENCE, _NEWS = 12, 1e-6
-"""In a larger program HiGHS ends after this many looks without news, which is a change by this fraction at least."""
+_PATIENCE, _PATIENCE_FOUND, _NEWS = 12, 40, 1e-6
+"""In a larger program HiGHS ends after this many looks without news, which is a change by this fraction at least.
+
+If it has no result yet, each look may take a second, and the start is usually the best there is. If it has one, looks
+are short, and a better result may come twenty looks later.
+"""
 
 _TOLERANCE = 1e-6
 _SCALES = (1, 2, 6, 60)
@@ -208,7 +212,7 @@ class _Standstill:
         if is_higher or found < self.found * (1 - _NEWS):
             self.looks, self.found, self.bound = 0, found, bound
         self.looks += 1
-        return self.looks > _PATIENCE
+        return self.looks > (_PATIENCE if math.isinf(self.found) else _PATIENCE_FOUND)
 
 
 def run_limited(

@@ -72,12 +72,32 @@ def test_the_construction_examines_no_more_exchanges_than_the_work_allows() -> N
 
 
 def test_a_large_program_ends_after_some_looks_without_news(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither a better result nor a better bound; before there is a bound, no look counts."""
+    """Neither a better result nor a better bound; before there is a bound, no look counts.
+
+    If there is a result, a better one is waited for longer.
+    """
     pytest.importorskip("highspy")
     from plans import exact
 
     monkeypatch.setattr(exact, "_PATIENCE", 3)
+    monkeypatch.setattr(exact, "_PATIENCE_FOUND", 5)
     still = exact._Standstill()
-    looks = [(inf, -inf)] * 5 + [(inf, 89.0)] * 3 + [(inf, 90.0)] * 3 + [(100.0, 90.0)] * 3 + [(100.0, 91.0)] * 3
+    looks = [(inf, -inf)] * 5 + [(inf, 89.0)] * 3 + [(inf, 90.0)] * 3 + [(100.0, 90.0)] * 5 + [(100.0, 91.0)] * 5
     assert not any(still.is_over(*look) for look in looks)
     assert [still.is_over(100.0, 91.0 + small) for small in (1e-7, 2e-7)] == [True, True]
+    empty = exact._Standstill()
+    assert [empty.is_over(inf, 90.0) for _ in range(4)] == [False, False, False, True]
+
+
+def test_a_large_plan_by_bytes_copies_no_more_than_the_one_by_moves() -> None:
+    """The program has a result at its third look, and a better one only twenty looks later."""
+    pytest.importorskip("highspy")
+    snapshot = drawn_cluster(8, brokers=20, racks=4, partitions=900, factor=3)
+    by_bytes, by_moves = (
+        make_plan(snapshot, Strategy.REBALANCE, PlanOptions(aim=tuple(Aim), minimise=one)).plan.klamm.score
+        for one in (Minimise.BYTES, Minimise.MOVES)
+    )
+    assert by_bytes.bytes is not None
+    assert by_moves.bytes is not None
+    assert by_bytes.bytes <= by_moves.bytes
+    assert by_bytes.moves >= by_moves.moves
