@@ -104,8 +104,8 @@ def what_happens(cluster: FakeCluster, tick: int) -> None:
 def test_memory_does_not_grow_with_what_happens(monkeypatch: pytest.MonkeyPatch) -> None:
     """Once all bounded parts are full, hours of changes leave nothing behind.
 
-    The bounds are small here, so that they are full soon. Then the test compares the growth with the number of events: a
-    part that kept one of each would hold at least the event itself.
+    The bounds are small here, so that they are full soon. Then the test compares the growth with the number of events:
+    a part that kept one of each would hold at least the event itself.
     """
     monkeypatch.setattr(history, "EVENTS_MAX", 200)
     monkeypatch.setattr(history.Series.__init__, "__defaults__", (20,))
