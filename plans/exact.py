@@ -33,6 +33,9 @@ _LOOK_ENTRIES, _LOOK_STEPS_MIN = 400, 4
 _LOOK_GROWS = 64
 """From so many steps on, a look's work grows with the square of the entries: each step of the simplex takes longer."""
 
+_LINEAR_STEPS = 3
+"""So many steps of a linear program alone count as one: it continues from its last answer, so each of them is short."""
+
 _COLUMNS_MAX = 5_000
 """Columns of the integer program that proves nothing. With more, the first solution alone may take minutes."""
 
@@ -164,9 +167,9 @@ class Master:
         return {column for column, value in zip(self.columns, values, strict=True) if value > 1 - _TOLERANCE}
 
     def _run(self) -> None:
-        self.solver.setOptionValue("simplex_iteration_limit", max(0, self._work.left))
+        self.solver.setOptionValue("simplex_iteration_limit", max(0, self._work.left) * _LINEAR_STEPS)
         self.solver.run()
-        self._work.spend(max(0, self.solver.getInfo().simplex_iteration_count))
+        self._work.spend(-(-max(0, self.solver.getInfo().simplex_iteration_count) // _LINEAR_STEPS))
 
     def _forbid_slacks(self) -> None:
         self._is_whole = True
