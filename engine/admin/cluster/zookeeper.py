@@ -60,9 +60,13 @@ async def open_zookeeper(
             if not is_open and (has_brokers or max(looked.found) <= _Found.REFUSAL):
                 raise looked.error(connect, instead)
         return await opening
-    finally:
+    except BaseException:
         opening.cancel()
-        await asyncio.gather(opening, return_exceptions=True)
+        (opened,) = await asyncio.gather(opening, return_exceptions=True)
+        if isinstance(opened, ZkClient):
+            # It opened just when the caller gave up; nobody else would close it.
+            await opened.close()
+        raise
 
 
 class _Found(IntEnum):

@@ -17,6 +17,7 @@ from engine.local.addresses import own_loopback_address
 from engine.local.zookeeper import EmbeddedZooKeeper
 from engine.network.client import BrokerClient
 from engine.network.errors import ConnectFailed
+from engine.zk.client import ZkClient
 
 
 def test_a_zookeeper_that_is_not_there_is_not_waited_for() -> None:
@@ -41,6 +42,37 @@ def test_a_zookeeper_whose_name_nobody_knows(monkeypatch: pytest.MonkeyPatch) ->
         asyncio.run(open_zookeeper("nohost:2181/kafka", timeout_s=0.1))
     assert str(told.value.where) == "nohost:2181/kafka (the name cannot be resolved)"
     assert str(told.value.hint) == CHECK_NAME
+
+
+@pytest.mark.parametrize("turns", range(5))
+def test_a_session_that_opens_as_its_caller_gives_up_is_closed(turns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The caller has the session, or nobody has: an open one keeps a thread and a connection."""
+
+    class Opened(ZkClient):
+        is_open = True
+
+        def __init__(self) -> None:
+            """Be open at once."""
+
+        async def close(self) -> None:
+            self.is_open = False
+
+    async def run() -> None:
+        def cancel_later(left: int) -> None:
+            loop.call_soon(cancel_later, left - 1) if left else caller.cancel()
+
+        async def opens_and_is_not_wanted(*_: object) -> ZkClient:
+            cancel_later(turns)
+            return session
+
+        loop, session = asyncio.get_running_loop(), Opened()
+        monkeypatch.setattr("engine.admin.cluster.zookeeper._open", opens_and_is_not_wanted)
+        caller = asyncio.create_task(open_zookeeper("one:2181", timeout_s=30))
+        (told,) = await asyncio.gather(caller, return_exceptions=True)
+        assert session.is_open == (told is session)
+        assert turns > 1 or not session.is_open, "the caller is still waiting then"
+
+    asyncio.run(run())
 
 
 def test_who_listens_and_is_no_zookeeper_is_told_apart() -> None:
