@@ -44,8 +44,6 @@ class Checkpoints:
     log_start_offset: int = 0
     recovery_point: int = 0
     had_clean_shutdown: bool = True
-    is_cleaned: bool = False
-    """The cleaner has worked on the log: a segment may end before the next one begins."""
 
 
 def load_log(folder: Path, config: LogConfig, environment: LogEnvironment, checkpoints: Checkpoints) -> Log:
@@ -235,14 +233,13 @@ class _LogLoader:
                 return
 
     def _misses_what_follows(self, segment: LogSegment) -> bool:
-        """Whether records between this segment and the next are gone.
+        """Whether a copy for another log dir lacks records between this segment and the next.
 
-        Neither was flushed, and the power failure has taken the end of the first only. Nobody would look for what is
-        missing: a follower, and a copy for another log dir, goes on where its log ends. Only the cleaner leaves
-        gaps; a copy that has them from there is made again from the first one on.
+        Neither was flushed, and the power failure has taken the end of the first only. The copy would go on where its
+        log ends, and never get what is missing. The original is left as it is, as Kafka leaves it: it may be the last
+        one, and only the cleaner leaves gaps. A copy that has them from there is made again from the first one on.
         """
-        may_have_gaps = self._config.is_compacted or self._checkpoints.is_cleaned
-        if may_have_gaps and self._kind is not LogDirKind.FUTURE:
+        if self._kind is not LogDirKind.FUTURE:
             return False
         return 0 < self._end_of(segment) - segment.read_next_offset() < LOST_OFFSETS_MAX
 

@@ -204,19 +204,19 @@ def test_what_goes_with_a_damaged_segment_goes_for_good(tmp_path: Path, changes:
 @pytest.mark.parametrize(
     ("name", "config", "options", "is_cut"),
     [
-        ("t-0", CONFIG, {}, True),
-        ("t-0", CONFIG, {"is_cleaned": True}, False),
+        ("t-0", CONFIG, {}, False),
+        (f"t-0.{'a' * 32}-future", CONFIG, {}, True),
         ("t-0", CONFIG, {"recovery_point": 12}, False),
         ("t-0", CONFIG, {"clean": True}, False),
         ("t-0", COMPACTED, {}, False),
         (f"t-0.{'a' * 32}-future", COMPACTED, {}, True),
     ],
 )
-def test_what_follows_a_gap_goes_unless_the_cleaner_may_have_made_it(
+def test_what_follows_a_gap_goes_from_a_copy_for_another_dir(
     tmp_path: Path, name: str, config: LogConfig, options: dict[str, Any], is_cut: bool
 ) -> None:
-    """A power failure took the end of a segment, and not the one after it. The follower went on where its log ended,
-    and joined the ISR without what was missing."""
+    """A power failure took the end of a segment, and not the one after it. The copy would go on where its log ends,
+    and replace the original without what is missing."""
     log = filled(tmp_path / name)
     first = log.segments[0]
     *_, last = first.iter_batches()
