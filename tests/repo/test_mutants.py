@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from tests.mutants import __main__ as run
 from tests.mutants.__main__ import HERE, TESTED_BY, Bench
 from tests.mutants.changes import ROOT, Mutant, mutants_of
