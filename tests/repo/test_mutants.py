@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
-from tests.mutants.__main__ import HERE, TESTED_BY
-from tests.mutants.changes import ROOT, mutants_of
+import pytest
+
+from tests.mutants import __main__ as run
+from tests.mutants.__main__ import HERE, TESTED_BY, Bench
+from tests.mutants.changes import ROOT, Mutant, mutants_of
 
 
 def test_each_module_and_its_tests_exist() -> None:
@@ -36,19 +41,39 @@ def test_a_mutant_differs_in_one_thing() -> None:
     compile(mutants[0].source, module, "exec")
 
 
+def test_tests_that_fail_by_themselves_are_named_and_do_not_end_the_run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failing, other = "engine/replication/roles.py", "engine/replication/truncation.py"
+
+    def in_forks(_self: Bench, module: str, mutants: Sequence[Mutant]) -> list[dict[str, Any]]:
+        if module == failing:
+            return []
+        survey = {"passed": True, "seconds": 1}
+        return [survey, *({"mutant": one.number, "is_tried": True, "is_noticed": True} for one in mutants)]
+
+    monkeypatch.setattr(Bench, "_in_forks", in_forks)
+    monkeypatch.setattr(run, "_files", list)
+    monkeypatch.setattr(run, "_remove_when_ended", lambda _folder, _benches: None)
+    assert run.main([failing, other, "--workers", "1"]) == 1
+    told = capsys.readouterr().out.splitlines()
+    assert told[0].startswith(f"error: the tests of {failing} fail without any mutant: tests/replication/")
+    assert re.fullmatch(rf"{other}: \d+ mutants, 0 survive", told[1])
+
+
 def test_an_ended_run_leaves_no_process_and_no_file_behind(tmp_path: Path) -> None:
-    run = subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, "-m", "tests.mutants", "--quick", "engine/replication/roles.py"],
         cwd=ROOT,
         env=os.environ | {"TMPDIR": str(tmp_path)},
     )
     try:
-        until(lambda: len(list(descendants(run.pid))) >= 2, "its tests run, and a fork of them")
-        started = list(descendants(run.pid))
+        until(lambda: len(list(descendants(process.pid))) >= 2, "its tests run, and a fork of them")
+        started = list(descendants(process.pid))
         assert list(tmp_path.iterdir()), "its copy of the checkout"
     finally:
-        run.terminate()
-        run.wait()
+        process.terminate()
+        process.wait()
     until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in started), "all have ended", within_s=20)
     assert list(tmp_path.iterdir()) == []
 

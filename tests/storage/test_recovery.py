@@ -227,6 +227,13 @@ def test_what_follows_a_gap_goes_from_a_copy_for_another_dir(
     found.abandon()
 
 
+def test_a_copy_for_another_dir_keeps_segments_without_a_gap(tmp_path: Path) -> None:
+    log = filled(tmp_path / f"t-0.{'a' * 32}-future")
+    assert len(log.segments) > 1
+    found = crashed(log)
+    assert (found.log_end_offset, len(found.segments)) == (12, len(log.segments))
+
+
 def test_what_was_flushed_is_not_read_again(tmp_path: Path) -> None:
     """As in Kafka, a start does not look for damage before the recovery point."""
     log = filled(tmp_path / "t-0")
