@@ -20,7 +20,6 @@ from engine.config.input_files import name_of, read_input
 
 if TYPE_CHECKING:
     from engine.admin.cluster.connection import Cluster
-    from engine.admin.perf.suite import Case
     from engine.admin.perf.suite_run import WorkerFigures
 
 _QUICK_S, _LONG_S = 2.0, 10.0
@@ -87,11 +86,15 @@ async def suite(
     this machine and are visible, the suite shows their CPU.
 
     It loads the cluster as much as it can, so use a cluster without other load. It first says what it will do. It
-    deletes its topics at the end, even after Ctrl-C. Exits with 1 if it stopped early, for example on a full disk.
+    leaves out a case that may write more than a broker's disk has room for above --min-free; for room that earlier
+    cases took, it waits until brokers have deleted their files. It stops when a disk gets full or fails, or a broker
+    goes away. It deletes its topics at the end, even after Ctrl-C, and names those that it could not delete. Exits with
+    1 if it stopped early, a case failed or was left out, or a topic is left.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.perf_suite import planned_report, preview_lines, suite_report, write_plot
     from engine.admin.perf.suite import experiments, rates_of
+    from engine.admin.perf.suite_disks import WatchedDisks
     from engine.admin.perf.suite_run import Suite, SuiteOptions, old_topics
 
     if plot is not None and plot.suffix not in (".svg", ".html"):
@@ -106,38 +109,39 @@ async def suite(
         nodes = await wire.nodes()
         chosen = experiments(len(nodes), is_quick=quick, names=experiment or ())
         options = SuiteOptions(seconds_each, producer_bytes, min_free / 100, _QUICK_DEADLINE_S if quick else None)
-        left = await old_topics(cluster)
-        if left:
-            invocation.talk.warn(f"an earlier run left {counted(len(left), 'topic')}: klamm topics delete {left[0]}")
-        facts = {"cluster_id": wire.cluster_id, "broker_count": len(nodes), "seconds_per_case": seconds_each}
+        old = await old_topics(cluster)
+        if old:
+            invocation.talk.warn(f"an earlier run left {counted(len(old), 'topic')}: klamm topics delete {old[0]}")
+        facts: dict[str, object] = {
+            "cluster_id": wire.cluster_id,
+            "broker_count": len(nodes),
+            "seconds_per_case": seconds_each,
+        }
         cases = sum(len(one.cases) for one in chosen)
+        disks = await WatchedDisks.open(cluster, options.free_share_min)
         question = f"load {cluster.target.title} as heavily as possible, in {counted(cases, 'case')}"
-        if not invocation.confirm(question, preview_lines(chosen, options, len(nodes)), may_lose_data=True):
+        if not invocation.confirm(question, preview_lines(chosen, options, len(nodes), disks), may_lose_data=True):
             return planned_report(chosen, facts)
-        run = Suite(cluster, _Processes(invocation, cluster), options)
+        run = Suite(cluster, _Processes(invocation, cluster), disks, options)
         try:
-            await run.run(chosen, _Told(invocation))
+            await run.run(chosen, invocation.talk.say)
         finally:
-            if run.left_topics:
-                invocation.talk.warn(f"these topics are left: {', '.join(run.left_topics)}: klamm topics delete")
+            left, uncertain = run.left_topics, run.topics_that_may_appear
+            if left:
+                count = counted(len(left), "topic")
+                invocation.talk.warn(f"could not delete {count}: klamm topics delete {' '.join(left)}")
+            if uncertain:
+                count = counted(len(uncertain), "topic")
+                invocation.talk.warn(f"{count} may still appear: klamm topics delete {' '.join(uncertain)}")
     if run.stopped is not None:
         invocation.talk.warn(f"stopped: {run.stopped}")
     if plot is not None:
         write_plot(plot, chosen, run.results, before)
         invocation.talk.say(f"wrote {plot}")
     failed = run.stopped is not None or any(one.error is not None for one in run.results)
-    code = ExitCode.BAD_ANSWER if failed else ExitCode.DONE
+    code = ExitCode.BAD_ANSWER if failed or left else ExitCode.DONE
+    facts |= {"left_topics": left, "topics_that_may_appear": uncertain}
     return suite_report(chosen, run.results, facts, run.stopped, before, exit_code=code)
-
-
-class _Told:
-    """Says which case is running."""
-
-    def __init__(self, invocation: Invocation) -> None:
-        self._talk = invocation.talk
-
-    def __call__(self, case: Case, number: int, count: int) -> None:
-        self._talk.say(f"{number} of {count}: {case.experiment} {case.label}")
 
 
 class _Processes:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from cli.exit_codes import ExitCode
 from cli.output.report import Column, Drawing, Kind, Report, Section, Table
 from cli.output.values import human_bytes, human_text
-from engine.admin.perf.suite import CaseResult, Experiment, by_experiment, document
+from engine.admin.perf.suite import Case, CaseResult, Experiment, by_experiment, bytes_on_disks, document
+from engine.admin.perf.suite_disks import WatchedDisks
 from engine.admin.perf.suite_run import SuiteOptions
 from engine.common.quantities import counted
 
@@ -50,18 +51,35 @@ _ERROR = Column("error", falls_below=True)
 _BAR_HEIGHT, _ROW_HEIGHT, _LABEL_WIDTH, _PLOT_WIDTH = 14, 20, 110, 520
 
 
-def preview_lines(chosen: Sequence[Experiment], options: SuiteOptions, broker_count: int) -> list[str]:
+def preview_lines(
+    chosen: Sequence[Experiment], options: SuiteOptions, broker_count: int, disks: WatchedDisks
+) -> list[str]:
     """Return what will be done, before it is done."""
     lines = [f"  {one.name}: {one.title}: {', '.join(case.label for case in one.cases)}" for one in chosen]
     cases = [case for one in chosen for case in one.cases]
     count = sum(2 if case.consumers and not case.is_pair else 1 for case in cases)
-    at_most = max(case.producers * case.replicas for case in cases) * options.producer_bytes_max
+    at_most = max(bytes_on_disks(case, options.producer_bytes_max) for case in cases)
     return [
         *lines,
         f"  about {count * (options.seconds + 2):.0f} s on {counted(broker_count, 'broker')}; a topic for each case, "
-        f"deleted after it; at most {human_bytes(at_most)} on all disks at a time; "
-        f"stops if less than {options.free_share_min:.0%} of a disk is free",
+        f"deleted after it; stops if less than {options.free_share_min:.0%} of a disk is free",
+        f"  a case writes at most {human_bytes(at_most)} on all disks; brokers free it log.segment.delete.delay.ms "
+        "later (60 s by default), so a case may wait for room",
+        *_disk_lines(cases, options.producer_bytes_max, disks),
     ]
+
+
+def _disk_lines(cases: Sequence[Case], producer_bytes: int, disks: WatchedDisks) -> Iterator[str]:
+    """Yield which disks are not watched, and how many cases have no room."""
+    for broker, log_dir in sorted(disks.offline):
+        yield f"  {log_dir} of broker {broker} is offline already, and is not watched"
+    for broker, reason in disks.unwatched.items():
+        yield f"  broker {broker} does not say how large its disks are, so they are not watched: {reason}"
+    short = [case for case in cases if disks.shortage(case, producer_bytes)]
+    if short:
+        fitting = disks.producer_bytes_with_room(cases, producer_bytes)
+        hint = f"none with --producer-bytes {fitting}" if fitting else "whatever --producer-bytes is"
+        yield f"  left out for lack of room: {len(short)} of {counted(len(cases), 'case')}; {hint}"
 
 
 def planned_report(chosen: Sequence[Experiment], facts: Mapping[str, object]) -> Report:

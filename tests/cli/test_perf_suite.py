@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import csv
 import json
+import re
 import signal
 import subprocess
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.target import ClusterTarget, Origin, parse_addresses
 from engine.admin.perf.broker_cpu import cpu_seconds, find_processes
 from engine.admin.perf.suite import TOPIC_PREFIX, Case, CaseResult, experiments, rates_of
+from engine.admin.perf.suite_disks import WatchedDisks
 from engine.admin.perf.suite_run import Suite, SuiteOptions, WorkerFailed, WorkerFigures
 from engine.local.cluster import LocalCluster
 
@@ -78,6 +80,36 @@ def test_it_stops_where_a_disk_gets_full(program: Callable[..., Ran]) -> None:
     assert "left" in ran.json["stopped"]
     assert ran.json["cases"] == []
     assert topics_of_suites(program) == []
+
+
+def test_it_does_not_begin_without_room(program: Callable[..., Ran]) -> None:
+    ran = program("perf", "suite", "--experiment", "pair", "--producer-bytes", "1000T", "--yes", "-o", "json")
+    assert ran.code == ExitCode.BAD_ANSWER
+    assert ran.json["stopped"].startswith("no case has room: pair 1 + 1: it may write 1,120,000,000.0 MB to ")
+    assert (ran.json["cases"], ran.json["left_topics"]) == ([], [])
+    fitting = re.search(r"left out for lack of room: 1 of 1 case; none with --producer-bytes (\d+)", ran.err)
+    assert fitting is not None and int(fitting[1]) > 0
+    ran = program(
+        "perf", "suite", "--experiment", "pair", "--producer-bytes", fitting[1], "--seconds", "300ms", "--yes"
+    )
+    assert ran.code == ExitCode.DONE, ran.err
+
+
+def test_topics_that_stay_are_named_with_their_command(
+    program: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run(suite: Suite, *_: object) -> None:
+        suite.stopped = "no broker can be reached"
+        suite.left_topics = ["klamm-perf-suite-x-1", "klamm-perf-suite-x-2"]
+        suite.topics_that_may_appear = ["klamm-perf-suite-x-3"]
+
+    monkeypatch.setattr("engine.admin.perf.suite_run.Suite.run", run)
+    ran = program("perf", "suite", "--experiment", "pair", "--yes", "-o", "json")
+    assert ran.code == ExitCode.BAD_ANSWER
+    assert ran.json["left_topics"] == ["klamm-perf-suite-x-1", "klamm-perf-suite-x-2"]
+    assert ran.json["topics_that_may_appear"] == ["klamm-perf-suite-x-3"]
+    assert "1 topic may still appear: klamm topics delete klamm-perf-suite-x-3" in ran.err
+    assert "could not delete 2 topics: klamm topics delete klamm-perf-suite-x-1 klamm-perf-suite-x-2" in ran.err
 
 
 def test_ctrl_c_takes_the_topics_away(program: Callable[..., Ran], live_cluster: LocalCluster, tmp_path: Path) -> None:
@@ -154,7 +186,7 @@ def test_a_quick_run_ends_within_two_minutes(program: Callable[..., Ran], monkey
     class Told(Exception):
         pass
 
-    def remember(_: object, cluster: object, processes: object, options: SuiteOptions) -> None:
+    def remember(_: object, cluster: object, processes: object, disks: object, options: SuiteOptions) -> None:
         limits.append(options.deadline_s)
         raise Told
 
@@ -227,8 +259,9 @@ def run_quickly(cluster: LocalCluster, options: SuiteOptions, pause_s: float = 0
     async def run() -> Suite:
         addresses = parse_addresses(cluster.bootstrap_servers)
         async with Cluster(ClusterTarget("tried", Origin.OPTIONS, bootstrap=addresses)) as opened:
-            suite = Suite(opened, QuickWorkers(pause_s), options)
-            await suite.run(chosen, lambda case, number, count: None)
+            disks = await WatchedDisks.open(opened, options.free_share_min)
+            suite = Suite(opened, QuickWorkers(pause_s), disks, options)
+            await suite.run(chosen, lambda _: None)
             return suite
 
     return asyncio.run(run())

@@ -28,6 +28,7 @@ def record_records(out: Path, work: Path) -> None:
     """Dump the internal topics and check the indexes."""
     for folder in FOLDERS[:2]:
         _dump(DISK / folder / "data", out / folder, OF_RECORDS, work)
+    _dump(DISK / "running" / "data", out / "running", {"index": OF_RECORDS["index"]}, work)
 
 
 def record_dumps(out: Path, work: Path) -> None:

@@ -1,6 +1,6 @@
 """Offset, time and transaction indexes, compared with the segment beside them.
 
-The zeros of a preallocated tail are not entries. Kafka's tool takes the first of them for one.
+The zeros of a preallocated tail are not entries. Kafka's tool takes the first of them for one; its sanity check, all.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from engine.formats.index_entries import (
     ABORTED_TRANSACTION_VERSION,
     OFFSET_ENTRY,
     TIME_ENTRY,
+    AbortedTransaction,
     OffsetPosition,
     TimestampOffset,
     iter_aborted_transactions,
@@ -41,12 +42,12 @@ def dump_offset_index(path: Path, options: IndexOptions) -> Iterator[Row]:
     """Yield the rows of an ``.index`` file; each entry is looked up in the segment."""
     data = path.read_bytes()
     base_offset = offset_of_file_name(path.name) or 0
+    if options.is_sanity_check:
+        yield _offset_sanity(data)
+        return
     entries = _offset_entries(data, base_offset)
     if not entries:
         yield Finding(FindingKind.EMPTY)
-        return
-    if options.is_sanity_check:
-        yield _sanity(data, OFFSET_ENTRY.size, [entry.offset for entry in entries])
         return
     segment = segment_beside(path)
     if segment is None:
@@ -65,12 +66,12 @@ def dump_time_index(path: Path, options: IndexOptions) -> Iterator[Row]:
     """Yield the rows of a ``.timeindex`` file; each entry is looked up in the segment, through its offset index."""
     data = path.read_bytes()
     base_offset = offset_of_file_name(path.name) or 0
+    if options.is_sanity_check:
+        yield _time_sanity(data)
+        return
     entries = _time_entries(data, base_offset)
     if not entries:
         yield Finding(FindingKind.EMPTY)
-        return
-    if options.is_sanity_check:
-        yield _sanity(data, TIME_ENTRY.size, [entry.timestamp_ms for entry in entries])
         return
     segment = segment_beside(path)
     if segment is None:
@@ -100,7 +101,7 @@ def dump_transaction_index(path: Path, options: IndexOptions) -> Iterator[Row]:
         yield Finding(FindingKind.CORRUPT, message=str(error))
         return
     if options.is_sanity_check or len(data) % ABORTED_TRANSACTION_ENTRY.size:
-        yield _sanity(data, ABORTED_TRANSACTION_ENTRY.size, [entry.last_offset for entry in entries])
+        yield _transaction_sanity(data, entries)
     if not options.is_sanity_check and not options.is_quiet:
         yield from (AbortedTransactionRow(ABORTED_TRANSACTION_VERSION, *entry) for entry in entries)
 
@@ -136,13 +137,48 @@ def _positions_beside(path: Path, base_offset: int) -> list[OffsetPosition]:
     return _offset_entries(index.read_bytes(), base_offset) if index.exists() else []
 
 
-def _sanity(data: bytes, entry_size: int, keys: Sequence[int]) -> Finding:
-    """What a broker checks before it trusts an index: whole entries, and the last not below the first."""
+def _offset_sanity(data: bytes) -> Finding:
+    """What Kafka checks before it trusts an offset index (OffsetIndex.sanityCheck)."""
+    count = len(data) // OFFSET_ENTRY.size
+    if not count:
+        return Finding(FindingKind.EMPTY)
+    relative_offset, _ = OFFSET_ENTRY.unpack_from(data, (count - 1) * OFFSET_ENTRY.size)
+    return _below_base(relative_offset) or _whole_entries(data, OFFSET_ENTRY.size)
+
+
+def _time_sanity(data: bytes) -> Finding:
+    """What Kafka checks before it trusts a time index (TimeIndex.sanityCheck); an empty one is sound."""
+    count = len(data) // TIME_ENTRY.size
+    if count:
+        first_ms, _ = TIME_ENTRY.unpack_from(data, 0)
+        last_ms, relative_offset = TIME_ENTRY.unpack_from(data, (count - 1) * TIME_ENTRY.size)
+        if last_ms < first_ms:
+            why = "" if last_ms else ": the file ends in zeros, as it does while a broker uses it"
+            message = f"the last timestamp ({last_ms}) is below the first ({first_ms}){why}"
+            return Finding(FindingKind.CORRUPT, message=message)
+        if below := _below_base(relative_offset):
+            return below
+    return _whole_entries(data, TIME_ENTRY.size)
+
+
+def _transaction_sanity(data: bytes, entries: Sequence[AbortedTransaction]) -> Finding:
+    """Whole entries, and the last not below the first."""
+    if entries and entries[-1].last_offset < entries[0].last_offset:
+        message = f"the last entry ({entries[-1].last_offset}) is below the first ({entries[0].last_offset})"
+        return Finding(FindingKind.CORRUPT, message=message)
+    return _whole_entries(data, ABORTED_TRANSACTION_ENTRY.size)
+
+
+def _below_base(relative_offset: int) -> Finding | None:
+    if relative_offset >= 0:
+        return None
+    return Finding(FindingKind.CORRUPT, message=f"the last offset is {-relative_offset} below the base offset")
+
+
+def _whole_entries(data: bytes, entry_size: int) -> Finding:
     if len(data) % entry_size:
         message = f"{len(data)} bytes are not a multiple of the {entry_size} bytes of an entry"
         return Finding(FindingKind.CORRUPT, message=message)
-    if keys and keys[-1] < keys[0]:
-        return Finding(FindingKind.CORRUPT, message=f"the last entry ({keys[-1]}) is below the first ({keys[0]})")
     return Finding(FindingKind.SANE)
 
 

@@ -6,6 +6,7 @@ consumers, and a producer and a consumer at once. ``suite_run`` carries them out
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -14,6 +15,8 @@ from engine.admin.cluster.errors import BadRequest
 TOPIC_PREFIX = "klamm-perf-suite-"
 FORMAT = 1
 
+_RECORD_FIELDS_BYTES = 12
+"""What a record without key and headers needs beside its value, at most, with its part of the batch's header."""
 _PARTITIONS = 6
 _RECORD_BYTES = 100
 
@@ -95,6 +98,24 @@ def experiments(broker_count: int, *, is_quick: bool = False, names: Sequence[st
     if unknown:
         raise BadRequest(f"no such experiment: {unknown[0]}", hint=f"there are {', '.join(one.name for one in built)}")
     return [one for one in built if not names or one.name in names]
+
+
+def records_of_producer(case: Case, producer_bytes: int) -> int:
+    """Return how many records a producer sends at most."""
+    return max(1, producer_bytes // case.record_bytes)
+
+
+def bytes_on_disks(case: Case, producer_bytes: int) -> int:
+    """Return what a case writes at most, on the disks of all brokers together."""
+    records = case.producers * records_of_producer(case, producer_bytes)
+    return records * (case.record_bytes + _RECORD_FIELDS_BYTES) * case.replicas
+
+
+def bytes_on_broker(case: Case, producer_bytes: int, broker_count: int) -> int:
+    """Return what a case writes at most on one of so many brokers, for Kafka's own assignment without racks."""
+    rounds, rest = divmod(case.partitions, broker_count)
+    replicas = rounds * case.replicas + min(rest, case.replicas)
+    return math.ceil(bytes_on_disks(case, producer_bytes) * replicas / (case.partitions * case.replicas))
 
 
 def document(results: Sequence[CaseResult], facts: Mapping[str, object], stopped: str | None) -> dict[str, object]:

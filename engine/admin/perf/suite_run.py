@@ -1,31 +1,34 @@
 """Carries out the experiments of ``suite``: a topic for each case, loaded by the caller's processes, then deleted.
 
-It ends early, with what was measured so far, when a broker's disk gets full or the time is up. It always deletes the
-topics.
+It ends early, with what was measured so far, when a broker's disk gets full or fails, when a broker goes away, or when
+the time is up. It leaves out cases for which a disk has too little room. It always deletes the topics.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 import uuid
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from engine.admin.cluster.connection import Cluster
-from engine.admin.cluster.errors import AdminError, Refused, Unreachable
-from engine.admin.log_dirs.describing import read_log_dirs
+from engine.admin.cluster.errors import AdminError, OutcomeUnknown, StillUnderWay, Unreachable
 from engine.admin.perf.broker_cpu import cpu_seconds, find_processes
-from engine.admin.perf.suite import TOPIC_PREFIX, Case, CaseResult, Experiment
+from engine.admin.perf.suite import TOPIC_PREFIX, Case, CaseResult, Experiment, records_of_producer
+from engine.admin.perf.suite_disks import MustStop, WatchedDisks
 from engine.admin.topics.access import topic_changer, topic_reader
 from engine.admin.topics.changes import NewTopic
 
 _LOOK_AT_DISKS_EVERY_S = 1.0
+_FILES_GO_WITHIN_S = 90.0
+"""A deleted topic's files go after the brokers' log.segment.delete.delay.ms, 60 s by default, whatever the topic's
+file.delete.delay.ms says (Kafka's LogManager.deleteLogs)."""
 _CLEAN_UP_S = 60.0
 _CONSUMERS_PATIENCE = 5
-_SETTINGS = {"file.delete.delay.ms": "1000", "segment.bytes": str(256 * 1024 * 1024)}
-"""So that a case's bytes leave the disk while the next one runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,36 +61,41 @@ class SuiteOptions:
     seconds: float = 10.0
     producer_bytes_max: int = 2_000_000_000
     free_share_min: float = 0.1
-    """It stops when less of a broker's disk is free."""
+    """It stops when less of a broker's disk is free, and begins no case that may write more than the rest."""
     deadline_s: float | None = None
     """No case begins if it would end later than this many seconds after the start."""
     lead_s: float = 1.0
     """How long processes have to start."""
 
 
-class DiskFull(Exception):
-    """A broker's disk has too little free space; the text says which."""
-
-
 class Suite:
     """One run: ``run``, then ``results`` and ``stopped``, even after it was interrupted."""
 
-    def __init__(self, cluster: Cluster, workers: Workers, options: SuiteOptions) -> None:
+    def __init__(self, cluster: Cluster, workers: Workers, disks: WatchedDisks, options: SuiteOptions) -> None:
         self._cluster = cluster
         self._workers = workers
+        self._disks = disks
         self._options = options
         self._prefix = f"{TOPIC_PREFIX}{uuid.uuid4().hex[:8]}-"
         self._made: list[str] = []
+        self._unanswered: set[str] = set()
+        """Those whose creation got no answer."""
+        self._absent: set[str] = set()
+        """Those that the cluster did not list when it was last asked."""
         self._number = 0
+        self._files_go_by = 0.0
+        self._begin_by = math.inf
         self._pids: list[int] | None = None
         self.results: list[CaseResult] = []
         self.stopped: str | None = None
         """Why it ended early."""
         self.left_topics: list[str] = []
         """Topics that could not be deleted."""
+        self.topics_that_may_appear: list[str] = []
+        """Topics that are not there, but whose creation got no answer."""
 
-    async def run(self, experiments: Sequence[Experiment], on_case: Callable[[Case, int, int], None]) -> None:
-        """Carry out the experiments; ``on_case`` gets each case as it begins, its number, and how many there are.
+    async def run(self, experiments: Sequence[Experiment], tell: Callable[[str], None]) -> None:
+        """Carry out the experiments; ``tell`` gets a line as each case begins, or waits for room.
 
         Raises:
             AdminError: the cluster could not be asked at all.
@@ -95,39 +103,79 @@ class Suite:
         cases = [case for experiment in experiments for case in experiment.cases]
         nodes = await (await self._cluster.wire()).nodes()
         self._pids = find_processes((node.host, node.port) for node in nodes.values())
-        started = time.monotonic()
+        started, longest_s = time.monotonic(), self._options.seconds
         try:
+            await self._check_start(cases)
             for number, case in enumerate(cases, 1):
-                per_case_s = (time.monotonic() - started) / max(number - 1, 1) if number > 1 else self._options.seconds
-                deadline_s = self._options.deadline_s
-                if deadline_s is not None and time.monotonic() - started + per_case_s > deadline_s:
+                began = time.monotonic()
+                self._begin_by = started + (self._options.deadline_s or math.inf) - longest_s
+                if number > 1 and began > self._begin_by:
                     self.stopped = f"the time is up after {number - 1} of {len(cases)} cases"
                     return
-                on_case(case, number, len(cases))
-                await self._guard_disks()
-                self.results.append(await self._measure(case))
-        except DiskFull as error:
+                tell(f"{number} of {len(cases)}: {case.experiment} {case.label}")
+                shortage = await self._shortage(case, tell)
+                began = time.monotonic()
+                if shortage is None:
+                    await self._measure(case)
+                else:
+                    self.results.append(CaseResult(case, error=f"not run: {shortage}"))
+                longest_s = max(longest_s, time.monotonic() - began)
+        except (MustStop, Unreachable) as error:
             self.stopped = str(error)
         finally:
             await self._clean_up()
 
-    async def _measure(self, case: Case) -> CaseResult:
+    async def _check_start(self, cases: Sequence[Case]) -> None:
+        """Raise MustStop if the disks are too full to begin."""
+        await self._disks.look(must_answer=True)
+        shortages = [self._disks.shortage(case, self._options.producer_bytes_max) for case in cases]
+        if shortages and None not in shortages:
+            raise MustStop(f"no case has room: {cases[0].experiment} {cases[0].label}: {shortages[0]}")
+
+    async def _shortage(self, case: Case, tell: Callable[[str], None]) -> str | None:
+        """Return which disk has too little room; if it had room at the start, wait until deleted topics' files go."""
+        size = self._options.producer_bytes_max
+        found, is_told = self._disks.shortage(case, size), False
+        if found is not None:
+            return found
+        while found := self._disks.shortage(case, size, await self._disks.look(must_answer=True)):
+            left_s = min(self._files_go_by, self._begin_by) - time.monotonic()
+            if left_s <= 0:
+                break
+            if not is_told:
+                tell(f"waiting up to {left_s:.0f} s for brokers to delete the files of earlier topics: {found}")
+            is_told = True
+            await asyncio.sleep(_LOOK_AT_DISKS_EVERY_S)
+        return found
+
+    async def _measure(self, case: Case) -> None:
+        """Add the result of a case, and delete its topic.
+
+        Raises:
+            MustStop, Unreachable: the case failed, and the next one would too.
+        """
         self._number += 1
         topic = f"{self._prefix}{self._number}"
         try:
             changer = await topic_changer(self._cluster)
             self._made.append(topic)
+            self._unanswered.add(topic)
             async with asyncio.timeout(self._cluster.timeout_s):
-                await changer.create(NewTopic(topic, case.partitions, case.replicas, configs=_SETTINGS))
-            result = await self._watched(self._loaded(case, topic))
-        except (Refused, Unreachable, TimeoutError, WorkerFailed) as error:
-            return CaseResult(case, error=str(error) or "no answer in time")
-        await self._delete([topic])
-        return result
+                await changer.create(NewTopic(topic, case.partitions, case.replicas))
+            self._unanswered.discard(topic)
+            self.results.append(await self._watched(self._loaded(case, topic)))
+        except (AdminError, TimeoutError, WorkerFailed) as error:
+            if not isinstance(error, OutcomeUnknown | StillUnderWay | TimeoutError):
+                self._unanswered.discard(topic)
+            self.results.append(CaseResult(case, error=str(error) or "no answer in time"))
+            await self._disks.look(must_answer=True)
+            if isinstance(error, Unreachable):
+                raise
+        await self._delete_what_is_there()
 
     async def _loaded(self, case: Case, topic: str) -> CaseResult:
         options = self._options
-        count_max = max(1, options.producer_bytes_max // case.record_bytes)
+        count_max = records_of_producer(case, options.producer_bytes_max)
         if case.consumers and not case.is_pair:
             start = time.time() + options.lead_s
             filled = await self._workers.produce(topic, case.record_bytes, options.seconds, count_max, start)
@@ -164,48 +212,42 @@ class Suite:
         return replace(result, broker_cpu_s_per_million=(after - before) / records * 1e6)
 
     async def _watched(self, work: Coroutine[Any, Any, CaseResult]) -> CaseResult:
-        """Do the work and watch the disks meanwhile; raises DiskFull and ends the work when one gets full."""
+        """Do the work and watch the disks meanwhile; raises MustStop and ends the work when one gets full or fails."""
         doing = asyncio.create_task(work, name="perf suite: case")
         try:
             while not (await asyncio.wait({doing}, timeout=_LOOK_AT_DISKS_EVERY_S))[0]:
-                await self._guard_disks()
+                # Whether brokers that are too busy to answer are away shows when the work has ended.
+                with suppress(AdminError):
+                    await self._disks.look(must_answer=False)
         except BaseException:
             doing.cancel()
             await asyncio.gather(doing, return_exceptions=True)
             raise
         try:
             return doing.result()
-        except* (Refused, Unreachable, TimeoutError, WorkerFailed) as group:
+        except* (AdminError, TimeoutError, WorkerFailed) as group:
             raise group.exceptions[0] from group
         raise AssertionError("unreachable")
 
-    async def _guard_disks(self) -> None:
-        """Raise DiskFull if a disk has too little space left. A disk of unknown size is not watched."""
-        try:
-            dirs = await read_log_dirs(self._cluster, None, ())
-        except AdminError:
-            return
-        for one in dirs:
-            if one.total_bytes and one.usable_bytes is not None:
-                share = one.usable_bytes / one.total_bytes
-                if share < self._options.free_share_min:
-                    raise DiskFull(f"{one.log_dir} of broker {one.broker} has only {share:.0%} left")
-
     async def _delete(self, topics: Sequence[str]) -> None:
-        changer = await topic_changer(self._cluster)
         try:
             async with asyncio.timeout(_CLEAN_UP_S):
-                await changer.delete(topics, waits=True)
+                changes, refusals = await (await topic_changer(self._cluster)).delete(topics, waits=True)
         except (AdminError, TimeoutError) as error:
             self._cluster.observe(f"not deleted yet: {', '.join(topics)}: {error}")
             return
-        self._made = [one for one in self._made if one not in topics]
+        for refusal in refusals:
+            self._cluster.observe(f"not deleted: {refusal}")
+        gone = {one.topic for one in changes}
+        self._made = [one for one in self._made if one not in gone]
+        self._files_go_by = time.monotonic() + _FILES_GO_WITHIN_S
 
     async def _clean_up(self) -> None:
         """Delete the remaining topics, even if everything is being cancelled."""
         if self._made:
             await asyncio.shield(asyncio.create_task(self._delete_what_is_there(), name="perf suite: clean up"))
-        self.left_topics = list(self._made)
+        self.left_topics = [one for one in self._made if one not in self._absent]
+        self.topics_that_may_appear = [one for one in self._made if one in self._absent & self._unanswered]
 
     async def _delete_what_is_there(self) -> None:
         try:
@@ -213,9 +255,9 @@ class Suite:
                 there = {one.topic for one in await (await topic_reader(self._cluster)).names()}
         except (AdminError, TimeoutError):
             return
-        self._made = [one for one in self._made if one in there]
-        if self._made:
-            await self._delete(list(self._made))
+        self._absent = set(self._made) - there
+        if found := [one for one in self._made if one in there]:
+            await self._delete(found)
 
 
 class WorkerFailed(Exception):

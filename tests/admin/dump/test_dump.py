@@ -244,16 +244,44 @@ def test_right_indexes_and_their_preallocated_tails(tmp_path: Path) -> None:
     assert list(dump_file(time_index)) == [TimeIndexRow(1_013, 13), TimeIndexRow(1_017, 17)]
     for path in (index, time_index):
         assert list(dump_file(path, QUIET)) == []
-        assert findings(path, SANITY) == [Finding(FindingKind.SANE)]
+    assert findings(index, SANITY) == [Finding(FindingKind.SANE)]
+    (found,) = findings(time_index, SANITY)
+    assert found.finding is FindingKind.CORRUPT, "Kafka's check takes the last zeros for the last entry"
+    assert found.message == (
+        "the last timestamp (0) is below the first (1013): the file ends in zeros, as it does while a broker uses it"
+    )
 
 
 @pytest.mark.parametrize("tail", [b"", bytes(96)])
 def test_empty_indexes(tmp_path: Path, tail: bytes) -> None:
     time_index = indexed(tmp_path, tail, tail)
     for path in (time_index, time_index.with_suffix(".index")):
-        for options in (DATA, QUIET, SANITY):
+        for options in (DATA, QUIET):
             assert list(dump_file(path, options)) == [Finding(FindingKind.EMPTY)]
     assert row_line(Finding(FindingKind.EMPTY), time_index) == f"{time_index} is empty."
+
+
+@pytest.mark.parametrize(
+    ("suffix", "data", "found"),
+    [
+        (".index", b"", FindingKind.EMPTY),
+        (".index", b"abc", FindingKind.EMPTY),
+        (".index", bytes(1024), FindingKind.SANE),
+        (".index", OFFSET_ENTRY.pack(7, STEP) + OFFSET_ENTRY.pack(3, STEP), FindingKind.SANE),
+        (".index", OFFSET_ENTRY.pack(-1, 1), FindingKind.CORRUPT),
+        (".index", RIGHT + b"x", FindingKind.CORRUPT),
+        (".timeindex", b"", FindingKind.SANE),
+        (".timeindex", b"abc", FindingKind.CORRUPT),
+        (".timeindex", bytes(1020), FindingKind.SANE),
+        (".timeindex", TIME_ENTRY.pack(9, 3) + TIME_ENTRY.pack(5, 7), FindingKind.CORRUPT),
+        (".timeindex", TIME_ENTRY.pack(9, -1), FindingKind.CORRUPT),
+        (".timeindex", TIME_ENTRY.pack(9, 3) + b"x", FindingKind.CORRUPT),
+    ],
+)
+def test_the_sanity_check_is_kafkas(tmp_path: Path, suffix: str, data: bytes, found: FindingKind) -> None:
+    """Each case was put to the tool of Kafka 3.9.1, which said the same: ``CORRUPT`` where it ended with an error."""
+    path = write(tmp_path, f"00000000000000000010{suffix}", data)
+    assert [each.finding for each in findings(path, SANITY)] == [found]
 
 
 def test_entries_that_contradict_the_segment_are_named(tmp_path: Path) -> None:
@@ -275,17 +303,6 @@ def test_times_that_contradict_the_segment_are_named(tmp_path: Path) -> None:
         (FindingKind.TIMESTAMP_OUT_OF_ORDER, 1_014, 1_015),
         (FindingKind.OFFSET_NOT_FOUND, 30, -1),
     ]
-
-
-def test_insane_indexes(tmp_path: Path) -> None:
-    torn = indexed(tmp_path / "torn", RIGHT + b"\1", TIME_ENTRY.pack(1_013, 3) + b"\1")
-    backwards = indexed(
-        tmp_path / "backwards",
-        OFFSET_ENTRY.pack(7, STEP) + OFFSET_ENTRY.pack(3, STEP),
-        TIME_ENTRY.pack(9, 3) + TIME_ENTRY.pack(5, 7),
-    )
-    for path in (torn, torn.with_suffix(".index"), backwards, backwards.with_suffix(".index")):
-        assert [each.finding for each in findings(path, SANITY)] == [FindingKind.CORRUPT]
 
 
 def test_without_its_segment_an_index_is_shown_but_not_verified(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ DUMPS = [
     ("clean", "disk/clean/dump/timeindex.txt", PLAIN),
     ("clean", "disk/clean/dump/txnindex.txt", PLAIN),
     ("clean", "disk/clean/dump/snapshot.txt", PLAIN),
+    ("running", "records/running/index.txt", SANITY),
     ("clean", "records/clean/index.txt", SANITY),
     ("clean", "records/clean/offsets.txt", OFFSETS),
     ("clean", "records/clean/transactions.txt", TRANSACTIONS),
