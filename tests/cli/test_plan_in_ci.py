@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from doc_pages import DOCS, fenced_blocks
-from klamm_program import PROGRAM, environment
+from guide_runner import Runner
 from operated_cluster import Capture, Klamm, filled
 
 from engine.local.cluster import LocalCluster
@@ -49,31 +47,13 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
         yield cluster
 
 
-class Runner:
-    """A runner of a code host: a checkout, and the cluster in its environment."""
-
-    def __init__(self, folder: Path, brokers: LocalCluster) -> None:
-        self.folder = folder
-        self._environment = environment(
-            folder,
-            PATH=f"{PROGRAM.parent}{os.pathsep}{os.environ['PATH']}",
-            KLAMM_BOOTSTRAP_SERVER=brokers.bootstrap_servers,
-            GITHUB_STEP_SUMMARY=str(folder / "summary.md"),
-        )
-
-    def __call__(self, line: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            ["bash", "-e", "-c", line], cwd=self.folder, env=self._environment, capture_output=True, text=True,
-            timeout=120, check=False,
-        )  # fmt: skip
-
-    def plan_and_check(self) -> dict[str, Any]:
-        """Make the plan as the guide's first block says, without its last line."""
-        for line in blocks("console")[0].splitlines()[:-1]:
-            ran = self(line.removeprefix("$ "))
-            assert ran.returncode == 0, (line, ran.stderr)
-        found: dict[str, Any] = json.loads((self.folder / "plan.json").read_text())
-        return found
+def plan_and_check(runner: Runner) -> dict[str, Any]:
+    """Make the plan as the guide's first block says, without its last line."""
+    for line in blocks("console")[0].splitlines()[:-1]:
+        ran = runner(line.removeprefix("$ "))
+        assert ran.returncode == 0, (line, ran.stderr)
+    found: dict[str, Any] = json.loads((runner.folder / "plan.json").read_text())
+    return found
 
 
 @pytest.mark.parametrize("host", ["github", "gitlab"])
@@ -82,12 +62,12 @@ def test_a_plan_goes_from_a_snapshot_to_a_clean_drift_check(
 ) -> None:
     klamm = Klamm(capsys, "--bootstrap-server", brokers.bootstrap_servers)
     filled(klamm, topic_name, "0:1,0:1,0:1")
-    runner = Runner(tmp_path, brokers)
+    runner = Runner(tmp_path, brokers.bootstrap_servers)
 
     # The guide's broker has its logs elsewhere.
     log_dir = next(one.log_dirs[0] for one in brokers.status().brokers if one.id == 1)
     (tmp_path / "policy.toml").write_text(blocks("toml")[0].replace("/data/a", log_dir))
-    plan = runner.plan_and_check()
+    plan = plan_and_check(runner)
     assert plan["klamm"]["score"]["moves"] > 0
     jobs = github_jobs() if host == "github" else gitlab_jobs()
     assert list(jobs) == ["check", "apply", "drift"]

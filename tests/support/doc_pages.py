@@ -17,6 +17,7 @@ _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)", re.DOTALL)
 _HEADING = re.compile(r"^#{1,6} (.+)$")
 _FENCE = re.compile(r"^\s*```(\w*)")
 _SPAN = re.compile(r"`([^`]+)`")
+_REDIRECTION = re.compile(r"\s[<>]{1,2} ?\S+")
 _SEPARATORS = frozenset(("|", "||", "&&", ";", "&"))
 
 
@@ -59,10 +60,11 @@ def anchors(page: Path) -> set[str]:
 
 
 def typed_commands(page: Path) -> Iterator[Command]:
-    """Yield what a reader is shown to type: the ``$`` lines of console blocks that call the program."""
+    """Yield what a reader is shown to type: lines of sh blocks and ``$`` lines of console blocks that call klamm."""
     for number, language, text in _lines(page):
-        if language == "console" and text.lstrip().startswith("$ "):
-            for words in _calls(text.lstrip()[2:]):
+        is_prompted = language == "console" and text.lstrip().startswith("$ ")
+        if language == "sh" or is_prompted:
+            for words in _calls(text.lstrip().removeprefix("$ ")):
                 yield Command(number, words)
 
 
@@ -109,7 +111,7 @@ def _slug(heading: str) -> str:
 
 
 def _calls(line: str) -> Iterator[list[str]]:
-    lexer = shlex.shlex(line, posix=True, punctuation_chars="|&;")
+    lexer = shlex.shlex(_REDIRECTION.sub("", line), posix=True, punctuation_chars="|&;")
     lexer.whitespace_split = True
     call: list[str] = []
     for word in [*lexer, ";"]:
