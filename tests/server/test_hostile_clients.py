@@ -1,10 +1,12 @@
 """Legal but hostile clients, one kind after the other and all at once: the broker frees everything when they are gone.
 
 ``make test`` runs it briefly. ``make soak`` runs it longer, and also cuts the network of clients.
+``KLAMM_HOSTILE_MINUTES=60`` goes on for an hour.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import resource
@@ -24,6 +26,8 @@ from engine.protocol.apis.metadata import MetadataRequest
 from engine.protocol.records.batch import Record, encode_batch
 
 ROUNDS = rounds("KLAMM_HOSTILE_ROUNDS", 1)
+MINUTES = float(os.environ.get("KLAMM_HOSTILE_MINUTES", "0"))
+"""Further rounds follow until this much time has passed."""
 SEED = int(os.environ.get("KLAMM_FAULT_SEED", "1"))
 GONE_WITHIN_S = 20.0
 """For half-closed and reset peers: five seconds is usual, and a loaded machine needs much more."""
@@ -133,7 +137,7 @@ def test_when_they_are_gone_so_is_all_that_they_cost(broker: LocalCluster) -> No
         one_round(broker, numbers)
         wait_until_gone(pid, quiet, GONE_WITHIN_S)
         before = held_by(pid)
-        for number in range(ROUNDS):
+        for number in numbered_rounds():
             most = one_round(broker, numbers)
             assert most - before.anonymous_bytes < MEMORY_AT_WORST
             wait_until_gone(pid, quiet, GONE_WITHIN_S)
@@ -143,10 +147,16 @@ def test_when_they_are_gone_so_is_all_that_they_cost(broker: LocalCluster) -> No
             wait_until_gone(pid, quiet, VANISHED_WITHIN_S)
         after = held_by(pid)
     print(
-        f"{ROUNDS} rounds, seed {SEED}: {before} then {after}; a bystander waited {bystander.longest_s:.2f} s at most"
+        f"{number + 1} rounds, seed {SEED}: {before} then {after}; "
+        f"a bystander waited {bystander.longest_s:.2f} s at most"
     )
     assert after.anonymous_bytes - before.anonymous_bytes < MEMORY_LEFT, (before, after)
     assert bystander.answers > 10 and bystander.longest_s < ANSWER_WITHIN_S
+
+
+def numbered_rounds() -> Iterator[int]:
+    end_s = time.monotonic() + MINUTES * 60
+    return itertools.takewhile(lambda n: n < ROUNDS or time.monotonic() < end_s, itertools.count())
 
 
 def wait_until_gone(pid: int, quiet: Held, within_s: float) -> None:
