@@ -15,7 +15,7 @@ from engine.replication.follower import hosted_log, truncate
 from engine.replication.leader_endpoint import EpochAnswer, LeaderEndpoint
 from engine.replication.state_changes import Breather
 from engine.replication.truncation import UNDEFINED_EPOCH, Truncation, truncation_for
-from engine.storage.log import Log
+from engine.storage.log import Gap, Log
 
 logger = logging.getLogger("kafka.server.ReplicaFetcherThread")
 
@@ -193,12 +193,28 @@ class LogCutter:
         )
         self._apply(state, truncation)
 
+    def _before_gap(self, log: Log, gap: Gap, truncation: Truncation) -> Truncation:
+        """Cut at the gap too: a fetch goes on where the log ends, and the leader never sends what is missing."""
+        log.gap = None
+        if gap.offset >= truncation.offset:
+            return truncation
+        logger.warning(
+            "%s A crash has taken records of %s from offset %d on, and not those after them: all of them are fetched "
+            "again",
+            self._table.who,
+            log.topic_partition,
+            gap.offset,
+        )
+        return Truncation(gap.offset, truncation.is_complete)
+
     def _apply(self, state: FetchState, truncation: Truncation) -> None:
         topic_partition = state.topic_partition
         try:
             partition = self._host.hosted_partition(topic_partition)
             log = hosted_log(partition)
             assert partition is not None
+            if log.gap is not None:
+                truncation = self._before_gap(log, log.gap, truncation)
             truncate(partition, truncation, self._table.who)
             self._note_cut(log)
             state.fetch_offset = log.log_end_offset

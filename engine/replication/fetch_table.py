@@ -68,12 +68,14 @@ class FetchTable:
             return
         self.remove(topic_partition)
         last_epoch = self.last_epoch(topic_partition)
-        # Without epochs in the log, or with an old leader, it is cut before it is fetched.
+        # Without epochs in the log, with a gap in it, or with an old leader, it is cut before it is fetched.
         state = FetchState(
             topic_partition,
             fetch_offset=initial.fetch_offset,
             leader_epoch=initial.leader_epoch,
-            is_truncating=not self._truncates_on_fetch or last_epoch == UNDEFINED_EPOCH,
+            is_truncating=not self._truncates_on_fetch
+            or last_epoch == UNDEFINED_EPOCH
+            or self._has_gap(topic_partition),
             last_fetched_epoch=last_epoch,
             topic_id=initial.topic_id,
         )
@@ -123,6 +125,10 @@ class FetchTable:
         state.is_truncating = False
         self.truncating.pop(state.topic_partition, None)
         self.want(state)
+
+    def _has_gap(self, topic_partition: TopicPartition) -> bool:
+        partition = self._host.hosted_partition(topic_partition)
+        return partition is not None and partition.log is not None and partition.log.gap is not None
 
     def last_epoch(self, topic_partition: TopicPartition) -> int:
         """Return the latest leader epoch in the follower's own log, -1 if there is none."""

@@ -31,6 +31,8 @@ def make_leader(partition: Partition, state: LeaderAndIsrPartitionState, log: Lo
             "Marking the topic partition as RECOVERED."
         )
     _take_over(partition, state, log)
+    # Others copy what is here now: cut off later, it might be missing from a member of the ISR.
+    log.gap = None
     partition.followers = {
         replica: partition.followers.get(replica) or FollowerState(replica)
         for replica in state.replicas
@@ -63,6 +65,9 @@ def make_follower(partition: Partition, state: LeaderAndIsrPartitionState, log: 
     environment = partition.environment
     is_new_leader_epoch = state.leader_epoch > partition.leader_epoch
     _take_over(partition, state, log)
+    if log.gap is not None and not log.gap.is_of_crash and environment.broker_id in state.isr:
+        # What follows may be promised. After a crash alone it is not: a flush would have brought all of it to the disk.
+        log.gap = None
     partition.leader_log = None
     partition.leader_id = state.leader
     partition.leader_epoch = state.leader_epoch

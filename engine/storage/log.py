@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from crc32c import crc32c
 
@@ -58,6 +59,14 @@ _unpack_header = BATCH_HEADER.unpack_from
 _stamp = STAMP.pack_into
 
 
+class Gap(NamedTuple):
+    """Between two segments of a log, offsets from ``offset`` on are missing."""
+
+    offset: int
+    is_of_crash: bool
+    """Only a crash makes gaps in a log that has never been compacted."""
+
+
 class Log:
     """The records of one replica: append, read, truncate, retain.
 
@@ -83,6 +92,7 @@ class Log:
         "first_unstable_offset",
         "flush_state",
         "folder",
+        "gap",
         "has_unsettled_cut",
         "high_watermark",
         "is_retired",
@@ -122,6 +132,8 @@ class Log:
         """Deleted, or replaced by a copy in another log dir that has all its records."""
         self.has_unsettled_cut = False
         """It was cut below its recovery point. ``LogManager.settling_jobs`` come before the next append."""
+        self.gap: Gap | None = None
+        """What a recovery found missing. A follower cuts its log there and fetches the rest again."""
         self.cleaning = CleaningState()
         self._lowest_cut: int | None = None
         self._environment = environment

@@ -17,7 +17,7 @@ from engine.formats.partition_metadata import PARTITION_METADATA_FILE, decode_pa
 from engine.formats.segment_files import CLEANED_SUFFIX, DELETED_SUFFIX
 from engine.storage.environment import LogEnvironment
 from engine.storage.leader_epoch_cache import LeaderEpochCache
-from engine.storage.log import Log
+from engine.storage.log import Gap, Log
 from engine.storage.log_files import open_segment
 from engine.storage.partition_folder import PartitionFolder
 from engine.storage.producer_replay import rebuild_producer_state
@@ -44,6 +44,8 @@ class Checkpoints:
     log_start_offset: int = 0
     recovery_point: int = 0
     had_clean_shutdown: bool = True
+    is_cleaned: bool = False
+    """The cleaner has worked on the log: a segment may end before the next one begins."""
 
 
 def load_log(folder: Path, config: LogConfig, environment: LogEnvironment, checkpoints: Checkpoints) -> Log:
@@ -74,6 +76,7 @@ class _LogLoader:
         self._leader_epochs = LeaderEpochCache.load(folder, may_be_lost=not checkpoints.had_clean_shutdown)
         self._progress = RecoveryProgress(environment)
         self._now_ms = environment.clock.now_ms()
+        self._gap: Gap | None = None
         self._recovered: ProducerStateManager | None = None
         """The producer state at the end of the segment that was recovered last."""
 
@@ -95,6 +98,7 @@ class _LogLoader:
             log_end_offset=end_offset,
             recovery_point=recovery_point,
         )
+        log.gap = self._gap
         for segment in self._segments:
             segment.close_file()
         return log
@@ -220,28 +224,41 @@ class _LogLoader:
             following = unflushed[index + 1 :]
             if self._recover_segment(segment, following):
                 return
-            if following and self._misses_what_follows(segment):
-                logger.warning(
-                    "A segment has lost its end in a crash: the segments after it are removed partition=%s "
-                    "base_offset=%d end_offset=%d next_base_offset=%d",
-                    self._topic_partition,
-                    segment.base_offset,
-                    segment.read_next_offset(),
-                    following[0].base_offset,
-                )
-                self._remove_for_good(following)
-                return
+            if following and self._gap is None and self._misses_what_follows(segment):
+                self._on_gap(segment.read_next_offset(), following)
+                if self._kind is LogDirKind.FUTURE:
+                    return
 
     def _misses_what_follows(self, segment: LogSegment) -> bool:
-        """Whether a copy for another log dir lacks records between this segment and the next.
+        """Whether records between this segment and the next are gone.
 
-        Neither was flushed, and the power failure has taken the end of the first only. The copy would go on where its
-        log ends, and never get what is missing. The original is left as it is, as Kafka leaves it: it may be the last
-        one, and only the cleaner leaves gaps. A copy that has them from there is made again from the first one on.
+        Neither was flushed, and a power failure has taken the end of the first only; or the cleaner has.
         """
-        if self._kind is not LogDirKind.FUTURE:
-            return False
         return 0 < self._end_of(segment) - segment.read_next_offset() < LOST_OFFSETS_MAX
+
+    def _on_gap(self, offset: int, following: list[LogSegment]) -> None:
+        """End a copy for another log dir at the gap, and note it in any other log.
+
+        Whoever copies goes on where its log ends, and would never get what is missing. But this may be the last copy of
+        what follows: only a follower cuts it off, when its leader has answered. What the cleaner has left out, a copy
+        gets again without harm.
+        """
+        is_of_crash = not (self._config.is_compacted or self._checkpoints.is_cleaned)
+        if self._kind is LogDirKind.FUTURE:
+            outcome = "the segments after it are removed"
+            self._remove_for_good(following)
+        else:
+            outcome = "a follower fetches it again"
+            self._gap = Gap(offset, is_of_crash)
+        logger.log(
+            logging.WARNING if is_of_crash else logging.INFO,
+            "A segment ends before the next one begins, since a crash or a cleaning: %s partition=%s end_offset=%d "
+            "next_base_offset=%d",
+            outcome,
+            self._topic_partition,
+            offset,
+            following[0].base_offset,
+        )
 
     def _remove_for_good(self, segments: list[LogSegment]) -> None:
         """Remove segments, so that no power failure brings them back."""

@@ -133,6 +133,7 @@ class _Dir:
             log_start_offset=self._log_start_offsets.get(topic_partition, 0),
             recovery_point=self._recovery_points.get(topic_partition, 0),
             had_clean_shutdown=self._dir.had_clean_shutdown,
+            is_cleaned=topic_partition in self._first_dirty_offsets,
         )
         config = self._loader.topic_config(topic_partition.topic)
         log = load_log(folder, config, self._loader.environment, checkpoints)

@@ -201,29 +201,40 @@ def test_what_goes_with_a_damaged_segment_goes_for_good(tmp_path: Path, changes:
         found.abandon()
 
 
+COPY = f"t-0.{'a' * 32}-future"
+
+
 @pytest.mark.parametrize(
-    ("name", "config", "options", "is_cut"),
+    ("name", "config", "options", "is_cut", "is_of_crash"),
     [
-        ("t-0", CONFIG, {}, False),
-        (f"t-0.{'a' * 32}-future", CONFIG, {}, True),
-        ("t-0", CONFIG, {"recovery_point": 12}, False),
-        ("t-0", CONFIG, {"clean": True}, False),
-        ("t-0", COMPACTED, {}, False),
-        (f"t-0.{'a' * 32}-future", COMPACTED, {}, True),
+        ("t-0", CONFIG, {}, False, True),
+        ("t-0", CONFIG, {"is_cleaned": True}, False, False),
+        ("t-0", COMPACTED, {}, False, False),
+        ("t-0", CONFIG, {"recovery_point": 12}, False, None),
+        ("t-0", CONFIG, {"clean": True}, False, None),
+        (COPY, CONFIG, {}, True, None),
+        (COPY, COMPACTED, {}, True, None),
     ],
 )
 def test_what_follows_a_gap_goes_from_a_copy_for_another_dir(
-    tmp_path: Path, name: str, config: LogConfig, options: dict[str, Any], is_cut: bool
+    tmp_path: Path,
+    name: str,
+    config: LogConfig,
+    options: dict[str, Any],
+    is_cut: bool,
+    is_of_crash: bool | None,
 ) -> None:
     """A power failure took the end of a segment, and not the one after it. The copy would go on where its log ends,
-    and replace the original without what is missing."""
+    and replace the original without what is missing. Any other log only knows where it lacks something."""
     log = filled(tmp_path / name)
     first = log.segments[0]
     *_, last = first.iter_batches()
     log.abandon()
     first.path.write_bytes(first.path.read_bytes()[: last[0]])
     found = open_log(tmp_path / name, config, **({"clean": False} | options))
-    assert found.log_end_offset == (last[1].base_offset if is_cut else 12)
+    missing = last[1].base_offset
+    assert found.log_end_offset == (missing if is_cut else 12)
+    assert found.gap == (None if is_of_crash is None else (missing, is_of_crash))
     found.abandon()
 
 

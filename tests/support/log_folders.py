@@ -68,9 +68,10 @@ def open_log(
     log_start_offset: int = 0,
     recovery_point: int = 0,
     clean: bool = True,
+    is_cleaned: bool = False,
 ) -> Log:
     """Open a partition's folder as a log manager would; unflushed data is recovered unless ``clean``."""
-    checkpoints = Checkpoints(log_start_offset, recovery_point, clean)
+    checkpoints = Checkpoints(log_start_offset, recovery_point, clean, is_cleaned)
     return load_log(folder, config or LogConfig(), environment or StandIn(), checkpoints)
 
 
