@@ -17,7 +17,7 @@ from typing import Any
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from java_source import run_java
-from recorded_kafka import TOPICS, RecordedCluster
+from recorded_kafka import CONFIGS, TOPICS, RecordedCluster
 
 SETTINGS = {
     "offsets.topic.num.partitions": "1",
@@ -31,7 +31,8 @@ SETTINGS = {
     "log.flush.offset.checkpoint.interval.ms": "1000",
     "log.flush.start.offset.checkpoint.interval.ms": "1000",
 }
-COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
+COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "1"}
+"""Nothing is cleaned before all is written: how often the cleaner runs must not be chance."""
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 TOPICS_NOW: dict[str, dict[str, str]] = {
     **{f"codec-{codec}": {} for codec in (*CODECS, "librdkafka")},
@@ -74,6 +75,9 @@ def play_disk(out: Path, work: Path) -> None:
         run_java("Producers", c.address(0), rows=[*_codecs(), *_segments(), *_transactions(), *_compactions()])
         _librdkafka_codecs(c.address(0))
         _delete_records(c)
+        for topic in ("compacted", "compacted-tx"):
+            entity = ("--entity-type", "topics", "--entity-name", topic)
+            c.tool(CONFIGS, "--alter", *entity, "--add-config", "min.cleanable.dirty.ratio=0.01")
         checkpoint = c.log_dir(0) / "cleaner-offset-checkpoint"
         c.wait(
             lambda: {"compacted 0 48", "compacted-tx 0 20"} <= set(checkpoint.read_text().splitlines()), "the cleaner"
