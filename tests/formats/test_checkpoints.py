@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from datetime import UTC, datetime
+
 import pytest
 from log_folders import NOW_MS, RECORDED
 
@@ -83,7 +86,7 @@ def test_a_damaged_checkpoint_is_told_in_kafkas_words(text: str, what: str) -> N
 def test_partition_metadata_as_kafka_writes_it() -> None:
     text = (DATA / "segments-0" / "partition.metadata").read_text()
     topic_id = decode_partition_metadata(text, "x")
-    assert topic_id_text(topic_id) == "wfJuR0USQHiLn7iBiOubkg"
+    assert topic_id_text(topic_id) == text.splitlines()[1].removeprefix("topic_id: ")
     assert encode_partition_metadata(topic_id) == text
 
 
@@ -122,8 +125,10 @@ def test_clean_shutdown_file_as_kafka_writes_it() -> None:
 def test_meta_properties_as_kafka_writes_them() -> None:
     text = (DATA / "meta.properties").read_text()
     properties = decode_meta_properties(text, "x")
-    assert properties == MetaProperties(0, 0, "NEOxFD9dQMetrKV0PTcUuw")
-    ours = encode_meta_properties(properties, 1_795_263_972_000)
+    (cluster_id,) = re.findall(r"^cluster\.id=(.{22})$", text, re.MULTILINE)
+    assert properties == MetaProperties(0, 0, cluster_id)
+    written = datetime.strptime(text.splitlines()[1], "#%a %b %d %H:%M:%S UTC %Y").replace(tzinfo=UTC)
+    ours = encode_meta_properties(properties, int(written.timestamp() * 1000))
     assert ours == text
     assert decode_meta_properties(encode_meta_properties(properties, NOW_MS), "x") == properties
 

@@ -25,7 +25,7 @@ from record_config import record_config  # noqa: E402
 from record_first_answers import record_first_answers, record_frames_of_answers  # noqa: E402
 from record_groups import record_groups  # noqa: E402
 from record_kafka_tools import record_kafka_tools  # noqa: E402
-from record_records import record_dumps, record_records  # noqa: E402
+from record_records import record_disk, record_records  # noqa: E402
 from recorded_kafka import RecordedCluster  # noqa: E402
 from small_scenes import IBP_2_6, SECURE, play_ibp_2_6, play_legacy_bad, play_secure  # noqa: E402
 
@@ -37,7 +37,7 @@ PLAYS: dict[str, tuple[Callable[[RecordedCluster], None], dict[str, str]]] = {
 }
 RECORDERS: dict[str, Callable[[Path, Path], None]] = {
     "config": record_config,
-    "disk": record_dumps,
+    "disk": record_disk,
     "first-answers": record_first_answers,
     "groups": record_groups,
     "frames": record_frames_of_answers,
@@ -58,7 +58,8 @@ def play_scenes(folder: Path) -> None:
 def main() -> None:
     """Record what is named."""
     parser = argparse.ArgumentParser(description="Record fixtures anew from Apache Kafka 3.9.1.")
-    parser.add_argument("names", nargs="+", metavar="NAME", choices=sorted({*RECORDERS, *MAKERS}))
+    names = sorted({*RECORDERS, *MAKERS})
+    parser.add_argument("names", nargs="+", metavar="NAME", choices=names, help=" ".join(names))
     parser.add_argument("--out", type=Path, default=ROOT / "fixtures", help="write below this folder")
     parser.add_argument("--scenes", type=Path, help="keep what clusters did here, and take what is here")
     asked = parser.parse_args()

@@ -1,4 +1,4 @@
-"""Records ``fixtures/records`` and ``dump`` in ``fixtures/disk``: what kafka-dump-log says of the log dirs."""
+"""Records ``fixtures/disk``, and ``fixtures/records``: what kafka-dump-log says of the log dirs that are there."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 from apache_kafka import run_tool
+from disk_scenes import play_disk, play_disk_old
 
 DISK = Path(__file__).parents[2] / "fixtures" / "disk"
 SHOWN_AS = "/data/kafka"
@@ -31,10 +32,12 @@ def record_records(out: Path, work: Path) -> None:
     _dump(DISK / "running" / "data", out / "running", {"index": OF_RECORDS["index"]}, work)
 
 
-def record_dumps(out: Path, work: Path) -> None:
-    """Dump all files of the log dirs of ``fixtures/disk``."""
+def record_disk(out: Path, work: Path) -> None:
+    """Have a broker write the log dirs, and dump all their files."""
+    play_disk(out, work)
+    play_disk_old(out, work)
     for folder in FOLDERS:
-        _dump(DISK / folder / "data", out / folder / "dump", OF_DISK, work)
+        _dump(out / folder / "data", out / folder / "dump", OF_DISK, work)
 
 
 def _dump(data: Path, out: Path, dumps: dict[str, tuple[str, tuple[str, ...]]], work: Path) -> None:

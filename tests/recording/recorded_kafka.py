@@ -44,7 +44,7 @@ ELECT = "org.apache.kafka.tools.LeaderElectionCommand"
 
 _SETTINGS = {
     "auto.leader.rebalance.enable": "false",
-    "replica.lag.time.max.ms": "5000",
+    "replica.lag.time.max.ms": "30000",
     "transaction.state.log.num.partitions": "5",
     "log.segment.delete.delay.ms": "2000",
     "password.encoder.secret": "geheim",
@@ -168,6 +168,10 @@ class RecordedCluster:
     def create(self, path: str, content: Any) -> None:
         """Create a znode by hand, with JSON."""
         self._zk(lambda zk: zk.create(path, json.dumps(content).encode()))
+
+    def set(self, path: str, content: Any) -> None:
+        """Overwrite a znode by hand, with JSON."""
+        self._zk(lambda zk: zk.set(path, json.dumps(content).encode()))
 
     def delete(self, path: str) -> None:
         """Delete a znode by hand."""

@@ -30,11 +30,11 @@ def play_ibp_2_6(c: RecordedCluster) -> None:
     """Two brokers with the inter-broker protocol of 2.6, which are upgraded at the end."""
     with c.scene("01-brokers-start", "two brokers, inter.broker.protocol.version=2.6"):
         c.start(0)
-        c.start(1, {"zookeeper.session.timeout.ms": "40000"})
+        c.start(1, {"zookeeper.session.timeout.ms": "80000"})
         c.wait_acquainted()
     with c.scene("02-topic-created", "kafka-topics --create --topic t1 --replica-assignment 0:1,1:0"):
         c.tool(TOPICS, "--create", "--topic", "t1", "--replica-assignment", "0:1,1:0")
-    note = "broker 1 stopped (SIGSTOP; its session of 40 s stays): the leader writes the state znode itself and makes "
+    note = "broker 1 stopped (SIGSTOP; its session of 80 s stays): the leader writes the state znode itself and makes "
     with c.scene("03-isr-shrinks", note + "/isr_change_notification nodes"):
         c.brokers[1].process.pause()
         c.produce("t1", [0], count=5, acks="1")

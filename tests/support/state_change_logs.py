@@ -44,6 +44,17 @@ def entry(ms: int, broker: int, message: str, more: Sequence[str] = (), level: s
     return Entry(ms, broker, "\n".join([first, *more]))
 
 
+def recorded_entries(folder: Path) -> list[str]:
+    """Return the first line of every entry in recorded logs, in the order of time."""
+    lines = [line for log in sorted(folder.rglob("state-change.log")) for line in log.read_text().splitlines()]
+    return sorted((line for line in lines if line.startswith("[20")), key=lambda line: line[:25])
+
+
+def said_at(folder: Path, text: str) -> str:
+    """Return when a recorded log says this first, as klamm prints it: ``2026-11-21 12:22:58.172``."""
+    return next(line[1:24] for line in recorded_entries(folder) if text in line).replace(",", ".")
+
+
 def write_log(path: Path, lines: Iterable[str], *, is_gzip: bool = False) -> Path:
     """Write lines to a file, compressed or not."""
     path.parent.mkdir(parents=True, exist_ok=True)

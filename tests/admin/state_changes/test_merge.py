@@ -192,7 +192,8 @@ def test_recorded_logs_keep_every_line(scene: str) -> None:
     kept = Counter(line for _, line in lines)
     logs = list((RECORDED / scene).rglob("state-change.log"))
     assert kept == Counter(line for log in logs for line in log.read_text().splitlines()) != Counter()
-    assert plan.problems == []
+    # A broker whose threads race for its log may write a line too late; klamm says so.
+    assert {problem.kind for problem in plan.problems} <= {ProblemKind.REORDERED}
     rows = merged_rows(plan)
     assert rows
     assert [row.utc_start for row in rows] == sorted(row.utc_start or b"" for row in rows)
