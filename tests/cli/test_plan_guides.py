@@ -1,4 +1,4 @@
-"""The guides "Add a broker", "Remove a broker" and "Repair racks", carried out on brokers: their own commands, in order."""
+"""The guides to add a broker, remove one and repair racks, carried out on brokers: their own commands, in order."""
 
 from __future__ import annotations
 
