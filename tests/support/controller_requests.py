@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from types import SimpleNamespace
 from typing import Any
 
@@ -34,4 +35,5 @@ async def ask(broker: SmallBroker, request: Request, api_version: int, **setting
         producer_ids=getattr(broker, "producer_ids", None),
     )
     context = RequestContext(parts, request.api_key, api_version, 1, "test", PEER)  # type: ignore[arg-type]
-    return await all_handlers()[request.api_key].handler(context, request)
+    answer = all_handlers()[request.api_key].handler(context, request)
+    return await answer if inspect.isawaitable(answer) else answer
