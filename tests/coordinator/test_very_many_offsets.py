@@ -19,6 +19,7 @@ from coordinator_world import READ, CoordinatorWorld
 from engine.common.errors import ErrorCode as E
 from engine.common.model import TopicPartition
 from engine.coordinator.group import commit_gathering, offset_requests
+from engine.coordinator.group.states import GroupState
 from engine.coordinator.group.values import CommittedOffset, Committer
 from engine.handlers import delete_groups as handler
 from engine.protocol.apis.delete_groups import DeleteGroupsRequest
@@ -184,5 +185,31 @@ def test_offsets_of_deleted_topics_go_in_turns() -> None:
         for _ in range(2):
             assert (seen(world), world.committed("g")) == ([None] * COUNT, 9)
             await world.move()
+
+    with_world(test)
+
+
+def test_tombstones_of_more_than_a_batch_are_all_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(world: CoordinatorWorld) -> None:
+        await world.lead()
+        await committed(world)
+        world.commit("g", 9)
+        assert world.coordinator.offsets.delete("g", MANY) == (E.NONE, dict.fromkeys(MANY, E.NONE))
+        for _ in range(2):
+            assert (seen(world), world.committed("g")) == ([None] * COUNT, 9)
+            await world.move()
+
+    monkeypatch.setattr(offset_requests, "_TOMBSTONES_PER_BATCH", 3)
+    with_world(test)
+
+
+def test_a_group_without_its_last_offset_is_dead() -> None:
+    async def test(world: CoordinatorWorld) -> None:
+        await world.lead()
+        world.commit("g", 9)
+        group = world.coordinator.groups.find("g")
+        assert group is not None
+        assert world.coordinator.offsets.delete("g", [READ]) == (E.NONE, {READ: E.NONE})
+        assert group.state is GroupState.DEAD
 
     with_world(test)

@@ -168,7 +168,10 @@ TESTED_BY = {
         "coordinator/test_commit_gathering.py",
         "coordinator/test_coordinator.py",
     ],
-    "engine/coordinator/group/commit_gathering.py": ["coordinator/test_commit_gathering.py"],
+    "engine/coordinator/group/commit_gathering.py": [
+        "coordinator/test_commit_gathering.py",
+        "coordinator/test_very_many_offsets.py",
+    ],
     "engine/coordinator/group/machine.py": [
         "coordinator/test_machine.py",
         "coordinator/test_group_timers.py",
@@ -189,6 +192,7 @@ TESTED_BY = {
     "engine/coordinator/group/offset_requests.py": [
         "coordinator/test_coordinator.py",
         "coordinator/test_commit_gathering.py",
+        "coordinator/test_very_many_offsets.py",
         "coordinator/test_forgotten_groups.py",
     ],
     "engine/controller/partition_state_machine.py": [
