@@ -135,6 +135,8 @@ class Dashboard(App[int], inherit_bindings=False):
         await feed.start()
         async for frame in feed.frames():
             try:
+                for _ in self.board.turns(frame):
+                    await asyncio.sleep(0)
                 self.take(frame)
                 if not is_settled and self.board.has_metadata:
                     # The objects of a large cluster live on: the collector would scan them again and again.

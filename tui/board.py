@@ -77,6 +77,11 @@ class Board:
         self._past: deque[Frame] = deque()
         self._all_items: list[PartitionItem] | None = None
 
+    def turns(self, frame: Frame) -> Iterator[None]:
+        """Count a frame in turns of an event loop; after the last one ``take`` has little to do."""
+        yield from self._tallies.turns(frame)
+        yield from self._sanity.turns(frame)
+
     def take(self, frame: Frame) -> None:
         """Take a newer frame; a frame from another time (a seek in a recording) starts the past afresh."""
         if self.frame is not None and frame.at_ms < self.frame.at_ms:

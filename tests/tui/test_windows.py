@@ -10,6 +10,7 @@ from dashboards import Driven, dashboard, drive
 
 from tui.cells import Cell
 from tui.dialogs.confirm import ConfirmDialog, OutcomeDialog
+from tui.dialogs.dialog import TextDialog, WaitDialog
 from tui.operations.operation import Outcome, Prepared
 
 SIZES = [(80, 24), (120, 40)]
@@ -68,3 +69,37 @@ def test_the_command_of_a_result_is_shown_whole() -> None:
         await driven.until(lambda: "topic-99" in driven.drawn)
 
     shown(look, size=(80, 24))
+
+
+def test_a_window_that_closes_twice_takes_nothing_else_with_it() -> None:
+    """Work ends while another window covers its own one; that one would close itself just as a user closes it."""
+
+    async def look(driven: Driven) -> None:
+        wait, cover = WaitDialog("Verify replicas", "under way …"), TextDialog("Something else", [])
+        await driven.app.push_screen(wait)
+        await driven.app.push_screen(cover)
+        wait.finish()
+        await driven.settled()
+        assert "Something else" in driven.text
+        cover.action_leave()
+        wait.action_leave()
+        await driven.until(lambda: not wait.is_attached)
+        assert driven.app.screen is driven.main
+        assert "Overview" in driven.drawn
+
+    shown(look)
+
+
+def test_an_answer_that_is_given_twice_counts_once() -> None:
+    async def look(driven: Driven) -> None:
+        answers: list[bool | None] = []
+        window = ConfirmDialog(Prepared("Elect?"))
+        await driven.app.push_screen(window, answers.append)
+        await driven.settled()
+        window.action_yes()
+        window.action_no()
+        await driven.settled()
+        assert answers == [True]
+        assert driven.app.screen is driven.main
+
+    shown(look)

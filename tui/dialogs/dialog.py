@@ -8,6 +8,7 @@ from typing import ClassVar, TypeVar
 
 from textual import events
 from textual.app import ComposeResult
+from textual.await_complete import AwaitComplete
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
@@ -38,6 +39,10 @@ class EarlyKeys(ModalScreen[Result]):
     def on_mount(self) -> None:
         """Take keys once it is drawn; a field asks for the focus by way of the app, so this goes there behind it."""
         self.call_after_refresh(self.app.call_later, self._take_keys)
+
+    def dismiss(self, result: Result | None = None) -> AwaitComplete:
+        """Close it if it is in front. Textual would close whatever is in front instead, even the dashboard's screen."""
+        return super().dismiss(result) if self.app.screen is self else AwaitComplete()
 
     @cached_property
     def _early(self) -> list[events.Key]:
@@ -121,9 +126,7 @@ class Dialog(EarlyKeys[Result]):
     def finish(self) -> None:
         """Close it because its subject is over; if another window covers it, as soon as that one is gone."""
         self._is_over = True
-        # Textual calls a window current even if another one covers it.
-        if self.app.screen is self:
-            self.dismiss(None)
+        self.dismiss(None)
 
     def on_screen_resume(self) -> None:
         """Leave as well, if nothing needs it any more."""

@@ -7,12 +7,14 @@ it creates the znode, milliseconds later.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from engine.admin.watch.frame import Frame
 from engine.common.model import NO_CONTROLLER, TopicPartition
 from engine.common.snapshot import TopicSnapshot
+from engine.common.turns import in_turns
 
 CLOCK_SKEW_MS = 2_000
 """Clocks that differ by more are reported; a registration never takes this long."""
@@ -56,6 +58,21 @@ class SanityCheck:
         self._topics: dict[str, tuple[TopicSnapshot, list[Finding]]] = {}
         self._went_back: deque[Finding] = deque(maxlen=WENT_BACK_MAX)
         self._lasting: dict[tuple[Doubt, str], int] = {}
+
+    def turns(self, frame: Frame) -> Iterator[None]:
+        """Look at the topics in turns of an event loop; after the last one ``check`` has little to do."""
+        before = self._before
+        if frame.cluster is None or (before is not None and frame.sequence <= before.sequence):
+            return iter(())
+
+        def look(topic: TopicSnapshot) -> bool:
+            known = self._topics.get(topic.name)
+            if known is not None and known[0] is topic:
+                return False
+            self._topics[topic.name] = topic, _states(frame, topic)
+            return True
+
+        return in_turns(frame.cluster.topics, look)
 
     def check(self, frame: Frame) -> list[Finding]:
         """Return what cannot be right. A frame that is not newer than the last one says nothing new."""

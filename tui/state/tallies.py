@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from engine.admin.watch.frame import Frame
 from engine.common.model import NO_LEADER
 from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
+from engine.common.turns import in_turns
 
 
 @dataclass(slots=True)
@@ -78,6 +79,12 @@ class Tallies:
         self._topics: dict[str, tuple[TopicSnapshot, int | None, Tally]] = {}
         self._last: tuple[tuple[TopicSnapshot, ...], Mapping[str, int], Tally] | None = None
 
+    def turns(self, frame: Frame) -> Iterator[None]:
+        """Count in turns of an event loop; after the last one ``of_frame`` has little to do."""
+        if frame.cluster is None:
+            return iter(())
+        return in_turns(frame.cluster.topics, lambda topic: self._counts(topic, frame.min_isr.get(topic.name)))
+
     def of_frame(self, frame: Frame) -> Tally:
         """Return the counts of all partitions of a frame."""
         if frame.cluster is None:
@@ -96,12 +103,16 @@ class Tallies:
 
     def of_topic(self, topic: TopicSnapshot, min_isr: int | None) -> Tally:
         """Return the counts of one topic; ``min_isr`` None is not known."""
+        self._counts(topic, min_isr)
+        return self._topics[topic.name][2]
+
+    def _counts(self, topic: TopicSnapshot, min_isr: int | None) -> bool:
+        """Count a topic; return whether that was needed."""
         known = self._topics.get(topic.name)
         if known is not None and known[0] is topic and known[1] == min_isr:
-            return known[2]
-        found = tally_of(topic, min_isr)
-        self._topics[topic.name] = topic, min_isr, found
-        return found
+            return False
+        self._topics[topic.name] = topic, min_isr, tally_of(topic, min_isr)
+        return True
 
 
 def tally_of(topic: TopicSnapshot, min_isr: int | None) -> Tally:

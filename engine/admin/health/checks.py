@@ -16,6 +16,7 @@ from engine.admin.topics.values import DEFAULT_MIN_ISR
 from engine.common.model import NO_CONTROLLER, NO_LEADER, TopicPartition
 from engine.common.quantities import counted
 from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
+from engine.common.turns import in_turns
 
 IMBALANCE_PERCENT_MAX = 10
 """Kafka's default of leader.imbalance.per.broker.percentage."""
@@ -97,12 +98,21 @@ class TopicMemory:
         self._topics: dict[str, tuple[TopicSnapshot, int, _TopicFindings]] = {}
         self._all: tuple[tuple[TopicSnapshot, ...], Mapping[str, int], _TopicFindings] | None = None
 
+    def turns(self, facts: HealthFacts) -> Iterator[None]:
+        """Check what has to be checked, in turns of an event loop; after the last one ``of`` has little to do."""
+        setting = self._setting_of(facts)
+
+        def check(topic: TopicSnapshot) -> bool:
+            min_isr = facts.min_isr.get(topic.name, DEFAULT_MIN_ISR)
+            is_known = self._known(topic, min_isr) is not None
+            self._of_topic(topic, setting, min_isr)
+            return not is_known
+
+        return in_turns(facts.snapshot.topics, check)
+
     def of(self, facts: HealthFacts) -> _TopicFindings:
         """Return the findings about all topics together."""
-        setting = _Setting.of(facts)
-        if setting != self._setting:
-            self._setting, self._all = setting, None
-            self._topics.clear()
+        setting = self._setting_of(facts)
         topics = facts.snapshot.topics
         if self._all is not None and self._all[0] is topics and self._all[1] is facts.min_isr:
             return self._all[2]
@@ -115,12 +125,23 @@ class TopicMemory:
         self._all = topics, facts.min_isr, total
         return total
 
-    def _of_topic(self, topic: TopicSnapshot, setting: _Setting, min_isr: int) -> _TopicFindings:
+    def _setting_of(self, facts: HealthFacts) -> _Setting:
+        """Return what the findings depend on now; if that is something else than before, forget them."""
+        setting = _Setting.of(facts)
+        if setting != self._setting:
+            self._setting, self._all = setting, None
+            self._topics.clear()
+        return setting
+
+    def _known(self, topic: TopicSnapshot, min_isr: int) -> _TopicFindings | None:
         known = self._topics.get(topic.name)
-        if known is not None and known[0] is topic and known[1] == min_isr:
-            return known[2]
-        found = _topic(topic, setting, min_isr)
-        self._topics[topic.name] = topic, min_isr, found
+        return known[2] if known is not None and known[0] is topic and known[1] == min_isr else None
+
+    def _of_topic(self, topic: TopicSnapshot, setting: _Setting, min_isr: int) -> _TopicFindings:
+        found = self._known(topic, min_isr)
+        if found is None:
+            found = _topic(topic, setting, min_isr)
+            self._topics[topic.name] = topic, min_isr, found
         return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from functools import lru_cache
 from typing import Protocol
 
@@ -12,8 +12,10 @@ from engine.admin.watch.events import Event, EventKind
 from engine.admin.watch.frame import Frame, LinkState, Stage, StageSource, WatchedGroup
 from engine.common.model import NO_CONTROLLER, NO_LEADER, TopicPartition
 from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, TopicSnapshot
+from engine.common.turns import at_once
 
 _MEMBERS_NAMED = 6
+_EVENTS_A_TURN = 1_000
 WATCHED_WITHIN_MS = 100
 """ZooKeeper reports a watched change within this time."""
 
@@ -32,7 +34,17 @@ def diff(before: Frame, after: Frame) -> tuple[Event, ...]:
 
     A fact that becomes known for the first time is not an event.
     """
-    return tuple(_events(before, after))
+    return at_once(diff_in_turns(before, after))
+
+
+def diff_in_turns(before: Frame, after: Frame) -> Generator[None, None, tuple[Event, ...]]:
+    """Find the same in turns of an event loop: a lost broker of a large cluster makes events by the ten thousand."""
+    found: list[Event] = []
+    for event in _events(before, after):
+        found.append(event)
+        if len(found) % _EVENTS_A_TURN == 0:
+            yield
+    return tuple(found)
 
 
 def _events(before: Frame, after: Frame) -> Iterator[Event]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from engine.admin.health.checks import TopicMemory, assess
 from engine.admin.health.report import Check, HealthFacts, HealthReport, report_of_reasons
 from engine.admin.watch.frame import Frame, Stage
@@ -13,9 +15,13 @@ class HealthMemory:
     def __init__(self) -> None:
         self._memory = TopicMemory()
 
+    def turns(self, frame: Frame) -> Iterator[None]:
+        """Check the topics in turns of an event loop; after the last one ``judge`` has little to do."""
+        return iter(()) if _is_unread(frame) else self._memory.turns(facts_of(frame))
+
     def judge(self, frame: Frame) -> HealthReport | None:
         """Return what the checks say about a frame; None until topics and partitions have been read."""
-        if frame.cluster is None or frame.stage(Stage.METADATA).read_at_ms is None:
+        if _is_unread(frame):
             return None
         report = assess(facts_of(frame), memory=self._memory)
         settings = frame.stage(Stage.SETTINGS)
@@ -23,6 +29,10 @@ class HealthMemory:
             # They are read after everything else, so it is no problem if they are still unknown.
             return report_of_reasons(one for one in report.reasons if one.check is not Check.UNKNOWN_SETTINGS)
         return report
+
+
+def _is_unread(frame: Frame) -> bool:
+    return frame.cluster is None or frame.stage(Stage.METADATA).read_at_ms is None
 
 
 def facts_of(frame: Frame) -> HealthFacts:

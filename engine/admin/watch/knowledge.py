@@ -7,13 +7,13 @@ Leaders and ISR come from Metadata while brokers are asked, else from the state 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import replace
 
 from engine.admin.cluster.target import Side
 from engine.admin.log_dirs.describing import LogDir
 from engine.admin.topics.values import DEFAULT_MIN_ISR
-from engine.admin.watch.diff import diff
+from engine.admin.watch.diff import diff_in_turns
 from engine.admin.watch.frame import (
     BrokerRegistration,
     BrokerWords,
@@ -45,6 +45,7 @@ from engine.common.model import (
 )
 from engine.common.snapshot import ClusterSnapshot, ReplicaLog, SnapshotSource, TopicSnapshot
 from engine.common.topic_names import GROUP_METADATA_TOPIC
+from engine.common.turns import at_once
 from engine.protocol.apis.metadata import MetadataResponse
 
 _MIN_ISR = "min.insync.replicas"
@@ -253,6 +254,12 @@ class Knowledge:
 
     def frame(self, now_ms: int, links: Mapping[Side, Link], stages: Mapping[Stage, StageStatus]) -> Frame:
         """Return a frame of everything, with what happened since the one before."""
+        return at_once(self.frame_in_turns(now_ms, links, stages))
+
+    def frame_in_turns(
+        self, now_ms: int, links: Mapping[Side, Link], stages: Mapping[Stage, StageStatus]
+    ) -> Generator[None, None, Frame]:
+        """Make a frame in turns of an event loop. It holds what is known when it is begun."""
         self._sequence += 1
         fresh = Frame(
             self._sequence,
@@ -274,9 +281,10 @@ class Knowledge:
             self.zookeeper_ms,
             self.unreadable,
         )
+        yield from self._health.turns(fresh)
         fresh = replace(fresh, health=self._health.judge(fresh))
         if self._last is not None:
-            fresh = replace(fresh, events=diff(self._last, fresh))
+            fresh = replace(fresh, events=(yield from diff_in_turns(self._last, fresh)))
         # Only what the next diff needs is kept of a frame.
         self._last = fresh
         return fresh

@@ -28,7 +28,7 @@ from engine.admin.topics.by_wire import read_reassignments
 from engine.admin.watch import by_wire
 from engine.admin.watch.board import Board, Failure, failure_of
 from engine.admin.watch.by_trace import QueryReader
-from engine.admin.watch.feed import FeedStatus, FrameBox, Playback, interval_within_bounds
+from engine.admin.watch.feed import FeedStatus, FrameBox, Playback, interval_within_bounds, made_in_turns
 from engine.admin.watch.frame import Frame, LinkState, Stage, StageSource, WatchedGroup
 from engine.admin.watch.knowledge import Knowledge
 from engine.admin.watch.schedule import StageSchedule
@@ -221,7 +221,8 @@ class LiveFeed:
             self._urgent.clear()
             await self._go.wait()
             next_s = loop.time() + self._interval_s
-            self._box.put(self._knowledge.frame(self._clock.now_ms(), dict(self._board.links), self._board.told()))
+            now_ms, links, stages = self._clock.now_ms(), dict(self._board.links), self._board.told()
+            self._box.put(await made_in_turns(self._knowledge.frame_in_turns(now_ms, links, stages)))
             await asyncio.sleep(FRAME_GAP_S)
 
     def _on_news(self, is_urgent: bool) -> None:
