@@ -142,8 +142,8 @@ TESTED_BY = {
     ],
     "engine/replication/truncation.py": ["replication/test_truncation.py"],
     "engine/replication/isr.py": ["replication/test_isr.py"],
-    "engine/replication/roles.py": ["replication/test_roles.py"],
-    "engine/replication/fetch_cuts.py": ["replication/test_fetch_cuts.py"],
+    "engine/replication/roles.py": ["replication/test_roles.py", "replication/test_gaps.py"],
+    "engine/replication/fetch_cuts.py": ["replication/test_fetch_cuts.py", "replication/test_gaps.py"],
     "engine/storage/cleaner/cleaning.py": [
         "storage/test_cleaning_rounds.py",
         "storage/test_compaction.py",
@@ -232,7 +232,7 @@ TESTED_BY = {
     "engine/storage/cleaner/cleaned_segments.py": ["storage/test_cleaned_segments.py"],
     "engine/replication/leader_endpoint.py": ["replication/test_leader_endpoint.py"],
     "engine/replication/fetch_state.py": ["replication/test_fetch_table.py"],
-    "engine/replication/fetch_table.py": ["replication/test_fetch_table.py"],
+    "engine/replication/fetch_table.py": ["replication/test_fetch_table.py", "replication/test_gaps.py"],
     "engine/replication/fetcher.py": [
         "replication/test_fetcher.py",
         "replication/test_bad_answers.py",
