@@ -9,10 +9,13 @@ import re
 import signal
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from applied_plans import FAST, QUICK_LOCK, SLOW, WAIT_S, Room, made_plan, nothing_is_left, plan_cluster, wait_until
+from kazoo.client import KazooClient
 from operated_cluster import Klamm as Operator
 from operated_cluster import filled
 
@@ -20,6 +23,8 @@ from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.target import ClusterTarget, Origin
 from engine.admin.reassignment.journal import read_journal
 from engine.admin.reassignment.lock import operator_lock, read_holder
+from engine.admin.reassignment.lock_by_group import GROUP as LOCK_GROUP
+from engine.admin.reassignment.lock_by_znode import PATH as LOCK_ZNODE
 from engine.admin.reassignment.lock_holder import Holder, LockHeld
 from engine.admin.reassignment.throttle_settings import FOLLOWER_RATE
 from engine.common.snapshot import LogDirSnapshot
@@ -145,6 +150,66 @@ def test_one_operator_at_a_time_and_an_interrupt_says_what_is_left(
     undone = by_wire("plan", "rollback", plan, "--throttle", FAST, *QUICK_LOCK)
     assert undone.code == 0, undone.err
     assert by_znodes.replicas(topic_name) == [[0, 1]]
+    nothing_is_left(by_znodes, topic_name)
+
+
+def test_the_lock_is_an_ephemeral_znode_of_the_run_that_holds_it(
+    three_brokers: LocalCluster, by_wire: Operator, by_znodes: Operator, topic_name: str, tmp_path: Path
+) -> None:
+    """It says who has it since when and for what, lasts as long as its holder, and ends after a kill -9."""
+    filled(by_wire, topic_name, "0:1")
+    plan = made_plan(by_wire, tmp_path, topic_name, [2, 1])
+    room, client = Room(tmp_path / "first", by_znodes.where), KazooClient(three_brokers.zookeeper_connect)
+    client.start()
+    try:
+        before = datetime.now(UTC).replace(microsecond=0)
+        with room.start("plan", "apply", plan, "--throttle", SLOW, *QUICK_LOCK) as running:
+            try:
+                wait_until(lambda: topic_name in by_znodes("reassign", "list").out)
+                data, stat = client.get(LOCK_ZNODE)
+                holder = json.loads(data)
+                assert stat.ephemeralOwner not in (0, client.client_id[0])
+                assert (f"(pid {running.pid})" in holder["who"], holder["what"]) == (True, "apply plan.json")
+                assert before <= datetime.fromisoformat(holder["since"]) <= datetime.now(UTC)
+                assert holder == by_znodes("plan", "status", plan, "-o", "json").json["lock"]
+                running.kill()
+                running.communicate(timeout=WAIT_S)
+            finally:
+                running.kill()
+        wait_until(lambda: client.exists(LOCK_ZNODE) is None)
+    finally:
+        client.stop()
+        client.close()
+    undone = by_wire("plan", "rollback", plan, *QUICK_LOCK)
+    assert undone.code == 0, undone.err
+    nothing_is_left(by_znodes, topic_name)
+
+
+def test_without_zookeeper_the_lock_is_the_membership_in_a_group(
+    three_brokers: LocalCluster, by_wire: Operator, by_znodes: Operator, topic_name: str, tmp_path: Path
+) -> None:
+    """The brokers keep it: they name one member, which is gone a session after a kill -9. No znode is made."""
+    filled(by_wire, topic_name, "0:1")
+    plan = made_plan(by_wire, tmp_path, topic_name, [2, 1])
+    room = Room(tmp_path / "first", by_wire.where)
+
+    def members() -> list[dict[str, Any]]:
+        return list(by_wire("groups", "describe", "--group", LOCK_GROUP, "--members", "-o", "json").json)
+
+    with room.start("plan", "apply", plan, "--throttle", SLOW, *QUICK_LOCK) as running:
+        try:
+            wait_until(lambda: topic_name in by_znodes("reassign", "list").out)
+            assert len(members()) == 1
+            assert by_znodes("zk", "get", LOCK_ZNODE).code != 0, "nobody named ZooKeeper"
+            holder = by_wire("plan", "status", plan, "-o", "json").json["lock"]
+            assert (f"(pid {running.pid})" in holder["who"], holder["what"]) == (True, "apply plan.json")
+            running.kill()
+            running.communicate(timeout=WAIT_S)
+        finally:
+            running.kill()
+    wait_until(lambda: by_wire("plan", "status", plan, "-o", "json").json["lock"] is None)
+    undone = by_wire("plan", "rollback", plan, *QUICK_LOCK)
+    assert undone.code == 0, undone.err
     nothing_is_left(by_znodes, topic_name)
 
 

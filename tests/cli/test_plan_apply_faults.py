@@ -150,7 +150,9 @@ def test_zookeeper_stands_still_in_the_middle_of_a_wave(
             out, said = running.communicate(timeout=WAIT_S)
         finally:
             running.kill()
-    assert running.returncode in (0, 1, 3), (out, said)
+    # 5: klamm gave up while the wave was under way.
+    assert running.returncode in (0, 1, 5), (out, said)
+    assert running.returncode == 0 or f"klamm plan resume {plan}" in out + said
     wait_until(lambda: by_znodes("cluster", "health").code == 0)
     went_on = by_wire("plan", "resume", plan, "--throttle", FAST, *QUICK_LOCK)
     assert went_on.code == 0, went_on.err

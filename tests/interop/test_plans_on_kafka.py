@@ -258,7 +258,9 @@ def test_zookeeper_stands_still_in_the_middle_of_a_wave(servers: Servers, kafka:
             out, said = running.communicate(timeout=120)
         finally:
             running.kill()
-    assert running.returncode in (0, 1, 3), (out, said)
+    # 5: klamm gave up while the wave was under way.
+    assert running.returncode in (0, 1, 5), (out, said)
+    assert running.returncode == 0 or f"klamm plan resume {plan}" in out + said
     assert read_journal(journal).last["event"] == ("done" if running.returncode == 0 else "stopped"), (out, said)
     wait_until(lambda: kafka("cluster", "health").code == 0)
     went_on = kafka("plan", "resume", plan, *WORDS, side=both)
