@@ -75,7 +75,8 @@ def test_a_plan_goes_from_a_snapshot_to_a_clean_drift_check(
         assert lines
         for line in lines:
             ran = runner(line)
-            assert ran.returncode == 0, (name, line, ran.stdout, ran.stderr)
+            found = [report.read_text() for report in tmp_path.glob("*.xml")]
+            assert ran.returncode == 0, (name, line, ran.stdout, ran.stderr, found)
     made = ["summary.md"] if host == "github" else ["quality.json", "checks.xml"]
     assert all((tmp_path / one).stat().st_size for one in made)
     again = runner("klamm plan rebalance --out again.json")

@@ -16,6 +16,7 @@ from engine.replication.fetch_state import FetchState, InitialFetchState
 from engine.replication.fetch_table import FetchTable, continued
 from engine.replication.follower_fetch_session import FetchWanted
 from engine.replication.settings import ReplicationSettings
+from engine.storage.log import Gap
 
 T0, T1, T2 = (TopicPartition("t", n) for n in range(3))
 ID, OTHER_ID = bytes(range(16)), bytes(range(1, 17))
@@ -45,7 +46,8 @@ class Host:
 
     @staticmethod
     def log(latest_epoch: int) -> Any:
-        return SimpleNamespace(log_start_offset=3, leader_epochs=SimpleNamespace(latest_epoch=latest_epoch))
+        epochs = SimpleNamespace(latest_epoch=latest_epoch)
+        return SimpleNamespace(log_start_offset=3, leader_epochs=epochs, gap=None)
 
     def hosted_partition(self, topic_partition: TopicPartition) -> Any:
         return SimpleNamespace(log=self.logs[topic_partition]) if topic_partition in self.logs else None
@@ -89,6 +91,13 @@ def test_an_old_leader_is_asked_after_the_log_is_cut_and_told_no_epoch() -> None
 def test_a_log_without_epochs_is_cut_before_it_is_fetched() -> None:
     one = Fetching()
     one.host.logs[T0] = Host.log(-1)
+    state = one.add()
+    assert (one.asked, one.table.truncating) == ({}, {T0: state})
+
+
+def test_a_log_with_a_gap_is_cut_before_it_is_fetched() -> None:
+    one = Fetching()
+    one.host.logs[T0].gap = Gap(5, is_of_crash=True)
     state = one.add()
     assert (one.asked, one.table.truncating) == ({}, {T0: state})
 
