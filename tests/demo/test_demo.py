@@ -57,7 +57,7 @@ def test_an_interrupted_demo_leaves_nothing_behind(tmp_path: Path, number: signa
 
 RETIRE = """
 from demo import fill, json, klamm, retire_a_broker
-klamm("local", "up", "--brokers", "4", "--detach", "--quiet")
+klamm("local", "up", "--brokers", "4", "--detach", "--quiet", "--host", "own")
 fill(json.loads(klamm("local", "status", "-o", "json", show=False))["bootstrap_servers"])
 retire_a_broker()
 """
