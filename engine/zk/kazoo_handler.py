@@ -183,6 +183,7 @@ class InboxHandler:
         self._write_timeout_s = write_timeout_s
         self._pollers: dict[tuple[int, ...], poll] = {}
         self._connection: BufferedSocket | None = None
+        self._is_connecting = False
         self.running = False
 
     def start(self) -> None:
@@ -197,6 +198,11 @@ class InboxHandler:
         """Do what select.select does for kazoo's calls: one writer, which buffers, or readers, some with buffers."""
         if writers:
             return [], list(writers), []
+        if any(isinstance(reader, WakePipe) for reader in readers):
+            self._is_connecting = False
+        elif self._is_connecting and timeout is not None:
+            # The server's first answers. kazoo would wait for them as long as a single server's session lives.
+            timeout = min(timeout, self._connect_timeout_s)
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             ready = self._ready_at_once(readers)
@@ -239,7 +245,7 @@ class InboxHandler:
         # kazoo would wait for an unreachable server as long as the session lives.
         options["timeout"] = self._connect_timeout_s
         connection = BufferedSocket(create_tcp_connection(socket, *arguments, **options), self._write_timeout_s)
-        self._connection = connection
+        self._connection, self._is_connecting = connection, True
         return connection
 
     def create_socket_pair(self) -> tuple[WakePipe, WakePipe]:

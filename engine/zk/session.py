@@ -40,6 +40,9 @@ _kazoo_log.setLevel(logging.ERROR)
 
 _WATCHES_PER_REQUEST = 1_000
 _GRACE_S = 1.0
+_TRIES_PER_SESSION = 3
+_TRY_S_MIN = 2.0
+"""A busy server needs time for its first answer: short sessions get fewer tries."""
 
 OnAnswer = Callable[[Any, ZooKeeperError | None], None]
 """Receives an answer or an error, in the event loop."""
@@ -179,14 +182,17 @@ class Session:
         self._on_watch = on_watch
         self._suspended_zxid: int | None = None
         timeout_s = session_timeout_ms / 1000
-        # As in ZooKeeper's own client: it tries each server within the session, however many are unreachable.
-        connect_timeout_s = timeout_s / len(hosts.split(","))
+        # ZooKeeper's own client divides the session among its servers, however many are unreachable. But a ZooKeeper 3.9
+        # that is starting can accept a connection, fail on it, and neither serve nor close it: a client of a single
+        # server would wait for it until its session is over.
+        share_s = timeout_s / len(hosts.split(","))
+        connect_timeout_s = min(share_s, max(timeout_s / _TRIES_PER_SESSION, _TRY_S_MIN))
         self._handler = InboxHandler(self._has_requests, connect_timeout_s=connect_timeout_s, write_timeout_s=timeout_s)
         retry = KazooRetry(max_tries=-1, delay=0.02, backoff=2, max_delay=1.0, sleep_func=self._handler.sleep_func)
         self._kazoo = _OneSessionClient(
             self,
             hosts=hosts,
-            timeout=session_timeout_ms / 1000,
+            timeout=timeout_s,
             handler=self._handler,
             auth_data=list(auth),
             connection_retry=retry,

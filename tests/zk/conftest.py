@@ -67,6 +67,8 @@ class Proxy:
         self.may_ask, self.may_answer = asyncio.Event(), asyncio.Event()
         self.may_ask.set()
         self.may_answer.set()
+        self.unserved = 0
+        """How many of the next connections are accepted, and then neither served nor closed."""
         self._writers: set[asyncio.StreamWriter] = set()
         self.address = ""
 
@@ -77,6 +79,10 @@ class Proxy:
         return server
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self.unserved:
+            self.unserved -= 1
+            self._writers.add(writer)
+            return
         inner_reader, inner_writer = await asyncio.open_connection(*self._target)
         self._writers |= {writer, inner_writer}
         await asyncio.gather(

@@ -291,6 +291,20 @@ def test_server_restarted_under_calls(until) -> None:
         asyncio.run(run(server))
 
 
+def test_connections_that_a_starting_server_never_serves_cost_no_session(connect, open_proxy, zk_chroot: str) -> None:
+    async def run() -> None:
+        chroot = zk_chroot[zk_chroot.index("/") :]
+        async with open_proxy() as proxy, connect(proxy.address + chroot) as client:
+            await client.create("/mine", b"", ephemeral=True)
+            session_id, proxy.unserved = client.session_id, 2
+            proxy.cut()
+            _, stat = await client.get("/mine")
+            assert proxy.unserved == 0
+            assert stat.ephemeral_owner == client.session_id == session_id
+
+    asyncio.run(run())
+
+
 def test_server_that_takes_no_connection_does_not_hold_up_the_end() -> None:
     """A connect that hangs in the network cannot be cancelled, and the program must not wait for it."""
 
