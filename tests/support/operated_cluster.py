@@ -81,7 +81,8 @@ def plan_file(folder: Path, topic: str, *replicas: list[int]) -> Path:
 
 def filled(klamm: Klamm, topic: str, assignment: str, records: int = 3000) -> None:
     """Create a topic and write this many records of a kilobyte to each of its partitions."""
-    assert klamm("topics", "create", topic, "--replica-assignment", assignment).code == 0
+    created = klamm("topics", "create", topic, "--replica-assignment", assignment)
+    assert created.code == 0, created.err
     for partition in range(assignment.count(",") + 1):
         lines = ("x" * 999 + "\n") * records
         sent = klamm("produce", topic, "--partition", str(partition), "--acks", "all", stdin=lines)
