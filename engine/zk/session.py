@@ -182,9 +182,9 @@ class Session:
         self._on_watch = on_watch
         self._suspended_zxid: int | None = None
         timeout_s = session_timeout_ms / 1000
-        # ZooKeeper's own client divides the session among its servers, however many are unreachable. But a ZooKeeper 3.9
-        # that is starting can accept a connection, fail on it, and neither serve nor close it: a client of a single
-        # server would wait for it until its session is over.
+        # ZooKeeper's own client divides the session among its servers, however many are unreachable. But while it
+        # starts, a ZooKeeper 3.9 can accept a connection, fail on it, and neither serve nor close it. A client of a
+        # single server would wait for it until its session is over.
         share_s = timeout_s / len(hosts.split(","))
         connect_timeout_s = min(share_s, max(timeout_s / _TRIES_PER_SESSION, _TRY_S_MIN))
         self._handler = InboxHandler(self._has_requests, connect_timeout_s=connect_timeout_s, write_timeout_s=timeout_s)
