@@ -28,6 +28,7 @@ from engine.controller.wire_requests import (
 from engine.network.client import BrokerClient
 from engine.protocol.declaration import Response
 from engine.runtime.discards import Discards
+from engine.runtime.offload import beside_loop
 from engine.runtime.supervisor import Supervisor
 
 PARTITIONS_AT_ONCE_MAX = 100
@@ -140,7 +141,7 @@ class BrokerChannel:
         if isinstance(queued, WireRequest):
             self._unanswered = [queued]
         else:
-            self._unanswered = await asyncio.to_thread(self._wires, queued)
+            self._unanswered = await beside_loop(self._wires, queued)
             self._discards.put((queued,))
 
     async def _exchange(self, client: BrokerClient, node: str) -> None:
@@ -203,7 +204,7 @@ class BrokerChannel:
                 f"Received response {response_text(response)} for request {wire.message.api_key.name} with "
                 f"correlation id {self._correlation_id} sent to broker {node}"
             )
-        event = await asyncio.to_thread(event_of, wire, response) if _is_large(wire) else event_of(wire, response)
+        event = await beside_loop(event_of, wire, response) if _is_large(wire) else event_of(wire, response)
         if event is not None:
             self._on_event(event)
 

@@ -40,6 +40,7 @@ from engine.protocol.apis.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from engine.replication.state_changes import Breather
+from engine.runtime.offload import beside_loop
 
 _NOT_GIVEN = -1
 _LATEST_MS = 2**63 - 1
@@ -94,7 +95,7 @@ async def offset_commit_in_turns(context: RequestContext, request: OffsetCommitR
             outcome.set_result((error, refused))
 
     coordinator = context.broker.group_coordinator.offsets
-    prepared = await asyncio.to_thread(coordinator.prepare, request.group_id, offsets)
+    prepared = await beside_loop(coordinator.prepare, request.group_id, offsets)
     coordinator.commit(request.group_id, committer, offsets, done, prepared)
     error, refused = await outcome
     return await _response_in_turns(request, error, errors | refused)

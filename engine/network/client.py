@@ -22,6 +22,7 @@ from engine.protocol.apis.api_versions import ApiVersionsRequest, ApiVersionsRes
 from engine.protocol.codec import Outgoing
 from engine.protocol.declaration import Request, Response
 from engine.protocol.frames import decode_response, encode_request
+from engine.runtime.offload import beside_loop
 
 logger = logging.getLogger(__name__)
 
@@ -191,7 +192,7 @@ class BrokerClient:
             await self.connect()
         if is_large:
             correlation_id = self._take_correlation_id()
-            frame = await asyncio.to_thread(encode_request, request, api_version, correlation_id, self.client_id)
+            frame = await beside_loop(encode_request, request, api_version, correlation_id, self.client_id)
             future: asyncio.Future[Any] = self._post(
                 frame, request.api_key, api_version, correlation_id, is_large=not self._lends_answers
             )
@@ -202,7 +203,7 @@ class BrokerClient:
             async with asyncio.timeout(limit_ms / 1000):
                 answer = await future
                 if isinstance(answer, memoryview):
-                    _, answer = await asyncio.to_thread(decode_response, answer, request.api_key, api_version)
+                    _, answer = await beside_loop(decode_response, answer, request.api_key, api_version)
                 return answer
         except TimeoutError as error:
             name = type(request).__name__.removesuffix("Request")

@@ -36,6 +36,7 @@ from engine.protocol.api_keys import ApiKey
 from engine.protocol.codec import Outgoing
 from engine.protocol.frames import skip_header_tags
 from engine.protocol.produce_frames import names_many_partitions
+from engine.runtime.offload import beside_loop
 from engine.runtime.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)
@@ -317,7 +318,7 @@ class Connection(asyncio.BufferedProtocol):
         """Decode a large request, handle it and encode its answer; only the handler itself uses the event loop."""
         assert route.decode is not None
         try:
-            body = (await asyncio.to_thread(route.decode, frame, position))[0]
+            body = (await beside_loop(route.decode, frame, position))[0]
         except Exception as error:
             self._is_async_running = False
             self._refuse(error)
@@ -339,7 +340,7 @@ class Connection(asyncio.BufferedProtocol):
 
     async def _encoded_beside(self, route: Route, request: RequestHead, answer: Any) -> Outgoing:
         encoded = Outgoing()
-        await asyncio.to_thread(self._encode, route, request.correlation_id, answer, encoded)
+        await beside_loop(self._encode, route, request.correlation_id, answer, encoded)
         return encoded
 
     async def _finish(self, route: Route, request: RequestHead, coroutine: CoroutineType[Any, Any, Any]) -> None:

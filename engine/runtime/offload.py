@@ -1,7 +1,4 @@
-"""Runs slow work that releases the GIL (fsync, large reads and writes, renames) in a few threads beside the loop.
-
-Python loops over records do not belong here: a busy Python thread costs every request milliseconds.
-"""
+"""Runs work in threads beside the loop: slow work that releases the GIL in a few, long Python work in a single one."""
 
 from __future__ import annotations
 
@@ -14,8 +11,23 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+_PYTHON_WORK = ThreadPoolExecutor(1, thread_name_prefix="klamm-python-work")
+
+
+async def beside_loop(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run long Python work, such as encoding a large request, in the one thread that all such work shares.
+
+    A running Python thread hands the GIL on only after milliseconds. With several of them the loop waits for each in
+    turn, and the work is done no sooner.
+    """
+    return await asyncio.get_running_loop().run_in_executor(_PYTHON_WORK, lambda: function(*args, **kwargs))
+
+
 class Offloader:
-    """A small pool of threads with a limited life."""
+    """A small pool of threads with a limited life, for work that releases the GIL: fsync, large reads, renames.
+
+    Python loops over records do not belong here: a busy Python thread costs every request milliseconds.
+    """
 
     def __init__(self, threads: int = 4) -> None:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="klamm-offload")

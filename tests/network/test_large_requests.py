@@ -16,18 +16,18 @@ from engine.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic,
 from engine.protocol.apis.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from engine.protocol.frames import encode_request
 from engine.protocol.produce_frames import names_many_partitions
+from engine.runtime.offload import beside_loop
 
 
 def test_a_large_answer_is_encoded_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """This holds for a request of any size. The answers keep their order."""
     beside: list[str] = []
-    to_thread = asyncio.to_thread
 
     async def noted(function: Any, *args: Any) -> Any:
         beside.append(function.__name__)
-        return await to_thread(function, *args)
+        return await beside_loop(function, *args)
 
-    monkeypatch.setattr("engine.network.connection.asyncio.to_thread", noted)
+    monkeypatch.setattr("engine.network.connection.beside_loop", noted)
 
     async def metadata(request: RequestHead, body: MetadataRequest) -> LargeAnswer:
         return LargeAnswer(MetadataResponse(cluster_id=str(len(body.topics or ()))))
@@ -99,13 +99,12 @@ def test_large_requests_are_decoded_and_encoded_beside_the_loop(
     is_async: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     beside: list[str] = []
-    to_thread = asyncio.to_thread
 
     async def noted(function: Any, *args: Any) -> Any:
         beside.append(function.__name__)
-        return await to_thread(function, *args)
+        return await beside_loop(function, *args)
 
-    monkeypatch.setattr("engine.network.connection.asyncio.to_thread", noted)
+    monkeypatch.setattr("engine.network.connection.beside_loop", noted)
     names = [MetadataRequestTopic(name=f"topic-{number}") for number in range(LARGE_FRAME_BYTES // 10)]
 
     def metadata(request: RequestHead, body: MetadataRequest) -> MetadataResponse:
