@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.commands.plan_files import LoadedPlan, PlanArgument, load_plan
+from cli.commands.plan_files import LoadedPlan, PlanArgument, load_plan, read_named
 from cli.commands.plan_group import group
 from cli.exit_codes import ExitCode
 from cli.framework.failure import Failure
@@ -16,11 +16,13 @@ from cli.framework.invocation import Invocation, Stop
 from cli.framework.options import Needs
 from cli.framework.stdout import data_stream
 from cli.output.report import Report
-from engine.config.input_files import read_input
 
 if TYPE_CHECKING:
     from engine.common.snapshot import ClusterSnapshot
     from plans.policy import Policy
+
+
+_WRITE_POLICY = "write one in TOML: a line [limits], and below it a line such as moves = 100"
 
 
 class CheckFormat(StrEnum):
@@ -109,6 +111,6 @@ def _load_policy(path: Path) -> Policy:
     from plans.policy import BadPolicy, parse_policy
 
     try:
-        return parse_policy(read_input(path))
+        return parse_policy(read_named(path, _WRITE_POLICY))
     except BadPolicy as error:
         raise Stop(Failure(ExitCode.USAGE, "usage", str(error), f"{path}:{error.line}", error.hint)) from error

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import shlex
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +11,7 @@ import typer
 from typer._click.exceptions import UsageError
 
 from cli.exit_codes import ExitCode
-from cli.framework.failure import Failure
+from cli.framework.failure import Failure, failure_of
 from cli.framework.invocation import Stop
 from engine.config.input_files import name_of, read_input
 
@@ -62,16 +63,28 @@ class LoadedPlan:
         return beside(self.path, suffix)
 
 
+def read_named(path: Path, advice: str) -> str:
+    """Return the text of a file that the caller names, or of stdin.
+
+    Raises:
+        Stop: there is no such file; the hint is ``advice``.
+    """
+    try:
+        return read_input(path)
+    except FileNotFoundError as error:
+        raise Stop(replace(failure_of(error), hint=advice)) from error
+
+
 def load_plan(path: Path) -> LoadedPlan:
     """Read a plan file.
 
     Raises:
-        Stop: it is not a plan; the message names the place.
+        Stop: there is none, or it is not a plan; the message names the place.
     """
     from plans.errors import BadPlanFile
     from plans.plan_file import decode_plan
 
-    text = read_input(path)
+    text = read_named(path, f"make a plan first: klamm plan rebalance --out {shlex.quote(str(path))}")
     try:
         return LoadedPlan(path, text, decode_plan(text))
     except BadPlanFile as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import shlex
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 from typer._click.exceptions import UsageError
 
+from cli.commands.plan_files import read_named
 from cli.commands.plan_group import group
 from cli.exit_codes import ExitCode
 from cli.framework.failure import Failure
@@ -18,7 +20,7 @@ from cli.framework.invocation import Invocation, Stop
 from cli.framework.options import Needs
 from cli.framework.quantities import seconds_option
 from cli.output.report import Report
-from engine.config.input_files import name_of, read_input
+from engine.config.input_files import name_of
 
 if TYPE_CHECKING:
     from engine.common.snapshot import ClusterSnapshot
@@ -59,6 +61,7 @@ _SHARED: dict[str, tuple[Any, Any]] = {
         list[str] | None, typer.Option("--explain", metavar="TOPIC-PARTITION", help="Say why it moves or stays."),
     ),
 }  # fmt: skip
+_WRITE_CAPACITIES = 'write one in TOML: a line [brokers], and below it a line such as 7 = "2 TB"'
 _DEFAULTS: dict[str, Any] = {"tolerance": 5.0, "keep_dead": False}
 
 Reading = Callable[[dict[str, Any]], dict[str, Any]]
@@ -121,6 +124,9 @@ def _write(invocation: Invocation, plan: PlanFile, out: Path | None) -> None:
     if out is not None:
         out.write_text(encode_plan(plan), encoding="utf-8")
         invocation.talk.say(f"wrote {out}")
+        if plan.partitions:
+            file = shlex.quote(str(out))
+            invocation.talk.say(f"next: klamm plan check {file}, then: klamm plan apply {file}")
 
 
 async def _snapshot(invocation: Invocation) -> ClusterSnapshot:
@@ -138,7 +144,9 @@ def _options(own: dict[str, Any], values: dict[str, Any]) -> PlanOptions:
     from plans.options import PlanOptions
 
     capacity: Path | None = values["capacity"]
-    brokers, log_dirs = parse_capacities(read_input(capacity), name_of(capacity)) if capacity else ((), ())
+    brokers, log_dirs = (
+        parse_capacities(read_named(capacity, _WRITE_CAPACITIES), name_of(capacity)) if capacity else ((), ())
+    )
     aim, minimise, limit = values["aim"], values["minimise"], values["time_limit"]
     return PlanOptions(
         aim=None if aim is None else _read(aims, aim, "--aim"),

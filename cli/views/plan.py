@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from cli.output.report import Column, Drawing, Kind, Report, Section, Table, Tone
 from cli.output.values import human_bytes, human_duration
 from cli.views.brokers_load import without_empty
+from engine.common.quantities import counted
 from plans.made import MadePlan
 from plans.plan_file import plan_document
 from plans.score import Score
@@ -23,7 +24,8 @@ _ENTRIES = (
     Column("moves", Kind.NUMBER),
     Column("bytes", Kind.BYTES),
 )
-_LARGEST = (Column("topic"), *_ENTRIES[1:])
+_UNCOPIED = _ENTRIES[:4]
+_NAME = ("topic", "partition")
 
 
 def _violation_tone(row: Sequence[object]) -> Tone | None:
@@ -69,8 +71,12 @@ def plan_report(made: MadePlan, explained: Sequence[str]) -> Report:
         sections += [_card(score), _heat(score), *_dirs(score)]
     if told:
         title = "The largest moves" if len(told) < sum(one.copies > 0 for one in moves) else "The moves"
-        table = Table(_LARGEST, [_row(one) for one in told])
-        sections.append(Section(title, without_empty(table, keeps=("topic", "partition"))))
+        sections.append(Section(title, without_empty(Table(_ENTRIES, [_row(one) for one in told]), keeps=_NAME)))
+    rest = [_row(one)[: len(_UNCOPIED)] for one in moves if not one.copies]
+    if rest:
+        some = f"{LARGEST_MAX} of " if len(rest) > LARGEST_MAX else ""
+        title = f"Changed without a copy: {some}{counted(len(rest), 'partition')}"
+        sections.append(Section(title, Table(_UNCOPIED, rest[:LARGEST_MAX])))
     return Report(plan_document(plan), Table(_ENTRIES, rows), sections)
 
 

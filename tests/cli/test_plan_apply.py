@@ -330,6 +330,25 @@ def test_a_passed_deadline_and_a_cancelled_copy(
     nothing_is_left(by_znodes, topic_name)
 
 
+def test_with_zookeeper_alone_a_move_under_way_is_rolled_back_when_it_has_arrived(
+    by_wire: Operator, by_znodes: Operator, topic_name: str, tmp_path: Path
+) -> None:
+    """The tools' znode takes one batch after the other, and reverses nothing."""
+    filled(by_wire, topic_name, "0:1")
+    plan = made_plan(by_wire, tmp_path, topic_name, [0, 2], throttle=int(SLOW))
+    assert by_znodes("plan", "apply", plan, *QUICK_LOCK, "--timeout", "1").code == 5
+    early = by_znodes("plan", "rollback", plan, *QUICK_LOCK, "--timeout", "1")
+    assert early.code == 4, early.err
+    assert "error: another reassignment is being carried out" in early.err
+    assert "hint: wait until it is done, then run this again; check with: klamm reassign list" in early.err
+    assert by_wire("plan", "resume", plan, *QUICK_LOCK, "--throttle", FAST).code == 0
+    assert by_znodes.replicas(topic_name) == [[0, 2]]
+    back = by_znodes("plan", "rollback", plan, *QUICK_LOCK, "--throttle", FAST)
+    assert back.code == 0, back.err
+    assert by_znodes.replicas(topic_name) == [[0, 1]]
+    nothing_is_left(by_znodes, topic_name)
+
+
 def test_the_throttle_is_halved_while_brokers_answer_later_than_the_user_allows(
     by_wire: Operator, by_znodes: Operator, topic_name: str, tmp_path: Path
 ) -> None:

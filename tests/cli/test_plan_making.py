@@ -48,8 +48,76 @@ def test_out_and_json_are_the_same_object(klamm: Klamm, snapshot: str, tmp_path:
     plan = decode_plan(out.read_text("utf-8"))
     assert encode_plan(plan) == out.read_text("utf-8")
     assert plan.klamm.score.is_optimal
-    assert f"wrote {out}" in ran.err
+    assert f"wrote {out}\n" in ran.err
     assert "planned in" in ran.err
+
+
+def test_a_plan_that_was_written_comes_with_what_to_do_next(klamm: Klamm, snapshot: str, tmp_path: Path) -> None:
+    out = tmp_path / "my plan.json"
+    words = ("--snapshot", snapshot, "--out", str(out))
+    ran = klamm("plan", "decommission", "4", *words)
+    assert f"next: klamm plan check '{out}', then: klamm plan apply '{out}'" in ran.err
+    assert "next:" not in ran.out
+    empty = klamm("plan", "racks", *words)
+    assert (empty.code, "next:" in empty.err) == (0, False), "there is nothing to carry out"
+    assert "next:" not in klamm("plan", "decommission", "4", *words, "--quiet").err
+
+
+def test_a_person_sees_what_changes_without_a_copy(klamm: Klamm, tmp_path: Path) -> None:
+    """Broker 1 leads twelve partitions; four go to each of the others, and each keeps its replicas."""
+    path = tmp_path / "led.json"
+    path.write_text(snapshot_to_json(cluster({1: "a", 2: "b", 3: "c"}, {"t": [(1, 2, 3)] * 18})), encoding="utf-8")
+    words = ("plan", "leaders", "--snapshot", str(path))
+    plan = klamm(*words, "-o", "json").json
+    targets = {(one["topic"], one["partition"]): one["replicas"] for one in plan["partitions"]}
+    assert len(targets) == 12
+    told = klamm(*words, "-o", "table").out
+    head, _, listed = told.partition("Changed without a copy: 10 of 12 partitions")
+    assert "moves" not in head.partition("What each broker carries")[2], "nothing is copied"
+    rows = [line.split() for line in listed.splitlines() if line.startswith("t ")]
+    assert len(rows) == 10
+    assert all(row[2] == "1,2,3" and [int(b) for b in row[3].split(",")] == targets["t", int(row[1])] for row in rows)
+    whole = [row.split() for row in klamm(*words, "--topic", "t", "-o", "plain").out.splitlines()]
+    assert len(whole) == 12, "in a pipe all are listed"
+
+
+def test_copies_and_changes_without_a_copy_stand_apart(klamm: Klamm, snapshot: str) -> None:
+    words = ("plan", "decommission", "4", "--aim", "replicas,leaders", "--snapshot", snapshot)
+    plan = klamm(*words, "-o", "json").json
+    before = {one["partition"]: one["replicas"] for one in plan["klamm"]["rollback"]}
+    reordered = [o["partition"] for o in plan["partitions"] if sorted(o["replicas"]) == sorted(before[o["partition"]])]
+    assert 0 < len(reordered) < len(plan["partitions"])
+    copies, title, listed = klamm(*words, "-o", "table").out.partition("Changed without a copy")
+    assert title
+    assert [int(line.split()[1]) for line in listed.splitlines() if line.startswith("t ")] == reordered
+    assert ["t", "3", "4,2,3"] in [line.split()[:3] for line in copies.partition("The moves")[2].splitlines()]
+
+
+def test_a_person_sees_which_replicas_are_dropped(klamm: Klamm, snapshot: str) -> None:
+    told = klamm("plan", "factor", "2", "--snapshot", snapshot, "-o", "table").out
+    listed = told.partition("Changed without a copy: 4 partitions")[2].splitlines()
+    rows = [line.split() for line in listed if line.startswith("t ")]
+    assert [(len(row[2].split(",")), len(row[3].split(","))) for row in rows] == [(3, 2)] * 4
+
+
+@pytest.mark.parametrize(
+    ("words", "what", "advice"),
+    [
+        (("apply", "absent"), "absent", "make a plan first: klamm plan rebalance --out absent"),
+        (("diff", "absent", "absent"), "absent", "make a plan first: klamm plan rebalance --out absent"),
+        (("rebalance", "--capacity", "absent"), "absent", "[brokers]"),
+        (("check", "{plan}", "--policy", "absent"), "absent", "[limits]"),
+    ],
+)
+def test_a_file_that_is_missing_comes_with_what_to_put_there(
+    klamm: Klamm, snapshot: str, tmp_path: Path, words: tuple[str, ...], what: str, advice: str
+) -> None:
+    plan = tmp_path / "plan.json"
+    where = () if words[0] == "diff" else ("--snapshot", snapshot)
+    assert klamm("plan", "decommission", "4", "--snapshot", snapshot, "--out", str(plan)).code == 0
+    ran = klamm("plan", *(word.format(plan=plan) for word in words), *where)
+    assert (ran.code, ran.err.splitlines()[0]) == (2, f"error: no such file or directory: {what}")
+    assert ran.err.splitlines()[1].startswith("hint: ") and advice in ran.err
 
 
 def test_a_person_sees_the_sentence_the_card_the_brokers_and_the_moves(klamm: Klamm, snapshot: str) -> None:

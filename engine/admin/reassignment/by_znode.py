@@ -95,5 +95,5 @@ async def start_by_znode(kafka: KafkaZkClient, targets: Targets) -> None:
     try:
         await kafka.admin.create_reassignments({name: r for name, r in targets.items() if r is not None})
     except NodeExists as error:
-        hint = Phrase("wait until it is done; check with: ", Operation.LIST_REASSIGNMENTS)
+        hint = Phrase("wait until it is done, then run this again; check with: ", Operation.LIST_REASSIGNMENTS)
         raise ReassignmentInProgress("another reassignment is being carried out", hint=hint) from error
