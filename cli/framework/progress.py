@@ -12,32 +12,30 @@ from engine.common.quantities import counted
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Callable
 
 _TERMINAL_PACE_S = 0.2
 _LOG_PACE_S = 10.0
 _BAR_WIDTH = 24
 
 
-class Progress:
-    """Shows work on stderr: how much is done, of how much if known, rate and time left. Quick work shows nothing."""
+class _Line:
+    """A line about work that goes on: rewritten on a terminal, else written anew, each at a bounded pace."""
 
-    def __init__(self, talk: Talk, verb: str, unit: str, total: int | None = None) -> None:
-        self._verb = verb
-        self._unit = unit
-        self._total = total
+    def __init__(self, talk: Talk) -> None:
         self._is_shown = talk.verbosity > Verbosity.QUIET
         self._is_terminal = is_terminal(sys.stderr)
         self._pace_s = _TERMINAL_PACE_S if self._is_terminal else _LOG_PACE_S
         self._started = self._told = time.monotonic()
         self._has_line = False
 
-    def update(self, done: int, total: int | None = None) -> None:
-        """Show the progress, unless it was shown a moment ago; ``total`` may become known on the way."""
+    def _show(self, text_after: Callable[[float], str]) -> None:
+        """Show the text of so many seconds, unless another one was shown a moment ago."""
         now = time.monotonic()
         if not self._is_shown or now - self._told < self._pace_s:
             return
         self._told = now
-        text = progress_line(self._verb, self._unit, done, total or self._total, now - self._started)
+        text = text_after(now - self._started)
         sys.stderr.write(f"\r\x1b[K{text}" if self._is_terminal else f"{text}\n")
         sys.stderr.flush()
         self._has_line = self._is_terminal
@@ -49,33 +47,30 @@ class Progress:
             self._has_line = False
 
 
-class Activity:
-    """Shows what long work without a known end is doing: a line that is rewritten, else a line at a bounded pace."""
+class Progress(_Line):
+    """Shows work on stderr: how much is done, of how much if known, rate and time left. Quick work shows nothing."""
+
+    def __init__(self, talk: Talk, verb: str, unit: str, total: int | None = None) -> None:
+        super().__init__(talk)
+        self._verb = verb
+        self._unit = unit
+        self._total = total
+
+    def update(self, done: int, total: int | None = None) -> None:
+        """Show the progress, unless it was shown a moment ago; ``total`` may become known on the way."""
+        self._show(lambda elapsed_s: progress_line(self._verb, self._unit, done, total or self._total, elapsed_s))
+
+
+class Activity(_Line):
+    """Shows what long work without a known end is doing."""
 
     def __init__(self, talk: Talk, what: str) -> None:
+        super().__init__(talk)
         self._what = what
-        self._is_shown = talk.verbosity > Verbosity.QUIET
-        self._is_terminal = is_terminal(sys.stderr)
-        self._pace_s = _TERMINAL_PACE_S if self._is_terminal else _LOG_PACE_S
-        self._started = self._told = time.monotonic()
-        self._has_line = False
 
     def update(self, text: str) -> None:
         """Say what is being done, unless something was said a moment ago."""
-        now = time.monotonic()
-        if not self._is_shown or now - self._told < self._pace_s:
-            return
-        self._told = now
-        line = f"{self._what}: {text}, {now - self._started:.0f} s"
-        sys.stderr.write(f"\r\x1b[K{line}" if self._is_terminal else f"{line}\n")
-        sys.stderr.flush()
-        self._has_line = self._is_terminal
-
-    def end(self) -> None:
-        """Remove the line."""
-        if self._has_line:
-            _clear_line()
-            self._has_line = False
+        self._show(lambda elapsed_s: f"{self._what}: {text}, {elapsed_s:.0f} s")
 
 
 class Countdown:
