@@ -218,6 +218,9 @@ class _Builder:
                 hint=self._more_targets_hint(held),
             )
         must_hold = kept & self.masks["dead"]
+        if must_hold and kept == held and factor == len(current):
+            # The cluster ends no move before all targets are in the ISR, so a copy would wait for the dead broker.
+            may_hold = held
         if factor < len(current):
             # Dead replicas are dropped first, and no live one is dropped in their place.
             living = kept & ~self.masks["dead"]

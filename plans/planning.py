@@ -61,6 +61,7 @@ class _Planner:
             if after != solved.after:
                 remaining = remaining_moves(problem, solved, after, byte_limits, work)
                 notes += [cap_note(remaining)] if remaining else []
+        notes += _waiting_notes(problem, after)
         score = self._score(after, solved, remaining)
         return MadePlan(self._file(after, score), problem, after, tuple(notes))
 
@@ -141,6 +142,23 @@ def _replace_notes(problem: Problem, after: Lists) -> list[str]:
     if elsewhere == 1:
         what = "1 replica of a broker that is replaced goes"
     return [f"{what} elsewhere: racks, its capacity, or a replica that is there already forbid the new broker"]
+
+
+def _waiting_notes(problem: Problem, after: Lists) -> list[str]:
+    """Name dead brokers that keep a replica of a partition that has to move: the cluster would wait for them."""
+    waited_for = {
+        broker
+        for one, new in zip(problem.partitions, after, strict=True)
+        if set(new) != set(one.current)
+        for broker in new
+        if not problem.brokers[broker].is_alive
+    }
+    if not waited_for:
+        return []
+    names = ", ".join(str(problem.brokers[broker].id) for broker in sorted(waited_for))
+    what = f"broker {names}, which is" if len(waited_for) == 1 else f"brokers {names}, which are"
+    them = "it" if len(waited_for) == 1 else "them"
+    return [f"some moves would wait for {what} dead: start {them}, or decommission {them} first"]
 
 
 def _silent(text: str) -> None:

@@ -157,7 +157,7 @@ async def _carry_out(invocation: Invocation, wanted: tuple[LoadedPlan, PlanRun])
 
     from cli.framework.cluster_session import open_cluster
     from cli.views.plan_execution import ExecutionView, waves_report, waves_result_report
-    from engine.admin.reassignment.plan_runs import Verb
+    from engine.admin.reassignment.plan_runs import Verb, what_is_left
     from engine.admin.reassignment.wave_values import Outcome, WavesResult
 
     loaded, run = wanted
@@ -179,14 +179,14 @@ async def _carry_out(invocation: Invocation, wanted: tuple[LoadedPlan, PlanRun])
             return waves_report(waves)
         await _warn_of_room(invocation, cluster, waves, standings)
         if not invocation.confirm(run.told(cluster, waves, standings)):
-            return waves_report(waves)
+            return waves_report(what_is_left(waves, standings))
         view = ExecutionView(invocation, goes_on, is_throttled=run.throttle is not None)
         deadline_s = invocation.timeout_s if invocation.has_timeout_given else None
         try:
             result = await run.carry_out(cluster, waves, view, deadline_s=deadline_s)
         finally:
             view.end()
-    return waves_result_report(result, goes_on, str(run.journal_file))
+    return waves_result_report(result, goes_on, str(run.journal_file), is_back=run.verb is Verb.ROLLBACK)
 
 
 async def _warn_of_room(
@@ -224,6 +224,7 @@ async def _refuse_drift(invocation: Invocation, cluster: Cluster, loaded: Loaded
     from engine.admin.reassignment.plan_runs import Verb
     from engine.admin.snapshots.taking import read_snapshot
     from plans.checking import check_drift, what_stops
+    from plans.findings import Check
 
     is_fresh = run.verb is Verb.APPLY
     findings = check_drift(loaded.plan, await read_snapshot(cluster))
@@ -238,7 +239,10 @@ async def _refuse_drift(invocation: Invocation, cluster: Cluster, loaded: Loaded
     for one in serious:
         invocation.talk.say(one.message)
     told = f"the plan does not fit the cluster: {len(serious)} finding{'' if len(serious) == 1 else 's'}"
-    hint = f"klamm plan check {path} shows all; plan again, or, if this plan has begun: klamm plan resume {path}"
+    if any(one.check is Check.CLUSTER for one in serious):
+        hint = "name the cluster that the plan was made for, or plan again for this one"
+    else:
+        hint = f"klamm plan check {path} shows all; plan again, or, if this plan has begun: klamm plan resume {path}"
     raise Stop(Failure(ExitCode.BAD_ANSWER, "stopped", told, str(path), hint))
 
 

@@ -104,7 +104,10 @@ async def _snapshot(invocation: Invocation, loaded: LoadedPlan, *, has_sizes: bo
 
     async with open_cluster(invocation) as cluster:
         wants = has_sizes and cluster.source is not Source.SNAPSHOT
-        return (await take_snapshot(cluster, has_sizes=wants)).snapshot
+        taken = await take_snapshot(cluster, has_sizes=wants)
+    for told in taken.unknown_sizes:
+        invocation.talk.warn(told)
+    return taken.snapshot
 
 
 def _load_policy(path: Path) -> Policy:

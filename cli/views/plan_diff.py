@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cli.exit_codes import ExitCode
 from cli.output.report import Column, Kind, Report, Section, Table
+from engine.common.quantities import counted
 from plans.comparing import PlanDifference
 
 _COLUMNS = (
@@ -25,8 +26,10 @@ def diff_report(difference: PlanDifference) -> Report:
     sections += [Section("Figures", figures)] if difference.figures else []
     if difference.is_empty:
         return Report(difference, table, (Section(text=("the plans are the same",)),))
-    count = len(rows)
-    notes = [f"{count} partition{'' if count == 1 else 's'} and {len(difference.figures)} figures differ"]
+    figure_count = len(difference.figures)
+    verb = "differs" if len(rows) + figure_count == 1 else "differ"
+    told = [counted(n, what) for n, what in ((len(rows), "partition"), (figure_count, "figure")) if n]
+    notes = [f"{' and '.join(told)} {verb}"]
     return Report(difference, table, sections, notes, exit_code=ExitCode.BAD_ANSWER)
 
 

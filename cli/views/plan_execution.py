@@ -161,7 +161,7 @@ def waves_report(waves: Sequence[Wave]) -> Report:
     return Report([dict(zip(names, row, strict=True)) for row in rows], Table(columns, rows))
 
 
-def waves_result_report(result: WavesResult, goes_on: str, journal: str) -> Report:
+def waves_result_report(result: WavesResult, goes_on: str, journal: str, *, is_back: bool = False) -> Report:
     """How it ended: done, or why not and how to go on."""
     code = _CODES[result.outcome]
     if result.outcome is Outcome.DONE and result.done < result.count:
@@ -178,7 +178,8 @@ def waves_result_report(result: WavesResult, goes_on: str, journal: str) -> Repo
         "journal": journal,
         "goes_on": None if code is ExitCode.DONE else goes_on,
     }
-    notes = [f"{result.done} of {result.count} partitions are where the plan wants them"]
+    where = "where they were before the plan" if is_back else "where the plan wants them"
+    notes = [f"{result.done} of {result.count} partitions are {where}"]
     if result.reason is not None:
         notes.append(f"stopped at wave {result.wave} of {result.wave_count}: {result.reason}")
     if result.moving:

@@ -57,7 +57,8 @@ def test_a_plan_of_another_cluster_is_refused_and_its_throttles_are_left_alone(
             assert (told.code, "the file is for cluster another, and this is cluster" in told.err) == (2, True), (
                 told.err
             )
-        assert operator("plan", "apply", plan).code == 1
+        refused = operator("plan", "apply", plan)
+        assert (refused.code, "hint: name the cluster that the plan was made for" in refused.err) == (1, True)
     assert by_znodes.settings("--topic", topic_name) == kept
     assert by_wire("configs", "alter", "--topic", topic_name, "--delete-config", ",".join(kept)).code == 0
 
@@ -91,8 +92,11 @@ def test_a_plan_is_applied_in_waves_and_rolled_back(
 
     again = by_wire("plan", "apply", plan, *QUICK_LOCK)
     assert (again.code, "nothing to do: the plan is carried out already" in again.err) == (0, True), again.err
+    rest = by_wire("plan", "resume", plan, "--dry-run", "-o", "json")
+    assert (rest.code, rest.json) == (0, []), "all is done, so nothing would be done"
     undone = by_wire("plan", "rollback", plan, *QUICK_LOCK)
     assert undone.code == 0, undone.err
+    assert "3 of 3 partitions are where they were before the plan" in undone.err
     assert by_znodes.replicas(topic_name) == [[0, 1], [1, 0], [0, 1]]
     assert by_znodes.leaders(topic_name) == [0, 1, 0]
     led_back = by_wire("plan", "verify", plan, "-o", "json")

@@ -232,3 +232,4 @@ def test_plans_are_compared(files: Files, tmp_path: Path, capsys: Capture) -> No
     assert differs.code == 1
     assert [(one["change"], one["after"]) for one in differs.json["partitions"]] == [("changed", [1, 2])]
     assert differs.json["figures"] == [{"name": "leader_changes", "before": 0, "after": 1}]
+    assert "1 partition and 1 figure differ\n" in differs.err

@@ -116,6 +116,33 @@ def test_dead_brokers_are_emptied_by_rebalance_kept_on_request_and_never_a_targe
     assert decommissioned.plan.klamm.score.moves == 2
 
 
+def test_a_partition_that_keeps_a_dead_replica_is_not_copied_because_the_cluster_would_wait() -> None:
+    """Broker 1 has all living replicas, and only those of partitions without a dead broker may leave it."""
+    snapshot = cluster({1: None, 2: None}, {"t": [(1, 9), (9, 1), (1,), (1,), (1,), (1,)]})
+    for strategy, options in (
+        (Strategy.REBALANCE, PlanOptions(minimise=MOVES, keep_dead=True)),
+        (Strategy.EXPAND, PlanOptions(minimise=MOVES, brokers=(2,))),
+    ):
+        made = make_plan(snapshot, strategy, options)
+        after = lists(made)
+        assert after.get("t-0", (1, 9)) == after.get("t-1", (1, 9)) == (1, 9), "the living one leads"
+        assert sum(replicas == (2,) for replicas in after.values()) == 3, strategy
+        assert not any("would wait" in note for note in made.notes)
+
+
+def test_a_move_that_must_wait_for_a_dead_broker_is_named() -> None:
+    """Broker 1 must be emptied, and broker 9 keeps its replica because nobody asked for another."""
+    snapshot = cluster({1: None, 2: None}, {"t": [(1, 9)]})
+    made = make_plan(snapshot, Strategy.DECOMMISSION, PlanOptions(brokers=(1,)))
+    assert set(lists(made)["t-0"]) == {2, 9}
+    told = "some moves would wait for broker 9, which is dead: start it, or decommission it first"
+    assert told in made.notes
+    both = make_plan(
+        cluster({1: None, 2: None, 3: None}, {"t": [(1, 9)]}), Strategy.DECOMMISSION, PlanOptions(brokers=(1, 9))
+    )
+    assert not any("would wait" in note for note in both.notes)
+
+
 def test_reassignments_under_way_count_as_finished_and_are_left_alone() -> None:
     snapshot = cluster({1: None, 2: None}, {"t": [(1,), (1,), (1,), (1,)]})
     topic = snapshot.topics[0]

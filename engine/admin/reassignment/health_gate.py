@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from engine.admin.cluster.connection import Cluster
-from engine.admin.reassignment.waves import Wave
+from engine.admin.reassignment.waves import Wave, WaveMove
 from engine.admin.topics.access import topic_reader
 from engine.common.model import NO_LEADER, TopicPartition
 
@@ -52,6 +52,12 @@ def obstacles(start: ClusterHealth, now: ClusterHealth, wave: Wave) -> list[str]
     dead = sorted({broker for move in wave for broker in move.adding} - now.live)
     if dead:
         found.append(f"dead target: broker{_s(dead)} {_listed(dead)} should receive replicas and cannot be reached")
+    held_up = sorted(
+        move.name for move in wave if set(move.target) & set(move.before) - now.live and _changes_set(move)
+    )
+    if held_up:
+        # Kafka ends no move before all its targets are in the ISR.
+        found.append(f"{_named(held_up)} would wait for a dead broker, which keeps its replica")
     leaderless = sorted(now.leaderless & {move.name for move in wave})
     if leaderless:
         found.append(f"no leader to copy from: {_named(leaderless)}")
@@ -59,6 +65,10 @@ def obstacles(start: ClusterHealth, now: ClusterHealth, wave: Wave) -> list[str]
     if shrunk:
         found.append(f"the ISR has shrunk for {_named(shrunk)}")
     return found
+
+
+def _changes_set(move: WaveMove) -> bool:
+    return set(move.target) != set(move.before)
 
 
 def shrunk_since(start: ClusterHealth, now: ClusterHealth) -> list[TopicPartition]:

@@ -17,6 +17,7 @@ from engine.admin.cluster.unknown import Unknown
 from engine.admin.groups.group_reading import find_coordinators
 from engine.admin.reassignment.lock_holder import Holder, LockHeld
 from engine.common.errors import ErrorCode, KlammError, error_code
+from engine.common.topic_names import GROUP_METADATA_TOPIC
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.delete_groups import DeleteGroupsRequest
 from engine.protocol.apis.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsRequest
@@ -71,6 +72,10 @@ class GroupLock:
         return self._is_leader and time.monotonic() - self._heard_at < self._session_timeout_s
 
     async def holder(self) -> Holder | None:
+        """Tell who holds the lock, and change nothing: a broker asked for a coordinator creates the groups' topic."""
+        groups_topic = (await (await self._own.wire()).metadata([GROUP_METADATA_TOPIC])).topics
+        if any(one.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for one in groups_topic):
+            return None
         members = await self._members()
         return _holder_of(members) if members else None
 

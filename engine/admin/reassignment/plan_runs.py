@@ -81,6 +81,12 @@ def is_led_back(
     return bool(begun) and str(begun[-1].get("what")).startswith(Verb.ROLLBACK)
 
 
+def what_is_left(waves: Sequence[Wave], standings: Mapping[TopicPartition, Standing] | None) -> tuple[Wave, ...]:
+    """Return the waves without the moves that are done. A wave of which nothing is left stays, as an empty one."""
+    found = standings or {}
+    return tuple(tuple(move for move in wave if found.get(move.name) is not Standing.DONE) for wave in waves)
+
+
 def beside(plan: Path, suffix: str) -> Path:
     """Return the path of a file that belongs to a plan and lies beside it."""
     return plan.with_name(f"{plan.name}{suffix}")
@@ -140,8 +146,7 @@ class PlanRun:
 
         With ``standings`` only what is left counts.
         """
-        found = standings or {}
-        left = [rest for wave in waves if (rest := [one for one in wave if found.get(one.name) is not Standing.DONE])]
+        left = [rest for rest in what_is_left(waves, standings) if rest]
         moves = [move for wave in left for move in wave]
         copies = sum(len(move.adding) + len(move.changing_dirs) for move in moves)
         what = f"{counted(len(moves), 'partition')} ({counted(copies, 'replica')} to copy)"

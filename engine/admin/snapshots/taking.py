@@ -26,6 +26,11 @@ class TakenSnapshot:
     snapshot: ClusterSnapshot
     failed_dirs: tuple[LogDir, ...] = ()
 
+    @property
+    def unknown_sizes(self) -> list[str]:
+        """Which sizes are not known, and why."""
+        return [f"sizes of broker {one.broker} are not known: {one.error}" for one in self.failed_dirs]
+
 
 async def take_snapshot(cluster: Cluster, *, has_sizes: bool = False) -> TakenSnapshot:
     """Return the whole cluster as it is now. With ``has_sizes`` ask brokers where replicas are, and how large."""
@@ -47,8 +52,8 @@ async def take_for_planning(cluster: Cluster, warn: Complain) -> ClusterSnapshot
     except Unreachable as error:
         warn(f"sizes are not known: {error.message}")
         return await read_snapshot(cluster)
-    for one in taken.failed_dirs:
-        warn(f"sizes of broker {one.broker} are not known: {one.error}")
+    for told in taken.unknown_sizes:
+        warn(told)
     return taken.snapshot
 
 

@@ -1,0 +1,123 @@
+"""Plans for a cluster in which a broker is dead from the start: made, applied and verified without waiting for it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from applied_plans import FAST, QUICK_LOCK, made_plan, wait_until
+from operated_cluster import Capture, filled
+from operated_cluster import Klamm as Operator
+
+from engine.local.cluster import LocalCluster
+
+pytestmark = pytest.mark.timeout(600)
+
+DEAD = 3
+SETTINGS = {
+    "auto.create.topics.enable": "false",
+    "auto.leader.rebalance.enable": "false",
+    "group.min.session.timeout.ms": "1000",
+    # The groups' topic would be a part of every plan.
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": "1",
+}
+
+
+@pytest.fixture(scope="module")
+def four_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    folder = tmp_path_factory.mktemp("dead")
+    with LocalCluster(4, directory=folder, config=SETTINGS, racks=["a", "b", "c", "a"]) as cluster:
+        yield cluster
+
+
+@pytest.fixture(params=["wire", "znodes"])
+def klamm(request: pytest.FixtureRequest, four_brokers: LocalCluster, capsys: Capture) -> Operator:
+    if request.param == "wire":
+        return Operator(capsys, "--bootstrap-server", four_brokers.bootstrap_servers)
+    return Operator(capsys, "--zookeeper", four_brokers.zookeeper_connect)
+
+
+def without_broker(cluster: LocalCluster, klamm: Operator, topic: str, assignment: str) -> None:
+    """Fill a topic while all brokers live, then kill one and wait until the cluster knows."""
+    wire = Operator(klamm._capture, "--bootstrap-server", cluster.bootstrap_servers)
+    if DEAD not in {one["id"] for one in klamm("brokers", "list", "-o", "json").json}:
+        cluster.start_broker(DEAD)
+        cluster.wait_until_serving()
+    filled(wire, topic, assignment, records=200)
+    cluster.kill_broker(DEAD)
+    wait_until(lambda: DEAD not in {one["id"] for one in klamm("brokers", "list", "-o", "json").json})
+    wait_until(lambda: all(DEAD not in (one["leader"], *one["isr"]) for one in klamm.partitions(topic)))
+
+
+def applied(klamm: Operator, plan: Path) -> None:
+    assert klamm("plan", "check", plan).code == 0
+    done = klamm("plan", "apply", plan, "--throttle", FAST, *QUICK_LOCK, "--timeout", "60", "-o", "json")
+    assert done.code == 0, (done.out, done.err)
+    assert klamm("plan", "verify", plan).code == 0
+
+
+def test_who_looks_for_the_lock_creates_no_topic(
+    four_brokers: LocalCluster, capsys: Capture, topic_name: str, tmp_path: Path
+) -> None:
+    """A broker that is asked for the coordinator of a group creates the groups' topic; looking must not."""
+    by_wire = Operator(capsys, "--bootstrap-server", four_brokers.bootstrap_servers)
+    assert by_wire("topics", "create", topic_name, "--replica-assignment", "0:1").code == 0
+    plan = made_plan(by_wire, tmp_path, topic_name, [0, 2])
+    status = by_wire("plan", "status", plan, "-o", "json")
+    assert (status.code, status.json["lock"]) == (0, None), status.err
+    assert [one["topic"] for one in by_wire("topics", "list", "-o", "json").json] == [topic_name]
+    assert by_wire("topics", "delete", topic_name, "--yes").code == 0
+    wait_until(lambda: by_wire("topics", "list", "-o", "json").json == [])
+
+
+def test_a_dead_broker_is_emptied(four_brokers: LocalCluster, klamm: Operator, topic_name: str, tmp_path: Path) -> None:
+    """Its replicas, leaders and place in the ISR went with it: the others have the records."""
+    without_broker(four_brokers, klamm, topic_name, f"{DEAD}:1,1:{DEAD},1:2")
+    plan = tmp_path / "plan.json"
+    words = ("--topic", topic_name, "--out", plan, "-o", "json")
+    assert klamm("plan", "decommission", str(DEAD), *words).code == 0
+    applied(klamm, plan)
+    found = klamm.partitions(topic_name)
+    assert all(DEAD not in one["replicas"] and sorted(one["isr"]) == sorted(one["replicas"]) for one in found), found
+    back = klamm("plan", "rollback", plan, "--throttle", FAST, *QUICK_LOCK, "--timeout", "3", "-o", "json")
+    assert back.code in (1, 2, 4, 5), (back.code, back.err)
+    assert str(DEAD) in back.err + back.out, "the way back leads to a dead broker"
+
+
+def test_a_move_that_would_wait_for_a_dead_broker_is_not_begun(
+    four_brokers: LocalCluster, klamm: Operator, topic_name: str, tmp_path: Path
+) -> None:
+    """The broker beside the dead one must be emptied: the plan says what would wait, and the gate stays closed."""
+    without_broker(four_brokers, klamm, topic_name, f"1:{DEAD}")
+    plan = tmp_path / "plan.json"
+    made = klamm("plan", "decommission", "1", "--topic", topic_name, "--out", plan, "-o", "json")
+    assert (made.code, f"would wait for broker {DEAD}, which is dead" in made.err) == (0, True), made.err
+    words = ("--throttle", FAST, *QUICK_LOCK, "--stall", "1s", "-o", "json")
+    stopped = klamm("plan", "apply", plan, *words)
+    told = f"{topic_name}-0 would wait for a dead broker, which keeps its replica"
+    assert (stopped.code, stopped.json["reason"], stopped.json["under_way"]) == (1, told, []), stopped.err
+    assert klamm.replicas(topic_name) == [[1, DEAD]]
+
+
+@pytest.mark.parametrize(
+    "words", [("rebalance", "--keep-dead"), ("expand", "2"), ("leaders",)], ids=["rebalance", "expand", "leaders"]
+)
+def test_replicas_of_a_dead_broker_that_stay_are_not_waited_for(
+    four_brokers: LocalCluster, klamm: Operator, topic_name: str, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    """Each partition of the dead broker keeps it in its list, outside its ISR; all else is levelled around it."""
+    without_broker(four_brokers, klamm, topic_name, f"{DEAD}:1,1:{DEAD},0:1,0:1,0:1,0:1,1:0,0:{DEAD}")
+    plan = tmp_path / "plan.json"
+    assert klamm("plan", *words, "--topic", topic_name, "--out", plan, "-o", "json").code == 0
+    partitions = json.loads(plan.read_text())["partitions"]
+    assert partitions
+    applied(klamm, plan)
+    found = {one["partition"]: one for one in klamm.partitions(topic_name)}
+    for one in partitions:
+        assert found[one["partition"]]["replicas"] == one["replicas"]
+    kept = [number for number, one in found.items() if DEAD in one["replicas"]]
+    assert kept == [0, 1, 7]
+    assert all(sorted(one["isr"]) == sorted({*one["replicas"]} - {DEAD}) for one in found.values()), found
