@@ -20,6 +20,7 @@ from typing import Protocol
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, Unreachable
+from engine.admin.cluster.remedies import Operation, Phrase
 from engine.admin.reassignment.lock_holder import Holder, LockHeld
 from engine.common.errors import KlammError
 
@@ -158,6 +159,7 @@ async def _take(place: LockPlace, session_timeout_s: float, limit_s: float, on_w
             is_told = True
             await asyncio.sleep(_RETRY_PAUSE_S)
         except TimeoutError as error:
-            raise Unreachable("cannot find out whether the plan lock is free") from error
+            hint = Phrase("the group that holds it may lack brokers, see who is alive: ", Operation.LIST_BROKERS)
+            raise Unreachable("cannot find out whether the plan lock is free", hint=hint) from error
         else:
             return
