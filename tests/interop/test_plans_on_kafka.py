@@ -356,9 +356,9 @@ def test_a_broker_that_is_dead_from_the_start_is_not_waited_for(servers: Servers
         assert emptied.code == 0, (emptied.out, emptied.err)
         assert kafka("plan", "verify", plan).code == 0
         assert all(dead not in (*one["replicas"], *one["isr"]) for one in kafka.partitions(topic))
-        assert kafka.throttles(topic) == []
     finally:
         servers.start(dead)
+    assert kafka.throttles(topic) == []
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
