@@ -26,8 +26,8 @@ from tui.session import Session
 from tui.themes import PALETTES, custom_themes
 
 GC_THRESHOLDS = (10_000, 10, 10)
-"""Each answer about thousands of partitions makes tens of thousands of objects, of which next to none stay. With Python's
-own thresholds, a full collection of 20 to 50 ms came every other second.
+"""Each answer about thousands of partitions makes tens of thousands of objects, of which next to none stay. With
+Python's own thresholds, a full collection of 20 to 50 ms came every other second.
 """
 
 PICTURE_SIZE = (120, 40)
