@@ -9,16 +9,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from dashboards import dashboard, drive
 
 from engine.admin.cluster.target import Side
 from engine.admin.watch.fake_cluster import small_cluster
 from engine.admin.watch.fake_feed import FakeFeed
 from engine.admin.watch.frame import LinkState
-from tui import run
-from tui.app import Dashboard
-from tui.session import Session
 from tui.warm_up import MODULES
 
 ROOT = Path(__file__).parents[2]
@@ -75,7 +71,7 @@ def test_whatever_functions_import_is_loaded_beforehand() -> None:
 def test_full_collections_wait_until_the_first_picture_of_the_cluster_and_come_again_after_it() -> None:
     usual = gc.get_threshold()
 
-    async def look() -> None:
+    async def run() -> None:
         cluster = small_cluster()
         cluster.forget_reads()
         for side in Side:
@@ -90,31 +86,15 @@ def test_full_collections_wait_until_the_first_picture_of_the_cluster_and_come_a
             await driven.until(lambda: gc.get_threshold() == usual)
             assert gc.get_freeze_count() > frozen
 
-    drive(look)
+    drive(run)
 
 
 def test_a_dashboard_that_never_saw_its_cluster_leaves_the_collector_as_it_was() -> None:
     usual = gc.get_threshold()
 
-    async def look() -> None:
+    async def run() -> None:
         async with dashboard("connecting"):
             assert gc.get_threshold() != usual
 
-    drive(look)
+    drive(run)
     assert gc.get_threshold() == usual
-
-
-def test_the_program_collects_more_rarely_than_python_does_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    usual, seen = gc.get_threshold(), []
-
-    def shown(_: Dashboard, **options: object) -> int:
-        seen.append(gc.get_threshold())
-        return 0
-
-    monkeypatch.setattr(Dashboard, "run", shown)
-    try:
-        assert run._run(Session(FakeFeed(small_cluster(), plays=False))) == 0
-    finally:
-        gc.set_threshold(*usual)
-    assert seen == [run.GC_THRESHOLDS]
-    assert run.GC_THRESHOLDS[0] > usual[0]
