@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import signal
 import sys
@@ -24,11 +23,6 @@ from tui.log_ring import log_file_path, logs_kept
 from tui.recorded_feed import RecordedFeed
 from tui.session import Session
 from tui.themes import PALETTES, custom_themes
-
-GC_THRESHOLDS = (10_000, 10, 10)
-"""Each answer about thousands of partitions makes tens of thousands of objects, of which next to none stay. With
-Python's own thresholds, a full collection of 20 to 50 ms came every other second.
-"""
 
 PICTURE_SIZE = (120, 40)
 """The size of a picture without a terminal, in characters, unless COLUMNS and LINES say otherwise."""
@@ -135,7 +129,6 @@ def run_dashboard(target: ClusterTarget | None, wishes: Wishes, feed: Feed | Non
 
 
 def _run(session: Session) -> int:
-    gc.set_threshold(*GC_THRESHOLDS)
     if session.screenshot is not None:
         return asyncio.run(_draw_once(session))
     app = Dashboard(session, is_plain_text=not has_utf8(sys.__stdout__.encoding if sys.__stdout__ else None))
