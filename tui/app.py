@@ -6,7 +6,7 @@ import asyncio
 import logging
 import signal
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import ClassVar
 
@@ -20,7 +20,7 @@ from textual.widgets import Input
 from engine.admin.cluster.target import ClusterTarget
 from engine.admin.watch.feed import Feed
 from engine.admin.watch.frame import Frame
-from engine.common.collection import leave_uncollected
+from engine.common.collection import full_collections_put_off, leave_uncollected
 from tui.board import Board
 from tui.clipboard import copy_natively, native_command, told
 from tui.dialogs.confirm import ConfirmDialog
@@ -33,6 +33,7 @@ from tui.session import Session
 from tui.state.history import EVENTS_MAX
 from tui.status import Standing, causes_of, standing_of
 from tui.themes import theme_of
+from tui.warm_up import load_modules
 from tui.widgets.removed_widgets import forget_removed_widgets
 
 log = logging.getLogger(__name__)
@@ -68,6 +69,8 @@ class Dashboard(App[int], inherit_bindings=False):
         self.left_behind = ""
         self._main: MainScreen | None = None
         self._standing: Standing | None = None
+        self._until_settled = ExitStack()
+        self._loading: asyncio.Task[None] | None = None
         for name, palette in session.palettes.items():
             self.register_theme(theme_of(name, palette))
         self.theme = session.theme if session.theme in session.palettes else "dark"
@@ -82,6 +85,7 @@ class Dashboard(App[int], inherit_bindings=False):
         if self._is_plain_text:
             self._filters.append(PlainTextFilter())
         self._take_signals()
+        self._until_settled.enter_context(full_collections_put_off())
         self._main = MainScreen(self)
         self.push_screen(self._main)
         self._read(self.session.feed)
@@ -138,13 +142,25 @@ class Dashboard(App[int], inherit_bindings=False):
                 for _ in self.board.turns(frame):
                     await asyncio.sleep(0)
                 self.take(frame)
+                if self._loading is None:
+                    self.call_after_refresh(self._load_modules)
                 if not is_settled and self.board.has_metadata:
-                    # The objects of a large cluster live on: the collector would scan them again and again.
                     is_settled = True
-                    self.call_after_refresh(leave_uncollected)
+                    self.call_after_refresh(lambda: self.run_worker(self._settle(), name="settle"))
             except Exception:
                 log.exception("a frame could not be shown")
                 self.notify("a frame could not be shown: see the logs (l)", severity="error", markup=False)
+
+    def _load_modules(self) -> None:
+        self._loading = self._loading or asyncio.create_task(asyncio.to_thread(load_modules), name="load modules")
+
+    async def _settle(self) -> None:
+        """Hide what lives on from the collector: it would scan modules and a large cluster again and again."""
+        self._load_modules()
+        assert self._loading is not None
+        await asyncio.shield(self._loading)
+        leave_uncollected()
+        self._until_settled.close()
 
     def take(self, frame: Frame) -> None:
         """Take a frame; while the view is frozen, it waits."""
@@ -251,6 +267,7 @@ class Dashboard(App[int], inherit_bindings=False):
             self.left_behind = desk.left_behind
             await desk.stop()
         await self.close_feed()
+        self._until_settled.close()
 
     def finish_screenshot(self, code: int = 0) -> None:
         """Write the picture that was requested at the start, and end."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from engine.admin.log_dirs.describing import LogDir
@@ -102,7 +102,8 @@ class Board:
     def _remember(self, frame: Frame) -> None:
         past = self._past
         if not past or frame.at_ms - past[-1].at_ms >= RATE_OVER_MS / 4:
-            past.append(frame)
+            # Rates need the ends of logs only: the rest of a large cluster's frames is tens of megabytes.
+            past.append(replace(frame, cluster=None, logs={}, log_dirs=(), groups=(), events=()))
         while len(past) > 2 and frame.at_ms - past[1].at_ms >= RATE_OVER_MS:
             past.popleft()
         self._count_in_by_broker()
@@ -219,7 +220,9 @@ class Board:
 
     def _then(self) -> Frame | None:
         """The frame that rates are counted from."""
-        return self._past[0] if self._past and self._past[0] is not self.frame else None
+        if self.frame is None or not self._past or self._past[0].sequence == self.frame.sequence:
+            return None
+        return self._past[0]
 
     def partition_in(self, name: TopicPartition) -> float | None:
         """Return how many records a second a partition gets; None if that is not known yet."""

@@ -170,7 +170,7 @@ class MainScreen(Screen[None]):
         self.query_one("#room").set_class(is_overview, "-hidden")
         self.query_one("#overview").set_class(not is_overview, "-hidden")
         if not is_overview:
-            self.draw_table(is_new_data=False)
+            self._draw_rows(is_new_data=False)
             table.set_model(self.model)
             if self.location.row is not None:
                 self.model.put_cursor_on_named(self.location.row)
@@ -215,6 +215,10 @@ class MainScreen(Screen[None]):
 
     def draw_table(self, *, is_new_data: bool) -> None:
         """Draw the rows, and what is around them."""
+        self._draw_rows(is_new_data=is_new_data)
+        self._draw_around()
+
+    def _draw_rows(self, *, is_new_data: bool) -> None:
         page = self._pages[self.location.page]
         view = self.view
         rows = page.rows(view)
@@ -225,7 +229,6 @@ class MainScreen(Screen[None]):
         table = self.query_one(LineTable)
         if table.model is self.model:
             table.refresh_rows(is_new_data=is_new_data)
-        self._draw_around()
 
     def _draw_around(self) -> None:
         view, page, item = self.view, self.location.page, self.model.cursor_item

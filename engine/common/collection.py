@@ -31,3 +31,18 @@ def leave_uncollected() -> None:
     """
     gc.collect(0)
     gc.freeze()
+
+
+@contextmanager
+def full_collections_put_off() -> Iterator[None]:
+    """Inside, collect young objects as usual, and scan all of them only after a hundred times as many new ones.
+
+    For a start that makes very many lasting values over many turns of an event loop, and ends with
+    ``leave_uncollected``.
+    """
+    thresholds = gc.get_threshold()
+    gc.set_threshold(*thresholds[:2], 100 * thresholds[2])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*thresholds)

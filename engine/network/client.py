@@ -11,8 +11,10 @@ import os
 import re
 import socket
 import struct
+from contextlib import nullcontext
 from typing import Any, cast
 
+from engine.common.collection import collector_paused
 from engine.common.errors import ErrorCode, RemoteProtocolError
 from engine.common.version import VERSION
 from engine.network.errors import ConnectFailed, ConnectionLost, NetworkError, NoCommonVersion, RequestTimedOut
@@ -34,6 +36,11 @@ CLOSE_TIMEOUT_MS = 1000
 
 ANSWER_BYTES_MAX = 1024 * 1024 * 1024
 """A larger answer counts as garbage: something other than Kafka listens there."""
+
+MANY_VALUES_BYTES = 32 * 1024
+"""An answer of this size makes a thousand values and more, which hold no cycles. They are made without the collector,
+which else would soon scan everything in the process for them.
+"""
 
 CLIENT_SOFTWARE_NAME = "klamm"
 
@@ -302,7 +309,8 @@ class BrokerClient:
             waiting.future.set_result(frame)
             return
         try:
-            _, response = decode_response(frame, ApiKey(waiting.api_key), waiting.api_version)
+            with collector_paused() if len(frame) >= MANY_VALUES_BYTES else nullcontext():
+                _, response = decode_response(frame, ApiKey(waiting.api_key), waiting.api_version)
         except RemoteProtocolError as error:
             waiting.future.set_exception(error)
         else:

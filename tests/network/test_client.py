@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from typing import Any
 
@@ -150,3 +151,33 @@ def test_versions_are_negotiated() -> None:
             await client.close()
 
     run(check)
+
+
+@pytest.mark.parametrize(("partitions", "is_paused"), [(2, False), (3_000, True)])
+def test_the_many_values_of_a_large_answer_are_made_without_the_collector(
+    partitions: int, is_paused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the thousands that live for a moment would make it scan everything in the process."""
+    decode, enabled = client_module.decode_response, []
+
+    def decoded(*args: Any) -> Any:
+        enabled.append(gc.isenabled())
+        return decode(*args)
+
+    async def check() -> None:
+        def handler(request: RequestHead, body: FetchRequest) -> FetchResponse:
+            data = [PartitionData(partition_index=index, error_code=0, high_watermark=0) for index in range(partitions)]
+            return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=data)])
+
+        async with serving({ApiKey.FETCH: handler}) as (_, host, port):
+            client = BrokerClient(host, port, client_id="test")
+            await client.connect()
+            enabled.clear()
+            monkeypatch.setattr(client_module, "decode_response", decoded)
+            answer = await client.send(FetchRequest(topics=[]), 11)
+            assert len(answer.responses[0].partitions) == partitions
+            await client.close()
+
+    run(check)
+    assert enabled == [not is_paused]
+    assert gc.isenabled()

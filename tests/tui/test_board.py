@@ -25,3 +25,16 @@ def test_a_frame_is_whole_when_every_stage_was_read_or_says_why_not(stage: Stage
     assert not board.was_read_whole
     board.take(with_stage(frame, stage, StageStatus(error="nobody may tell")))
     assert board.was_read_whole is (stage is not Stage.METADATA), "without topics there is nothing to be seen"
+
+
+def test_of_earlier_frames_only_what_rates_need_is_kept() -> None:
+    cluster, board = FakeCluster(topics={"orders": 4}), Board()
+    for _ in range(12):
+        cluster.advance()
+        board.take(cluster.frame())
+    assert board.in_per_s and board.in_per_s > 0
+    earlier = [one for one in board._past if board.frame is not None and one.sequence != board.frame.sequence]
+    assert len(earlier) > 2
+    for one in earlier:
+        assert one.offsets
+        assert not (one.cluster or one.logs or one.log_dirs or one.groups or one.events)

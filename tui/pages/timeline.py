@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from heapq import nsmallest
 from typing import Any
 
 from engine.admin.watch.events import Event, EventKind
-from engine.common.model import TopicPartition
-from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
 from tui.cells import Cell, Column, Tone
 from tui.lines import Line, line
 from tui.location import Location
 from tui.pages.page import Page, View
-from tui.presenters.timeline import timelines
 from tui.table_model import Rows
 from tui.units import clock_time, counted, span
 
@@ -82,27 +80,14 @@ def _absent(view: View) -> list[Line]:
     frame = view.board.frame
     if frame is None:
         return []
-    topics = {topic.name: topic for topic in view.board.topics}
-    out = [
-        (absence.since_ms, str(row.name), absence.broker)
-        for row in timelines(view.board.events)
-        for absence in row.absences
-        if absence.since_ms is not None and absence.is_present(_partition_now(topics.get(row.name.topic), row.name))
-    ]
+    out = list(view.board.history.absences.present(view.board.topics))
     if not out:
         return []
+    longest = nsmallest(3, out)
     shown = ", ".join(
-        f"{name} without {broker} for {span((frame.at_ms - since) / 1000)}" for since, name, broker in sorted(out)[:3]
+        f"{name} without {broker} for {span((frame.at_ms - since) / 1000)}" for since, name, broker in longest
     )
     return [line((f"{counted(len(out), 'replica')} out of sync: {shown}", Tone.BAD))]
-
-
-def _partition_now(topic: TopicSnapshot | None, name: TopicPartition) -> PartitionSnapshot | None:
-    """Return a partition as it is; topics list theirs in order, usually without gaps."""
-    partitions = () if topic is None else topic.partitions
-    if name.partition < len(partitions) and partitions[name.partition].partition == name.partition:
-        return partitions[name.partition]
-    return next((one for one in partitions if one.partition == name.partition), None)
 
 
 def _opens(view: View, numbered: tuple[int, Event]) -> Location | None:

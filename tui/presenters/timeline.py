@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from engine.admin.watch.events import Event, EventKind
 from engine.common.model import TopicPartition
 from engine.common.snapshot import PartitionSnapshot
+from tui.state.absences import ISR_KINDS, brokers_in
 
-_ISR_KINDS = (EventKind.ISR_SHRANK, EventKind.ISR_GREW, EventKind.ISR_CHANGED)
 _LEADER_KINDS = (EventKind.FIRST_LEADER, EventKind.LEADER_CHANGED, EventKind.PARTITION_OFFLINE)
 
 
@@ -72,11 +72,11 @@ def timelines(events: Iterable[Event]) -> list[PartitionTimeline]:
     rows: dict[TopicPartition, _Row] = {}
     for event in events:
         name = event.topic_partition
-        if name is None or event.kind not in (*_ISR_KINDS, *_LEADER_KINDS):
+        if name is None or event.kind not in (*ISR_KINDS, *_LEADER_KINDS):
             continue
         row = rows.setdefault(name, _Row())
         row.last_ms = event.at_ms
-        if event.kind in _ISR_KINDS:
+        if event.kind in ISR_KINDS:
             _note_isr(row, event)
         else:
             row.leaders.append(LeaderChange(event.at_ms, _broker(event.before), _broker(event.after), event.reason))
@@ -85,7 +85,7 @@ def timelines(events: Iterable[Event]) -> list[PartitionTimeline]:
 
 
 def _note_isr(row: _Row, event: Event) -> None:
-    before, after = _brokers(event.before), _brokers(event.after)
+    before, after = brokers_in(event.before), brokers_in(event.after)
     for broker in sorted(before - after):
         row.open[broker] = event.at_ms
     for broker in sorted(after - before):
@@ -95,10 +95,6 @@ def _note_isr(row: _Row, event: Event) -> None:
 def _absences(row: _Row) -> tuple[Absence, ...]:
     found = [*row.closed, *(Absence(broker, since_ms, None) for broker, since_ms in row.open.items())]
     return tuple(sorted(found, key=lambda one: (one.since_ms or 0, one.broker)))
-
-
-def _brokers(text: str) -> set[int]:
-    return {int(part) for part in text.split(",") if part}
 
 
 def _broker(text: str) -> int | None:

@@ -17,6 +17,7 @@ from engine.admin.watch.events import Event
 from engine.admin.watch.frame import Frame, Stage
 from engine.common.model import TopicPartition
 from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
+from tui.state.absences import Absences
 
 SAMPLES_MAX = 600
 """The samples kept of each thing: ten minutes at one a second, 100 minutes of sizes read every ten seconds."""
@@ -103,6 +104,7 @@ class History:
         sizes: bytes of the leader's replica of each moving partition; they grow by what is produced.
         lag: records that each group has not read, by name.
         events: what happened, oldest first.
+        absences: since when replicas have been out of the ISR.
     """
 
     def __init__(self) -> None:
@@ -113,6 +115,7 @@ class History:
         self.sizes: Series[TopicPartition] = Series()
         self.lag: Series[str] = Series()
         self.events: deque[Event] = deque(maxlen=EVENTS_MAX)
+        self.absences = Absences()
 
     def take(self, frame: Frame) -> bool:
         """Take a frame; return whether it was newer than the last one."""
@@ -123,6 +126,7 @@ class History:
             self._take_back(frame.at_ms)
         self.latest = frame
         self.events.extend(frame.events)
+        self.absences.take(frame.events)
         dirs_ms = frame.stage(Stage.LOG_DIRS).read_at_ms
         self.used_bytes.take(dirs_ms, lambda: _used(frame))
         self.copied_bytes.take(dirs_ms, lambda: _copied(frame, self.moving(frame)))
@@ -145,6 +149,7 @@ class History:
             series.take_back(at_ms)
         while self.events and self.events[-1].at_ms > at_ms:
             self.events.pop()
+        self.absences = Absences(self.events)
 
 
 def moving_partitions(topics: Iterable[TopicSnapshot]) -> Moving:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 
 from engine.admin.cluster.asking import ANSWER_LIMIT_S, ONLY_ANSWER_SHARE, answer_limit, beside_limit_s
 from engine.admin.cluster.errors import BadRequest, Refused, Unreachable
@@ -113,7 +113,7 @@ async def _describe_all_topics(wire: WireCluster, *, include_all: bool) -> list[
     topics = sorted(topic.name for topic in response.topics if topic.name is not None)
     return [
         _described(Entity(EntityType.TOPIC, result.resource_name), result, include_all=include_all)
-        for result in await _describe_topics(wire, topics, keys=None, with_synonyms=True)
+        async for result in _describe_topics(wire, topics, keys=None, with_synonyms=True)
         if result.error_code == ErrorCode.NONE
     ]
 
@@ -126,10 +126,11 @@ async def read_overrides(
     ``on_unknown`` gets the topics whose settings no broker returns soon; they are left out. Without it, this raises.
     """
     found: dict[str, dict[str, str]] = {}
-    for result in await _describe_topics(wire, topics, keys=None, on_unknown=on_unknown):
-        entries = (_entry(config) for config in result.configs)
+    async for result in _describe_topics(wire, topics, keys=None, on_unknown=on_unknown):
         found[result.resource_name] = {
-            entry.name: entry.value or "" for entry in entries if entry.source is ConfigSource.DYNAMIC_TOPIC_CONFIG
+            config.name: config.value or ""
+            for config in result.configs
+            if _source_of(config) is ConfigSource.DYNAMIC_TOPIC_CONFIG
         }
     return found
 
@@ -141,8 +142,8 @@ async def read_effective(
 
     ``on_unknown`` as for ``read_overrides``.
     """
-    results = await _describe_topics(wire, topics, keys=[key], on_unknown=on_unknown)
-    return {result.resource_name: next((config.value for config in result.configs), None) for result in results}
+    results = _describe_topics(wire, topics, keys=[key], on_unknown=on_unknown)
+    return {result.resource_name: next((config.value for config in result.configs), None) async for result in results}
 
 
 async def _describe_topics(
@@ -152,8 +153,8 @@ async def _describe_topics(
     *,
     with_synonyms: bool = False,
     on_unknown: Complain | None = None,
-) -> list[DescribeConfigsResult]:
-    results: list[DescribeConfigsResult] = []
+) -> AsyncIterator[DescribeConfigsResult]:
+    """Yield the topics' settings as they come: after each answer an event loop does other things."""
     for start in range(0, len(topics), _TOPICS_PER_REQUEST):
         resources = [
             DescribeConfigsResource(
@@ -163,7 +164,7 @@ async def _describe_topics(
         ]
         request = DescribeConfigsRequest(resources=resources, include_synonyms=with_synonyms)
         try:
-            results += await _answers(wire, request, on_unknown)
+            results = await _answers(wire, request, on_unknown)
         except (Unreachable, RemoteProtocolError) as error:
             if on_unknown is None:
                 raise
@@ -171,7 +172,8 @@ async def _describe_topics(
             left = len(topics) - start
             on_unknown(f"settings of {left} topic{'' if left == 1 else 's'} are not known: {error}")
             break
-    return results
+        for result in results:
+            yield result
 
 
 async def _answers(
@@ -208,14 +210,10 @@ def _is_set_for(entity: Entity, entry: ConfigEntry) -> bool:
 
 
 def _entry(answer: DescribeConfigsResourceResult) -> ConfigEntry:
-    source = ConfigSource.of_code(answer.config_source)
-    if answer.config_source == -1:
-        # Version 0 reports only whether it is a default.
-        source = ConfigSource.DEFAULT_CONFIG if answer.is_default else ConfigSource.DYNAMIC_TOPIC_CONFIG
     return ConfigEntry(
         name=answer.name,
         value=answer.value,
-        source=source,
+        source=_source_of(answer),
         sensitive=answer.is_sensitive,
         read_only=answer.read_only,
         synonyms=tuple(ConfigSynonym(s.name, s.value, ConfigSource.of_code(s.source)) for s in answer.synonyms),
@@ -278,3 +276,10 @@ async def _check_deletions(wire: WireCluster, entity: Entity, deletions: Sequenc
             break
         await asyncio.sleep(_PAUSE_S)
     raise BadRequest(f"invalid config(s): {', '.join(absent)} (not set)", where=str(entity), hint=SEE_SETTINGS)
+
+
+def _source_of(answer: DescribeConfigsResourceResult) -> ConfigSource:
+    if answer.config_source == -1:
+        # Version 0 reports only whether it is a default.
+        return ConfigSource.DEFAULT_CONFIG if answer.is_default else ConfigSource.DYNAMIC_TOPIC_CONFIG
+    return ConfigSource.of_code(answer.config_source)

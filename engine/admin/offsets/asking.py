@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from engine.admin.cluster.wire import WireCluster
+from engine.common.collection import collector_paused
 from engine.common.errors import ErrorCode, error_code
 from engine.common.model import CONSUMER_REPLICA_ID, IsolationLevel, TopicPartition
 from engine.protocol.apis.list_offsets import (
@@ -39,8 +40,9 @@ async def ask_offsets(
     broker returns those of its own replica, up to the log's end.
     """
     topics: dict[str, list[ListOffsetsPartition]] = {}
-    for (topic, partition), timestamp in wanted.items():
-        topics.setdefault(topic, []).append(ListOffsetsPartition(partition_index=partition, timestamp=timestamp))
+    with collector_paused():
+        for (topic, partition), timestamp in wanted.items():
+            topics.setdefault(topic, []).append(ListOffsetsPartition(partition_index=partition, timestamp=timestamp))
     request = ListOffsetsRequest(
         replica_id=replica_id,
         isolation_level=isolation,
@@ -48,11 +50,12 @@ async def ask_offsets(
     )
     response: ListOffsetsResponse = await wire.call_broker(broker_id, request)
     found: dict[TopicPartition, FoundOffset | ErrorCode] = {}
-    for answered in response.topics:
-        for answer in answered.partitions:
-            code = error_code(answer.error_code)
-            # Version 0 returns segment offsets instead, newest first.
-            offset = answer.old_style_offsets[0] if answer.old_style_offsets else answer.offset
-            told = FoundOffset(offset, answer.timestamp, answer.leader_epoch)
-            found[TopicPartition(answered.name, answer.partition_index)] = told if code is ErrorCode.NONE else code
+    with collector_paused():
+        for answered in response.topics:
+            for answer in answered.partitions:
+                code = error_code(answer.error_code)
+                # Version 0 returns segment offsets instead, newest first.
+                offset = answer.old_style_offsets[0] if answer.old_style_offsets else answer.offset
+                told = FoundOffset(offset, answer.timestamp, answer.leader_epoch)
+                found[TopicPartition(answered.name, answer.partition_index)] = told if code is ErrorCode.NONE else code
     return found

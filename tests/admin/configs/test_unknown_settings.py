@@ -23,8 +23,9 @@ from engine.admin.cluster.settings_silence import (
 )
 from engine.admin.cluster.target import ClusterTarget, Origin, Side
 from engine.admin.cluster.wire import WireCluster
+from engine.admin.configs import by_wire
 from engine.admin.configs.by_snapshot import SnapshotConfigReader
-from engine.admin.configs.by_wire import WireConfigReader, alter_configs, read_effective
+from engine.admin.configs.by_wire import WireConfigReader, alter_configs, read_effective, read_overrides
 from engine.admin.configs.quotas_by_wire import describe_clients
 from engine.admin.configs.values import Entity, EntityType
 from engine.admin.health.checks import assess
@@ -91,6 +92,31 @@ def answering(codes: Iterable[ErrorCode]) -> Callable[[DescribeConfigsRequest], 
             for resource, code in zip(request.resources, codes, strict=True)
         ]
     )
+
+
+def test_settings_of_many_topics_are_taken_answer_by_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All answers together would hold the event loop, and take memory for each setting of each topic."""
+    monkeypatch.setattr(by_wire, "_TOPICS_PER_REQUEST", 1)
+
+    async def scene(cluster: ScriptedCluster, _: WireTopicReader) -> None:
+        asked: list[list[str]] = []
+
+        def answer(request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+            asked.append([one.resource_name for one in request.resources])
+            return answering([ErrorCode.NONE])(request)
+
+        cluster.brokers[0].answers[ApiKey.DESCRIBE_CONFIGS] = answer
+        wire = WireCluster(cluster.bootstrap, properties=ClientProperties(), request_timeout_s=1.0)
+        try:
+            settings = by_wire._describe_topics(wire, ["t", "u"], keys=None)
+            assert (await anext(settings)).resource_name == "t"
+            assert asked == [["t"]]
+            assert [one.resource_name async for one in settings] == ["u"]
+            assert await read_overrides(wire, ["t", "u"]) == {"t": {"retention.ms": "7"}, "u": {"retention.ms": "7"}}
+        finally:
+            await wire.close()
+
+    play(scene, None)
 
 
 def test_where_settings_are_waited_for_the_rest_is_told() -> None:

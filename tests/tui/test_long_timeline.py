@@ -1,0 +1,125 @@
+"""A full timeline costs a drawing no more than an empty one."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+from dashboards import dashboard, drive
+
+from engine.admin.watch.events import Event, EventKind
+from engine.admin.watch.fake_cluster import FakeCluster, big_cluster
+from engine.admin.watch.fake_feed import FakeFeed
+from engine.common.model import TopicPartition
+from tui.board import Board
+from tui.location import Location
+from tui.pages import timeline
+from tui.pages.all_pages import pages_of
+from tui.pages.page import View
+from tui.presenters.timeline import timelines
+from tui.state import absences
+
+
+def present_by_rows(board: Board) -> set[tuple[int, TopicPartition, int]]:
+    """Return who is out of sync since when, found anew in all events."""
+    states = {TopicPartition(topic.name, one.partition): one for topic in board.topics for one in topic.partitions}
+    return {
+        (one.since_ms, row.name, one.broker)
+        for row in timelines(board.events)
+        for one in row.absences
+        if one.since_ms is not None and one.is_present(states.get(row.name))
+    }
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_absences_are_those_that_all_events_tell(seed: int) -> None:
+    random, board = Random(seed), Board()
+    cluster = FakeCluster(4, {"orders": 6, "passing": 3, "moved": 3})
+    feed = FakeFeed(cluster, plays=False)
+    board.take(feed.tick())
+    for _ in range(40):
+        broker = random.randrange(1, 5)
+        match random.randrange(5):
+            case 0 if len(cluster.frame().cluster.brokers) > 2:  # type: ignore[union-attr]
+                if broker in {one.id for one in cluster.frame().cluster.brokers}:  # type: ignore[union-attr]
+                    cluster.kill(broker)
+            case 1:
+                if broker not in {one.id for one in cluster.frame().cluster.brokers}:  # type: ignore[union-attr]
+                    cluster.start(broker)
+            case 2:
+                cluster.shrink_isr(TopicPartition("orders", random.randrange(6)), broker)
+            case 3:
+                cluster.elect_preferred()
+            case _:
+                pass
+        board.take(feed.tick())
+        assert set(board.history.absences.present(board.topics)) == present_by_rows(board)
+    assert board.events
+
+
+def test_a_jump_back_forgets_who_left_after_it() -> None:
+    cluster, board = FakeCluster(3, {"orders": 1}), Board()
+    feed = FakeFeed(cluster, plays=False)
+    board.take(feed.tick())
+    before = feed.tick()
+    board.take(before)
+    cluster.kill(3)
+    board.take(feed.tick())
+    last = feed.tick()
+    board.take(last)
+    assert list(board.history.absences.present(board.topics))
+    board.take(replace(before, sequence=last.sequence + 1, events=()))
+    assert not list(board.history.absences.present(last.cluster.topics))  # type: ignore[union-attr]
+
+
+def test_the_oldest_absences_are_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(absences, "ABSENT_MAX", 2)
+    cluster, board = FakeCluster(3, {"orders": 3}), Board()
+    feed = FakeFeed(cluster, plays=False)
+    board.take(feed.tick())
+    cluster.kill(3)
+    board.take(feed.tick())
+    found = [name.partition for _, name, _ in board.history.absences.present(board.topics)]
+    left = [event.partition for event in board.events if event.kind is EventKind.ISR_SHRANK]
+    assert len(left) == 3
+    assert found == left[1:]
+
+
+def test_the_lines_above_a_full_timeline_look_at_no_event() -> None:
+    class Unread(deque[Event]):
+        def __iter__(self) -> Any:
+            raise AssertionError("all events were looked at")
+
+    cluster, board = big_cluster(6, 20, 600), Board()
+    feed = FakeFeed(cluster, plays=False)
+    board.take(feed.tick())
+    cluster.kill(3)
+    board.take(feed.tick())
+    board.take(feed.tick())
+    count = len(board.events)
+    board.history.events = Unread(board.events)
+    text = str(timeline.PAGE.summary(View(board, Location("timeline")), 200))
+    assert f"{count} events" in text
+    assert "300 replicas out of sync: " in text
+
+
+def test_a_screen_draws_what_is_around_its_rows_once_when_it_is_opened() -> None:
+    async def run() -> None:
+        async with dashboard("live") as driven:
+            await driven.tick(2)
+            main, drawn = driven.main, []
+            page = main._pages["timeline"]
+
+            def summary(view: View, width: int) -> Any:
+                drawn.append(view)
+                return page.summary(view, width)
+
+            pages = pages_of(main, main.partition_logs)
+            main._pages = {**pages, "timeline": replace(page, summary=summary)}  # type: ignore[assignment]
+            await driven.press("8")
+            assert len(drawn) == 1
+
+    drive(run)
