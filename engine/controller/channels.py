@@ -11,7 +11,6 @@ import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from engine.common.errors import KlammError
 from engine.common.model import BrokerInfo
 from engine.config.metadata_version import MetadataVersion
 from engine.controller.broker_requests import BrokerRequest, UpdateMetadataToBroker
@@ -119,7 +118,7 @@ class BrokerChannel:
         self._log.info("Starting")
         try:
             while True:
-                await self._take_next()
+                await self._take_next(node)
                 while self._unanswered:
                     await self._exchange(client, node)
         finally:
@@ -136,13 +135,16 @@ class BrokerChannel:
         self._unanswered = []
         self._discards.put(dropped)
 
-    async def _take_next(self) -> None:
+    async def _take_next(self, node: str) -> None:
         queued = await self._queue.get()
         if isinstance(queued, WireRequest):
             self._unanswered = [queued]
-        else:
+            return
+        try:
             self._unanswered = await beside_loop(self._wires, queued)
-            self._discards.put((queued,))
+        except Exception as error:
+            self._log.error(f"Error making {type(queued).__name__} for broker {node}; it is not sent", error)
+        self._discards.put((queued,))
 
     async def _exchange(self, client: BrokerClient, node: str) -> None:
         """Send the next request until it is answered, and let go of it."""
@@ -168,20 +170,22 @@ class BrokerChannel:
     async def _try_to_send(self, client: BrokerClient, wire: WireRequest, node: str) -> Response | None:
         """Send once; None if the broker could not be reached or did not answer.
 
-        Only the first of several failures in a row is a warning: a dead broker stays silent until its session ends.
+        Only the first of several failures in a row is a warning: a dead broker stays silent until its session ends. A
+        fault of ours counts as a failure, as any Throwable does in Kafka's thread: a channel that ended would cut the
+        broker off.
         """
         controller_id = self._settings.controller_id
         if not client.is_connected:
             try:
                 await client.connect()
-            except KlammError as error:
+            except Exception as error:
                 self._complain(f"Controller {controller_id}'s connection to broker {node} was unsuccessful", error)
                 return None
             self._log.info(f"Controller {controller_id} connected to {node} for sending state change requests")
         self._correlation_id += 1
         try:
             response: Response = await client.send(wire.message, wire.api_version, is_large=_is_large(wire))
-        except KlammError as error:
+        except Exception as error:
             self._complain(
                 f"Controller {controller_id} epoch {self._controller_epoch} fails to send request "
                 f"{type(wire.message).__name__} to broker {node}. Reconnecting to broker.",
@@ -191,7 +195,7 @@ class BrokerChannel:
         self._is_failing = False
         return response
 
-    def _complain(self, message: str, error: KlammError) -> None:
+    def _complain(self, message: str, error: Exception) -> None:
         if not self._is_failing:
             self._log.warning(message, error)
         elif self._log.is_debug_enabled:

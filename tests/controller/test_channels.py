@@ -294,3 +294,61 @@ async def test_a_thousand_partitions_are_not_encoded_in_the_loop(monkeypatch: py
     assert client.sent == [(len(parts), True)]
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
+
+
+@in_event_loop
+@pytest.mark.parametrize("where", ["connecting", "sending", "making"])
+async def test_a_fault_costs_no_request_that_follows(
+    clients: list[StandInClient], monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """A fault of ours used to end the channel: until the broker's next start it heard of no leader."""
+    monkeypatch.setattr(channels, "BACKOFF_MS", 0)
+    faults = ["a fault"]
+
+    def fail_once() -> None:
+        if faults:
+            raise RuntimeError(faults.pop())
+
+    class FaultyClient(StandInClient):
+        is_connected = False
+
+        async def connect(self) -> None:
+            self.is_connected = True
+            if where == "connecting":
+                fail_once()
+
+        async def send(self, request: Any, api_version: int, *, is_large: bool = False) -> Any:
+            if where == "sending":
+                fail_once()
+            return await super().send(request, api_version, is_large=is_large)
+
+        async def close(self) -> None:
+            self.is_connected = False
+
+    def connect(*_: object, **__: object) -> StandInClient:
+        clients.append(FaultyClient())
+        return clients[-1]
+
+    make = channels.wire_requests
+
+    def made(request: Any, *rest: Any) -> Any:
+        if where == "making" and len(request.partitions) > PARTITIONS_AT_ONCE_MAX:
+            fail_once()
+        return make(request, *rest)
+
+    monkeypatch.setattr(channels, "BrokerClient", connect)
+    monkeypatch.setattr(channels, "wire_requests", made)
+    lines = ControllerChannels(SETTINGS, 1, lambda event: None)
+    lines.connect(BROKERS[1])
+    lines.send(large_request(BROKERS[1], Turns()))
+    small = (UpdateMetadataPartition(TopicPartition("t", 0), 1, 0, 0, (1,), 0, (1,), ()),)
+    lines.send(UpdateMetadataToBroker(1, 0, 1, small, live_brokers=(BROKERS[1],), topic_ids={}))
+    sizes = [(PARTITIONS_AT_ONCE_MAX + 1, True), (1, False)]
+    if where == "making":
+        del sizes[0]
+    for number in range(1, len(sizes) + 1):
+        await until_sent(clients, number)
+        clients[0].answers.put_nowait(LeaderAndIsrResponse())
+    assert not faults
+    assert clients[0].sent == sizes
+    await lines.close()
