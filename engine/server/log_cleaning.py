@@ -126,10 +126,14 @@ class _CleanerThread:
         idle_since_ms = self._logs.clock.monotonic_ms()
         try:
             while True:
-                chosen = await self._look()
-                if chosen is not None and await self._clean(chosen):
-                    idle_since_ms = self._logs.clock.monotonic_ms()
-                    continue
+                try:
+                    chosen = await self._look()
+                    if chosen is not None and await self._clean(chosen):
+                        idle_since_ms = self._logs.clock.monotonic_ms()
+                        continue
+                except Exception:
+                    # A thread that ended would clean nothing until the broker's next start.
+                    logger.exception("Cleaner %d failed unexpectedly; it continues", self._number)
                 if self._logs.clock.monotonic_ms() - idle_since_ms >= IDLE_MS_MAX:
                     await self._process.kill()
                 await asyncio.sleep(max(self._settings.backoff_ms, 1) / 1000)
@@ -170,6 +174,9 @@ class _CleanerThread:
         except KafkaError as error:
             logger.warning("Cannot flush a log for cleaning partition=%s: %s", log.topic_partition, error)
             return
+        except Exception as error:
+            self._fault(log, error)
+            return
         if job is not None:
             await self._offloader.run(job.run)
             job.finish()
@@ -200,6 +207,9 @@ class _CleanerThread:
             job = CleaningJob(chosen, self._settings, self._logs.future_logs, self._logs.clock.now_ms())
         except KafkaError as error:
             logger.warning("Cannot clean a log partition=%s: %s", chosen.log.topic_partition, error)
+            return False
+        except Exception as error:
+            self._fault(chosen.log, error)
             return False
         finished: Finished | None = None
         self._cleaner.folders_in_use.add(job.plan.folder)

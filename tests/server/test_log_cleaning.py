@@ -8,8 +8,9 @@ import json
 import logging
 import signal
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import uvloop
@@ -25,6 +26,7 @@ from engine.formats.checkpoints import CLEANER_OFFSET_CHECKPOINT
 from engine.runtime.offload import Offloader
 from engine.server import cleaner_process, log_cleaning
 from engine.server.log_cleaning import LogCleaner
+from engine.storage.cleaner.choice import LogToClean
 from engine.storage.log import Log
 from engine.storage.log_manager import LogManager, LogManagerConfig
 from engine.storage.log_moves import create_future_log, replace_current_with_future
@@ -364,14 +366,35 @@ def test_a_folder_that_cannot_be_synced_fails_its_dir_and_the_others_are_cleaned
     run(world, scene)
 
 
-def test_a_fault_of_one_log_leaves_the_others_to_be_cleaned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(tmp_path)
-    measure, first = log_cleaning.measure, world.log
+def fail_for_one_log(world: World, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    """Make one step of each cleaning of the first log fail in a way that nobody expects."""
+    first = world.log
+    if where == "begin_flush":
+        begin_flush = Log.begin_flush
 
-    def fails(log: Log, now_ms: int) -> log_cleaning.LogToClean | None:
-        if log is first:
+        def flush_fails(log: Log, *rest: Any, **options: Any) -> object:
+            if log is first and not log.cleaning.is_uncleanable:
+                raise RuntimeError("a fault of ours")
+            return begin_flush(log, *rest, **options)
+
+        monkeypatch.setattr(Log, "begin_flush", flush_fails)
+        return
+    step: Callable[..., object] = getattr(log_cleaning, where)
+
+    def fails(subject: Log | LogToClean, *rest: object) -> object:
+        if (subject if isinstance(subject, Log) else subject.log) is first:
             raise RuntimeError("a fault of ours")
-        return measure(log, now_ms)
+        return step(subject, *rest)
+
+    monkeypatch.setattr(log_cleaning, where, fails)
+
+
+@pytest.mark.parametrize("where", ["measure", "begin_flush", "CleaningJob"])
+def test_a_fault_of_one_log_leaves_the_others_to_be_cleaned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    world = World(tmp_path)
+    first = world.log
 
     async def scene(world: World) -> None:
         await until(lambda: first.cleaning.is_uncleanable)
@@ -379,5 +402,25 @@ def test_a_fault_of_one_log_leaves_the_others_to_be_cleaned(tmp_path: Path, monk
         world.write(600)
         await until(lambda: world.is_clean)
 
-    monkeypatch.setattr(log_cleaning, "measure", fails)
+    fail_for_one_log(world, monkeypatch, where)
     run(world, scene)
+
+
+def test_a_fault_that_concerns_no_log_is_told_and_cleaning_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World(tmp_path)
+    choose, faults = log_cleaning.filthiest, ["a fault of ours"]
+
+    def fails_once(candidates: Iterable[LogToClean]) -> LogToClean | None:
+        if faults:
+            raise RuntimeError(faults.pop())
+        return choose(candidates)
+
+    async def scene(world: World) -> None:
+        await until(lambda: world.is_clean)
+
+    monkeypatch.setattr(log_cleaning, "filthiest", fails_once)
+    run(world, scene)
+    assert "Cleaner 0 failed unexpectedly; it continues" in caplog.text
+    assert "a fault of ours" in caplog.text
