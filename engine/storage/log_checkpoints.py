@@ -28,8 +28,13 @@ def _deleted_start(log: Log) -> int | None:
     return log.log_start_offset if log.log_start_offset > log.first_segment_base_offset else None
 
 
+def _recovery_point(log: Log) -> int:
+    """Return where the next start begins to recover: a gap that no follower has cut off yet must be found again."""
+    return log.recovery_point if log.gap is None else min(log.recovery_point, log.gap.offset)
+
+
 _OFFSET_OF: Final[Mapping[str, Callable[[Log], int | None]]] = {
-    RECOVERY_POINT_CHECKPOINT: lambda log: log.recovery_point,
+    RECOVERY_POINT_CHECKPOINT: _recovery_point,
     LOG_START_OFFSET_CHECKPOINT: _deleted_start,
     HIGH_WATERMARK_CHECKPOINT: lambda log: log.high_watermark,
     CLEANER_OFFSET_CHECKPOINT: lambda log: log.cleaning.first_dirty_offset,

@@ -199,9 +199,13 @@ class LogManager:
         self.release()
 
     def _close_logs(self, path: Path) -> bool:
-        """Close the logs of a dir, flush them and write its checkpoints; return whether all went well."""
+        """Close the logs of a dir, flush them and write its checkpoints.
+
+        Return whether all went well and no log has a gap: a start after an orderly stop looks for none.
+        """
         jobs: list[DiskJob] = []
-        for log in self._checkpoints.logs_in(path):
+        logs = self._checkpoints.logs_in(path)
+        for log in logs:
             try:
                 log.close()
                 job = log.begin_flush(is_closing=True)
@@ -214,7 +218,7 @@ class LogManager:
         for done in jobs:
             done.finish()
         run_jobs(self._checkpoints.jobs(path))
-        return self._dirs[path].is_online
+        return self._dirs[path].is_online and all(log.gap is None for log in logs)
 
     # --- logs
 

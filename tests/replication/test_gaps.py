@@ -12,6 +12,7 @@ from virtual_time import run_virtual
 
 from engine.config.log_config import LogConfig
 from engine.config.metadata_version import MetadataVersion
+from engine.formats.clean_shutdown import CLEAN_SHUTDOWN_FILE
 from engine.replication.settings import ReplicationSettings
 
 SIZES = {"segment_bytes": 600, "index_interval_bytes": 64}
@@ -73,6 +74,28 @@ def test_it_keeps_everything_until_the_leader_has_answered(tmp_path: Path) -> No
         assert offsets(w, 2) == [n for n in range(12) if n != missing]
         w.cut.clear()
         await w.until(lambda: offsets(w, 2) == list(range(12)), "the gap is gone")
+
+    run(tmp_path, DELETED, then)
+
+
+@pytest.mark.parametrize("is_orderly", [True, False], ids=["orderly", "crash"])
+def test_a_restart_before_the_leader_has_answered_forgets_no_gap(tmp_path: Path, is_orderly: bool) -> None:
+    """The follower used to join the ISR without those records."""
+
+    async def then(w: World, missing: int) -> None:
+        w.start_broker(2)
+        w.cut.add(frozenset((1, 2)))
+        await w.lead(1)
+        w.log(2).flush()
+        w.brokers[2].log_manager.checkpoint()
+        await w.stop_broker(2, cleanly=is_orderly)
+        w.start_broker(2)
+        await w.lead(1)
+        assert offsets(w, 2) == [n for n in range(12) if n != missing]
+        w.cut.clear()
+        await w.until(lambda: offsets(w, 2) == list(range(12)), "the gap is gone")
+        await w.stop_broker(2)
+        assert (tmp_path / "broker-2-0" / CLEAN_SHUTDOWN_FILE).exists()
 
     run(tmp_path, DELETED, then)
 
