@@ -175,11 +175,11 @@ def test_the_figures_that_the_log_tells_are_those_of_the_cleaning(tmp_path: Path
     close_segment(log)
     log.update_config(changed(segment_bytes=100_000))
     size = (tmp_path / "t-0" / f"{0:020d}.log").stat().st_size
-    begun_cpu_s = time.process_time()
+    begun_s, begun_cpu_s = time.monotonic(), time.process_time()
     stats = work(prepare(log)).stats
     assert (stats.map_bytes_read, stats.map_messages_read, stats.invalid_messages_read) == (size, 4, 2)
     assert (stats.bytes_read, stats.messages_read, stats.messages_written) == (size, 4, 1)
-    assert 0 <= stats.index_s <= stats.elapsed_s < 3600
-    assert 0 <= stats.cpu_s <= time.process_time() - begun_cpu_s, "in this process"
+    assert 0 <= stats.index_s <= stats.elapsed_s <= time.monotonic() - begun_s, "in this process"
+    assert 0 <= stats.cpu_s <= time.process_time() - begun_cpu_s
     assert stats.bytes_written == (tmp_path / "t-0" / f"{0:020d}.log").stat().st_size
     assert 0 < stats.map_utilization < 1

@@ -238,6 +238,22 @@ def test_what_follows_a_gap_goes_from_a_copy_for_another_dir(
     found.abandon()
 
 
+def test_what_follows_a_gap_is_recovered_too(tmp_path: Path) -> None:
+    log = filled(tmp_path / "t-0")
+    first, _, damaged, *others = log.segments
+    assert others
+    *_, (position, _) = first.iter_batches()
+    log.abandon()
+    first.path.write_bytes(first.path.read_bytes()[:position])
+    data = bytearray(damaged.path.read_bytes())
+    data[-10] ^= 1
+    damaged.path.write_bytes(data)
+    found = open_log(tmp_path / "t-0", CONFIG, clean=False)
+    assert found.gap is not None
+    assert damaged.base_offset <= found.log_end_offset < others[0].base_offset
+    found.abandon()
+
+
 def test_a_copy_for_another_dir_keeps_segments_without_a_gap(tmp_path: Path) -> None:
     log = filled(tmp_path / f"t-0.{'a' * 32}-future")
     assert len(log.segments) > 1
