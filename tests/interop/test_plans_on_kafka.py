@@ -342,6 +342,8 @@ def test_a_broker_that_is_dead_from_the_start_is_not_waited_for(servers: Servers
     servers.kill(dead)
     try:
         wait_until(lambda: all(dead not in one["isr"] for one in kafka.partitions(topic)))
+        # ZooKeeper tells of it before the brokers hear, and plans are made by what brokers say.
+        wait_until(lambda: dead not in [one["id"] for one in kafka("brokers", "list", "-o", "json").json])
         words = ("--topic", topic, "--out", plan, "-o", "json")
 
         held_up = kafka("plan", "decommission", "0", "--topic", "held", *words[2:])

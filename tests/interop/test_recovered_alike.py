@@ -67,6 +67,8 @@ def test_the_same_files_are_left(tmp_path: Path, zk_chroot: str, clean: bool) ->
     limits = LogManagerConfig((tmp_path / "ours",), 2, producer_id_expiration_ms=EXPIRATION_MS)
     manager = LogManager(limits, lambda _: CONFIG, SystemClock(), lambda path: pytest.fail(f"{path} failed"))
     manager.load()
+    gaps = {log.topic_partition.topic: log.gap.offset for log in manager.logs.values() if log.gap is not None}
+    assert gaps.keys() == (set() if clean else {"no-middle", "empty-beyond"})
     manager.shutdown()
     differences = []
     for name in names(clean=clean):
@@ -80,6 +82,10 @@ def test_the_same_files_are_left(tmp_path: Path, zk_chroot: str, clean: bool) ->
         theirs_said, ours_said = (
             set((tmp_path / which / file).read_text().splitlines()[2:]) for which in ("kafka/data", "ours")
         )
+        if file.startswith("recovery"):
+            # Kafka forgets a gap. We find it again at each start, until the leader has answered.
+            theirs_said = {line for line in theirs_said if line.split()[0] not in gaps}
+            theirs_said |= {f"{name} 0 {offset}" for name, offset in gaps.items()}
         differences += [f"{file}: Kafka {line}" for line in theirs_said - ours_said]
         differences += [f"{file}: ours {line}" for line in ours_said - theirs_said]
     assert not differences, "\n".join(differences)
