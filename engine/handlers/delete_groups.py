@@ -34,16 +34,17 @@ def delete_groups(
     coordinator = context.broker.group_coordinator
     if len(named) > AT_ONCE_MAX or any(coordinator.offsets.count(g) > REMOVED_AT_ONCE for g in named):
         return _in_turns(coordinator, named)
-    return _response({group_id: coordinator.delete_group(group_id) for group_id in named})
+    errors = [coordinator.delete_group(group_id) for group_id in named]
+    return DeleteGroupsResponse(results=list(map(_result, named, errors)))
 
 
 async def _in_turns(coordinator: GroupCoordinator, named: list[str]) -> DeleteGroupsResponse:
-    breather, errors = Breather(), {}
+    breather, results = Breather(), []
     for group_id in named:
-        errors[group_id] = await coordinator.delete_group_in_turns(group_id)
+        results.append(_result(group_id, await coordinator.delete_group_in_turns(group_id)))
         await breather.give_way()
-    return _response(errors)
+    return DeleteGroupsResponse(results=results)
 
 
-def _response(errors: dict[str, ErrorCode]) -> DeleteGroupsResponse:
-    return DeleteGroupsResponse(results=[DeletableGroupResult(group_id=g, error_code=e) for g, e in errors.items()])
+def _result(group_id: str, error: ErrorCode) -> DeletableGroupResult:
+    return DeletableGroupResult(group_id=group_id, error_code=error)

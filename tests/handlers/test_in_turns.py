@@ -45,7 +45,7 @@ from engine.protocol.apis.alter_replica_log_dirs import (
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
 )
-from engine.protocol.apis.delete_groups import DeleteGroupsRequest
+from engine.protocol.apis.delete_groups import DeletableGroupResult, DeleteGroupsRequest
 from engine.protocol.apis.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from engine.protocol.apis.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from engine.protocol.apis.describe_groups import DescribeGroupsRequest
@@ -162,6 +162,28 @@ async def test_very_many_are_answered_in_turns(name: str) -> None:
             await asyncio.sleep(0)
     assert named(await answering) == NAMES
     assert turns >= MANY
+
+
+@in_event_loop
+async def test_the_answer_about_very_many_deleted_groups_is_made_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To make it at once, for 200,000 groups, held the loop for 90 ms."""
+    made = 0
+
+    def counted(**values: Any) -> DeletableGroupResult:
+        nonlocal made
+        made += 1
+        return DeletableGroupResult(**values)
+
+    monkeypatch.setattr("engine.handlers.delete_groups.DeletableGroupResult", counted)
+    monkeypatch.setattr(state_changes, "HOLD_MS_MAX", 0)
+    answering: Any = asyncio.ensure_future(delete_groups(context(), DeleteGroupsRequest(groups_names=NAMES)))  # type: ignore[arg-type]
+    in_a_turn = []
+    while not answering.done():
+        before = made
+        await asyncio.sleep(0)
+        in_a_turn.append(made - before)
+    assert made == len((await answering).results) == MANY
+    assert max(in_a_turn) <= 2
 
 
 @pytest.mark.parametrize("is_incremental", [False, True])
