@@ -1,15 +1,18 @@
-"""Addresses for servers on this machine. Reserves nothing: two callers are unlikely, but not certain, to get different
-addresses.
+"""Addresses for servers on this machine.
 
 The kernel gives client sockets ports from 32768 up, so a server that restarts may find its port taken by another
 process's client. So klamm's servers use lower ports, and each test cluster its own loopback address (Linux routes all
 of 127/8).
+
+A server listens some seconds after its port was chosen. Until then the port is reserved: two clusters that start at the
+same time choose different ones.
 """
 
 from __future__ import annotations
 
 import random
 import socket
+from types import TracebackType
 
 from engine.common.errors import OperationError
 
@@ -27,6 +30,66 @@ def own_loopback_address() -> str:
     return f"127.{random.SystemRandom().randint(1, 254)}.{random_bytes[0]}.{random_bytes[1] or 1}"
 
 
+class PortReservations:
+    """Ports that this process has reserved. Use as a context manager, or call ``release`` once the servers listen.
+
+    An abstract socket stands for each: the kernel lets one process have its name, until that process ends.
+    """
+
+    def __init__(self) -> None:
+        self._held: list[socket.socket] = []
+
+    def take(self, host: str, port: int) -> bool:
+        """Reserve a port; False when somebody listens there, or will soon.
+
+        Raises:
+            OperationError: the host's name cannot be resolved.
+        """
+        address = _resolved(host)
+        # Reserve first: whoever had the port reserved listens there by now.
+        reservation = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            reservation.bind(f"\0klamm-port-{address}:{port}")
+        except OSError:
+            reservation.close()
+            return False
+        if not is_free(address, port):
+            reservation.close()
+            return False
+        self._held.append(reservation)
+        return True
+
+    def take_any(self, host: str, preferred: int | None = None) -> int:
+        """Reserve a port below 32768 and return it: the preferred one if it is free, else a random one.
+
+        Raises:
+            OperationError: a hundred random ports were taken, the address is not of this machine, or the name unknown.
+        """
+        if preferred is not None and self.take(host, preferred):
+            return preferred
+        numbers = random.SystemRandom()
+        for _ in range(100):
+            port = numbers.randint(LOWEST_PORT, HIGHEST_PORT)
+            if self.take(host, port):
+                return port
+        raise OperationError(
+            f"no free port between {LOWEST_PORT} and {HIGHEST_PORT} on {host}", hint="name a port, or another address"
+        )
+
+    def release(self) -> None:
+        """End all reservations."""
+        while self._held:
+            self._held.pop().close()
+
+    def __enter__(self) -> PortReservations:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+
 def is_free(host: str, port: int) -> bool:
     """Whether a server could listen on this address now.
 
@@ -36,29 +99,16 @@ def is_free(host: str, port: int) -> bool:
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((host, port))
-        except socket.gaierror as error:
-            raise OperationError(
-                f"the name {host} cannot be resolved", hint="check its spelling, or give an address of this machine"
-            ) from error
+            probe.bind((_resolved(host), port))
         except OSError:
             return False
         return True
 
 
-def free_port(host: str, preferred: int | None = None) -> int:
-    """Return a port below 32768 on which nobody listens: the preferred one if it is free, else a random one.
-
-    Raises:
-        OperationError: a hundred random ports were all taken, the address is not of this machine, or the name unknown.
-    """
-    if preferred is not None and is_free(host, preferred):
-        return preferred
-    numbers = random.SystemRandom()
-    for _ in range(100):
-        port = numbers.randint(LOWEST_PORT, HIGHEST_PORT)
-        if is_free(host, port):
-            return port
-    raise OperationError(
-        f"no free port between {LOWEST_PORT} and {HIGHEST_PORT} on {host}", hint="name a port, or another address"
-    )
+def _resolved(host: str) -> str:
+    try:
+        return socket.gethostbyname(host)
+    except socket.gaierror as error:
+        raise OperationError(
+            f"the name {host} cannot be resolved", hint="check its spelling, or give an address of this machine"
+        ) from error

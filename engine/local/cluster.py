@@ -22,7 +22,7 @@ from pathlib import Path
 from types import TracebackType
 
 from engine.common.errors import OperationError
-from engine.local.addresses import FIRST_BROKER_PORT, free_port, own_loopback_address
+from engine.local.addresses import FIRST_BROKER_PORT, PortReservations, own_loopback_address
 from engine.local.broker_probe import controller_id, known_broker_ids
 from engine.local.cluster_record import FILE_NAME, ClusterRecord, broker_directory
 from engine.local.local_broker import BROKER_COMMAND, LocalBroker, LocalBrokerSpec
@@ -164,18 +164,8 @@ class LocalCluster:
         directory, is_new = self.directory, not self.directory.exists()
         directory.mkdir(parents=True, exist_ok=True)
         try:
-            self._zookeeper = self._make_zookeeper()
-            self._zookeeper.launch()
-            self._choose_ports()
-            if not self._commands:
-                # klamm's brokers load their code while ZooKeeper starts.
-                self._launch_brokers(self.broker_ids, {}, held=True)
-            self._zookeeper.wait_until_serving()
-            if self._commands:
-                self._launch_brokers(self.broker_ids, {})
-            for broker in self.brokers.values():
-                broker.let_go()
-            self.wait_until_serving(self.broker_ids)
+            with PortReservations() as ports:
+                self._start_all(ports)
         except BaseException:
             self.stop()
             if is_new:
@@ -183,6 +173,20 @@ class LocalCluster:
                 with suppress(OSError):
                     directory.rmdir()
             raise
+
+    def _start_all(self, ports: PortReservations) -> None:
+        self._zookeeper = self._make_zookeeper()
+        self._zookeeper.launch()
+        self._choose_ports(ports)
+        if not self._commands:
+            # klamm's brokers load their code while ZooKeeper starts.
+            self._launch_brokers(self.broker_ids, {}, held=True)
+        self._zookeeper.wait_until_serving()
+        if self._commands:
+            self._launch_brokers(self.broker_ids, {})
+        for broker in self.brokers.values():
+            broker.let_go()
+        self.wait_until_serving(self.broker_ids)
 
     def stop(self, timeout_s: float = 15.0) -> None:
         """End the brokers (TERM, then KILL), then ZooKeeper. A temporary cluster is killed, and its folder removed."""
@@ -342,13 +346,17 @@ class LocalCluster:
         """Start one more broker with an id of its own, and wait until it serves."""
         if broker_id in self.brokers:
             raise OperationError(f"broker {broker_id} is in this cluster already", hint="choose another id")
-        taken = {broker.spec.port for broker in self.brokers.values()}
-        port = self._broker_port(max(taken, default=FIRST_BROKER_PORT - 1) + 1, taken)
-        self._broker_config[broker_id] = dict(config or {})
-        self.brokers[broker_id] = LocalBroker(self._spec(broker_id, port, rack))
-        self.broker_ids = tuple(self.brokers)
-        self._launch_brokers([broker_id], {})
-        self.wait_until_serving([broker_id])
+        last = max((broker.spec.port for broker in self.brokers.values()), default=FIRST_BROKER_PORT - 1)
+        with PortReservations() as ports:
+            for broker in self.brokers.values():
+                # A broker that is stopped keeps its port.
+                ports.take(self.host, broker.spec.port)
+            port = self._broker_port(last + 1, ports)
+            self._broker_config[broker_id] = dict(config or {})
+            self.brokers[broker_id] = LocalBroker(self._spec(broker_id, port, rack))
+            self.broker_ids = tuple(self.brokers)
+            self._launch_brokers([broker_id], {})
+            self.wait_until_serving([broker_id])
 
     def wait_until_serving(self, broker_ids: Iterable[int] | None = None) -> None:
         """Wait until brokers serve: each is registered and answers, and all running ones know them.
@@ -404,22 +412,15 @@ class LocalCluster:
             detached=self._detached,
         )
 
-    def _choose_ports(self) -> None:
-        taken: set[int] = set()
+    def _choose_ports(self, ports: PortReservations) -> None:
         first = FIRST_BROKER_PORT if self._first_broker_port is None else self._first_broker_port
         for position, broker_id in enumerate(self.broker_ids):
-            port = self._broker_port(first + position, taken)
-            taken.add(port)
+            port = self._broker_port(first + position, ports)
             rack = self._racks[position % len(self._racks)] if self._racks else None
             self.brokers[broker_id] = LocalBroker(self._spec(broker_id, port, rack))
 
-    def _broker_port(self, preferred: int, taken: set[int]) -> int:
-        if self._first_broker_port is not None:
-            return preferred
-        port = free_port(self.host, preferred)
-        while port in taken:
-            port = free_port(self.host)
-        return port
+    def _broker_port(self, preferred: int, ports: PortReservations) -> int:
+        return preferred if self._first_broker_port is not None else ports.take_any(self.host, preferred)
 
     def _spec(self, broker_id: int, port: int, rack: str | None) -> LocalBrokerSpec:
         return LocalBrokerSpec(

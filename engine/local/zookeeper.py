@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 
 from engine.common.errors import OperationError
-from engine.local.addresses import ZOOKEEPER_PORT, free_port, is_free
+from engine.local.addresses import ZOOKEEPER_PORT, PortReservations
 from engine.local.java import find_java
 from engine.local.probe import four_letter_word, opens_session
 from engine.local.processes import LocalProcess, ProcessId, find_process, refuse_unless_linux, start_process
@@ -56,6 +56,7 @@ class EmbeddedZooKeeper:
         self._is_temporary = data_dir is None
         self._data_dir = None if data_dir is None else data_dir.absolute()
         self._port = port
+        self._reserved = PortReservations()
         self._tick_time_ms = tick_time_ms
         self._fsync = fsync
         self._settings = dict(settings or {})
@@ -107,13 +108,13 @@ class EmbeddedZooKeeper:
             self.wait_until_serving()
 
     def launch(self) -> None:
-        """Start the server's process, which does not serve yet.
+        """Start the server's process, which does not serve yet. Until ``wait_until_serving`` its port is reserved.
 
         Raises:
             OperationError: Java or ZooKeeper's jars are missing, or the port is taken.
         """
         java, classpath = find_java(), zookeeper_classpath()
-        self._choose_port()
+        self._reserve_port()
         if self._data_dir is None:
             self._data_dir = Path(tempfile.mkdtemp(prefix="klamm-zookeeper-"))
         self.data_dir.mkdir(parents=True, exist_ok=True)
@@ -140,6 +141,7 @@ class EmbeddedZooKeeper:
         except BaseException:
             self.stop()
             raise
+        self._reserved.release()
 
     def attach(self, identity: ProcessId) -> bool:
         """Take over a detached server that an earlier process started; False when it is gone."""
@@ -152,6 +154,7 @@ class EmbeddedZooKeeper:
         End brokers first, because they wait for it.
         """
         was_enough = True
+        self._reserved.release()
         if self._process is not None:
             was_enough = self._process.stop(timeout_s)
             self._process = None
@@ -162,6 +165,7 @@ class EmbeddedZooKeeper:
 
     def kill(self) -> None:
         """End the server by KILL, as a crash does; data stays, ``start`` brings it back on the same port."""
+        self._reserved.release()
         if self._process is not None:
             self._process.kill()
             self._process = None
@@ -192,10 +196,10 @@ class EmbeddedZooKeeper:
     ) -> None:
         self.stop()
 
-    def _choose_port(self) -> None:
+    def _reserve_port(self) -> None:
         if self._port is None:
-            self._port = free_port(self.host, ZOOKEEPER_PORT)
-        elif not is_free(self.host, self._port):
+            self._port = self._reserved.take_any(self.host, ZOOKEEPER_PORT)
+        elif not self._reserved.take(self.host, self._port):
             raise OperationError(
                 f"ZooKeeper cannot listen on {self.host}:{self._port}: the address is taken, or not of this machine",
                 hint="end what listens there, or choose another port",

@@ -14,7 +14,7 @@ from klamm_program import PROGRAM, Ran, environment, klamm
 from macos import as_on_macos, only_on_linux
 
 from engine.config.properties import format_properties
-from engine.local.addresses import free_port
+from engine.local.addresses import PortReservations
 from engine.local.cluster import LocalCluster
 
 EVERY_MODULE = """\
@@ -110,7 +110,9 @@ def test_dashboard(program: Callable[..., Ran], tmp_path: Path) -> None:
 @pytest.fixture
 def broker(zk_chroot: str, tmp_path: Path, macos: dict[str, str]) -> Iterator[str]:
     """A broker that was started there, at 127.0.0.1: macOS has no other loopback address."""
-    port, file = free_port("127.0.0.1"), tmp_path / "server.properties"
+    file = tmp_path / "server.properties"
+    with PortReservations() as ports:
+        port = ports.take_any("127.0.0.1")
     own = settings(tmp_path, "127.0.0.1", zk_chroot) | {"listeners": f"PLAINTEXT://127.0.0.1:{port}"}
     file.write_text(format_properties(own))
     process = subprocess.Popen(

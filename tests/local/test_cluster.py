@@ -122,14 +122,39 @@ def test_nothing_outlives_a_killed_parent(tmp_path: Path) -> None:
     assert _all_gone(identities)
 
 
+_DETACHED = """
+import sys
+from pathlib import Path
+from engine.local.cluster import LocalCluster
+config = {"zookeeper.session.timeout.ms": "1000"}
+LocalCluster(1, directory=Path(sys.argv[1]), host=sys.argv[2], config=config, detached=True,
+             fsync=True, log_dir_count=2).start()
+"""
+
+
+def _starting_detached(folder: Path, host: str) -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, "-c", _DETACHED, str(folder), host], stderr=subprocess.PIPE, text=True)
+
+
 def _start_detached(folder: Path, host: str) -> None:
-    program = (
-        "import sys; from pathlib import Path; from engine.local.cluster import LocalCluster\n"
-        "config = {'zookeeper.session.timeout.ms': '1000'}\n"
-        "LocalCluster(1, directory=Path(sys.argv[1]), host=sys.argv[2], config=config, detached=True,\n"
-        "             fsync=True, log_dir_count=2).start()"
-    )
-    subprocess.run([sys.executable, "-c", program, str(folder), host], check=True, timeout=60)
+    _, said = (starting := _starting_detached(folder, host)).communicate(timeout=60)
+    assert starting.returncode == 0, said
+
+
+def test_clusters_that_start_at_the_same_time_at_the_same_address_share_no_port(tmp_path: Path) -> None:
+    host, folders = own_loopback_address(), [tmp_path / name for name in ("one", "other")]
+    starting = [_starting_detached(folder, host) for folder in folders]
+    try:
+        said = [process.communicate(timeout=120)[1] for process in starting]
+        assert [process.returncode for process in starting] == [0, 0], said
+        clusters = [LocalCluster.attach(folder) for folder in folders]
+        assert all(each.status().zookeeper_alive and each.status().brokers[0].alive for each in clusters)
+        addresses = [each.zookeeper.connect_string for each in clusters] + [each.bootstrap_servers for each in clusters]
+        assert len(set(addresses)) == 4, addresses
+    finally:
+        for folder in folders:
+            if (folder / "local.json").exists():
+                LocalCluster.attach(folder).stop()
 
 
 def test_detached_cluster_is_found_again_and_ended(tmp_path: Path) -> None:
