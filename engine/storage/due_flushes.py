@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator
 
-from engine.common.errors import KafkaError
 from engine.config.values import LONG_MAX
 from engine.storage.disk_jobs import DiskJob
 from engine.storage.environment import Flushable
@@ -38,8 +37,9 @@ class DueFlushes:
         for one, offset in wanted:
             try:
                 job = None if one.is_offline else one.begin_flush(offset)
-            except KafkaError as error:
-                logger.warning("A log could not be flushed partition=%s: %s", one.topic_partition, error)
+            except Exception as error:
+                # Whatever is wrong with one log, the others are flushed.
+                logger.warning("A log could not be flushed partition=%s", one.topic_partition, exc_info=error)
                 self._logs.setdefault(id(one), (one, offset))
                 continue
             if job is not None:

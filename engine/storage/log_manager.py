@@ -10,6 +10,7 @@ import logging
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -49,6 +50,15 @@ class LogManagerConfig:
     num_recovery_threads_per_data_dir: int = 1
     producer_id_expiration_ms: int = 86_400_000
     log_segment_delete_delay_ms: int = 60_000
+
+
+@contextmanager
+def _fault_of_one(what: str, log: Log) -> Iterator[None]:
+    """Log what goes wrong with a log: the work on the others goes on."""
+    try:
+        yield
+    except Exception:
+        logger.exception("%s failed partition=%s", what, log.topic_partition)
 
 
 class LogManager:
@@ -425,14 +435,9 @@ class LogManager:
         The server gives way between the steps.
         """
         for log in [*self.logs.values(), *self.future_logs.values()]:
-            try:
+            with _fault_of_one("Retention", log):
                 is_busy = log.is_offline or log.cleaning.is_in_progress
                 yield 0 if is_busy else log.delete_old_segments(self.clock.now_ms())
-            except KafkaError as error:
-                logger.error("Retention failed partition=%s: %s", log.topic_partition, error)
-            except Exception:
-                # Whatever is wrong with one log, the others must not fill the disk.
-                logger.exception("Retention failed partition=%s", log.topic_partition)
 
     def run_retention(self) -> int:
         """Apply retention to all logs; return the number of deleted segments."""
@@ -441,7 +446,8 @@ class LogManager:
     def expire_producers(self) -> None:
         """Forget producers that were silent too long (``producer.id.expiration.check.interval.ms``)."""
         for log in self.logs.values():
-            log.producers.expire(self.clock.now_ms())
+            with _fault_of_one("Expiring producers", log):
+                log.producers.expire(self.clock.now_ms())
 
     def close_files(self) -> None:
         """Close all segment files that nobody is reading: they are opened again when needed."""
@@ -452,7 +458,8 @@ class LogManager:
     def release_idle_files(self) -> None:
         """Close segment files that nobody has used since the last call; call it every few minutes."""
         for log in [*self.logs.values(), *self.future_logs.values()]:
-            log.release_idle_files()
+            with _fault_of_one("Closing idle files", log):
+                log.release_idle_files()
 
     def flush_jobs(self) -> Iterator[DiskJob]:
         """Yield the flushes due now, after rolls and by ``flush.ms``; do one before asking for the next."""

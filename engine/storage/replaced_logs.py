@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from engine.common.errors import KafkaError, StorageError
+from engine.common.errors import StorageError
 from engine.common.model import TopicPartition
 from engine.storage.disk_jobs import DirKeeper, DiskJob, SyncJob
 from engine.storage.log import Log
@@ -115,10 +115,10 @@ class ReplacedLogs:
     def _rename(self, one: _Replaced) -> None:
         try:
             self._retire(one.old)
-        except KafkaError as error:
-            # Its dir is offline by now. The mark stays, and shows which log counts once the dir is back.
+        except Exception as error:
+            # Usually its dir is offline by now. The mark stays, and shows the next start which log counts.
             self._logs.pop(one.old.topic_partition, None)
-            logger.warning("The replaced log of %s could not be renamed: %s", one.old.topic_partition, error)
+            logger.warning("The replaced log of %s could not be renamed", one.old.topic_partition, exc_info=error)
 
     def _end(self, one: _Replaced) -> None:
         if self._logs.get(one.old.topic_partition) is one:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import pytest
 from log_folders import NOW_MS, data_batch
 from managed_logs import ManagedLogs, checkpoint, run_jobs
 
 from engine.common.model import TopicPartition
 from engine.config.log_config import LogConfig
+from engine.storage.log import Log
+from engine.storage.producer_state import ProducerStateManager
 
 A, B, C = (TopicPartition("topic", n) for n in range(3))
 
@@ -122,3 +127,66 @@ def test_checkpoints_written_twice_at_once_stay_whole(tmp_path: Path) -> None:
     first.finish()
     assert checkpoint(tmp_path / "d", "replication-offset-checkpoint") == {A: 2}
     assert list((tmp_path / "d").glob("*.tmp")) == []
+
+
+class FailsFor:
+    """Replaces a method: it fails for one object, in a way that nobody foresaw, until ``is_mended``."""
+
+    def __init__(self, real: Callable[..., Any], failing: object) -> None:
+        self.is_mended = False
+        self._real, self._failing = real, failing
+
+    def __get__(self, owner: object, _: type) -> Callable[..., Any]:
+        def call(*args: Any) -> Any:
+            if owner is self._failing and not self.is_mended:
+                raise ValueError("nobody has thought of it")
+            return self._real(owner, *args)
+
+        return call
+
+
+def test_a_log_that_cannot_be_flushed_keeps_no_other_from_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker = ManagedLogs(tmp_path / "d", config=LogConfig(segment_bytes=150)).loaded()
+    for partition in (A, B, C):
+        broker.create(partition, 5)
+    fault = FailsFor(Log.begin_flush, broker.logs.logs[A])
+    monkeypatch.setattr(Log, "begin_flush", fault)
+    run_jobs(broker.logs.due_jobs())
+    flushed = [log.recovery_point > 0 for log in broker.logs.logs.values()]
+    assert flushed == [False, True, True]
+    assert "partition=topic-0" in caplog.text and "nobody has thought of it" in caplog.text
+    fault.is_mended = True
+    run_jobs(broker.logs.due_jobs())
+    assert broker.logs.logs[A].recovery_point > 0, "it stays on the list"
+
+
+def test_a_log_whose_producers_cannot_expire_keeps_those_of_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker = ManagedLogs(tmp_path / "d").loaded()
+    for partition in (A, B, C):
+        broker.create(partition, 0)
+        batch = data_batch(b"v", timestamp_ms=NOW_MS, producer=(1, 0, 0))
+        broker.logs.logs[partition].append_as_leader(batch, 0)
+    producers = [log.producers for log in broker.logs.logs.values()]
+    monkeypatch.setattr(ProducerStateManager, "expire", FailsFor(ProducerStateManager.expire, producers[0]))
+    broker.clock.advance(86_400_000)
+    broker.logs.expire_producers()
+    assert [len(each.producers) for each in producers] == [1, 0, 0]
+    assert "partition=topic-0" in caplog.text and "nobody has thought of it" in caplog.text
+
+
+def test_a_log_whose_files_cannot_be_closed_keeps_those_of_no_other_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker = ManagedLogs(tmp_path / "d").loaded()
+    for partition in (A, B, C):
+        broker.create(partition)
+    logs, closed = list(broker.logs.logs.values()), []
+    monkeypatch.setattr(Log, "release_idle_files", lambda log: closed.append(log.topic_partition))
+    monkeypatch.setattr(Log, "release_idle_files", FailsFor(Log.release_idle_files, logs[0]))
+    broker.logs.release_idle_files()
+    assert closed == [B, C]
+    assert "partition=topic-0" in caplog.text

@@ -137,7 +137,7 @@ def test_a_crash_between_the_two_renames(tmp_path: Path, monkeypatch: pytest.Mon
     broker = Broker(tmp_path)
     old, _ = broker.log_with_copy()
 
-    class Crash(Exception):
+    class Crash(BaseException):
         pass
 
     def crash(_log: Log, _name: str) -> None:

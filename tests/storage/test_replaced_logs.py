@@ -22,11 +22,12 @@ class Moving:
         self.folder = folder
         self.failures: list[str] = []
         self.retired: list[TopicPartition] = []
-        self.error: KafkaError | None = None
+        self.error: Exception | None = None
+        self.failing = [T0, T1]
         self.replaced = ReplacedLogs(self, self._retire)  # type: ignore[arg-type]
 
     def _retire(self, log: Any) -> None:
-        if self.error is not None:
+        if self.error is not None and log.topic_partition in self.failing:
             raise self.error
         self.retired.append(log.topic_partition)
 
@@ -127,6 +128,18 @@ def test_after_a_rename_that_fails_the_mark_stays(tmp_path: Path) -> None:
     assert carry_out(one) == 1
     assert carry_out(one) == 0
     assert (new.dir / MOVED_MARK).exists()
+
+
+def test_a_rename_that_fails_as_nobody_foresaw_keeps_no_other_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    one = Moving(tmp_path)
+    (_, first), (_, second) = one.replace(T0), one.replace(T1)
+    one.error, one.failing = ValueError("nobody has thought of it"), [T0]
+    carry_out(one)
+    assert one.retired == [T1]
+    assert ((first.dir / MOVED_MARK).exists(), (second.dir / MOVED_MARK).exists()) == (True, False)
+    assert "nobody has thought of it" in caplog.text
 
 
 @pytest.mark.parametrize(("failed", "retired"), [("old", []), ("new", [T0, T1]), ("third", [])])
