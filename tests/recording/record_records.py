@@ -12,11 +12,12 @@ DISK = Path(__file__).parents[2] / "fixtures" / "disk"
 SHOWN_AS = "/data/kafka"
 FOLDERS = ("clean", "formats-mixed", "formats-v0-v1-v2")
 OF_DISK = {
-    "log": ("[!_]*/*.log", ("--deep-iteration", "--print-data-log")),
-    "index-plain": ("*/*.index", ()),
-    "timeindex": ("*/*.timeindex", ()),
-    "txnindex": ("*/*.txnindex", ()),
-    "snapshot": ("*/*.snapshot", ()),
+    # Without folders that end in -delete: there the tool fails at indexes without entries.
+    "log": ("[!_]*[0-9]/*.log", ("--deep-iteration", "--print-data-log")),
+    "index-plain": ("*[0-9]/*.index", ()),
+    "timeindex": ("*[0-9]/*.timeindex", ()),
+    "txnindex": ("*[0-9]/*.txnindex", ()),
+    "snapshot": ("*[0-9]/*.snapshot", ()),
 }
 OF_RECORDS = {
     "index": ("*/*.index", ("--index-sanity-check",)),
@@ -46,10 +47,7 @@ def _dump(data: Path, out: Path, dumps: dict[str, tuple[str, tuple[str, ...]]], 
     shutil.copytree(data, copy, dirs_exist_ok=True)
     out.mkdir(parents=True, exist_ok=True)
     for name, (pattern, options) in dumps.items():
-        paths = (
-            path for path in copy.glob(pattern) if path.stat().st_size and not path.parent.name.endswith("-delete")
-        )
-        files = sorted(map(str, paths))
+        files = sorted(str(path) for path in copy.glob(pattern) if path.stat().st_size)
         if not files:
             continue
         ran = run_tool("kafka.tools.DumpLogSegments", *options, "--files", ",".join(files))
