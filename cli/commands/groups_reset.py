@@ -31,11 +31,13 @@ ToOffset = Annotated[int | None, typer.Option("--to-offset", metavar="N", help="
 ShiftBy = Annotated[int | None, typer.Option("--shift-by", metavar="N", help="Forward by N records, or back by -N.")]
 ToDatetime = Annotated[
     str | None,
-    typer.Option("--to-datetime", metavar="TIME", help="To the first record since 2026-11-21T12:23:04.866 (UTC)."),
+    typer.Option(
+        "--to-datetime", metavar="TIME", help="To the first record from this time on (UTC): 2026-11-21T12:23:04.866."
+    ),
 ]
 ByDuration = Annotated[
     str | None,
-    typer.Option("--by-duration", metavar="PnDTnHnMnS", help="To the first record since this long ago: PT30M."),
+    typer.Option("--by-duration", metavar="PnDTnHnMnS", help="To the first record that is no older than this: PT30M."),
 ]
 FromFile = Annotated[
     Path | None,
@@ -83,9 +85,9 @@ async def reset_offsets(
     """Reset a group's committed offsets. A dry run unless you give --execute.
 
     The group must have no members; if it has some, klamm refuses and names them. With --to-current --export it only
-    reads groups, whatever their state. It moves an offset before the first or after the last record to that record,
-    with a warning. --execute first writes the current offsets to a file, which --from-file restores. A group that
-    cannot be reset does not block the others.
+    reads groups, whatever their state. An offset before the first record becomes the first, one after the end becomes
+    the end, with a warning. --execute first writes the current offsets to a file, which --from-file restores. A group
+    that cannot be reset does not block the others.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.groups_changes import planned_lines, reset_report

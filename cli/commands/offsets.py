@@ -44,7 +44,7 @@ async def command(
         typer.Option(
             "--topic-partitions",
             metavar="T:0-3,…",
-            help="Topics with a partition, or an open range: t1:1,t2:0-3,t3,t4:5-,t5:-3.",
+            help="Topics, each with a partition or a range of them: t1:1,t2:0-3,t3,t4:5-,t5:-3.",
         ),
     ] = None,
     time: Annotated[

@@ -41,7 +41,10 @@ Plot = Annotated[
     bool, typer.Option("--plot/--no-plot", help="On a terminal, also show the brokers' load before and after.")
 ]
 Wait = Annotated[
-    bool, typer.Option("--wait/--no-wait", help="Wait until it is done, at most --timeout; 5 minutes for dead brokers.")
+    bool,
+    typer.Option(
+        "--wait/--no-wait", help="Wait until it is done, or for --timeout; at most 5 minutes for dead brokers."
+    ),
 ]
 
 

@@ -58,7 +58,7 @@ FactorChange = Annotated[
     ),
 ]
 StartedIsDone = Annotated[
-    bool, typer.Option("--started-is-done", help="End with 0 once all has started, as Kafka's tool does.")
+    bool, typer.Option("--started-is-done", help="Exit with 0 once all moves have started, as Kafka's tool does.")
 ]
 
 
