@@ -14,6 +14,8 @@ from typing import NamedTuple
 from engine.admin.log_dirs.describing import LogDir
 from engine.admin.watch.events import Event
 from engine.admin.watch.frame import Frame, Stage
+from engine.admin.watch.log_ends import LogEnds
+from engine.admin.watch.replica_logs import ReplicaLogs
 from engine.common.model import BrokerInfo, TopicPartition
 from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
 from tui.presenters.sanity import Finding, SanityCheck
@@ -66,7 +68,6 @@ class Board:
         self._event_count = 0
         self._replicas_of: dict[str, tuple[TopicSnapshot, Counter[int]]] = {}
         self._items: dict[str, tuple[TopicSnapshot, list[PartitionItem]]] = {}
-        self._led: dict[str, tuple[TopicSnapshot, list[tuple[TopicPartition, int]]]] = {}
         self._topic_in: dict[str, float | None] = {}
         """Results for the newest frame: several columns of a row need them."""
         self._topic_bytes: dict[str, int | None] = {}
@@ -103,7 +104,8 @@ class Board:
         past = self._past
         if not past or frame.at_ms - past[-1].at_ms >= RATE_OVER_MS / 4:
             # Rates need the ends of logs only: the rest of a large cluster's frames is tens of megabytes.
-            past.append(replace(frame, cluster=None, logs={}, log_dirs=(), groups=(), events=()))
+            ends = LogEnds.of(frame.offsets)
+            past.append(replace(frame, offsets=ends, cluster=None, logs={}, log_dirs=(), groups=(), events=()))
         while len(past) > 2 and frame.at_ms - past[1].at_ms >= RATE_OVER_MS:
             past.popleft()
         self._count_in_by_broker()
@@ -188,6 +190,10 @@ class Board:
         return found
 
     @property
+    def partition_count(self) -> int:
+        return sum(len(topic.partitions) for topic in self.topics)
+
+    @property
     def events(self) -> deque[Event]:
         """What happened, the oldest first."""
         return self.history.events
@@ -198,7 +204,6 @@ class Board:
         if self._all_items is None:
             names = {topic.name for topic in self.topics}
             self._items = {name: kept for name, kept in self._items.items() if name in names}
-            self._led = {name: kept for name, kept in self._led.items() if name in names}
             self._all_items = [item for topic in self.topics for item in self.items_of(topic)]
         return self._all_items
 
@@ -238,12 +243,20 @@ class Board:
     def topic_in(self, topic: TopicSnapshot) -> float | None:
         """Return how many records a second a topic gets, over the partitions whose rate is known."""
         if topic.name not in self._topic_in:
-            self._topic_in[topic.name] = _sum(self.partition_in(name) for name, _ in self._led_of(topic))
+            self._topic_in[topic.name] = self._topic_in_now(topic)
         return self._topic_in[topic.name]
+
+    def _topic_in_now(self, topic: TopicSnapshot) -> float | None:
+        then = self._then()
+        if self.frame is None or then is None:
+            return None
+        elapsed_ms = self._offsets_ms(self.frame) - self._offsets_ms(then)
+        known = [one for one in _grown(self.frame, then, topic) if one is not None]
+        return sum(max(0, one) for one in known) * 1000 / elapsed_ms if known and elapsed_ms > 0 else None
 
     def busiest_topics(self, count: int) -> list[tuple[TopicSnapshot, float]]:
         """Return the topics that get the most records; none if there are too many to look at in every frame."""
-        if count <= 0 or len(self.items) > MANY_PARTITIONS:
+        if count <= 0 or self.partition_count > MANY_PARTITIONS:
             return []
         rates = [(topic, rate) for topic in self.topics if (rate := self.topic_in(topic))]
         return sorted(rates, key=lambda one: -one[1])[:count]
@@ -253,9 +266,7 @@ class Board:
         if self.frame is None:
             return None
         if topic.name not in self._topic_bytes:
-            logs = [self.frame.logs.get(name) for name, _ in self._led_of(topic)]
-            known = [log.size_bytes for found in logs if found for log in found]
-            self._topic_bytes[topic.name] = sum(known) if known else None
+            self._topic_bytes[topic.name] = ReplicaLogs.of(self.frame.logs).topic_bytes(topic.name)
         return self._topic_bytes[topic.name]
 
     @property
@@ -267,13 +278,12 @@ class Board:
         elapsed_ms = self._offsets_ms(self.frame) - self._offsets_ms(then)
         if elapsed_ms <= 0:
             return None
-        before = then.offsets
         if self._in_per_s is None:
-            if len(self.frame.offsets) == len(before):
+            if len(self.frame.offsets) == len(then.offsets):
                 # Sums are a tenth of the work, and the same as long as no partition comes or goes.
                 grown = self._end_sum(self.frame) - self._end_sum(then)
             else:
-                grown = sum(now.end - before[name].end for name, now in self.frame.offsets.items() if name in before)
+                grown = sum(one or 0 for topic in self.topics for one in _grown(self.frame, then, topic))
             self._in_per_s = max(0.0, grown * 1000 / elapsed_ms)
         return self._in_per_s
 
@@ -282,7 +292,7 @@ class Board:
         if frame.sequence not in self._end_sums:
             wanted = {one.sequence for one in self._past}
             self._end_sums = {number: kept for number, kept in self._end_sums.items() if number in wanted}
-            self._end_sums[frame.sequence] = sum(offset.end for offset in frame.offsets.values())
+            self._end_sums[frame.sequence] = LogEnds.of(frame.offsets).total
         return self._end_sums[frame.sequence]
 
     def _count_in_by_broker(self) -> None:
@@ -301,27 +311,20 @@ class Board:
 
     def _counted_in_slices(self, frame: Frame, then: Frame) -> Iterator[int]:
         """Yield after each slice; at the end the result is there."""
-        now, before, counted = frame.offsets, then.offsets, 0
+        counted = 0
         grown = dict.fromkeys(self.live, 0)
         for topic in self.topics:
-            for name, leader in self._led_of(topic):
-                if leader in grown and (last := now.get(name)) is not None and (first := before.get(name)) is not None:
-                    grown[leader] += last.end - first.end
+            counts = _grown(frame, then, topic)
+            for partition in topic.partitions:
+                count = counts[partition.partition] if partition.partition < len(counts) else None
+                if partition.leader in grown and count is not None:
+                    grown[partition.leader] += count
             counted += len(topic.partitions)
             if counted >= SLICE:
                 yield counted
                 counted = 0
         elapsed_ms = self._offsets_ms(frame) - self._offsets_ms(then)
         self._in_by_broker = {broker: max(0.0, count * 1000 / elapsed_ms) for broker, count in grown.items()}
-
-    def _led_of(self, topic: TopicSnapshot) -> list[tuple[TopicPartition, int]]:
-        """Return the partitions of a topic, each with its leader."""
-        kept = self._led.get(topic.name)
-        if kept is not None and kept[0] is topic:
-            return kept[1]
-        led = [(TopicPartition(topic.name, one.partition), one.leader) for one in topic.partitions]
-        self._led[topic.name] = topic, led
-        return led
 
     @staticmethod
     def _offsets_ms(frame: Frame) -> int:
@@ -353,6 +356,6 @@ class Board:
         return (one for one in (self.frame.log_dirs if self.frame else ()) if one.broker == broker)
 
 
-def _sum(values: Iterator[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
+def _grown(frame: Frame, then: Frame, topic: TopicSnapshot) -> list[int | None]:
+    """Return how many records each partition of a topic got, by its number; None if that is not known."""
+    return LogEnds.of(frame.offsets).grown(topic.name, LogEnds.of(then.offsets))

@@ -6,6 +6,7 @@ and copying, and ``frame`` shows its state. ``fake_feed`` plays it.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from operator import is_
@@ -21,12 +22,13 @@ from engine.admin.watch.frame import (
     Frame,
     Link,
     LinkState,
-    PartitionOffsets,
     Stage,
     StageSource,
     StageStatus,
 )
 from engine.admin.watch.judging import HealthMemory
+from engine.admin.watch.log_ends import LogEnds, Rows
+from engine.admin.watch.replica_logs import LogsMaker, ReplicaLogs
 from engine.common.assignment import assign_replicas
 from engine.common.model import (
     NO_CONTROLLER,
@@ -37,6 +39,7 @@ from engine.common.model import (
     SecurityProtocol,
     TopicPartition,
 )
+from engine.common.sharing import shared
 from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, ReplicaLog, SnapshotSource, TopicSnapshot
 
 START_MS = 1_795_000_000_000
@@ -108,8 +111,7 @@ class FakeCluster:
         self._topics: dict[str, TopicSnapshot] = {}
         self._live: tuple[BrokerInfo, ...] = tuple(self._brokers.values())
         self._min_isr: dict[str, int] = {}
-        self._ends: dict[TopicPartition, PartitionOffsets] = {}
-        self._sizes: dict[TopicPartition, int] = {}
+        self._ends = LogEnds()
         self._copied: dict[TopicPartition, float] = {}
         self._stalled: set[TopicPartition] = set()
         self._groups: dict[str, FakeGroup] = {}
@@ -145,25 +147,24 @@ class FakeCluster:
         self._topics[name] = TopicSnapshot(
             name,
             tuple(
-                PartitionSnapshot(p, ReplicaAssignment(replicas), replicas[0], replicas, 0, self._controller_epoch, 0)
-                for p, replicas in assignment.items()
+                PartitionSnapshot(
+                    p, shared(ReplicaAssignment(replicas)), replicas[0], replicas, 0, self._controller_epoch, 0
+                )
+                for p, replicas in ((p, shared(replicas)) for p, replicas in assignment.items())
             ),
             len(self._topics).to_bytes(16, "big"),
             settings,
         )
         self._topics = dict(sorted(self._topics.items()))
         self._min_isr = self._min_isr | {name: min_isr}
-        for number in range(partitions):
-            partition = TopicPartition(name, number)
-            self._ends[partition] = PartitionOffsets(self.partition_bytes // _RECORD_BYTES, self.now_ms)
-            self._sizes[partition] = self.partition_bytes
+        end = self.partition_bytes // _RECORD_BYTES
+        self._ends = self._ends.with_ends((TopicPartition(name, n), end, self.now_ms) for n in range(partitions))
 
     def delete_topic(self, name: str) -> None:
         """Remove a topic and everything known about it."""
         self._touched = True
-        for partition in self._topics.pop(name).partitions:
-            for known in (self._ends, self._sizes):
-                known.pop(TopicPartition(name, partition.partition), None)
+        del self._topics[name]
+        self._ends = self._ends.only({name: len(topic.partitions) for name, topic in self._topics.items()})
 
     def set_topic_config(self, name: str, key: str, value: str) -> None:
         """Set one setting of a topic."""
@@ -322,12 +323,7 @@ class FakeCluster:
         self.now_ms += ms
         seconds = ms / 1_000
         if self.rate:
-            added = round(self.rate * seconds)
-            self._ends = {
-                name: PartitionOffsets(one.end + added, self.now_ms) if self._is_led(name) else one
-                for name, one in self._ends.items()
-            }
-            self._sizes = {name: size + added * _RECORD_BYTES for name, size in self._sizes.items()}
+            self._grow(round(self.rate * seconds))
         self._each_partition(self._caught_up)
         for partition in list(self._copied):
             self._copy(partition, seconds)
@@ -335,6 +331,16 @@ class FakeCluster:
             group.read(seconds, self._ends, self.now_ms)
         for query in self._queries.values():
             query.read(self._ends, self.now_ms)
+
+    def _grow(self, records: int) -> None:
+        grown: dict[str, Rows] = {}
+        for name, rows in self._ends.by_topic.items():
+            grown[name] = ends = array("q", rows)
+            for p in self._topics[name].partitions:
+                if p.leader != NO_LEADER:
+                    ends[2 * p.partition] += records
+                    ends[2 * p.partition + 1] = self.now_ms
+        self._ends = LogEnds(grown)
 
     def frame(self) -> Frame:
         """Return the present state, with what happened since the frame before."""
@@ -378,7 +384,9 @@ class FakeCluster:
             data["registrations"] = {b: BrokerRegistration(ms, ms) for b, ms in self._registered_ms.items()}
             data["zookeeper_ms"] = 1.2
         if self._has_wire:
-            data |= {"offsets": self._ends, "log_dirs": self._log_dirs(), "logs": self._logs()}
+            data["offsets"] = self._ends
+            if Stage.LOG_DIRS in self._read:
+                data |= {"log_dirs": self._log_dirs(), "logs": self._logs()}
             data["groups"] = tuple(
                 one.watched(self._ends, self._coordinator()) for _, one in sorted(self._groups.items())
             )
@@ -452,7 +460,7 @@ class FakeCluster:
             for p in topic.partitions:
                 for broker in p.replicas:
                     if broker in sizes:
-                        sizes[broker].append(self._sizes[TopicPartition(topic.name, p.partition)])
+                        sizes[broker].append(self._size(TopicPartition(topic.name, p.partition)))
         return tuple(
             LogDir(b, None, self._silent[b], 0, 0, None, None) if b in self._silent
             else LogDir(b, _DIR, self._failed_dirs[b], 0, 0, None, None) if b in self._failed_dirs
@@ -460,21 +468,21 @@ class FakeCluster:
             for b, of in sizes.items()
         )  # fmt: skip
 
-    def _logs(self) -> dict[TopicPartition, tuple[ReplicaLog, ...]]:
-        found = {}
+    def _logs(self) -> ReplicaLogs:
+        making = LogsMaker()
         for topic in self._topics.values():
             for p in topic.partitions:
                 name = TopicPartition(topic.name, p.partition)
-                size = self._sizes[name]
-                found[name] = tuple(
-                    self._replica_log(name, p, broker, size) for broker in p.replicas if self._tells(broker)
-                )
-        return found
+                size = self._size(name)
+                for broker in p.replicas:
+                    if self._tells(broker):
+                        making.add(topic.name, p.partition, self._replica_log(name, p, broker, size))
+        return making.made(ReplicaLogs() if self._last is None else ReplicaLogs.of(self._last.logs))
 
     def _replica_log(self, name: TopicPartition, p: PartitionSnapshot, broker: int, size: int) -> ReplicaLog:
         if broker in p.assignment.adding_replicas and broker not in p.isr:
             size = min(size, int(self._copied.get(name, 0)))
-            return ReplicaLog(broker, _DIR, size, max(0, self._sizes[name] - size) // _RECORD_BYTES)
+            return ReplicaLog(broker, _DIR, size, max(0, self._size(name) - size) // _RECORD_BYTES)
         return ReplicaLog(broker, _DIR, size, 0 if broker in p.isr else 1_000)
 
     def _coordinator(self) -> int | None:
@@ -483,8 +491,8 @@ class FakeCluster:
     def _tells(self, broker: int) -> bool:
         return broker in self._brokers and broker not in self._failed_dirs and broker not in self._silent
 
-    def _is_led(self, name: TopicPartition) -> bool:
-        return self._topics[name.topic].partitions[name.partition].leader != NO_LEADER
+    def _size(self, name: TopicPartition) -> int:
+        return self._ends[name].end * _RECORD_BYTES
 
     def _without(self, p: PartitionSnapshot, broker: int) -> PartitionSnapshot:
         isr = tuple(b for b in p.isr if b != broker)
@@ -506,7 +514,7 @@ class FakeCluster:
         if partition in self._stalled:
             return
         self._copied[partition] += self.copy_rate * seconds
-        if self._copied[partition] >= self._sizes[partition]:
+        if self._copied[partition] >= self._size(partition):
             del self._copied[partition]
             target = self._topics[partition.topic].partitions[partition.partition].assignment.target_replicas
             self._change(partition, lambda p: self._moved(p, target))

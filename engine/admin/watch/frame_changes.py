@@ -1,236 +1,194 @@
-"""Turns a frame into its changes since the one before, and back: the content of a recording. Pure.
+"""Turns a frame into its changes since the one before: the content of a recording. Pure.
 
-What both frames share is left out, down to single partitions. Health is not kept: it follows from the rest.
+The changes are lines of JSON; ``frame_building`` makes a frame of them. What both frames share is left out, down to
+single partitions. Health is not kept: it follows from the rest.
 
-All of a frame of 50,000 partitions takes a second to encode, and Python's JSON encoder lets no other thread run. So the
-text is made piece by piece, and what a piece is made of does not outlive it.
+All of a frame of 50,000 partitions takes a second to encode, and Python's JSON encoder lets no other thread run. So no
+line is long, and what a line is made of does not outlive it. Reading them back one by one takes little memory, too.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, TypeVar
 
 from engine.admin.watch.frame import Frame, WatchedGroup
-from engine.admin.watch.value_codec import decoder, encoder, fields_of
+from engine.admin.watch.log_ends import UNKNOWN, LogEnds
+from engine.admin.watch.replica_logs import WIDTH, ReplicaLogs, Rows
+from engine.admin.watch.value_codec import encoder, fields_of
 from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, TopicSnapshot
 
-Changes = dict[str, Any]
-"""Plain JSON: what is new, by field of the frame."""
-
-_FIELDS = fields_of(Frame)
-_MAPPINGS = ("read_at_ms", "registrations", "min_isr", "offsets", "logs", "words")
+FIELDS = fields_of(Frame)
+CLUSTER = fields_of(ClusterSnapshot)
+TOPIC = fields_of(TopicSnapshot)
+MAPPINGS = ("read_at_ms", "registrations", "min_isr", "words")
 """Fields that keep only changed entries."""
 _ALWAYS = ("sequence", "at_ms")
-_APART = ("cluster", "groups", "health", *_MAPPINGS, *_ALWAYS)
-_CLUSTER = fields_of(ClusterSnapshot)
-_TOPIC = fields_of(TopicSnapshot)
-_NO_FRAME = Frame(0, 0)
-PIECE_ITEMS = 100
-"""This many offsets, groups, or partitions with their replicas are one piece of the text."""
-PIECE_TOPICS = 5
+_APART = ("cluster", "groups", "health", "offsets", "logs", *MAPPINGS)
+NO_FRAME = Frame(0, 0)
+LINE_ITEMS = 100
+"""This many entries, groups, or partitions are in one line."""
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
-
-
-@dataclass(frozen=True, slots=True)
-class _List:
-    """A list of JSON whose items are encoded when they are written."""
-
-    items: Iterable[Any]
-    encode: Callable[[Any], Any]
-    piece_items: int = PIECE_ITEMS
+T = TypeVar("T")
 
 
 def changes_of(before: Frame | None, frame: Frame) -> Iterator[str]:
-    """Yield, as JSON in pieces, the changes that turn ``before`` into ``frame`` (None: all of it)."""
-    mark = "{"
-    for name, value in _found(before, frame).items():
-        yield f'{mark}"{name}":'
-        yield from _text_of(value)
-        mark = ","
-    yield "}"
+    """Yield the lines that turn ``before`` into ``frame`` (None: all of it)."""
+    for line in _lines(before or NO_FRAME, frame):
+        yield json.dumps(line, separators=(",", ":")) + "\n"
 
 
-def _text_of(value: Any) -> Iterator[str]:
-    """Yield a list of which an item may be a ``_List``, or any plain value."""
-    if not isinstance(value, list) or not any(isinstance(one, _List) for one in value):
-        yield _dumped(value)
-        return
-    mark = "["
-    for one in value:
-        yield mark
-        mark = ","
-        if isinstance(one, _List):
-            yield from _text_of_items(one)
-        else:
-            yield _dumped(one)
-    yield "]"
+def _lines(old: Frame, frame: Frame) -> Iterator[list[Any]]:
+    """Yield each line: what it tells, and what it says about it."""
+    yield [
+        "fields",
+        {
+            name: encoder(hint)(getattr(frame, name))
+            for name, hint in FIELDS.items()
+            if name not in _APART and (name in _ALWAYS or not is_same(getattr(old, name), getattr(frame, name)))
+        },
+    ]
+    for name in MAPPINGS:
+        yield from _mapping_changes(name, getattr(old, name), getattr(frame, name))
+    yield from _group_changes(old.groups, frame.groups)
+    if old.offsets is not frame.offsets:
+        yield from _end_changes(LogEnds.of(old.offsets), LogEnds.of(frame.offsets))
+    if old.logs is not frame.logs:
+        yield from _log_changes(ReplicaLogs.of(old.logs), ReplicaLogs.of(frame.logs))
+    if old.cluster is not frame.cluster:
+        yield from _cluster_changes(old.cluster, frame.cluster)
 
 
-def _text_of_items(found: _List) -> Iterator[str]:
-    items, mark = iter(found.items), "["
-    while piece := [found.encode(item) for item in islice(items, found.piece_items)]:
-        yield mark + _dumped(piece)[1:-1]
-        mark = ","
-    yield "[]" if mark == "[" else "]"
-
-
-def _dumped(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"))
-
-
-def _found(before: Frame | None, frame: Frame) -> Changes:
-    old = before or _NO_FRAME
-    found: Changes = {name: getattr(frame, name) for name in _ALWAYS}
-    for name, hint in _FIELDS.items():
-        if name not in _APART and not _is_same(getattr(old, name), getattr(frame, name)):
-            found[name] = encoder(hint)(getattr(frame, name))
-    for name in _MAPPINGS:
-        _note(found, name, _mapping_changes(_FIELDS[name], getattr(old, name), getattr(frame, name)))
-    _note(found, "groups", _group_changes(old.groups, frame.groups))
-    if old.cluster is not frame.cluster and frame.cluster is not None:
-        found["cluster"] = _cluster_changes(old.cluster, frame.cluster)
-    elif frame.cluster is None and old.cluster is not None:
-        found["cluster"] = None
-    return found
-
-
-def frame_of(before: Frame | None, changes: Changes) -> Frame:
-    """Return the frame that ``changes`` make from ``before``; it has no health yet.
-
-    Raises:
-        ValueError, TypeError, KeyError: they are not what ``changes_of`` yields.
-    """
-    old = before or _NO_FRAME
-    values: dict[str, Any] = {"health": None}
-    for name, told in changes.items():
-        if name in _ALWAYS:
-            values[name] = told
-        elif name == "cluster":
-            values[name] = None if told is None else _cluster_of(old.cluster, told)
-        elif name == "groups":
-            values[name] = _groups_of(old.groups, told)
-        elif name in _MAPPINGS:
-            values[name] = _mapping_of(_FIELDS[name], getattr(old, name), told)
-        else:
-            values[name] = decoder(_FIELDS[name])(told)
-    return replace(old, **values)
-
-
-def _is_same(old: object, new: object) -> bool:
+def is_same(old: object, new: object) -> bool:
+    """Whether they are equal; it looks first whether they are the same object."""
     return old is new or old == new
 
 
-def _note(found: Changes, name: str, changes: Any) -> None:
-    if changes is not None:
-        found[name] = changes
+def _pieces(items: Iterable[T]) -> Iterator[list[T]]:
+    """Yield the items, so many at once."""
+    rest = iter(items)
+    while piece := list(islice(rest, LINE_ITEMS)):
+        yield piece
 
 
-# Mappings: [keys that are gone, pairs that are new]
+# Mappings: keys that are gone, and pairs that are new
 
 
-def _mapping_changes(hint: Any, old: Mapping[K, V], new: Mapping[K, V]) -> Any:
+def _mapping_changes(name: str, old: Mapping[K, V], new: Mapping[K, V]) -> Iterator[list[Any]]:
     if old is new:
-        return None
-    fresh = {key: value for key, value in new.items() if not _is_same(old.get(key), value)}
+        return
+    fresh = [(key, value) for key, value in new.items() if not is_same(old.get(key), value)]
     gone = [key for key in old if key not in new] if len(old) + len(fresh) > len(new) else []
-    if not gone and not fresh:
-        return None
-    key_of, value_of = map(encoder, hint.__args__)
-    return [[key_of(key) for key in gone], _List(fresh.items(), lambda pair: (key_of(pair[0]), value_of(pair[1])))]
+    key_of, value_of = map(encoder, FIELDS[name].__args__)
+    if gone:
+        yield ["gone", name, [key_of(key) for key in gone]]
+    for piece in _pieces(fresh):
+        yield ["fresh", name, [(key_of(key), value_of(value)) for key, value in piece]]
 
 
-def _mapping_of(hint: Any, old: Mapping[K, V], told: Any) -> dict[K, V]:
-    gone = {decoder(_key_hint(hint))(key) for key in told[0]}
-    kept = {key: value for key, value in old.items() if key not in gone}
-    kept.update(decoder(hint)(told[1]))
-    return kept
-
-
-def _key_hint(hint: Any) -> Any:
-    return hint.__args__[0]
-
-
-def _group_changes(old: tuple[WatchedGroup, ...], new: tuple[WatchedGroup, ...]) -> Any:
+def _group_changes(old: tuple[WatchedGroup, ...], new: tuple[WatchedGroup, ...]) -> Iterator[list[Any]]:
     if old is new:
-        return None
-    known = {_group_key(group): group for group in old}
-    fresh = [group for group in new if not _is_same(known.get(_group_key(group)), group)]
-    there = {_group_key(group) for group in new}
+        return
+    known = {group_key(group): group for group in old}
+    there = {group_key(group) for group in new}
     gone = [list(key) for key in known if key not in there]
-    if not fresh and not gone:
-        return None
-    return [gone, _List(fresh, encoder(WatchedGroup))]
+    if gone:
+        yield ["groups_gone", gone]
+    for piece in _pieces(group for group in new if not is_same(known.get(group_key(group)), group)):
+        yield ["groups", [encoder(WatchedGroup)(group) for group in piece]]
 
 
-def _groups_of(old: tuple[WatchedGroup, ...], told: Any) -> tuple[WatchedGroup, ...]:
-    gone = {tuple(key) for key in told[0]}
-    groups = {_group_key(group): group for group in old if _group_key(group) not in gone}
-    for one in told[1]:
-        group = decoder(WatchedGroup)(one)
-        groups[_group_key(group)] = group
-    return tuple(groups[key] for key in sorted(groups))
-
-
-def _group_key(group: WatchedGroup) -> tuple[str, str]:
+def group_key(group: WatchedGroup) -> tuple[str, str]:
+    """Return what tells groups apart."""
     return group.lag.group, "" if group.lag.type is None else group.lag.type.value
+
+
+# Ends: partition, end and time of each that moved, by topic; one that is gone has no end
+
+
+def _end_changes(old: LogEnds, new: LogEnds) -> Iterator[list[Any]]:
+    gone = [topic for topic in old.by_topic if topic not in new.by_topic]
+    if gone:
+        yield ["ends_gone", gone]
+    for topic, rows in new.by_topic.items():
+        moved = _moved(old.by_topic.get(topic, ()), rows)
+        for piece in _pieces(moved):
+            yield ["ends", topic, [number for triple in piece for number in triple]]
+
+
+def _moved(old: Sequence[int], new: Rows) -> Iterator[tuple[int, int, int]]:
+    if old is new or (len(old) == len(new) and new == old):
+        return
+    for place in range(0, len(new), 2):
+        if place >= len(old) or old[place] != new[place] or old[place + 1] != new[place + 1]:
+            yield place // 2, new[place], new[place + 1]
+    for place in range(len(new), len(old), 2):
+        yield place // 2, UNKNOWN, 0
+
+
+# Logs: the partitions that have changed, by topic, and their rows. A new place renumbers all of them
+
+
+def _log_changes(old: ReplicaLogs, new: ReplicaLogs) -> Iterator[list[Any]]:
+    if old.places != new.places:
+        yield ["places", new.places]
+        old = ReplicaLogs()
+    gone = [topic for topic in old.by_topic if topic not in new.by_topic]
+    if gone:
+        yield ["logs_gone", gone]
+    for topic, rows in new.by_topic.items():
+        known = old.by_topic.get(topic)
+        if known is rows or known == rows:
+            continue
+        was, now = rows_by_partition(known or ()), rows_by_partition(rows)
+        changed = [partition for partition in was.keys() | now.keys() if was.get(partition) != now.get(partition)]
+        for piece in _pieces(sorted(changed)):
+            yield ["logs", topic, piece, [number for partition in piece for number in now.get(partition, ())]]
+
+
+def rows_by_partition(rows: Sequence[int]) -> dict[int, list[int]]:
+    """Return the rows of each partition of a topic."""
+    found: dict[int, list[int]] = {}
+    for at in range(0, len(rows), WIDTH):
+        found.setdefault(rows[at], []).extend(rows[at : at + WIDTH])
+    return found
 
 
 # The cluster: its own fields, then topics that are gone, and topics that are new or changed
 
 
-def _cluster_changes(old: ClusterSnapshot | None, new: ClusterSnapshot) -> Any:
-    own = {
-        name: encoder(hint)(getattr(new, name))
-        for name, hint in _CLUSTER.items()
-        if name != "topics" and (old is None or not _is_same(getattr(old, name), getattr(new, name)))
-    }
+def _cluster_changes(old: ClusterSnapshot | None, new: ClusterSnapshot | None) -> Iterator[list[Any]]:
+    if new is None:
+        yield ["cluster", None]
+        return
+    yield ["cluster", _own(CLUSTER, ("topics",), old, new)]
     known = {} if old is None else {topic.name: topic for topic in old.topics}
     there = {topic.name for topic in new.topics}
     gone = [name for name in known if name not in there]
-    fresh = [topic for topic in new.topics if known.get(topic.name) is not topic]
-    return [own, gone, _List(fresh, lambda topic: _topic_changes(known.get(topic.name), topic), PIECE_TOPICS)]
+    if gone:
+        yield ["topics_gone", gone]
+    for topic in new.topics:
+        if known.get(topic.name) is not topic:
+            yield from _topic_changes(known.get(topic.name), topic)
 
 
-def _cluster_of(old: ClusterSnapshot | None, told: Any) -> ClusterSnapshot:
-    own, gone, fresh = told
-    values = {name: decoder(_CLUSTER[name])(value) for name, value in own.items()}
-    topics = {} if old is None else {topic.name: topic for topic in old.topics}
-    for name in gone:
-        del topics[name]
-    for name, changes in fresh:
-        topics[name] = _topic_of(topics.get(name), name, changes)
-    ordered = tuple(topics[name] for name in sorted(topics)) if gone or fresh or old is None else old.topics
-    return ClusterSnapshot(**values, topics=ordered) if old is None else replace(old, **values, topics=ordered)
-
-
-def _topic_changes(old: TopicSnapshot | None, new: TopicSnapshot) -> Any:
-    own = {
-        name: encoder(hint)(getattr(new, name))
-        for name, hint in _TOPIC.items()
-        if name not in ("name", "partitions") and (old is None or not _is_same(getattr(old, name), getattr(new, name)))
-    }
+def _topic_changes(old: TopicSnapshot | None, new: TopicSnapshot) -> Iterator[list[Any]]:
     known = {} if old is None else {p.partition: p for p in old.partitions}
-    fresh = [encoder(PartitionSnapshot)(p) for p in new.partitions if not _is_same(known.get(p.partition), p)]
     there = {p.partition for p in new.partitions}
-    return [new.name, [own, [number for number in known if number not in there], fresh]]
+    gone = [number for number in known if number not in there]
+    yield ["topic", new.name, _own(TOPIC, ("name", "partitions"), old, new), gone]
+    for piece in _pieces(p for p in new.partitions if not is_same(known.get(p.partition), p)):
+        yield ["partitions", [encoder(PartitionSnapshot)(p) for p in piece]]
 
 
-def _topic_of(old: TopicSnapshot | None, name: str, told: Any) -> TopicSnapshot:
-    own, gone, fresh = told
-    values = {field: decoder(_TOPIC[field])(value) for field, value in own.items()}
-    partitions = {} if old is None else {p.partition: p for p in old.partitions}
-    for number in gone:
-        del partitions[number]
-    for one in fresh:
-        partition = decoder(PartitionSnapshot)(one)
-        partitions[partition.partition] = partition
-    ordered = tuple(partitions[number] for number in sorted(partitions))
-    if old is None:
-        return TopicSnapshot(name, ordered, **values)
-    return replace(old, **values, partitions=ordered)
+def _own(hints: Mapping[str, Any], apart: tuple[str, ...], old: object, new: object) -> dict[str, Any]:
+    """Return the fields that are new, but for those that are written apart."""
+    return {
+        name: encoder(hint)(getattr(new, name))
+        for name, hint in hints.items()
+        if name not in apart and (old is None or not is_same(getattr(old, name), getattr(new, name)))
+    }

@@ -19,13 +19,13 @@ from engine.admin.watch.frame import (
     BrokerWords,
     Frame,
     Link,
-    PartitionOffsets,
     Stage,
     StageStatus,
     WatchedGroup,
     WatchedQuery,
 )
 from engine.admin.watch.judging import HealthMemory
+from engine.admin.watch.log_ends import LogEnds
 from engine.admin.watch.merging import (
     Assignments,
     topic_of_metadata,
@@ -34,6 +34,7 @@ from engine.admin.watch.merging import (
     with_reassignments,
     with_state,
 )
+from engine.admin.watch.replica_logs import LogsMaker, ReplicaLogs
 from engine.common.model import (
     NO_CONTROLLER,
     BrokerInfo,
@@ -74,9 +75,9 @@ class Knowledge:
         self.read_at_ms: dict[TopicPartition, int] = {}
         self.min_isr: Mapping[str, int] = {}
         self.broker_configs: Mapping[int | None, Mapping[str, str]] = {}
-        self.offsets: dict[TopicPartition, PartitionOffsets] = {}
+        self.offsets = LogEnds()
         self.log_dirs: tuple[LogDir, ...] = ()
-        self.logs: Mapping[TopicPartition, tuple[ReplicaLog, ...]] = {}
+        self.logs = ReplicaLogs()
         self.groups: tuple[WatchedGroup, ...] = ()
         self.queries: tuple[WatchedQuery, ...] = ()
         self.words: Mapping[int, BrokerWords] = {}
@@ -222,28 +223,24 @@ class Knowledge:
 
     def take_ends(self, ends: Mapping[TopicPartition, int], now_ms: int) -> None:
         """Take the ends of logs; a missing one keeps its last value, unless its partition is gone."""
-        offsets = {name: one for name, one in self.offsets.items() if name in ends or self._has_partition(name)}
-        for name, end in ends.items():
-            known = offsets.get(name)
-            if known is None or known.end != end:
-                offsets[name] = PartitionOffsets(end, now_ms)
-        self.offsets = offsets
+        there = self.offsets.only({name: len(topic.partitions) for name, topic in self.topics.items()})
+        self.offsets = there.with_ends((name, end, now_ms) for name, end in ends.items())
 
     def take_log_dirs(self, dirs: Iterable[LogDir]) -> None:
         """Take what brokers reported about their log dirs. A silent broker's replicas keep their last values."""
         told = list(dirs)
         answered = {one.broker for one in told if one.log_dir is not None}
-        logs: dict[TopicPartition, list[ReplicaLog]] = {}
+        making = LogsMaker()
         for one in told:
             for r in one.replicas:
                 log = ReplicaLog(one.broker, one.log_dir or "", r.size_bytes, _lag(r.offset_lag), r.is_future)
-                logs.setdefault(TopicPartition(r.topic, r.partition), []).append(log)
-        live = {broker.id for broker in self.brokers}
-        for name, known in self.logs.items():
-            kept = [log for log in known if log.broker not in answered and log.broker in live]
-            if kept and self._has_partition(name):
-                logs.setdefault(name, []).extend(kept)
-        self.logs = {name: tuple(sorted(found, key=_log_order)) for name, found in logs.items()}
+                making.add(r.topic, r.partition, log)
+        silent = {broker.id for broker in self.brokers} - answered
+        if silent:
+            for topic, partition, log in self.logs.logs():
+                if log.broker in silent and self._has_partition(TopicPartition(topic, partition)):
+                    making.add(topic, partition, log)
+        self.logs = making.made(self.logs)
         self.log_dirs = tuple(replace(one, replicas=()) for one in told)
 
     def coordinators_may_be_asked(self) -> bool:
@@ -353,7 +350,3 @@ class Knowledge:
 
 def _lag(offset_lag: int | None) -> int:
     return -1 if offset_lag is None else offset_lag
-
-
-def _log_order(log: ReplicaLog) -> tuple[int, bool]:
-    return log.broker, log.is_future

@@ -7,6 +7,7 @@ from dataclasses import replace
 from operator import is_
 
 from engine.common.model import NO_LEADER, LeaderIsrAndControllerEpoch, ReplicaAssignment, TopicPartition
+from engine.common.sharing import shared
 from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
 from engine.common.topic_id import ZERO_TOPIC_ID
 from engine.protocol.apis.metadata import MetadataResponsePartition, MetadataResponseTopic
@@ -83,7 +84,7 @@ def with_state(known: PartitionSnapshot, state: LeaderIsrAndControllerEpoch | No
     return replace(
         known,
         leader=told.leader,
-        isr=told.isr,
+        isr=shared(told.isr),
         leader_epoch=told.leader_epoch,
         controller_epoch=state.controller_epoch,
         zk_version=told.partition_epoch,
@@ -116,8 +117,8 @@ def with_reassignments(
 
 def assignment_of(replicas: Iterable[int], moving: ReplicaAssignment | None) -> ReplicaAssignment:
     """Return a partition's assignment: ``moving`` if that has the same replicas, else these replicas alone."""
-    plain = tuple(replicas)
-    return ReplicaAssignment(plain) if moving is None or set(moving.replicas) != set(plain) else moving
+    plain = shared(tuple(replicas))
+    return shared(ReplicaAssignment(plain)) if moving is None or set(moving.replicas) != set(plain) else moving
 
 
 def _partition_of_metadata(
@@ -132,7 +133,7 @@ def _partition_of_metadata(
     assignment = assignment_of(answer.replica_nodes, moving)
     if known is None:
         return PartitionSnapshot(
-            answer.partition_index, assignment, answer.leader_id, tuple(answer.isr_nodes), leader_epoch
+            answer.partition_index, assignment, answer.leader_id, shared(tuple(answer.isr_nodes)), leader_epoch
         )
     known = with_assignment(known, assignment)
     if _is_same(known, answer, leader_epoch):
@@ -141,7 +142,7 @@ def _partition_of_metadata(
     return replace(
         known,
         leader=answer.leader_id,
-        isr=tuple(answer.isr_nodes),
+        isr=shared(tuple(answer.isr_nodes)),
         leader_epoch=leader_epoch,
         controller_epoch=None,
         zk_version=None,

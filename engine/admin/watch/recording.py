@@ -2,11 +2,11 @@
 
 The file begins with a line of JSON that says what it is:
 
-    {"klamm_recording": 1, "shape": "…", "klamm": "…", "cluster": "…"}
+    {"klamm_recording": 2, "shape": "…", "klamm": "…", "cluster": "…"}
 
 Records follow, each with a head of 17 bytes, big-endian (length of the data, their CRC, kind, time in milliseconds),
-and its data, JSON compressed by zlib. Kind 0 is a whole frame, kind 1 what changed. From time to time a record is a
-whole frame, so that any place is reached quickly. A cut-off or damaged record ends the recording there; what comes
+and its data, lines of JSON compressed by zlib. Kind 0 is a whole frame, kind 1 what changed. From time to time a record
+is a whole frame, so that any place is reached quickly. A cut-off or damaged record ends the recording there; what comes
 before it can be played.
 """
 
@@ -16,6 +16,7 @@ import json
 import os
 import struct
 import zlib
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
@@ -23,12 +24,14 @@ from typing import BinaryIO
 from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.watch.feed import Feed
 from engine.admin.watch.frame import Frame
-from engine.admin.watch.frame_changes import changes_of, frame_of
+from engine.admin.watch.frame_building import FrameBuilder
+from engine.admin.watch.frame_changes import changes_of
 from engine.admin.watch.judging import HealthMemory
 from engine.admin.watch.value_codec import shape_of
+from engine.common.turns import at_once
 from engine.common.version import VERSION
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 KEY_EVERY = 60
 """The least number of records between two whole frames."""
 
@@ -37,6 +40,9 @@ KEY_SHARE = 4
 
 RECORD_BYTES_MAX = 256 * 1024 * 1024
 _HEAD_BYTES_MAX = 4096
+_INFLATED_AT_ONCE = 4096
+_LINES_A_TURN = 20
+"""Of up to a hundred partitions each: some milliseconds."""
 _RECORD = struct.Struct(">IIBQ")
 _WHOLE, _CHANGES = 0, 1
 
@@ -156,14 +162,19 @@ class Recording:
         Raises:
             BadRequest: it is damaged; the frames before it are not.
         """
+        return at_once(self.frame_in_turns(position))
+
+    def frame_in_turns(self, position: int) -> Generator[None, None, Frame]:
+        """Read a frame in turns of an event loop; ``frame`` must not be called in between."""
         start = self._position + 1
         if self._frame is None or position < start - 1 or self._key_of(position) > self._position:
             start = self._key_of(position)
         for index in range(start, position + 1):
-            self._frame = self._read(index)
+            self._frame = yield from self._read(index)
             self._position = index
         assert self._frame is not None
         if self._frame.health is None:
+            yield from self._health.turns(self._frame)
             self._frame = replace(self._frame, health=self._health.judge(self._frame))
         return self._frame
 
@@ -180,16 +191,20 @@ class Recording:
             position -= 1
         return position
 
-    def _read(self, index: int) -> Frame:
+    def _read(self, index: int) -> Generator[None, None, Frame]:
         place = self._places[index]
         self._file.seek(place.offset)
         data = self._file.read(place.size)
         try:
             if zlib.crc32(data) != place.crc:
                 raise ValueError("the checksum does not match")
-            changes = json.loads(zlib.decompress(data))
-            return frame_of(None if place.is_whole else self._frame, changes)
-        except (ValueError, TypeError, KeyError, zlib.error) as error:
+            building = FrameBuilder(self._frame, is_whole=place.is_whole)
+            for count, line in enumerate(_lines_of(data), 1):
+                building.take(json.loads(line))
+                if count % _LINES_A_TURN == 0:
+                    yield
+            return building.made()
+        except (ValueError, TypeError, LookupError, OverflowError, zlib.error) as error:
             raise BadRequest(f"frame {index} is damaged: {error}", where=str(self._path)) from error
 
     def _read_head(self) -> str:
@@ -231,6 +246,14 @@ class Recording:
         if not places:
             raise BadRequest("the recording has no whole frame", where=str(self._path))
         return places
+
+
+def _lines_of(data: bytes) -> Iterator[bytes]:
+    """Yield each line of a record, without ever having all of them at once."""
+    inflate, rest = zlib.decompressobj(), b""
+    for at in range(0, len(data), _INFLATED_AT_ONCE):
+        *lines, rest = (rest + inflate.decompress(data[at : at + _INFLATED_AT_ONCE])).split(b"\n")
+        yield from lines
 
 
 @dataclass(frozen=True, slots=True)

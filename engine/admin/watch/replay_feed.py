@@ -62,6 +62,7 @@ class ReplayFeed:
         return self
 
     async def start(self) -> None:
+        await self._read_ahead(0)
         self._show(0)
         self._task = asyncio.create_task(self._play(), name="replay-feed")
 
@@ -141,12 +142,23 @@ class ReplayFeed:
                 continue
             after_ms = self._recording.time_of(self._position + 1) - self._recording.time_of(self._position)
             self._moved.clear()
+            due_s = asyncio.get_running_loop().time() + min(_GAP_MAX_S, max(0, after_ms) / 1000) / self._speed
+            await self._read_ahead(self._position + 1)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(min(_GAP_MAX_S, max(0, after_ms) / 1000) / self._speed):
+                async with asyncio.timeout_at(due_s):
                     await self._moved.wait()
                     continue
             if self._go.is_set():
                 self._show(self._position + 1)
+
+    async def _read_ahead(self, position: int) -> None:
+        """Read a frame in turns, so that showing it does not hold the loop; a jump meanwhile ends that."""
+        turns = self._recording.frame_in_turns(position)
+        with contextlib.suppress(BadRequest):
+            for _ in turns:
+                await asyncio.sleep(0)
+                if self._moved.is_set():
+                    turns.close()
 
     def _show(self, position: int) -> None:
         """Offer a frame; going forward, with what happened in the frames in between."""

@@ -16,7 +16,13 @@ from functools import cache
 from typing import Any, Union
 from zlib import crc32
 
+from engine.common.model import ReplicaAssignment
+from engine.common.sharing import shared
+
 Convert = Callable[[Any], Any]
+
+_SHARED = (ReplicaAssignment,)
+"""Equal values of these types are decoded as one object."""
 
 
 @cache
@@ -51,7 +57,7 @@ def _made(hint: Any, *, is_encoder: bool) -> Convert:
     if origin in (Union, types.UnionType):
         return _optional(make, args)
     if origin is tuple:
-        return _sequence(make(args[0]))
+        return _sequence(make(args[0]), is_encoder=is_encoder)
     if origin is not None and issubclass(origin, Mapping):
         return _mapping(make(args[0]), make(args[1]), is_encoder=is_encoder)
     if dataclasses.is_dataclass(hint) or hasattr(hint, "_fields"):
@@ -73,8 +79,11 @@ def _optional(make: Callable[[Any], Convert], args: tuple[Any, ...]) -> Convert:
     return convert if convert is _same else lambda value: None if value is None else convert(value)
 
 
-def _sequence(convert: Convert) -> Convert:
-    return tuple if convert is _same else lambda values: tuple(map(convert, values))
+def _sequence(convert: Convert, *, is_encoder: bool) -> Convert:
+    if convert is not _same:
+        return lambda values: tuple(map(convert, values))
+    # Brokers, most of the time: the same few tuples again and again.
+    return tuple if is_encoder else lambda values: shared(tuple(values))
 
 
 def _mapping(key: Convert, value: Convert, *, is_encoder: bool) -> Convert:
@@ -93,7 +102,7 @@ def _record(kind: Any, make: Callable[[Any], Convert], *, is_encoder: bool) -> C
     def decode(values: Any) -> Any:
         return kind(*[convert(one) for convert, one in zip(only, values, strict=True)])
 
-    return decode
+    return (lambda values: shared(decode(values))) if kind in _SHARED else decode
 
 
 def _same(value: Any) -> Any:

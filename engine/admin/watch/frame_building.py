@@ -1,0 +1,250 @@
+"""Makes a frame out of the lines of a recording (``frame_changes``), one line after the other. Pure.
+
+What is equal to the frame before is the same object, after a whole frame too.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from engine.admin.watch.frame import Frame, WatchedGroup
+from engine.admin.watch.frame_changes import (
+    CLUSTER,
+    FIELDS,
+    NO_FRAME,
+    TOPIC,
+    group_key,
+    rows_by_partition,
+)
+from engine.admin.watch.log_ends import UNKNOWN, LogEnds
+from engine.admin.watch.replica_logs import Place, ReplicaLogs
+from engine.admin.watch.value_codec import decoder
+from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, TopicSnapshot
+
+
+class FrameBuilder:
+    """Takes the lines of one frame; ``made`` returns it. It has no health yet.
+
+    Args:
+        known: the frame before.
+        is_whole: the lines tell all of the frame, not what has changed since ``known``.
+    """
+
+    def __init__(self, known: Frame | None, *, is_whole: bool) -> None:
+        self._known = known or NO_FRAME
+        self._old = NO_FRAME if is_whole else self._known
+        self._values: dict[str, Any] = {"health": None}
+        self._groups: dict[tuple[str, str], WatchedGroup] | None = None
+        self._ends: _Ends | None = None
+        self._logs: _Logs | None = None
+        self._cluster: _Cluster | None = None
+
+    def take(self, line: Any) -> None:
+        """Take a line.
+
+        Raises:
+            ValueError, TypeError, KeyError, IndexError, OverflowError: it is not what ``changes_of`` yields.
+        """
+        kind, *told = line
+        self._TAKERS[kind](self, *told)
+
+    def made(self) -> Frame:
+        """Return the frame."""
+        values = self._values
+        if self._groups is not None:
+            values["groups"] = tuple(self._groups[key] for key in sorted(self._groups))
+        if self._ends is not None:
+            values["offsets"] = self._ends.made()
+        if self._logs is not None:
+            values["logs"] = self._logs.made()
+        if self._cluster is not None:
+            values["cluster"] = self._cluster.made()
+        return replace(self._old, **values)
+
+    def _take_fields(self, told: Mapping[str, Any]) -> None:
+        self._values |= {name: decoder(FIELDS[name])(value) for name, value in told.items()}
+
+    # Mappings
+
+    def _mapping(self, name: str) -> dict[Any, Any]:
+        if name not in self._values:
+            self._values[name] = dict(getattr(self._old, name))
+        found: dict[Any, Any] = self._values[name]
+        return found
+
+    def _take_gone(self, name: str, keys: list[Any]) -> None:
+        decode = decoder(FIELDS[name].__args__[0])
+        for key in keys:
+            del self._mapping(name)[decode(key)]
+
+    def _take_fresh(self, name: str, pairs: list[Any]) -> None:
+        self._mapping(name).update(decoder(FIELDS[name])(pairs))
+
+    # Groups
+
+    def _known_groups(self) -> dict[tuple[str, str], WatchedGroup]:
+        if self._groups is None:
+            self._groups = {group_key(group): group for group in self._old.groups}
+        return self._groups
+
+    def _take_groups_gone(self, keys: list[list[str]]) -> None:
+        for name, kind in keys:
+            del self._known_groups()[name, kind]
+
+    def _take_groups(self, told: list[Any]) -> None:
+        for group in map(decoder(WatchedGroup), told):
+            self._known_groups()[group_key(group)] = group
+
+    # Ends, logs, cluster
+
+    def _all_ends(self) -> _Ends:
+        if self._ends is None:
+            self._ends = _Ends(LogEnds.of(self._old.offsets), LogEnds.of(self._known.offsets))
+        return self._ends
+
+    def _all_logs(self) -> _Logs:
+        if self._logs is None:
+            self._logs = _Logs(ReplicaLogs.of(self._old.logs), ReplicaLogs.of(self._known.logs))
+        return self._logs
+
+    def _whole_cluster(self) -> _Cluster:
+        if self._cluster is None:
+            self._cluster = _Cluster(self._old.cluster, self._known.cluster)
+        return self._cluster
+
+    def _take_cluster(self, own: Mapping[str, Any] | None) -> None:
+        if own is None:
+            self._values["cluster"] = None
+        else:
+            self._whole_cluster().own = {name: decoder(CLUSTER[name])(value) for name, value in own.items()}
+
+    _TAKERS: ClassVar[Mapping[str, Callable[..., None]]] = {
+        "fields": _take_fields,
+        "gone": _take_gone,
+        "fresh": _take_fresh,
+        "groups_gone": _take_groups_gone,
+        "groups": _take_groups,
+        "ends_gone": lambda self, topics: self._all_ends().forget(topics),
+        "ends": lambda self, topic, told: self._all_ends().take(topic, told),
+        "places": lambda self, places: self._all_logs().renumber(places),
+        "logs_gone": lambda self, topics: self._all_logs().forget(topics),
+        "logs": lambda self, topic, changed, rows: self._all_logs().take(topic, changed, rows),
+        "cluster": _take_cluster,
+        "topics_gone": lambda self, names: self._whole_cluster().forget(names),
+        "topic": lambda self, name, own, gone: self._whole_cluster().begin(name, own, gone),
+        "partitions": lambda self, told: self._whole_cluster().take(told),
+    }
+
+
+class _Ends:
+    """The ends of the frame that is being made."""
+
+    def __init__(self, old: LogEnds, known: LogEnds) -> None:
+        self._topics = dict(old.by_topic)
+        self._known = known.by_topic
+
+    def forget(self, topics: list[str]) -> None:
+        for topic in topics:
+            del self._topics[topic]
+
+    def take(self, topic: str, told: list[int]) -> None:
+        rows = array("q", self._topics.get(topic, ()))
+        for partition, end, at_ms in zip(told[::3], told[1::3], told[2::3], strict=True):
+            if 2 * partition >= len(rows):
+                rows.extend([UNKNOWN, 0] * (partition + 1 - len(rows) // 2))
+            rows[2 * partition], rows[2 * partition + 1] = end, at_ms
+        self._topics[topic] = rows
+
+    def made(self) -> LogEnds:
+        known = self._known
+        return LogEnds(
+            {topic: known[topic] if known.get(topic) == rows else rows for topic, rows in self._topics.items()}
+        )
+
+
+class _Logs:
+    """The replicas' logs of the frame that is being made."""
+
+    def __init__(self, old: ReplicaLogs, known: ReplicaLogs) -> None:
+        self._places, self._topics = old.places, dict(old.by_topic)
+        self._known = known
+
+    def renumber(self, places: list[Any]) -> None:
+        self._places, self._topics = tuple(map(_place, places)), {}
+
+    def forget(self, topics: list[str]) -> None:
+        for topic in topics:
+            del self._topics[topic]
+
+    def take(self, topic: str, changed: list[int], rows: list[int]) -> None:
+        found = rows_by_partition(self._topics.get(topic, ()))
+        for partition in changed:
+            found.pop(partition, None)
+        found |= rows_by_partition(rows)
+        self._topics[topic] = array("q", [number for partition in sorted(found) for number in found[partition]])
+
+    def made(self) -> ReplicaLogs:
+        known = self._known.by_topic if self._known.places == self._places else {}
+        topics = {topic: known[topic] if known.get(topic) == rows else rows for topic, rows in self._topics.items()}
+        return ReplicaLogs(self._places, topics)
+
+
+def _place(told: list[Any]) -> Place:
+    broker, is_future, log_dir = told
+    return int(broker), bool(is_future), str(log_dir)
+
+
+class _Cluster:
+    """The cluster of the frame that is being made; partitions belong to the topic that was begun last."""
+
+    def __init__(self, old: ClusterSnapshot | None, known: ClusterSnapshot | None) -> None:
+        self._old = old
+        self._known = {} if known is None else {topic.name: topic for topic in known.topics}
+        self._topics = {} if old is None else {topic.name: topic for topic in old.topics}
+        self._name = ""
+        self._topic_own: dict[str, Any] = {}
+        self._partitions: dict[int, PartitionSnapshot] = {}
+        self._has_new_topics = old is None
+        self.own: dict[str, Any] = {}
+
+    def forget(self, names: list[str]) -> None:
+        self._has_new_topics = True
+        for name in names:
+            del self._topics[name]
+
+    def begin(self, name: str, own: Mapping[str, Any], gone: list[int]) -> None:
+        self._end()
+        known = self._topics.get(name)
+        self._name, self._topic_own = name, {field: decoder(TOPIC[field])(value) for field, value in own.items()}
+        self._partitions = {} if known is None else {p.partition: p for p in known.partitions}
+        for number in gone:
+            del self._partitions[number]
+
+    def take(self, told: list[Any]) -> None:
+        for partition in map(decoder(PartitionSnapshot), told):
+            self._partitions[partition.partition] = partition
+
+    def made(self) -> ClusterSnapshot:
+        self._end()
+        old = self._old
+        if not self._has_new_topics and old is not None:
+            return replace(old, **self.own)
+        ordered = tuple(self._topics[name] for name in sorted(self._topics))
+        return ClusterSnapshot(**self.own, topics=ordered) if old is None else replace(old, **self.own, topics=ordered)
+
+    def _end(self) -> None:
+        """Finish the topic that was begun; if it is equal to the one before, that one stays."""
+        if not self._name:
+            return
+        name, self._name, self._has_new_topics = self._name, "", True
+        partitions = tuple(self._partitions[number] for number in sorted(self._partitions))
+        old = self._topics.get(name)
+        if old is None:
+            topic = TopicSnapshot(name, partitions, **self._topic_own)
+        else:
+            topic = replace(old, **self._topic_own, partitions=partitions)
+        known = self._known.get(name)
+        self._topics[name] = known if known is not None and known == topic else topic

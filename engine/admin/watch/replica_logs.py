@@ -1,0 +1,135 @@
+"""The logs of very many replicas, in four numbers each. Pure.
+
+As values of their own, 150,000 replicas take 24 MB, and twice that while a newer reading replaces an older one. Here
+they take 5 MB, and a topic that did not change shares its numbers with the reading before.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeAlias
+
+from engine.common.model import TopicPartition
+from engine.common.snapshot import ReplicaLog
+
+Place = tuple[int, bool, str]
+"""A broker, whether the replica there is a future one, and the log dir."""
+
+Rows: TypeAlias = "array[int]"
+"""Of one topic: partition, number of the place, bytes and lag of each replica, one after the other, in this order."""
+
+WIDTH = 4
+
+
+class ReplicaLogs(Mapping[TopicPartition, tuple[ReplicaLog, ...]]):
+    """Logs by partition, those of each by broker. Never changed after it was made."""
+
+    __slots__ = ("_count", "_places", "_topics")
+
+    def __init__(self, places: tuple[Place, ...] = (), topics: Mapping[str, Rows] | None = None) -> None:
+        self._places = places
+        self._topics: Mapping[str, Rows] = {} if topics is None else topics
+        self._count: int | None = None
+
+    @classmethod
+    def of(cls, known: Mapping[TopicPartition, Iterable[ReplicaLog]]) -> ReplicaLogs:
+        """Return a mapping in this form; itself if it has it."""
+        if isinstance(known, cls):
+            return known
+        making = LogsMaker()
+        for name, logs in known.items():
+            for log in logs:
+                making.add(name.topic, name.partition, log)
+        return making.made(cls())
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        return self._places
+
+    @property
+    def by_topic(self) -> Mapping[str, Rows]:
+        """The numbers of each topic; do not change them."""
+        return self._topics
+
+    def logs(self) -> Iterator[tuple[str, int, ReplicaLog]]:
+        """Yield every replica's log with topic and partition."""
+        for topic, rows in self._topics.items():
+            for at in range(0, len(rows), WIDTH):
+                yield topic, rows[at], self._log(rows, at)
+
+    def topic_bytes(self, topic: str) -> int | None:
+        """Return the bytes of all replicas of a topic; None if nobody reported any."""
+        rows = self._topics.get(topic)
+        return None if rows is None else sum(rows[2::WIDTH])
+
+    def __getitem__(self, name: TopicPartition) -> tuple[ReplicaLog, ...]:
+        topic, partition = name
+        rows = self._topics[topic]
+        index, count = bisect_left(_Partitions(rows), partition), len(rows) // WIDTH
+        found = []
+        while index < count and rows[index * WIDTH] == partition:
+            found.append(self._log(rows, index * WIDTH))
+            index += 1
+        if not found:
+            raise KeyError(name)
+        return tuple(found)
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        for topic, rows in self._topics.items():
+            for partition in dict.fromkeys(rows[::WIDTH]):
+                yield TopicPartition(topic, partition)
+
+    def __len__(self) -> int:
+        if self._count is None:
+            self._count = sum(len(set(rows[::WIDTH])) for rows in self._topics.values())
+        return self._count
+
+    def _log(self, rows: Rows, at: int) -> ReplicaLog:
+        broker, is_future, log_dir = self._places[rows[at + 1]]
+        return ReplicaLog(broker, log_dir, rows[at + 2], rows[at + 3], is_future)
+
+
+class _Partitions:
+    """The partition of each replica of a topic, to search in."""
+
+    __slots__ = ("_rows",)
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return len(self._rows) // WIDTH
+
+    def __getitem__(self, index: int) -> int:
+        return self._rows[index * WIDTH]
+
+
+class LogsMaker:
+    """Takes logs in any order, and makes the mapping of them."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, list[tuple[int, Place, int, int]]] = {}
+        self._places: dict[Place, Place] = {}
+
+    def add(self, topic: str, partition: int, log: ReplicaLog) -> None:
+        """Take one replica's log."""
+        place = log.broker, log.is_future, log.log_dir
+        place = self._places.setdefault(place, place)
+        self._rows.setdefault(topic, []).append((partition, place, log.size_bytes, log.offset_lag))
+
+    def made(self, before: ReplicaLogs) -> ReplicaLogs:
+        """Return them all; what is the same as ``before`` shares its numbers."""
+        places = tuple(sorted(self._places))
+        if places == before.places:
+            places = before.places
+        numbers = {place: number for number, place in enumerate(places)}
+        topics: dict[str, Rows] = {}
+        for topic, found in self._rows.items():
+            rows = array("q")
+            for partition, place, size_bytes, lag in sorted(found):
+                rows.extend((partition, numbers[place], size_bytes, lag))
+            known = before.by_topic.get(topic)
+            topics[topic] = known if known == rows and places is before.places and known is not None else rows
+        return ReplicaLogs(places, topics)
