@@ -233,13 +233,14 @@ async def _refuse_drift(invocation: Invocation, cluster: Cluster, loaded: Loaded
         for note in findings if is_fresh else ():
             invocation.talk.warn(note.message)
         return False
-    if is_fresh and await run.is_carried_out(cluster):
+    is_elsewhere = any(one.check is Check.CLUSTER for one in serious)
+    if is_fresh and not is_elsewhere and await run.is_carried_out(cluster):
         return True
     path = run.path
     for one in serious:
         invocation.talk.say(one.message)
     told = f"the plan does not fit the cluster: {len(serious)} finding{'' if len(serious) == 1 else 's'}"
-    if any(one.check is Check.CLUSTER for one in serious):
+    if is_elsewhere:
         hint = "name the cluster that the plan was made for, or plan again for this one"
     else:
         hint = f"klamm plan check {path} shows all; plan again, or, if this plan has begun: klamm plan resume {path}"

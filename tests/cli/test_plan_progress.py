@@ -253,6 +253,23 @@ def test_help_tells_whether_there_is_a_deadline(verb: str, default: str, capsys:
     assert line.endswith(f"[default: {default}]")
 
 
+def cluster_with(there: int, cluster_id: str = "c") -> ClusterSnapshot:
+    """A cluster in which so many of the three partitions are where the plan wants them."""
+    replicas = ((0, 2) if number < there else (0, 1) for number in range(3))
+    partitions = tuple(PartitionSnapshot(number, ReplicaAssignment(one), 0, one) for number, one in enumerate(replicas))
+    brokers = tuple(BrokerInfo(broker, (), None) for broker in range(3))
+    topics = (TopicSnapshot("t", partitions, b"1" * 16),)
+    return ClusterSnapshot(brokers, topics, SnapshotSource.ZOOKEEPER, 1, cluster_id)
+
+
+def plan_and_snapshot(folder: Path, there: int, cluster_id: str = "c") -> tuple[Path, Path]:
+    """Write the plan that was made when nothing was there yet, and a snapshot of the cluster now."""
+    plan, snapshot = folder / "plan.json", folder / "snapshot.json"
+    plan.write_text(encode_plan(plan_of(cluster_with(0), {move.name: (0, 2) for move in MOVES})))
+    snapshot.write_text(snapshot_to_json(cluster_with(there, cluster_id)))
+    return plan, snapshot
+
+
 @pytest.mark.parametrize(
     ("there", "verb", "told"),
     [
@@ -266,17 +283,15 @@ def test_help_tells_whether_there_is_a_deadline(verb: str, default: str, capsys:
 def test_what_is_left_is_asked_for(
     there: int, verb: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def cluster(there: int) -> ClusterSnapshot:
-        replicas = ((0, 2) if number < there else (0, 1) for number in range(3))
-        partitions = tuple(
-            PartitionSnapshot(number, ReplicaAssignment(one), 0, one) for number, one in enumerate(replicas)
-        )
-        brokers = tuple(BrokerInfo(broker, (), None) for broker in range(3))
-        return ClusterSnapshot(brokers, (TopicSnapshot("t", partitions, b"1" * 16),), SnapshotSource.ZOOKEEPER, 1, "c")
-
-    plan, snapshot = tmp_path / "plan.json", tmp_path / "snapshot.json"
-    plan.write_text(encode_plan(plan_of(cluster(0), {move.name: (0, 2) for move in MOVES})))
-    snapshot.write_text(snapshot_to_json(cluster(there)))
+    plan, snapshot = plan_and_snapshot(tmp_path, there)
     words = ("plan", verb, plan, "--dry-run", "--snapshot", snapshot, "--wave-replicas", "1")
     ran = in_process(*words, capture=capsys)
     assert (ran.code, ran.err) == (0, f"dry run: would {told.format(snapshot.name)}\n")
+
+
+def test_a_plan_of_another_cluster_is_not_taken_for_carried_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan, snapshot = plan_and_snapshot(tmp_path, there=3, cluster_id="another")
+    ran = in_process("plan", "apply", plan, "--dry-run", "--snapshot", snapshot, capture=capsys)
+    assert (ran.code, "hint: name the cluster that the plan was made for" in ran.err) == (1, True), ran.err
