@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shlex
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from engine.admin.cluster.errors import BadRequest
+from engine.admin.cluster.errors import AdminError, BadRequest
 from engine.admin.reassignment.adaptive_throttle import ThrottleRange
-from engine.admin.reassignment.plan_runs import PlanRun
+from engine.admin.reassignment.journal import throttle_of_last_run
+from engine.admin.reassignment.plan_runs import PlanRun, beside
 from engine.admin.reassignment.wave_values import WaveControl
 from engine.admin.reassignment.waves import Wave
 from engine.admin.snapshots.taking import take_for_planning
@@ -35,7 +37,7 @@ from tui.location import Location
 from tui.main_view import MainView
 from tui.offers import Ask, FieldNeeded, PlanWish
 from tui.operations.operation import EXPECTED, Outcome, command_text, failure_text
-from tui.operations.plan_commands import making_words, running_words
+from tui.operations.plan_commands import making_words
 from tui.plan_forms import STRATEGIES, ask_for_plan, path_named
 from tui.presenters.plan_card import detail_lines
 from tui.saving import write_new
@@ -301,6 +303,14 @@ class PlanDesk:
         if self.run is not None and self.run.run.digest == plan.digest:
             self.run.says(text)
 
+    def last_throttle(self) -> int | None:
+        """Return the throttle of the open plan's last run. A journal that cannot be read is told when a run begins."""
+        if self.plan is None or self.plan.path is None:
+            return None
+        with suppress(AdminError, OSError):
+            return throttle_of_last_run(beside(self.plan.path, ".journal"), self.plan.digest)
+        return None
+
     def set_throttle(self, limits: ThrottleRange) -> None:
         """Let the run go on at another rate."""
         self._control.set_throttle(limits)
@@ -333,7 +343,7 @@ class PlanDesk:
         run = self.run
         if run is None or not run.is_under_way:
             return ""
-        command = f"klamm plan {run.run.goes_on_with} {run.run.path}"
+        command = shlex.join(["klamm", *run.run.words(run.run.goes_on_with)])
         return f"{run.run.path.name} was stopped in wave {run.wave} of {run.wave_count}; go on with: {command}"
 
     def _tell(self, title: str, lines: list[Line]) -> None:
@@ -354,8 +364,8 @@ def with_logs(snapshot: ClusterSnapshot, logs: Mapping[TopicPartition, tuple[Rep
 def command_after(state: PlanRunState) -> tuple[str, list[str]]:
     """Return the command of a run that is over, and what it is: what was done, or how to go on."""
     if state.state is RunState.DONE:
-        return SAME, running_words(state.run)
-    return "go on with", running_words(state.run, state.run.goes_on_with)
+        return SAME, state.run.words()
+    return "go on with", state.run.words(state.run.goes_on_with)
 
 
 def run_outcome(state: PlanRunState) -> Outcome:

@@ -64,7 +64,7 @@ def _carry_out(verb: Verb, desk: PlanDesk) -> Offer:
         return NotNow("there is nothing to do")
     if plan.path is None and verb is not Verb.APPLY:
         return NotNow("this plan was made just now: there is nothing to resume, A applies it")
-    advice = plan.file.klamm.throttle
+    advice = (None if verb is Verb.APPLY else desk.last_throttle()) or plan.file.klamm.throttle
     fields = [
         FieldNeeded("throttle", "Throttle", "" if advice is None else str(advice), "50M a second; empty: full speed"),
         FieldNeeded("wave_replicas", "Replicas a wave", "10", "into a broker and out of one"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import shlex
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -37,7 +38,10 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
         Annotated[
             _Size,
             typer.Option(
-                "--throttle", metavar="SIZE", help="Bytes a second between brokers.  [default: what the plan says]"
+                "--throttle",
+                metavar="SIZE",
+                help="Bytes a second between brokers; 0 is none.  [default: resume and rollback that of the last run, "
+                "else what the plan says]",
             ),
         ],
         None,
@@ -128,16 +132,19 @@ def _carrying_out(verb: str, summary: str, examples: Sequence[str], *, writes_wa
 
 
 def _run(verb: str, loaded: LoadedPlan, values: dict[str, Any]) -> tuple[LoadedPlan, PlanRun]:
+    from engine.admin.reassignment.journal import throttle_of_last_run
     from engine.admin.reassignment.plan_runs import PlanRun, Verb
     from engine.admin.reassignment.waves import WaveCaps
 
+    journal: Path = values["journal"] or loaded.beside(".journal")
+    last = None if verb == Verb.APPLY else throttle_of_last_run(journal, loaded.digest)
     return loaded, PlanRun(
         Verb(verb),
         loaded.path,
         loaded.digest,
         loaded.moves,
         throttle_options(
-            loaded.plan.klamm.throttle,
+            last or loaded.plan.klamm.throttle,
             values["throttle"],
             values["throttle_floor"],
             values["throttle_ceiling"],
@@ -147,7 +154,7 @@ def _run(verb: str, loaded: LoadedPlan, values: dict[str, Any]) -> tuple[LoadedP
         seconds_option("--stall", values["stall"]),
         seconds_option("--lock-timeout", values["lock_timeout"]),
         values["elect"],
-        values["journal"] or loaded.beside(".journal"),
+        journal,
         values.get("rollback_file"),
     )
 
@@ -167,7 +174,7 @@ async def _carry_out(invocation: Invocation, wanted: tuple[LoadedPlan, PlanRun])
             is_done = await _refuse_drift(invocation, cluster, loaded, run)
             waves = () if is_done else await run.waves(cluster)
             standings = await run.standings(cluster) if waves and run.verb is not Verb.APPLY else None
-        goes_on = f"klamm plan {run.goes_on_with} {run.path}"
+        goes_on = shlex.join(["klamm", *run.words(run.goes_on_with)])
         if is_done:
             invocation.talk.say("nothing to do: the plan is carried out already")
             done = WavesResult(Outcome.DONE, None, 0, 0, len(run.moves), (), len(run.moves))
@@ -233,13 +240,14 @@ async def _refuse_drift(invocation: Invocation, cluster: Cluster, loaded: Loaded
         for note in findings if is_fresh else ():
             invocation.talk.warn(note.message)
         return False
-    if is_fresh and await run.is_carried_out(cluster):
+    is_elsewhere = any(one.check is Check.CLUSTER for one in serious)
+    if is_fresh and not is_elsewhere and await run.is_carried_out(cluster):
         return True
     path = run.path
     for one in serious:
         invocation.talk.say(one.message)
     told = f"the plan does not fit the cluster: {len(serious)} finding{'' if len(serious) == 1 else 's'}"
-    if any(one.check is Check.CLUSTER for one in serious):
+    if is_elsewhere:
         hint = "name the cluster that the plan was made for, or plan again for this one"
     else:
         hint = f"klamm plan check {path} shows all; plan again, or, if this plan has begun: klamm plan resume {path}"

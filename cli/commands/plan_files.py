@@ -117,12 +117,12 @@ def seconds_option(name: str, text: str) -> float:
 def throttle_options(
     advice: int | None, throttle: str | None, floor: str | None, ceiling: str | None, p99: str | None
 ) -> ThrottleRange | None:
-    """Return the throttle that options name, or else the plan's advice; None copies at full speed."""
+    """Return the throttle that options name, or else the advice; None (``--throttle 0``): full speed."""
     from engine.admin.reassignment.adaptive_throttle import ThrottleRange
 
     start = size_option("--throttle", throttle)
     start = advice if start is None else start
-    if start is None:
+    if not start:
         if any(option is not None for option in (floor, ceiling, p99)):
             raise UsageError("--throttle-floor, --throttle-ceiling and --throttle-p99 need a --throttle")
         return None

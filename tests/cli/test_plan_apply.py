@@ -143,7 +143,11 @@ def test_one_operator_at_a_time_and_an_interrupt_says_what_is_left(
         finally:
             running.kill()
     assert running.returncode == 130, said
-    assert f"copies stay throttled until a plan command ends that; go on with: klamm plan resume {plan}" in said
+    throttled = f"--throttle {SLOW} --lock-timeout 3s"
+    assert (
+        f"copies stay throttled until a plan command ends that; go on with: klamm plan resume {plan} {throttled}"
+        in said
+    )
     assert read_journal(plan.with_name("plan.json.journal")).last["reason"] == "interrupted"
     assert by_wire("plan", "status", plan, "-o", "json").json["lock"] is None, "the lock was given back"
     # The copy goes on, and the throttle covers only what copies.

@@ -97,7 +97,7 @@ def test_a_move_that_would_wait_for_a_dead_broker_is_not_begun(
     assert (made.code, f"would wait for broker {DEAD}, which is dead" in made.err) == (0, True), made.err
     words = ("--throttle", FAST, *QUICK_LOCK, "--stall", "1s", "-o", "json")
     stopped = klamm("plan", "apply", plan, *words)
-    told = f"{topic_name}-0 would wait for a dead broker, which keeps its replica"
+    told = f"{topic_name}-0 would wait for dead broker {DEAD}, which keeps its replica"
     assert (stopped.code, stopped.json["reason"], stopped.json["under_way"]) == (1, told, []), stopped.err
     assert klamm.replicas(topic_name) == [[1, DEAD]]
 

@@ -21,16 +21,18 @@ from cli.output.report import Fields
 from cli.views import plan_execution
 from cli.views.plan_execution import ExecutionView, progress_line, waves_result_report
 from cli.views.plan_status import plan_status_report
-from engine.admin.reassignment.journal import JournalRecord
+from engine.admin.reassignment.adaptive_throttle import ThrottleRange
+from engine.admin.reassignment.journal import JournalRecord, open_journal
 from engine.admin.reassignment.lock_holder import Holder
 from engine.admin.reassignment.plan_file import PartitionMove
-from engine.admin.reassignment.plan_runs import is_led_back
+from engine.admin.reassignment.plan_runs import PlanRun, Verb, is_led_back
 from engine.admin.reassignment.wave_progress import WaveProgress
 from engine.admin.reassignment.wave_values import Outcome, Step, WavesResult
-from engine.admin.reassignment.waves import Standing, WaveMove, standing_of, turned_round
+from engine.admin.reassignment.waves import Standing, WaveCaps, WaveMove, standing_of, turned_round
 from engine.common.model import BrokerInfo, ReplicaAssignment, TopicPartition
 from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, SnapshotSource, TopicSnapshot
 from engine.common.snapshot_json import snapshot_to_json
+from plans.digest import plan_digest
 from plans.plan_file import encode_plan
 
 HALF = WaveProgress(2, 3, 4, 9, 2048, 4096, 1024.0, 1.0, 119.0, 5000)
@@ -253,30 +255,77 @@ def test_help_tells_whether_there_is_a_deadline(verb: str, default: str, capsys:
     assert line.endswith(f"[default: {default}]")
 
 
+def cluster_with(there: int, cluster_id: str = "c") -> ClusterSnapshot:
+    """A cluster in which so many of the three partitions are where the plan wants them."""
+    replicas = ((0, 2) if number < there else (0, 1) for number in range(3))
+    partitions = tuple(PartitionSnapshot(number, ReplicaAssignment(one), 0, one) for number, one in enumerate(replicas))
+    brokers = tuple(BrokerInfo(broker, (), None) for broker in range(3))
+    topics = (TopicSnapshot("t", partitions, b"1" * 16),)
+    return ClusterSnapshot(brokers, topics, SnapshotSource.ZOOKEEPER, 1, cluster_id)
+
+
+def plan_and_snapshot(folder: Path, there: int, cluster_id: str = "c") -> tuple[Path, Path]:
+    """Write the plan that was made when nothing was there yet, and a snapshot of the cluster now."""
+    plan, snapshot = folder / "plan.json", folder / "snapshot.json"
+    plan.write_text(encode_plan(plan_of(cluster_with(0), {move.name: (0, 2) for move in MOVES})))
+    snapshot.write_text(snapshot_to_json(cluster_with(there, cluster_id)))
+    return plan, snapshot
+
+
 @pytest.mark.parametrize(
     ("there", "verb", "told"),
     [
-        (2, "resume", "resume plan.json in {0}: 1 partition (1 replica to copy) in 1 wave, 2 of 3 done already"),
-        (2, "rollback", "rollback plan.json in {0}: 2 partitions (2 replicas to copy) in 2 waves, 1 of 3 done already"),
-        (0, "resume", "resume plan.json in {0}: 3 partitions (3 replicas to copy) in 3 waves"),
-        (0, "apply", "apply plan.json in {0}: 3 partitions (3 replicas to copy) in 3 waves"),
-        (3, "resume", "resume plan.json in {0}: 0 partitions (0 replicas to copy) in 0 waves, 3 of 3 done already"),
+        (2, "resume", "1 partition (1 replica to copy) in 1 wave, without a throttle, 2 of 3 done already"),
+        (2, "rollback", "2 partitions (2 replicas to copy) in 2 waves, without a throttle, 1 of 3 done already"),
+        (0, "resume", "3 partitions (3 replicas to copy) in 3 waves, without a throttle"),
+        (0, "apply", "3 partitions (3 replicas to copy) in 3 waves, without a throttle"),
+        (3, "resume", "0 partitions (0 replicas to copy) in 0 waves, 3 of 3 done already"),
     ],
 )
 def test_what_is_left_is_asked_for(
     there: int, verb: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def cluster(there: int) -> ClusterSnapshot:
-        replicas = ((0, 2) if number < there else (0, 1) for number in range(3))
-        partitions = tuple(
-            PartitionSnapshot(number, ReplicaAssignment(one), 0, one) for number, one in enumerate(replicas)
-        )
-        brokers = tuple(BrokerInfo(broker, (), None) for broker in range(3))
-        return ClusterSnapshot(brokers, (TopicSnapshot("t", partitions, b"1" * 16),), SnapshotSource.ZOOKEEPER, 1, "c")
-
-    plan, snapshot = tmp_path / "plan.json", tmp_path / "snapshot.json"
-    plan.write_text(encode_plan(plan_of(cluster(0), {move.name: (0, 2) for move in MOVES})))
-    snapshot.write_text(snapshot_to_json(cluster(there)))
+    plan, snapshot = plan_and_snapshot(tmp_path, there)
     words = ("plan", verb, plan, "--dry-run", "--snapshot", snapshot, "--wave-replicas", "1")
     ran = in_process(*words, capture=capsys)
-    assert (ran.code, ran.err) == (0, f"dry run: would {told.format(snapshot.name)}\n")
+    assert (ran.code, ran.err) == (0, f"dry run: would {verb} plan.json in {snapshot.name}: {told}\n")
+
+
+def test_a_plan_of_another_cluster_is_not_taken_for_carried_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan, snapshot = plan_and_snapshot(tmp_path, there=3, cluster_id="another")
+    ran = in_process("plan", "apply", plan, "--dry-run", "--snapshot", snapshot, capture=capsys)
+    assert (ran.code, "hint: name the cluster that the plan was made for" in ran.err) == (1, True), ran.err
+
+
+@pytest.mark.parametrize(
+    ("verb", "given", "told"),
+    [
+        ("resume", (), "at 4,000,000 B/s a broker"),
+        ("rollback", (), "at 4,000,000 B/s a broker"),
+        ("rollback", ("--throttle", "9M"), "at 9,000,000 B/s a broker"),
+        ("resume", ("--throttle", "0"), "without a throttle"),
+    ],
+)
+def test_who_goes_on_keeps_the_throttle_of_the_last_run(
+    verb: str, given: tuple[str, ...], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan, snapshot = plan_and_snapshot(tmp_path, there=1)
+    journal = open_journal(plan.with_name("plan.json.journal"), plan_digest(plan.read_text()))
+    journal.write("begun", what="apply plan.json", throttle=4_000_000)
+    journal.close()
+    ran = in_process("plan", verb, plan, "--dry-run", "--snapshot", snapshot, *given, capture=capsys)
+    assert (ran.code, f", {told}, " in ran.err) == (0, True), ran.err
+
+
+def test_the_words_of_a_run_repeat_every_option_that_is_not_the_usual_one() -> None:
+    caps = WaveCaps(3, 10**9)
+    limits = ThrottleRange.of(50_000_000, 10_000_000, 80_000_000, 0.08)
+    run = PlanRun(Verb.APPLY, Path("p.json"), "d", (), limits, caps, 120.0, 20.0, False, Path("j"))
+    assert " ".join(run.words(run.goes_on_with)) == (
+        "plan resume p.json --throttle 50000000 --throttle-floor 10000000 --throttle-ceiling 80000000 "
+        "--throttle-p99 80ms --wave-replicas 3 --wave-bytes 1000000000 --stall 120s --lock-timeout 20s --journal j "
+        "--no-elect"
+    )
+    assert PlanRun(Verb.APPLY, Path("p.json"), "d", ()).words() == ["plan", "apply", "p.json"]

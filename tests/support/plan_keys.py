@@ -26,6 +26,6 @@ async def apply_until_it_moves(driven: Driven, throttle: str, waves: str = "2 wa
         await driven.press("down")
     await driven.type(throttle)
     await driven.press("ctrl+g")
-    await driven.sees(f"in {waves}?")
+    await driven.sees(f"in {waves}, at")
     await driven.press("y")
     await driven.until(lambda: driven.main.desk.run is not None and driven.main.desk.run.progress is not None)

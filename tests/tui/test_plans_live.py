@@ -77,7 +77,9 @@ async def made_and_applied(driven: Driven, topic: str, file: Path) -> None:
     await driven.press("down")
     await driven.type("15000")
     await driven.press("ctrl+g")
-    await driven.sees("Apply plan-move.json in tried: 2 partitions (2 replicas to copy) in 2 waves?")
+    await driven.sees(
+        "Apply plan-move.json in tried: 2 partitions (2 replicas to copy) in 2 waves, at 15,000 B/s a broker?"
+    )
     command = next(text for text in driven.text.splitlines() if text.startswith("klamm plan apply"))
     assert fault_of(command.split()[1:]) is None, command
     assert f"{file} --throttle 15000" in command
@@ -183,16 +185,15 @@ def test_a_run_that_was_killed_is_resumed(
         await driven.type("plan plan.json")
         await driven.press("enter")
         await driven.until(lambda: bool(driven.lines_with("1 under way")))
-        await driven.press("R")
-        await driven.type("15000")
-        await driven.press("ctrl+g")
+        await driven.press("R", "ctrl+g")
         await driven.sees("Resume plan.json in tried")
+        assert "at 15,000 B/s a broker" in driven.text, "the form has the throttle of the run that was killed"
         await driven.press("y")
         await driven.until(lambda: driven.main.desk.run is not None and driven.main.desk.run.progress is not None)
         await driven.press("Z")
         await driven.until(lambda: state_of(driven) is RunState.STOPPED)
         assert driven.lines_with("1 under way"), "what moves goes on in the cluster"
-        await driven.press("R")
+        await driven.press("R", "ctrl+u")
         await driven.type("50M")
         await driven.press("ctrl+g")
         await driven.sees("Resume plan.json in tried")
@@ -202,7 +203,7 @@ def test_a_run_that_was_killed_is_resumed(
     ended: list[Driven] = []
     driven_live(three_brokers, tmp_path, begun)
     assert ended[0].app.left_behind == (
-        f"plan.json was stopped in wave 1 of 2; go on with: klamm plan resume {plan}"
+        f"plan.json was stopped in wave 1 of 2; go on with: klamm plan resume {plan} --throttle 15000"
     ), "told when the screen is gone"
     journal = tmp_path / "plan.json.journal"
     journal.write_text("".join(journal.read_text().splitlines(keepends=True)[:-1]), "utf-8")

@@ -1,12 +1,9 @@
-"""The command of ``klamm plan`` that makes the same plan, or carries it out in the same way. Pure."""
+"""The command of ``klamm plan`` that makes the same plan. Pure."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from engine.admin.reassignment.plan_runs import PlanRun, Verb
-from engine.admin.reassignment.wave_values import STALL_S
-from engine.admin.reassignment.waves import WaveCaps
 from plans.options import PlanOptions, Strategy
 
 
@@ -56,17 +53,3 @@ def _argument(strategy: Strategy, options: PlanOptions) -> list[str]:
         case Strategy.LOG_DIRS:
             return [word for broker in options.brokers for word in ("--broker", str(broker))]
     return []
-
-
-def running_words(run: PlanRun, verb: Verb | None = None) -> list[str]:
-    """Return the words that carry out a plan as ``run`` does."""
-    words = ["plan", (verb or run.verb).value, str(run.path)]
-    if run.throttle is not None:
-        words += ["--throttle", str(run.throttle.start)]
-    if run.caps.replicas != WaveCaps().replicas and run.caps.replicas is not None:
-        words += ["--wave-replicas", str(run.caps.replicas)]
-    if run.caps.size_bytes is not None:
-        words += ["--wave-bytes", str(run.caps.size_bytes)]
-    if run.stall_s != STALL_S:
-        words += ["--stall", f"{run.stall_s:g}s"]
-    return words

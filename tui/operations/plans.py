@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from engine.admin.cluster.connection import Cluster
@@ -19,10 +19,10 @@ from engine.admin.snapshots.taking import read_snapshot
 from engine.common.model import TopicPartition
 from engine.common.quantities import counted, parse_duration_s, parse_size
 from plans.checking import check_drift, check_plan, what_stops
+from plans.findings import Check
 from plans.lines import plan_lines
 from tui.cells import Cell, Tone
 from tui.operations.operation import Outcome, Prepared, command_text, shortened
-from tui.operations.plan_commands import running_words
 from tui.operations.reassignments import CancelReassignments
 from tui.operations.topics import whole_number
 from tui.plan_words import planner_words
@@ -98,7 +98,8 @@ class CarryOutPlan:
         is_fresh = run.verb is Verb.APPLY
         findings = check_drift(file, await read_snapshot(cluster))
         serious = what_stops(findings, is_fresh=is_fresh)
-        if serious and is_fresh and await run.is_carried_out(cluster):
+        is_elsewhere = any(one.check is Check.CLUSTER for one in serious)
+        if serious and not is_elsewhere and is_fresh and await run.is_carried_out(cluster):
             return Prepared("nothing to do: the plan is carried out already")
         if serious:
             more = counted(len(serious), "finding")
@@ -119,7 +120,7 @@ class CarryOutPlan:
             f"{told[0].upper()}{told[1:]}?",
             shortened([_wave_line(number, wave) for number, wave in enumerate(waves, 1)]),
             tuple(planner_words(one.message) for one in findings) if is_fresh else (),
-            command_text(running_words(run), cluster.target),
+            command_text(run.words(), cluster.target),
             begins=begin,
         )
 
@@ -198,7 +199,7 @@ class ThrottlePlan:
 
     async def prepare(self, cluster: Cluster) -> Prepared:
         cluster.check_may_change()
-        words = ["plan", self.run.goes_on_with.value, str(self.run.path), "--throttle", str(self.limits.start)]
+        words = replace(self.run, throttle=self.limits).words(self.run.goes_on_with)
         return Prepared(
             f"Let brokers copy {byte_rate(self.limits.start)} each for {self.run.path.name} in {cluster.target.name}?",
             ("from the next check on, and in the waves that follow",),

@@ -52,12 +52,16 @@ def obstacles(start: ClusterHealth, now: ClusterHealth, wave: Wave) -> list[str]
     dead = sorted({broker for move in wave for broker in move.adding} - now.live)
     if dead:
         found.append(f"dead target: broker{_s(dead)} {_listed(dead)} should receive replicas and cannot be reached")
-    held_up = sorted(
-        move.name for move in wave if set(move.target) & set(move.before) - now.live and _changes_set(move)
-    )
+    held_up = {
+        move.name: kept
+        for move in wave
+        if (kept := set(move.target) & set(move.before) - now.live) and _changes_set(move)
+    }
     if held_up:
         # Kafka ends no move before all its targets are in the ISR.
-        found.append(f"{_named(held_up)} would wait for a dead broker, which keeps its replica")
+        gone = sorted(set().union(*held_up.values()))
+        keeps = "keeps its replica" if len(gone) == 1 else "keep their replicas"
+        found.append(f"{_named(sorted(held_up))} would wait for dead broker{_s(gone)} {_listed(gone)}, which {keeps}")
     leaderless = sorted(now.leaderless & {move.name for move in wave})
     if leaderless:
         found.append(f"no leader to copy from: {_named(leaderless)}")

@@ -106,6 +106,19 @@ def read_journal(path: Path) -> JournalRecord:
     return JournalRecord(events, is_torn)
 
 
+def throttle_of_last_run(path: Path, plan_digest: str) -> int | None:
+    """Return the bytes a second that a plan's last run began with; None if it had no throttle, or nobody knows.
+
+    Raises:
+        BadRequest, OSError: as ``read_journal``.
+    """
+    record = read_journal(path) if path.exists() else JournalRecord(())
+    if not record.events or record.events[0].get("plan") != plan_digest:
+        return None
+    begun = [event.get("throttle") for event in record.events if event["event"] == "begun"]
+    return begun[-1] if begun and isinstance(begun[-1], int) else None
+
+
 def _event(line: bytes, where: str) -> Mapping[str, Any]:
     try:
         event = json.loads(line)

@@ -121,6 +121,21 @@ class PlanRun:
         """The verb that continues after the run was interrupted."""
         return Verb.ROLLBACK if self.verb is Verb.ROLLBACK else Verb.RESUME
 
+    def words(self, verb: Verb | None = None) -> list[str]:
+        """Return the words of the command that does the same, or continues it with another verb."""
+        usual = PlanRun(self.verb, self.path, self.digest, self.moves)
+        words = ["plan", (verb or self.verb).value, str(self.path)]
+        words += [] if self.throttle is None else self.throttle.words
+        for option, value, default in (
+            ("--wave-replicas", self.caps.replicas, usual.caps.replicas),
+            ("--wave-bytes", self.caps.size_bytes, None),
+            ("--stall", f"{self.stall_s:g}s", f"{usual.stall_s:g}s"),
+            ("--lock-timeout", f"{self.lock_timeout_s:g}s", f"{usual.lock_timeout_s:g}s"),
+            ("--journal", self.journal_file, usual.journal_file),
+        ):
+            words += [] if value in (default, None) else [option, str(value)]
+        return words if self.elects else [*words, "--no-elect"]
+
     @property
     def directed_moves(self) -> tuple[WaveMove, ...]:
         """The moves in the direction of this run."""
@@ -151,6 +166,8 @@ class PlanRun:
         copies = sum(len(move.adding) + len(move.changing_dirs) for move in moves)
         what = f"{counted(len(moves), 'partition')} ({counted(copies, 'replica')} to copy)"
         told = f"{self.verb} {self.path.name} in {cluster.target.title}: {what} in {counted(len(left), 'wave')}"
+        if copies:
+            told += ", without a throttle" if self.throttle is None else f", at {self.throttle.start:,} B/s a broker"
         done = sum(map(len, waves)) - len(moves)
         return f"{told}, {done} of {done + len(moves)} done already" if done else told
 

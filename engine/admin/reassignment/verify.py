@@ -18,7 +18,7 @@ from engine.admin.reassignment.progress import ProgressMeter, ProgressWatcher
 from engine.admin.reassignment.running import read_partitions, running_moves
 from engine.admin.reassignment.throttles import ClearedThrottles, clear_throttles
 from engine.admin.topics.access import topic_reader
-from engine.common.model import TopicPartition
+from engine.common.model import ReplicaAssignment, TopicPartition
 from engine.common.snapshot import PartitionSnapshot
 
 POLL_MIN_S = 0.2
@@ -203,15 +203,16 @@ def held_up(
     silent: Collection[int] = (),
     failed: Mapping[int, Sequence[str]] = MappingProxyType({}),
 ) -> PartitionStatus:
-    """Say which brokers a partition waits for: it makes no progress until they are back.
+    """Say which brokers a partition waits for: its move does not end until they are back.
 
-    They are dead, or ``silent``, or have no replica of it and log dirs that have ``failed``.
+    They are dead, or ``silent``, or have no replica of it and log dirs that have ``failed``. Kafka ends no move before
+    all its targets are in sync, even those that hold a replica already.
     """
     partition = found.get(status.name)
     if status.state is not ReassignmentState.IN_PROGRESS or status.reason is not None or partition is None:
         return status
     coming = _coming(partition)
-    dead = [broker for broker in coming if broker not in live]
+    dead = [one for one in partition.assignment.target_replicas if one not in partition.isr and one not in live]
     if dead:
         return replace(status, reason=f"{HELD_UP} {_brokers(dead)}")
     wanted = dict.fromkeys((partition.leader, *coming))
@@ -231,6 +232,16 @@ def _coming(partition: PartitionSnapshot) -> list[int]:
     return [broker for broker in partition.assignment.adding_replicas if broker not in partition.isr]
 
 
+def seen_as_begun(partition: PartitionSnapshot, target: Sequence[int]) -> PartitionSnapshot:
+    """Return a partition as it will be when the controller begins its move, if it is only listed for one so far."""
+    now = partition.assignment
+    if now.is_being_reassigned:
+        return partition
+    adding = tuple(broker for broker in target if broker not in now.replicas)
+    removing = tuple(broker for broker in now.replicas if broker not in target)
+    return replace(partition, assignment=ReplicaAssignment((*now.replicas, *adding), adding, removing))
+
+
 def _brokers(ids: Sequence[int]) -> str:
     return f"{'broker' if len(ids) == 1 else 'brokers'} {', '.join(map(str, ids))}"
 
@@ -245,6 +256,7 @@ def _measured(
     partition = found.get(status.name)
     if status.state is not ReassignmentState.IN_PROGRESS or partition is None:
         return status
+    partition = seen_as_begun(partition, move.replicas)
     remaining = remaining_bytes(status.name, partition, dirs)
     between = [
         place

@@ -187,6 +187,7 @@ class _Execution:
         self.journal.write(
             "begun", what=holder.what, who=holder.who, waves=len(self.waves), partitions=len(standings),
             done=len(self.done), rollback=None if back is None else str(back),
+            throttle=None if self.settings.throttle is None else self.settings.throttle.start,
         )  # fmt: skip
         if back is not None:
             self.watcher.saved(back)
@@ -319,7 +320,7 @@ class _Execution:
         """
         pause, last_news, looked_around = POLL_MIN_S, time.monotonic(), time.monotonic()
         least: dict[TopicPartition, tuple[int, int | None]] = {}
-        told, is_silent = "nothing was copied", False
+        told, held_up, is_silent = "nothing was copied", "", False
         while True:
             now = time.monotonic()
             try:
@@ -332,7 +333,11 @@ class _Execution:
                 await self._take_throttle(wave)
                 if _has_news(moving, least):
                     last_news = now
-                told = next((f"{one.name} {one.reason}" for one in moving if one.reason), "nothing was copied")
+                waits = next((f"{one.name} {one.reason}" for one in moving if one.reason), "")
+                if waits and waits != held_up:
+                    held_up = waits
+                    self.watcher.says(f"wave {self.wave}: {waits}")
+                told = waits or "nothing was copied"
                 if now - looked_around >= LOOK_AROUND_S:
                     looked_around = now
                     await self._look_around(wave)

@@ -24,7 +24,7 @@ from engine.admin.reassignment.plan_file import (
 )
 from engine.admin.reassignment.plan_file import plan_text as written
 from engine.admin.reassignment.progress import ProgressMeter
-from engine.admin.reassignment.verify import held_up, remaining_bytes
+from engine.admin.reassignment.verify import held_up, remaining_bytes, seen_as_begun
 from engine.common.assignment import assign_replicas
 from engine.common.model import BrokerInfo, ReplicaAssignment, TopicPartition
 from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
@@ -221,6 +221,24 @@ def test_a_partition_that_waits_for_a_failed_log_dir_says_so(
     moving = status_of(PartitionMove(FOO0, (3, 0)), partition)
     failed = LogDirs({}, offline, places).failed_for(FOO0)
     assert held_up(moving, {FOO0: partition}, {0, 1, 3}, failed=failed).reason == reason
+
+
+def test_a_partition_waits_for_a_dead_broker_that_keeps_its_replica_too() -> None:
+    """Broker 3 has copied all of it, but Kafka ends the move only when broker 1 is in sync again."""
+    partition = PartitionSnapshot(0, ReplicaAssignment((3, 1, 0), (3,), (0,)), 0, (0, 3))
+    moving = status_of(PartitionMove(FOO0, (3, 1)), partition)
+    assert held_up(moving, {FOO0: partition}, {0, 3}).reason == "waits for dead broker 1"
+    assert held_up(moving, {FOO0: partition}, {0, 1, 3}).reason is None
+
+
+def test_a_move_that_the_controller_has_not_begun_yet_has_all_its_bytes_left() -> None:
+    listed = PartitionSnapshot(0, ReplicaAssignment((0, 1)), 0, (0, 1))
+    brokers = dict.fromkeys((0, 1, 3), frozenset({"/d"}))
+    places = {(FOO0, 0): ReplicaPlace("/d", 1000), (FOO0, 1): ReplicaPlace("/d", 900)}
+    begun = seen_as_begun(listed, (0, 3))
+    assert begun.assignment == ReplicaAssignment((0, 1, 3), (3,), (1,))
+    assert remaining_bytes(FOO0, begun, LogDirs(brokers, {}, places)) == 1000
+    assert seen_as_begun(begun, (0, 2)) is begun, "what moves already is as it is"
 
 
 def test_what_a_silent_broker_has_to_copy_is_not_known() -> None:

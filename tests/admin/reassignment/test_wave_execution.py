@@ -386,6 +386,8 @@ def test_a_stalled_copy_names_the_broker_that_does_not_answer(play: Callable[[Sc
         result = await stage.execute(FIRST, stall_s=0.5)
         told = "the copy has stalled for 0.5 s: t-0 waits for broker 2, which does not answer"
         assert (result.outcome, result.reason) == (Outcome.STOPPED, told)
+        waits = "wave 1: t-0 waits for broker 2, which does not answer"
+        assert stage.watcher.said.count(waits) == 1, "told at once, not only when the patience is over"
 
     play(scene)
 
