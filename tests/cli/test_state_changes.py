@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from golden import check_text
 from klamm_program import PROGRAM, environment, in_process, klamm
 from required_tools import require
 from state_change_logs import entry, recorded_entries, said_at, write_log
@@ -37,14 +38,6 @@ def among_the_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
 
 
-def golden(name: str, text: str) -> None:
-    """Compare with the golden text; KLAMM_WRITE_GOLDEN=1 writes it for review."""
-    path = FIXTURES / name
-    if os.environ.get("KLAMM_WRITE_GOLDEN"):
-        path.write_text(text)
-    assert text == path.read_text()
-
-
 def iso(time: str) -> str:
     """Return a printed time as JSON has it."""
     return time.replace(" ", "T") + "Z"
@@ -54,18 +47,18 @@ def iso(time: str) -> str:
 def test_what_a_person_sees(monkeypatch: pytest.MonkeyPatch, capsys: Capture, width: str) -> None:
     monkeypatch.setenv("COLUMNS", width)
     ran = in_process("state-changes", "merge", "unclean-election", "-o", "table", *UTC, capture=capsys)
-    golden(f"merge-unclean-election-{width}.txt", ran.out)
+    check_text(FIXTURES / f"merge-unclean-election-{width}.txt", ran.out)
     assert (ran.code, ran.err) == (0, "")
     assert max(map(len, ran.out.splitlines())) <= int(width)
     ran = in_process("state-changes", "check", "leaderless", "unclean-election", "-o", "table", *UTC, capture=capsys)
-    golden(f"check-unclean-election-{width}.txt", ran.out)
+    check_text(FIXTURES / f"check-unclean-election-{width}.txt", ran.out)
     assert (ran.code, ran.err) == (1, "")
     assert max(map(len, ran.out.splitlines())) <= int(width)
 
 
 def test_a_pipe_gets_the_lines_with_their_brokers(capsys: Capture) -> None:
     ran = in_process("state-changes", "merge", "unclean-election", capture=capsys)
-    golden("merge-unclean-election.txt", ran.out)
+    check_text(FIXTURES / "merge-unclean-election.txt", ran.out)
     assert (ran.code, ran.err) == (0, "")
 
 

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from golden import GOLDEN, check_text
 from klamm_program import in_process, klamm
-
-GOLDEN = Path(__file__).parents[2] / "fixtures" / "cli"
 
 
 @pytest.fixture(autouse=True)
@@ -202,5 +201,5 @@ def test_what_a_person_sees(recorded: Recorded, tmp_path: Path, scene: str, widt
     words = ("topics", "describe", "move|lag|t1", "--zookeeper", recorded(scene), "-o", "table")
     ran = klamm(*words, folder=tmp_path, env={"COLUMNS": str(width)})
     assert ran.code == 0
-    assert ran.out == (GOLDEN / f"topics-describe-{scene}-{width}.txt").read_text("utf-8")
+    check_text(GOLDEN / f"topics-describe-{scene}-{width}.txt", ran.out)
     assert all(len(line) <= width for line in ran.out.splitlines())

@@ -47,7 +47,7 @@ def _ask_in_three_states(work: Path) -> dict[str, list[dict[str, Any]]]:
     with RecordedCluster(work, "no-metadata-yet", work, settings) as cluster:
         cluster.start(0)
         cluster.tool(TOPICS, "--create", "--topic", "t1", "--replica-assignment", "0")
-        controller = _ask(cluster.address(0), CONTROLLER)
+        controller = _ask(cluster, 0, CONTROLLER)
         # It asked for an absent topic, which Kafka then makes; broker 1 is asked about a cluster without it.
         cluster.wait(lambda: cluster.children("/brokers/topics") != ["t1"], "the topic that was asked for")
         for topic in set(cluster.children("/brokers/topics")) - {"t1"}:
@@ -55,23 +55,24 @@ def _ask_in_three_states(work: Path) -> dict[str, list[dict[str, Any]]]:
         cluster.wait(lambda: cluster.children("/brokers/topics") == ["t1"], "the end of that topic")
         cluster.brokers[0].process.pause()
         cluster.start(1, is_told=False)
-        untold = _ask(cluster.address(1), UNTOLD)
+        untold = _ask(cluster, 1, UNTOLD)
         cluster.brokers[0].process.resume()
         cluster.wait_acquainted()
-        return {TOLD: _ask(cluster.address(1), UNTOLD), CONTROLLER: controller, UNTOLD: untold}
+        return {TOLD: _ask(cluster, 1, UNTOLD), CONTROLLER: controller, UNTOLD: untold}
 
 
-def _ask(address: str, name: str) -> list[dict[str, Any]]:
+def _ask(cluster: RecordedCluster, broker_id: int, name: str) -> list[dict[str, Any]]:
     """Put each question on a connection of its own; a broker that closes it has no answer."""
     answered = []
     for row in _rows(name):
         if "request" in row:
-            with WireClient(address) as client:
+            with WireClient(cluster.address(broker_id)) as client:
                 client.socket.sendall(bytes.fromhex(row["request"]))
                 try:
                     frame = client.read_frame()
                 except ConnectionClosed:
                     answered.append({**row, "response": None})
                 else:
-                    answered.append({**row, "response": (len(frame).to_bytes(4, "big") + frame).hex()})
+                    told = cluster.as_recorded((len(frame).to_bytes(4, "big") + frame).hex())
+                    answered.append({**row, "response": told})
     return answered

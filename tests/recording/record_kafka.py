@@ -4,8 +4,8 @@
 
 A name is that of a folder of ``fixtures``. ``--out`` writes below another folder than ``fixtures``. Several fixtures
 are cut from the same scenes; ``--scenes`` keeps these, and takes those that it holds already. All scenes take a
-quarter of an hour. Brokers are found at 127.0.0.1:29392 and up, as in the recordings: run no tests meanwhile, for
-some expect nobody there.
+quarter of an hour. Brokers are at loopback addresses of their own, whatever the recordings say, so tests and other
+recordings may run meanwhile.
 """
 
 from __future__ import annotations

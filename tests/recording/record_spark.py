@@ -1,14 +1,16 @@
 """Makes ``fixtures/spark`` again from real queries of Spark 3.5 and 4.x against a cluster of ours.
 
-    .venv/bin/python tests/recording/record_spark.py [VERSION:SCENE …]
+    .venv/bin/python tests/recording/record_spark.py [VERSION:SCENE …] [--out FOLDER]
 
-It fetches PySpark and the connector once into the user's cache folder (about a gigabyte, through pip and mvn). It keeps
-the first two lines of an event log and those about queries, and no state of a checkpoint. Modification times are the
-times of commits. Git does not keep them, so they are in ``times.json`` beside each checkpoint.
+``--out`` writes below another folder than ``fixtures``. PySpark and the connector are fetched once into the user's
+cache folder (about a gigabyte, through pip and mvn). An event log is kept as its first two lines and those about
+queries, a checkpoint without its state. Modification times are the times of commits. Git does not keep them, so they
+are in ``times.json`` beside each checkpoint.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import shutil
@@ -23,7 +25,6 @@ import zstandard
 from engine.local.cluster import LocalCluster
 
 ROOT = Path(__file__).parents[2]
-OUT = ROOT / "fixtures" / "spark"
 QUERIES = Path(__file__).with_name("spark_queries.py")
 SCALA = {"3.5.1": "2.12", "4.0.0": "2.13"}
 OWN = "own"
@@ -42,7 +43,7 @@ NAMED_SOURCES = [
 ]
 RETAIN = "spark.sql.streaming.minBatchesToRetain=3"
 _QUERY_EVENT = b"StreamingQueryListener$Query"
-_RUN_S = 300
+_RUN_S = 900
 
 RUNS: dict[str, dict[str, list[str]]] = {
     "3.5.1": {
@@ -98,7 +99,7 @@ def _fetch_connector(version: str, cache: Path) -> None:
     (cache / "arriving").rename(cache / "jars")
 
 
-def record(version: str, scene: str, work: Path, cluster: LocalCluster) -> None:
+def record(version: str, scene: str, work: Path, cluster: LocalCluster, out: Path) -> None:
     """Play a scene and keep what it leaves."""
     python, jars = environment_for(version)
     klamm = f"{Path(sys.executable).parent / 'klamm'} --bootstrap-server {cluster.bootstrap_servers}"
@@ -116,7 +117,7 @@ def record(version: str, scene: str, work: Path, cluster: LocalCluster) -> None:
     ran = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=_RUN_S, check=False)
     if ran.returncode and scene != "killed":
         raise SystemExit(f"{version}:{scene} failed\n{ran.stderr[-4000:]}")
-    kept = OUT / (metadata.version("pyspark") if version == OWN else version) / scene.replace("_", "-")
+    kept = out / (metadata.version("pyspark") if version == OWN else version) / scene.replace("_", "-")
     shutil.rmtree(kept, ignore_errors=True)
     for checkpoint in sorted(one.parent for one in folder.glob("*/metadata")):
         _keep_checkpoint(checkpoint, kept / checkpoint.name)
@@ -176,13 +177,20 @@ def _trimmed(lines: bytes) -> bytes:
 
 def main() -> None:
     """Make the named scenes, or all of them."""
-    wanted = [word.split(":") for word in sys.argv[1:]] or [[v, s] for v, scenes in RUNS.items() for s in scenes]
+    parser = argparse.ArgumentParser(description="Record fixtures/spark anew from real queries of Spark.")
+    every = [f"{version}:{scene}" for version, scenes in RUNS.items() for scene in scenes]
+    parser.add_argument("names", nargs="*", metavar="VERSION:SCENE", default=every, help=" ".join(every))
+    parser.add_argument("--out", type=Path, default=ROOT / "fixtures", help="write below this folder")
+    asked = parser.parse_args()
+    if unknown := set(asked.names) - set(every):
+        parser.error(f"unknown: {' '.join(sorted(unknown))}")
+    wanted = [name.split(":") for name in asked.names]
     for version in {version for version, _ in wanted}:
         environment_for(version)
     for version, scene in wanted:
         with tempfile.TemporaryDirectory() as work, LocalCluster(1) as cluster:
-            record(version, scene, Path(work), cluster)
-        print(f"made {version}:{scene}")
+            record(version, scene, Path(work), cluster, asked.out / "spark")
+        print(f"made {version}:{scene}", flush=True)
 
 
 if __name__ == "__main__":

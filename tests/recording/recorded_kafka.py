@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -30,8 +31,8 @@ from engine.protocol.apis.list_partition_reassignments import ListPartitionReass
 from engine.zk.client import ZkClient
 
 T = TypeVar("T")
-HOST, FIRST_PORT = "127.0.0.1", 29392
-"""Where brokers are told to be found: the proxies'. The same in every recording."""
+TOLD_HOST, FIRST_PORT = "127.0.0.1", 29392
+"""Where every recording says that its brokers are."""
 DEADLINE_S = 120.0
 SETTLED_S = 2.0
 """Nothing was written for this long: a scene is over."""
@@ -59,6 +60,8 @@ class RecordedCluster:
         self._folder = folder / name
         self._keep = keep / name
         self._host = own_loopback_address()
+        # As long as the address that takes its place in the recording, or frames would no longer be what they say.
+        self._proxies_host = "127." + ".".join(random.choices("123456789", k=3))
         self._settings = {**_SETTINGS, **(settings or {})}
         self._proxies: dict[int, FrameProxy] = {}
         self.brokers: dict[int, ApacheKafkaBroker] = {}
@@ -86,7 +89,7 @@ class RecordedCluster:
 
     def start(self, broker_id: int, settings: Mapping[str, str] | None = None, *, is_told: bool = True) -> None:
         """Start a broker with settings of its own."""
-        advertised = {"advertised.listeners": f"PLAINTEXT://{HOST}:{FIRST_PORT + broker_id}"}
+        advertised = {"advertised.listeners": f"PLAINTEXT://{self.told_address(broker_id)}"}
         overrides = {**advertised, **self._settings, **(settings or {})}
         broker = ApacheKafkaBroker(
             self._folder / f"broker-{broker_id}",
@@ -100,7 +103,7 @@ class RecordedCluster:
         )
         if broker_id not in self._proxies:
             target = (self._host, 9092 + broker_id)
-            self._proxies[broker_id] = FrameProxy(broker_id, (HOST, FIRST_PORT + broker_id), target)
+            self._proxies[broker_id] = FrameProxy(broker_id, (self._proxies_host, FIRST_PORT + broker_id), target)
         self.brokers[broker_id] = broker
         broker.start(is_told=is_told)
 
@@ -120,6 +123,15 @@ class RecordedCluster:
     def address(self, broker_id: int) -> str:
         """Where a broker really listens."""
         return f"{self._host}:{9092 + broker_id}"
+
+    def told_address(self, broker_id: int) -> str:
+        """Where a broker says that it is: its proxy."""
+        return f"{self._proxies_host}:{FIRST_PORT + broker_id}"
+
+    def as_recorded(self, text: str) -> str:
+        """Name the host of every recording instead of this cluster's, in plain text and in frames."""
+        own, told = self._proxies_host, TOLD_HOST
+        return text.replace(own, told).replace(own.encode().hex(), told.encode().hex())
 
     @property
     def controller_id(self) -> int:
@@ -272,7 +284,7 @@ class RecordedCluster:
                 for path in self._log_files()
             },
         }
-        (self._keep / f"{name}.json").write_text(json.dumps(kept))
+        (self._keep / f"{name}.json").write_text(self.as_recorded(json.dumps(kept)))
         print(f"{self.name}/{name}: {len(writes)} transactions, {len(kept['frames'])} frames", flush=True)
 
     def _log_files(self) -> list[Path]:

@@ -12,7 +12,6 @@ IBP_2_6 = {
     "auto.leader.rebalance.enable": "true",
     "leader.imbalance.check.interval.seconds": "5",
 }
-SASL = "127.0.0.1:29393"
 _PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 SECURE = {
     "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
@@ -95,10 +94,12 @@ def play_legacy_bad(c: RecordedCluster) -> None:
 
 def play_secure(c: RecordedCluster) -> None:
     """Access lists and delegation tokens."""
+    # No broker 1 is there, so its address is free.
+    sasl = c.told_address(1)
     with c.scene("01-start", "one broker with AclAuthorizer, two listeners (PLAINTEXT, SASL_PLAINTEXT), token key"):
-        own = f"SASL_PLAINTEXT://{SASL}"
+        own = f"SASL_PLAINTEXT://{sasl}"
         listeners = f"PLAINTEXT://{c.address(0)},{own}"
-        c.start(0, {"listeners": listeners, "advertised.listeners": f"PLAINTEXT://127.0.0.1:29392,{own}"})
+        c.start(0, {"listeners": listeners, "advertised.listeners": f"PLAINTEXT://{c.told_address(0)},{own}"})
     with c.scene(
         "02-acls-added", "kafka-acls: literal, prefixed, wildcard, group, cluster, transactional id, token, user"
     ):
@@ -113,8 +114,8 @@ def play_secure(c: RecordedCluster) -> None:
     with c.scene("05-delegation-tokens", note):
         tokens = ("--command-config", str(client))
         create = ("--create", "--max-life-time-period", "-1")
-        c.tool(TOKENS, *tokens, *create, "--renewer-principal", "User:alice", at=SASL)
-        c.tool(TOKENS, *tokens, *create, "--owner-principal", "User:bob", at=SASL)
+        c.tool(TOKENS, *tokens, *create, "--renewer-principal", "User:alice", at=sasl)
+        c.tool(TOKENS, *tokens, *create, "--owner-principal", "User:bob", at=sasl)
 
 
 def _add_acls(c: RecordedCluster) -> None:

@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 Scene = Callable[["World"], None]
-_RUN_S = 120
+_RUN_S = 600
 
 
 class World:
@@ -47,10 +47,11 @@ class World:
         """Run a command on the cluster's topics."""
         subprocess.run([*shlex.split(os.environ["CHANGE_TOPICS"]), *words], check=True, stdout=subprocess.DEVNULL)
 
-    def produce(self, topic: str, count: int) -> None:
-        """Write records to all partitions in turn."""
-        rows = self.spark.range(count).select(F.expr("cast(id as string)").alias("value"))
-        rows.write.format("kafka").option("kafka.bootstrap.servers", self.servers).option("topic", topic).save()
+    def produce(self, topic: str, count: int, partition: int = 0) -> None:
+        """Write records to a partition, as one batch: a query that runs reads all of them or none."""
+        values = self.spark.range(count).select(F.expr("cast(id as string)").alias("value"))
+        writer = values.withColumn("partition", F.lit(partition)).write.format("kafka").option("topic", topic)
+        writer.option("kafka.bootstrap.servers", self.servers).option("kafka.linger.ms", 1000).save()
 
     def stream(self, topics: str, **options: object) -> DataFrame:
         """Read topics as a stream, from the beginning."""
@@ -75,8 +76,10 @@ def stateless(world: World) -> None:
     """Batches of one topic, whose old ones are purged: minBatchesToRetain is 3."""
     world.change_topics("create", "orders", "--partitions", "2", "--replication-factor", "1")
     query = world.start(world.stream("orders"), "stateless")
+    # Here and below: so that batch 0 has no records.
+    query.processAllAvailable()
     for _ in range(7):
-        world.produce("orders", 10)
+        world.produce("orders", 10, partition=1)
         query.processAllAvailable()
     query.stop()
 
@@ -85,8 +88,9 @@ def stateful(world: World) -> None:
     """Counts by key."""
     world.change_topics("create", "clicks", "--partitions", "2", "--replication-factor", "1")
     query = world.start(world.stream("clicks").groupBy("value").count(), "stateful", "update")
+    query.processAllAvailable()
     for _ in range(2):
-        world.produce("clicks", 10)
+        world.produce("clicks", 10, partition=1)
         query.processAllAvailable()
     query.stop()
 
@@ -139,8 +143,9 @@ def killed(world: World) -> None:
             os.kill(pid, signal.SIGKILL)
 
     query = world.write(world.stream("payments"), "killed").foreachBatch(kill_at_two).start()
+    query.processAllAvailable()
     for _ in range(3):
-        world.produce("payments", 10)
+        world.produce("payments", 10, partition=1)
         query.processAllAvailable()
 
 
@@ -149,6 +154,7 @@ def grown(world: World) -> None:
     world.change_topics("create", "grows", "--partitions", "1", "--replication-factor", "1")
     stream = world.stream("grows", **{"kafka.metadata.max.age.ms": 200})
     query = world.start(stream, "grown")
+    query.processAllAvailable()
     world.produce("grows", 10)
     query.processAllAvailable()
     world.change_topics("alter", "grows", "--partitions", "3")

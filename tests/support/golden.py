@@ -74,6 +74,13 @@ def command(*words: str | Path) -> Callable[[], int]:
     return lambda: main([str(word) for word in words])
 
 
+def check_text(path: Path, text: str) -> None:
+    """Compare with a golden file, or write it."""
+    if os.environ.get("KLAMM_WRITE_GOLDEN"):
+        path.write_text(text, "utf-8")
+    assert text == path.read_text("utf-8")
+
+
 def check_golden(
     scene: str, run: Callable[[], int], monkeypatch: pytest.MonkeyPatch, masks: Mapping[str, str] | None = None
 ) -> None:
@@ -93,10 +100,7 @@ def check_golden(
     text = "".join(f"== {title}\n{body}" for title, body in parts if body) + f"== code {piped.code}\n"
     for secret, mask in (masks or {}).items():
         text = text.replace(secret, mask)
-    path = GOLDEN / f"{scene}.txt"
-    if os.environ.get("KLAMM_WRITE_GOLDEN"):
-        path.write_text(text, "utf-8")
-    assert text == path.read_text("utf-8")
+    check_text(GOLDEN / f"{scene}.txt", text)
     assert _plain(coloured.out) == narrow.out
     assert _COLOURS.sub("", coloured.err) == narrow.err
     assert _ESCAPE not in narrow.out + wide.out + piped.out + narrow.err + piped.err

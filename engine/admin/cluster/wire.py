@@ -1,14 +1,12 @@
 """The brokers of one cluster, asked over the wire: who is there, whom to ask, and retries where they are safe.
 
-Connections open when they are first needed and stay for the command. A change whose answer got lost is never sent
-again: it may have been carried out.
+A change whose answer got lost is never sent again: it may have been carried out.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-import socket
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,10 +14,16 @@ from contextlib import contextmanager
 from itertools import cycle
 from typing import Any, cast
 
+from engine.admin.cluster.broker_connections import (
+    CONNECT_TIMEOUT_MAX_S,
+    GREETING_PATIENCE_S,
+    BrokerConnections,
+    FindAddresses,
+)
 from engine.admin.cluster.client_properties import ClientProperties
-from engine.admin.cluster.errors import AdminError, NotFound, Unreachable
+from engine.admin.cluster.errors import NotFound, Unreachable
 from engine.admin.cluster.observer import Complain, Observer, tell_nobody
-from engine.admin.cluster.remedies import CHECK_NAME, START_IT, UNRESOLVED, Operation, Parameter, Phrase
+from engine.admin.cluster.remedies import Operation, Parameter, Phrase
 from engine.admin.cluster.settings_silence import UNKNOWN_SETTINGS_HINT, SettingsSilence
 from engine.admin.cluster.waits import Waits
 from engine.admin.cluster.wire_failures import LOSSES, WHERE_TO_LOOK, outcome_unknown, unreachable
@@ -34,16 +38,10 @@ from engine.protocol.declaration import Request
 ErrorsOf = Callable[[Any], Iterable[int]]
 """The error codes that an answer carries."""
 
-FindAddresses = Callable[[], Awaitable[Sequence[tuple[str, int]]]]
-"""Finds further brokers of the cluster, host and port of each."""
-
 LookAtZooKeeper = Callable[[], Awaitable[None]]
 """Notes in the ``SettingsSilence`` whether ZooKeeper is away."""
 
 RETRY_PAUSE_S = 0.1
-CONNECT_TIMEOUT_MAX_S = 10.0
-GREETING_PATIENCE_S = 1.0
-"""After this long without an answer from one bootstrap broker, try the next as well."""
 
 NO_CONTROLLER_HINT = Phrase(
     "another is elected once its session with ZooKeeper has ended: try again, or use ", Parameter.ZOOKEEPER
@@ -83,21 +81,16 @@ class WireCluster:
             is_dry_run: a change is only tried, so waits are shorter than for a broker that may be carrying it out.
         """
         self._bootstrap = tuple(bootstrap)
-        self._find_more = find_more
-        self._complain = complain
-        self._connect_timeout_ms = int(min(connect_timeout_s, CONNECT_TIMEOUT_MAX_S) * 1000)
-        self._properties = properties or ClientProperties()
         self._is_dry_run = is_dry_run
         self._observe = observe
-        self._clients: dict[tuple[str, int], BrokerClient] = {}
-        self._connecting: dict[tuple[str, int], asyncio.Lock] = {}
         self._any: BrokerClient | None = None
         self._nodes: dict[int, Node] = {}
         self._controller_id = NO_CONTROLLER
         self.cluster_id: str | None = None
         self.operation_s = math.inf if request_timeout_s is None else request_timeout_s
         """How long the operation that asks may take."""
-        self._request_timeout_ms = _request_timeout_ms(self._properties, request_timeout_s)
+        properties = properties or ClientProperties()
+        self._request_timeout_ms = _request_timeout_ms(properties, request_timeout_s)
         if is_dry_run:
             self._request_timeout_ms = min(self._request_timeout_ms, self._check_limit_ms)
         self.silent: dict[int, str] = {}
@@ -106,6 +99,15 @@ class WireCluster:
         self.unanswered: Counter[Operation] = Counter()
         """What shows the outcome of changes without an answer so far."""
         self.waits = waits or Waits()
+        self._connections = BrokerConnections(
+            client_id=properties.client_id,
+            connect_timeout_s=connect_timeout_s,
+            request_timeout_ms=self._request_timeout_ms,
+            observe=observe,
+            complain=complain,
+            find_more=find_more,
+            waits=self.waits,
+        )
         self.change_count = 0
         """How many changes were sent, answered or not."""
         self._settings = settings or SettingsSilence()
@@ -316,8 +318,7 @@ class WireCluster:
 
     async def _hang_up(self, broker_id: int) -> None:
         """Close the connection to a broker: answers come in order, and one is missing."""
-        node = self._nodes.get(broker_id)
-        client = None if node is None else self._clients.get((node.host, node.port))
+        client = self._connection_to(broker_id)
         if client is not None:
             await client.close("it did not answer in time")
 
@@ -364,128 +365,33 @@ class WireCluster:
         if node is None:
             known = ", ".join(str(known_id) for known_id in sorted(self._nodes)) or "none"
             raise NotFound(f"no live broker has the id {broker_id}", hint=f"live brokers: {known}")
-        return await self._client(node.host, node.port)
+        return await self._connections.client((node.host, node.port))
+
+    async def version(self, client: BrokerClient, key: ApiKey) -> int:
+        """Return the version that a request to this broker will have."""
+        return await self._connections.version(client, key)
 
     def has_connection(self, broker_id: int) -> bool:
         """Whether a connection to the broker is open; a frozen broker usually has none."""
-        node = self._nodes.get(broker_id)
-        client = None if node is None else self._clients.get((node.host, node.port))
+        client = self._connection_to(broker_id)
         return client is not None and client.is_connected
+
+    def _connection_to(self, broker_id: int) -> BrokerClient | None:
+        """Return the connection to a broker, open or broken, if there was ever one."""
+        node = self._nodes.get(broker_id)
+        return None if node is None else self._connections.get((node.host, node.port))
 
     async def close(self) -> None:
         """Close all connections."""
-        clients, self._clients, self._any = list(self._clients.values()), {}, None
-        for client in clients:
-            await client.close()
+        self._any = None
+        await self._connections.close()
 
     async def _any_client(self) -> BrokerClient:
         if self._any is not None and self._any.is_connected:
             return self._any
         known = [(node.host, node.port) for node in self._nodes.values()]
-        self._any = await self._first_to_greet(dict.fromkeys((*self._bootstrap, *known)))
+        self._any = await self._connections.first_to_greet(dict.fromkeys((*self._bootstrap, *known)))
         return self._any
-
-    async def _first_to_greet(self, addresses: Iterable[tuple[str, int]]) -> BrokerClient:
-        """Return the first broker that says what it offers; try the next while one is silent.
-
-        A frozen broker's kernel still accepts connections, so an open connection proves nothing. If none of the
-        addresses answers, look for others.
-        """
-        waiting = list(addresses)
-        absent: list[str] = []
-        failure: Exception | None = None
-        attempts: dict[asyncio.Task[BrokerClient | None], tuple[str, int]] = {}
-        try:
-            while waiting or attempts or self._find_more is not None:
-                if not waiting and self._find_more is not None:
-                    waiting = await self._look_further(addresses, absent)
-                if waiting:
-                    address = waiting.pop(0)
-                    attempts[asyncio.create_task(self._greet(*address, absent), name="greeting")] = address
-                if not attempts:
-                    break
-                patience_s = GREETING_PATIENCE_S if waiting or self._find_more is not None else None
-                done, _ = await asyncio.wait(attempts, timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
-                for attempt in done:
-                    del attempts[attempt]
-                    error = attempt.exception()
-                    if isinstance(error, Exception):
-                        failure = error
-                    elif (client := attempt.result()) is not None:
-                        return client
-        finally:
-            await self._give_up(attempts)
-        if failure is not None:
-            raise failure
-        raise Unreachable(
-            "no broker can be reached",
-            where=", ".join(absent) or None,
-            hint=CHECK_NAME if absent and all(one.endswith(UNRESOLVED) for one in absent) else START_IT,
-        )
-
-    async def _look_further(self, tried: Iterable[tuple[str, int]], absent: list[str]) -> list[tuple[str, int]]:
-        """Return brokers that were not tried yet, from ``find_more``, which is called only once."""
-        find_more, self._find_more = self._find_more, None
-        assert find_more is not None
-        silent = ", ".join(f"{host}:{port}" for host, port in tried)
-        try:
-            found = await find_more()
-        except AdminError as error:
-            absent.append(f"{error.where}")
-            return []
-        self._complain(f"no answer from {silent}: asking the brokers that ZooKeeper names")
-        known = set(tried)
-        return [address for address in found if address not in known]
-
-    async def _greet(self, host: str, port: int, absent: list[str]) -> BrokerClient | None:
-        """Return a broker that has answered; note one that refuses the connection."""
-        try:
-            client = await self._client(host, port)
-        except Unreachable as error:
-            is_unknown = isinstance(getattr(error.__cause__, "__cause__", None), socket.gaierror)
-            absent.append(f"{error.where}{UNRESOLVED if is_unknown else ''}")
-            return None
-        await self.version(client, ApiKey.METADATA)
-        return client
-
-    async def _give_up(self, attempts: Mapping[asyncio.Task[BrokerClient | None], tuple[str, int]]) -> None:
-        for attempt in attempts:
-            attempt.cancel()
-        await asyncio.gather(*attempts, return_exceptions=True)
-        for address in attempts.values():
-            client = self._clients.pop(address, None)
-            if client is not None:
-                await client.close("it does not answer")
-
-    async def _client(self, host: str, port: int) -> BrokerClient:
-        client = self._clients.get((host, port))
-        if client is None:
-            client = BrokerClient(
-                host,
-                port,
-                client_id=self._properties.client_id,
-                connect_timeout_ms=self._connect_timeout_ms,
-                request_timeout_ms=self._request_timeout_ms,
-            )
-            self._clients[host, port] = client
-        # One caller connects; others that want the same broker wait for it.
-        async with self._connecting.setdefault((host, port), asyncio.Lock()):
-            if not client.is_connected:
-                try:
-                    with self.waits.on(client.address):
-                        await client.connect()
-                except NetworkError as error:
-                    raise unreachable(error) from error
-                self._observe(f"connected to {host}:{port}")
-        return client
-
-    async def version(self, client: BrokerClient, key: ApiKey) -> int:
-        """Return the version that a request to this broker will have."""
-        try:
-            with self.waits.on(client.address):
-                return await client.version_for(key)
-        except NetworkError as error:
-            raise unreachable(error) from error
 
     async def _ask(
         self,

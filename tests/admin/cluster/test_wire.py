@@ -342,6 +342,6 @@ def test_how_long_one_answer_is_waited_for(
             await wire.metadata([])
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("engine.admin.cluster.wire.BrokerClient", Client)
+        patch.setattr("engine.admin.cluster.broker_connections.BrokerClient", Client)
         asyncio.run(ask())
     assert set(seen) == {limit_ms}
