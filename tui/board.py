@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import NamedTuple, overload
 
 from engine.admin.log_dirs.describing import LogDir
 from engine.admin.watch.events import Event
@@ -40,6 +40,46 @@ class PartitionItem(NamedTuple):
     @property
     def name(self) -> TopicPartition:
         return TopicPartition(self.topic.name, self.partition.partition)
+
+
+class NumberedEvents(Sequence[tuple[int, Event]]):
+    """The events of a board, the newest first, each with a number of its own.
+
+    A list of them would be 4 MB of small values with each frame, between which lasting ones would find a place. This
+    looks into the board: what comes later is not in it, and what the board forgets meanwhile keeps only its number.
+    """
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+        self._end = board.event_count
+        self._first = self._end - len(board.events)
+        self._newest = board.events[-1] if board.events else None
+
+    def __len__(self) -> int:
+        return self._end - self._first
+
+    @overload
+    def __getitem__(self, index: int) -> tuple[int, Event]: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[tuple[int, Event]]: ...
+
+    def __getitem__(self, index: int | slice) -> tuple[int, Event] | list[tuple[int, Event]]:
+        if isinstance(index, slice):
+            return [self[one] for one in range(*index.indices(len(self)))]
+        if not -len(self) <= index < len(self):
+            raise IndexError(index)
+        number = self._end - 1 - index % len(self)
+        events = self._board.events
+        place = number - self._board.event_count + len(events)
+        event = events[place] if 0 <= place < len(events) else self._newest
+        assert event is not None
+        return number, event
+
+    def __iter__(self) -> Iterator[tuple[int, Event]]:
+        if self._board.event_count != self._end or len(self._board.events) != len(self):
+            return (self[index] for index in range(len(self)))
+        return zip(range(self._end - 1, self._first - 1, -1), reversed(self._board.events), strict=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,10 +256,14 @@ class Board:
         self._items[topic.name] = topic, items
         return items
 
-    def numbered_events(self) -> list[tuple[int, Event]]:
-        """Return all that happened, the newest first, each with a number of its own."""
-        first = self._event_count - len(self.events)
-        return [(first + index, event) for index, event in enumerate(self.events)][::-1]
+    def numbered_events(self) -> Sequence[tuple[int, Event]]:
+        """Return all that happened so far, the newest first, each with a number of its own."""
+        return NumberedEvents(self)
+
+    @property
+    def event_count(self) -> int:
+        """How many events there were, with those that were forgotten."""
+        return self._event_count
 
     # What moves
 
