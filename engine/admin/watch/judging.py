@@ -25,8 +25,8 @@ class HealthMemory:
             return None
         report = assess(facts_of(frame), memory=self._memory)
         settings = frame.stage(Stage.SETTINGS)
-        if settings.read_at_ms is None and not settings.error:
-            # They are read after everything else, so it is no problem if they are still unknown.
+        if not settings.error and not settings.missing:
+            # They are read after everything else, and seldom: those that nobody refused are of topics just created.
             return report_of_reasons(one for one in report.reasons if one.check is not Check.UNKNOWN_SETTINGS)
         return report
 

@@ -44,9 +44,15 @@ def test_another_min_isr_is_judged_anew_though_the_topic_is_the_same() -> None:
 
 @pytest.mark.parametrize(
     ("status", "is_trouble"),
-    [(StageStatus(), False), (StageStatus(read_at_ms=5), True), (StageStatus(error="no answer"), True)],
+    [
+        (StageStatus(), False),
+        (StageStatus(read_at_ms=5), False),
+        (StageStatus(read_at_ms=5, missing=("the settings of topic orders",)), True),
+        (StageStatus(error="no answer"), True),
+    ],
 )
 def test_settings_that_are_not_read_yet_are_no_trouble(status: StageStatus, is_trouble: bool) -> None:
+    """Not at the start, and not for a topic that was created since they were read."""
     frame = FakeCluster(3, {"orders": 1}).frame()
     assert frame.cluster is not None
     topics = tuple(replace(topic, configs=None) for topic in frame.cluster.topics)
