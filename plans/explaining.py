@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from engine.common.model import TopicPartition
 from plans.errors import BadOption
 from plans.made import MadePlan
-from plans.plan_file import PlanFile
+from plans.plan_file import PlanFile, dir_changes
 from plans.problem import Problem, mask_of
 from plans.score import BrokerScore
 
@@ -33,6 +33,9 @@ def _partition(made: MadePlan, index: int) -> list[str]:
     one = problem.partitions[index]
     before = one.current
     lines = [f"{one.name}: {_ids(problem, before)} becomes {_ids(problem, after)}"]
+    disks = _disks(made.plan, one.name)
+    if before == after and disks:
+        return [f"{one.name} stays on {_ids(problem, before)} and changes its log dir:", *disks]
     if before == after:
         reason = "moving it gains nothing" if one.is_movable else "it is pinned, excluded, out of scope or moving"
         return [f"{one.name} stays on {_ids(problem, before)}: {reason}"]
@@ -53,7 +56,14 @@ def _partition(made: MadePlan, index: int) -> list[str]:
             else f"broker {old.broker} goes from {old.leaders_before} to {old.leaders_after} leaders"
         )
         lines.append(f"  broker {new.broker} leads it: {why}")
-    return lines
+    return lines + disks
+
+
+def _disks(plan: PlanFile, name: TopicPartition) -> list[str]:
+    """Return a line for each replica of a partition that goes to another log dir."""
+    before = next((one for one in plan.klamm.rollback if one.name == name), None)
+    after = next((one for one in plan.partitions if one.name == name), None)
+    return [] if before is None or after is None else [f"  broker {one}" for one in dir_changes(before, after)]
 
 
 def _leaving(problem: Problem, index: int, broker: int, rows: dict[int, BrokerScore]) -> str:
@@ -93,4 +103,4 @@ def told_by_file(plan: PlanFile, name: TopicPartition) -> tuple[str, ...]:
             lines.append(f"  {verb.format(broker)}{counts}")
     if before.replicas[:1] != after.replicas[:1]:
         lines.append(f"  broker {after.replicas[0]} leads it, not broker {before.replicas[0]}")
-    return tuple(lines)
+    return (*lines, *_disks(plan, name))

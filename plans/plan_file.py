@@ -42,6 +42,14 @@ class PlanEntry:
         return TopicPartition(self.topic, self.partition)
 
 
+def dir_changes(before: PlanEntry, after: PlanEntry) -> tuple[str, ...]:
+    """Return what a partition changes inside brokers: ``2: /a → /b`` for each replica that goes to another log dir."""
+    old = dict(zip(before.replicas, before.log_dirs, strict=True))
+    pairs = zip(after.replicas, after.log_dirs, strict=True)
+    changed = [(broker, path) for broker, path in pairs if path not in (ANY_LOG_DIR, old.get(broker, path))]
+    return tuple(f"{broker}: {old[broker]} → {path}" for broker, path in changed)
+
+
 @dataclass(frozen=True, slots=True)
 class Envelope:
     """The content of ``klamm``. ``rollback`` has the entries that lead back; ``throttle`` is in bytes a second."""

@@ -21,6 +21,8 @@ from plans.settling import settled
 from plans.solving import Progress, Solved, first_figure, gap_between, level_notes
 from plans.work import Work
 
+_NAMED_MAX = 3
+
 
 def make_plan(
     snapshot: ClusterSnapshot, strategy: Strategy, options: PlanOptions, *, progress: Progress | None = None
@@ -61,7 +63,7 @@ class _Planner:
             if after != solved.after:
                 remaining = remaining_moves(problem, solved, after, byte_limits, work)
                 notes += [cap_note(remaining)] if remaining else []
-        notes += _waiting_notes(problem, after)
+        notes += [*_waiting_notes(problem, after), *_stranded_notes(problem, after)]
         score = self._score(after, solved, remaining)
         return MadePlan(self._file(after, score), problem, after, tuple(notes))
 
@@ -159,6 +161,24 @@ def _waiting_notes(problem: Problem, after: Lists) -> list[str]:
     what = f"broker {names}, which is" if len(waited_for) == 1 else f"brokers {names}, which are"
     them = "it" if len(waited_for) == 1 else "them"
     return [f"some moves would wait for {what} dead: start {them}, or decommission {them} first"]
+
+
+def _stranded_notes(problem: Problem, after: Lists) -> list[str]:
+    """Name partitions that are to move although all their replicas are on dead brokers."""
+    stranded = [
+        one
+        for one, new in zip(problem.partitions, after, strict=True)
+        if set(new) - set(one.current) and not any(problem.brokers[broker].is_alive for broker in one.current)
+    ]
+    if not stranded:
+        return []
+    more = len(stranded) - _NAMED_MAX
+    names = ", ".join(str(one.name) for one in stranded[:_NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
+    dead = sorted({problem.brokers[broker].id for one in stranded for broker in one.current})
+    start = f"start {'one of ' if len(dead) > 1 else 'broker '}{', '.join(map(str, dead))}"
+    whose = "its" if len(stranded) == 1 else "their"
+    where = "dead brokers" if len(dead) > 1 else "a dead broker"
+    return [f"nobody can copy {names}: all {whose} replicas are on {where}; {start} first"]
 
 
 def _silent(text: str) -> None:

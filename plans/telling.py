@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from engine.common.model import TopicPartition
 from plans.options import Minimise
-from plans.plan_file import PlanFile
+from plans.plan_file import PlanFile, dir_changes
 from plans.score import Score
 
 
@@ -24,13 +24,17 @@ class Units:
 
 @dataclass(frozen=True, slots=True)
 class PlannedMove:
-    """One partition of a plan. ``copies`` counts the replicas that are copied; ``bytes`` is None if unknown."""
+    """One partition of a plan. ``copies`` counts the replicas that are copied; ``bytes`` is None if unknown.
+
+    ``disks`` says which replicas go to another log dir of their broker.
+    """
 
     name: TopicPartition
     before: tuple[int, ...]
     after: tuple[int, ...]
     copies: int
     bytes: int | None
+    disks: tuple[str, ...] = ()
 
 
 def summary(score: Score, first: Minimise | None, partition_count: int, units: Units) -> str:
@@ -79,9 +83,8 @@ def moves_of(plan: PlanFile, sizes: Mapping[TopicPartition, int | None]) -> list
         placed = set(zip(old.replicas, old.log_dirs, strict=True))
         copies = len(set(zip(entry.replicas, entry.log_dirs, strict=True)) - placed)
         size = sizes.get(entry.name)
-        found.append(
-            PlannedMove(entry.name, old.replicas, entry.replicas, copies, None if size is None else size * copies)
-        )
+        copied = None if size is None else size * copies
+        found.append(PlannedMove(entry.name, old.replicas, entry.replicas, copies, copied, dir_changes(old, entry)))
     return found
 
 

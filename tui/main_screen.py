@@ -124,7 +124,7 @@ class MainScreen(Screen[None]):
         yield LinesView(id="overview")
         yield TableRoom(id="room")
         yield Input(placeholder="text   !text leaves out   ~text is fuzzy", id="filter")
-        yield LinesView(id="small")
+        yield LinesView(id="small", folds=True)
         yield KeyBar(id="footer")
 
     def on_mount(self) -> None:

@@ -19,6 +19,7 @@ from cli.framework.failure import Failure
 from cli.framework.invocation import Invocation, Stop
 from cli.framework.options import Needs
 from cli.framework.quantities import seconds_option
+from cli.output.format import OutputFormat
 from cli.output.report import Report
 from engine.config.input_files import name_of
 
@@ -93,7 +94,7 @@ def _strategy(name: str, summary: str, examples: Sequence[str], own: dict[str, A
 
 async def _run(invocation: Invocation, name: str, own: dict[str, Any], values: dict[str, Any]) -> Report:
     from cli.framework.progress import Activity
-    from cli.views.plan import plan_report
+    from cli.views.plan import plan_report, sentences
     from plans.errors import Infeasible
     from plans.explaining import explanations
     from plans.options import Strategy
@@ -101,6 +102,7 @@ async def _run(invocation: Invocation, name: str, own: dict[str, Any], values: d
 
     strategy = Strategy(name)
     options = _options(own, values)
+    _refuse_lost(values["out"])
     cluster_snapshot = await _snapshot(invocation)
     started = time.monotonic()
     activity = Activity(invocation.talk, "planning")
@@ -115,7 +117,20 @@ async def _run(invocation: Invocation, name: str, own: dict[str, Any], values: d
         invocation.talk.say(f"note: {note}")
     _write(invocation, made.plan, values["out"])
     invocation.talk.say(f"planned in {time.monotonic() - started:.1f} s")
+    if invocation.output not in (OutputFormat.TABLE, OutputFormat.MARKDOWN):
+        for sentence in sentences(made, explained):
+            invocation.talk.say(sentence)
     return plan_report(made, explained)
+
+
+def _refuse_lost(out: Path | None) -> None:
+    """Refuse a plan that could not be written, before the work that makes it.
+
+    Raises:
+        UsageError: the folder does not exist.
+    """
+    if out is not None and not out.parent.is_dir():
+        raise UsageError(f"--out: no such folder: {out.parent}")
 
 
 def _write(invocation: Invocation, plan: PlanFile, out: Path | None) -> None:

@@ -107,7 +107,11 @@ def command(
         return run_replay(replay, wishes)
     assert target is not None
     if not is_headless:
-        return run_dashboard(target, wishes)
+        code = run_dashboard(target, wishes)
+        if screenshot is not None and code == ExitCode.UNREACHABLE:
+            told, hint = "the cluster told nothing in time", f"{screenshot} shows who did not answer"
+            raise Stop(Failure(ExitCode.UNREACHABLE, "unreachable", told, target.name, hint))
+        return code
     return _record_headless(invocation, target, wishes)
 
 

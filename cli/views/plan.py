@@ -9,6 +9,7 @@ from cli.output.values import human_bytes, human_duration
 from cli.views.brokers_load import without_empty
 from engine.common.quantities import counted
 from plans.made import MadePlan
+from plans.options import Strategy
 from plans.plan_file import plan_document
 from plans.score import Score
 from plans.telling import PlannedMove, Units, card_rows, largest, moves_of, summary
@@ -24,6 +25,7 @@ _ENTRIES = (
     Column("moves", Kind.NUMBER),
     Column("bytes", Kind.BYTES),
 )
+_DISKS = Column("log_dirs", Kind.LIST, title="Log dirs")
 _UNCOPIED = _ENTRIES[:4]
 _NAME = ("topic", "partition")
 
@@ -64,24 +66,33 @@ def plan_report(made: MadePlan, explained: Sequence[str]) -> Report:
     """The plan file's document for machines, a row per partition in plain, all of it for a person."""
     plan, score = made.plan, made.plan.klamm.score
     moves = moves_of(plan, {one.name: one.size for one in made.problem.partitions})
-    rows = [_row(one) for one in moves]
+    entries = (*_ENTRIES, _DISKS) if plan.klamm.strategy is Strategy.LOG_DIRS else _ENTRIES
+    rows = [_row(one, entries) for one in moves]
     told = largest(moves, LARGEST_MAX)
-    sections = [Section(text=[summary(score, plan.klamm.options.minimise, len(rows), UNITS), *explained])]
+    sections = [Section(text=sentences(made, explained))]
     if rows:
         sections += [_card(score), _heat(score), *_dirs(score)]
     if told:
         title = "The largest moves" if len(told) < sum(one.copies > 0 for one in moves) else "The moves"
-        sections.append(Section(title, without_empty(Table(_ENTRIES, [_row(one) for one in told]), keeps=_NAME)))
-    rest = [_row(one)[: len(_UNCOPIED)] for one in moves if not one.copies]
+        sections.append(
+            Section(title, without_empty(Table(entries, [_row(one, entries) for one in told]), keeps=_NAME))
+        )
+    rest = [_row(one, _UNCOPIED) for one in moves if not one.copies]
     if rest:
         some = f"{LARGEST_MAX} of " if len(rest) > LARGEST_MAX else ""
         title = f"Changed without a copy: {some}{counted(len(rest), 'partition')}"
         sections.append(Section(title, Table(_UNCOPIED, rest[:LARGEST_MAX])))
-    return Report(plan_document(plan), Table(_ENTRIES, rows), sections)
+    return Report(plan_document(plan), Table(entries, rows), sections)
 
 
-def _row(one: PlannedMove) -> tuple[object, ...]:
-    return (*one.name, one.before, one.after, one.copies, one.bytes)
+def sentences(made: MadePlan, explained: Sequence[str]) -> list[str]:
+    """Return the plan in a sentence, and the explanations that were asked for."""
+    score, plan = made.plan.klamm.score, made.plan
+    return [summary(score, plan.klamm.options.minimise, len(plan.partitions), UNITS), *explained]
+
+
+def _row(one: PlannedMove, columns: Sequence[Column]) -> tuple[object, ...]:
+    return (*one.name, one.before, one.after, one.copies, one.bytes, one.disks)[: len(columns)]
 
 
 def _card(score: Score) -> Section:

@@ -144,16 +144,19 @@ def progress_line(progress: WaveProgress, room: int | None = None) -> str:
 
 def waves_report(waves: Sequence[Wave]) -> Report:
     """What a dry run shows: each partition with the wave that it would move in."""
-    columns = (
+    columns: tuple[Column, ...] = (
         Column("wave", Kind.NUMBER),
         Column("topic"),
         Column("partition", Kind.NUMBER),
         Column("replicas", Kind.LIST),
         Column("target", Kind.LIST),
         Column("bytes", Kind.BYTES),
+        Column("log_dirs", Kind.LIST, title="Log dirs"),
     )
+    if not any(move.disks for wave in waves for move in wave):
+        columns = columns[:-1]
     rows = [
-        (number, *move.name, move.before, move.target, move.copied_bytes)
+        (number, *move.name, move.before, move.target, move.copied_bytes, move.disks)[: len(columns)]
         for number, wave in enumerate(waves, 1)
         for move in wave
     ]

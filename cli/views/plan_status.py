@@ -43,14 +43,15 @@ def plan_status_report(
     others = [f"{count} {one.value}" for one, count in counts.items() if count and one is not Standing.DONE]
     told = ", ".join([f"{direction}: {counts[Standing.DONE]} of {len(standings)} done", *others])
     pairs = [("lock", "free" if holder is None else f"{holder}, for {holder.what}")]
-    if last is not None:
-        pairs.append(("journal", f"{last['time']} {_event_told(last)}"))
+    if record is not None and last is not None:
+        begun: Mapping[str, Any] = next((one for one in reversed(record.events) if one["event"] == "begun"), {})
+        pairs.append(("journal", f"{last['time']} {_event_told(last, str(begun.get('what', '')))}"))
     notes = ["the journal's last line was cut short"] if record is not None and record.is_torn else []
     return Report(data, Table(columns, [row]), (Section(text=(told,), body=Fields(pairs)),), notes)
 
 
-def _event_told(event: Mapping[str, Any]) -> str:
-    """Return what an event of a journal says, in words."""
+def _event_told(event: Mapping[str, Any], run: str = "") -> str:
+    """Return what an event of a journal says, in words. ``run`` is what its run did: ``rollback plan.json``."""
     match event:
         case {"event": "journal"}:
             return "the journal was started"
@@ -67,10 +68,11 @@ def _event_told(event: Mapping[str, Any]) -> str:
         case {"event": "election", "partitions": [*names]}:
             return f"the election of {counted(len(names), 'preferred leader')} has started"
         case {"event": "done", "throttles_left": [*left]}:
-            return "; ".join(["all is done", *map(str, left)])
+            return "; ".join([f"{run or 'all'} is done", *map(str, left)])
         case {"event": "stopped", "wave": wave, "reason": reason, "throttles_left": [*left]}:
             where = f"in wave {wave}" if wave else "before the first wave"
-            return "; ".join([f"stopped {where}: {reason or 'reason unknown'}", *map(str, left)])
+            stopped = f"{run} stopped" if run else "stopped"
+            return "; ".join([f"{stopped} {where}: {reason or 'reason unknown'}", *map(str, left)])
     return str(event["event"])
 
 

@@ -277,3 +277,19 @@ def test_a_plan_that_is_not_proven_comes_with_the_bound_and_the_gap(
     assert sentence.startswith(f"{moves:,} moves, ")
     assert f": at least {least:,} moves are needed, a gap of {100 * score['gap']:.1f} %." in sentence
     assert "no plan needs fewer" not in told
+
+
+def test_in_a_pipe_the_sentence_and_the_explanation_are_said_beside_the_data(klamm: Klamm, snapshot: str) -> None:
+    ran = klamm("plan", "decommission", "4", "--snapshot", snapshot, "--explain", "t-0", "-o", "csv")
+    assert "no plan needs fewer bytes" in ran.err
+    assert "\nt-0 stays on" in ran.err
+    assert "fewer" not in ran.out
+    nothing = klamm("plan", "racks", "--snapshot", snapshot)
+    assert (nothing.out, "Nothing has to be done: no plan is needed." in nothing.err) == ("", True)
+    assert klamm("plan", "racks", "--snapshot", snapshot, "--quiet").err == ""
+
+
+def test_a_folder_that_is_missing_is_told_before_the_plan_is_made(klamm: Klamm, snapshot: str, tmp_path: Path) -> None:
+    ran = klamm("plan", "decommission", "4", "--snapshot", snapshot, "--out", str(tmp_path / "absent" / "plan.json"))
+    assert (ran.code, f"--out: no such folder: {tmp_path / 'absent'}" in ran.err) == (2, True), ran.err
+    assert "planned" not in ran.err

@@ -19,7 +19,7 @@ from cli.framework.talk import Talk
 from cli.output.format import OutputFormat
 from cli.output.report import Fields
 from cli.views import plan_execution
-from cli.views.plan_execution import ExecutionView, progress_line, waves_result_report
+from cli.views.plan_execution import ExecutionView, progress_line, waves_report, waves_result_report
 from cli.views.plan_status import plan_status_report
 from engine.admin.reassignment.adaptive_throttle import ThrottleRange
 from engine.admin.reassignment.journal import JournalRecord, open_journal
@@ -329,3 +329,28 @@ def test_the_words_of_a_run_repeat_every_option_that_is_not_the_usual_one() -> N
         "--no-elect"
     )
     assert PlanRun(Verb.APPLY, Path("p.json"), "d", ()).words() == ["plan", "apply", "p.json"]
+
+
+@pytest.mark.parametrize(
+    ("end", "told"),
+    [
+        ({"event": "done", "throttles_left": []}, "rollback p.json is done"),
+        ({"event": "stopped", "wave": 2, "reason": "a gate", "throttles_left": []},
+         "rollback p.json stopped in wave 2: a gate"),
+    ],
+)  # fmt: skip
+def test_the_journal_tells_which_run_has_ended(end: Mapping[str, Any], told: str) -> None:
+    runs = [{"event": "begun", "what": f"{verb} p.json"} for verb in ("apply", "rollback")]
+    report = plan_status_report(both_ways(HERE, HERE, HERE)[0], None, record_of(*runs, end))
+    fields = report.sections[0].body
+    assert isinstance(fields, Fields)
+    assert dict(fields.pairs)["journal"].endswith(f"Z {told}")
+
+
+def test_a_dry_run_names_the_log_dirs_that_replicas_leave_and_go_to() -> None:
+    name = TopicPartition("t", 0)
+    inside = WaveMove(PartitionMove(name, (1, 2), ("/b", "any")), (1, 2), 10, dirs_before=("/a", "any"))
+    report = waves_report([(inside,), MOVES[:1]])
+    assert [column.name for column in report.table.columns][-1] == "log_dirs"
+    assert [row[-1] for row in report.table.rows] == [("1: /a → /b",), ()]
+    assert [column.name for column in waves_report([MOVES]).table.columns][-1] == "bytes"

@@ -5,11 +5,14 @@ from dataclasses import replace
 import pytest
 from small_clusters import cluster
 
+from engine.common.model import TopicPartition
 from engine.common.snapshot import ClusterSnapshot, LogDirSnapshot, ReplicaLog
 from engine.common.snapshot_json import snapshot_from_json, snapshot_to_json
 from plans.errors import BadOption, Infeasible
+from plans.explaining import explanations, told_by_file
 from plans.options import Aim, LogDirCapacity, PlanOptions, Strategy
 from plans.planning import make_plan
+from plans.telling import moves_of
 
 DIRS = tuple(LogDirSnapshot(broker, path, 1000, 500) for broker in (1, 2) for path in ("/a", "/b"))
 
@@ -45,6 +48,20 @@ def test_an_empty_disk_gets_its_half(aim: Aim) -> None:
         (2, "/a", 2, 20),
         (2, "/b", 2, 20),
     ]
+
+
+def test_an_explanation_names_the_disks() -> None:
+    made = make_plan(two_disks(), Strategy.LOG_DIRS, PlanOptions(aim=(Aim.BYTES,)))
+    moved = made.plan.partitions[0].name
+    assert explanations(made, [str(moved)]) == (
+        f"{moved} stays on 1, 2 and changes its log dir:",
+        "  broker 1: /a → /b",
+    )
+    assert told_by_file(made.plan, moved)[-1] == "  broker 1: /a → /b"
+    changed = {one.name for one in made.plan.partitions}
+    stays = next(one for one in (TopicPartition("t", number) for number in range(4)) if one not in changed)
+    assert explanations(made, [str(stays)]) == (f"{stays} stays on 1, 2: moving it gains nothing",)
+    assert [one.disks for one in moves_of(made.plan, {})] == [("1: /a → /b",)] * 2
 
 
 def test_log_dirs_survive_the_snapshots_file() -> None:

@@ -335,6 +335,14 @@ def test_a_file_that_does_not_fit_on_the_disk_leaves_no_half(tmp_path: Path) -> 
     assert (tmp_path / "view.json").read_text() == "mine"
 
 
+def test_even_a_tiny_terminal_says_it_whole() -> None:
+    async def look(driven: Driven) -> None:
+        told = " ".join(driven.drawn.split())
+        assert "the terminal is too small 20×8; the dashboard needs 60×16 q quits" in told
+
+    shown("broker-down", look, size=(20, 8))
+
+
 def test_a_terminal_that_is_too_small_says_what_it_needs() -> None:
     async def look(driven: Driven) -> None:
         assert "the terminal is too small" in driven.text

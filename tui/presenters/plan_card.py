@@ -69,19 +69,19 @@ def loads_of(score: Score) -> list[Load]:
 def heat_lines(loads: Sequence[Load], brokers: Sequence[int], width: int) -> list[Line]:
     """Return brokers side by side, each measure before and after. If few fit, those that change most are shown."""
     cell_width = SIZE_WIDTH if any(load.text is size for load in loads) else COUNT_WIDTH
-    room = max(1, (width - LABEL_WIDTH - 6) // cell_width)
+    room = max(1, (width - LABEL_WIDTH - 8) // cell_width)
     shown = _most_changed(loads, brokers, room)
     title = "broker" if len(shown) == len(brokers) else f"{len(shown)} of {len(brokers)} brokers"
     lines = [line((f"{title:<{LABEL_WIDTH}}" + "".join(f"{broker:>{cell_width}}" for broker in shown), Tone.QUIET))]
     for load in loads:
         known = [value for side in (load.before, load.after) for value in side.values() if value is not None]
         top = max([*known, 1])
-        for word, values in (("now", load.before), ("then", load.after)):
-            label = load.label if word == "now" else ""
+        for word, values in (("before", load.before), ("after", load.after)):
+            label = load.label if word == "before" else ""
             cells: list[tuple[str, Tone]] = []
             for broker in shown:
                 value = values.get(broker)
-                has_changed = word == "then" and value != load.before.get(broker)
+                has_changed = word == "after" and value != load.before.get(broker)
                 text = f" {shade(value, top)} {load.text(value):>{cell_width - 4}}"
                 cells.append((text, Tone.ACCENT if has_changed else Tone.PLAIN))
             lines.append(line((f"{label:<{LABEL_WIDTH}}", Tone.QUIET), *cells, (f"  {word}", Tone.QUIET)))

@@ -88,8 +88,10 @@ def _advice(broker: int, rate: int, copies: list[CopyProgress], *, is_leader: bo
         verdict = ThrottleVerdict.UNKNOWN
     elif used >= rate * _AT_LIMIT:
         verdict = ThrottleVerdict.IS_THE_LIMIT
+    elif used < rate * _FAR_BELOW and not any(one.state is CopyState.MEASURING for one in copies):
+        verdict = ThrottleVerdict.NOT_THE_LIMIT
     else:
-        verdict = ThrottleVerdict.NOT_THE_LIMIT if used < rate * _FAR_BELOW else ThrottleVerdict.UNKNOWN
+        verdict = ThrottleVerdict.UNKNOWN
     wanted = inflow + remaining / GOAL_S
     is_too_low = verdict in (ThrottleVerdict.NEVER_ENDS, ThrottleVerdict.IS_THE_LIMIT) and wanted > rate
     suggested = -(-int(wanted + 1) // _ROUND_TO) * _ROUND_TO if is_too_low else None

@@ -164,7 +164,7 @@ def _count_leadership(found: Tally, partition: PartitionSnapshot) -> None:
     found.preferred[preferred] += 1
     if leader != preferred:
         found.led_elsewhere[preferred] += 1
-        if preferred in partition.isr:
+        if preferred in partition.isr and leader != NO_LEADER:
+            # Without a leader nobody of the ISR is alive: the controller would have elected one.
             found.electable[preferred] += 1
-            if leader != NO_LEADER:
-                found.left_by_election[leader] += 1
+            found.left_by_election[leader] += 1

@@ -148,12 +148,12 @@ class LinesScroll(_Toned, ScrollView, can_focus=True):
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         """As high as its lines, if there is room."""
-        self._fold(width)
+        self._fold(width - self.styles.scrollbar_size_vertical)
         return len(self._lines)
 
     def on_resize(self) -> None:
-        """Fold anew: a scrollbar takes a column."""
-        self._fold(self.size.width)
+        """Fold anew. One column is always left for the scrollbar: nothing tells when it appears."""
+        self._fold(self.size.width - (0 if self.show_vertical_scrollbar else self.styles.scrollbar_size_vertical))
 
     def _fold(self, width: int) -> None:
         if self._folds and width:

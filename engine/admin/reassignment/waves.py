@@ -56,6 +56,13 @@ class WaveMove:
         )
 
     @property
+    def disks(self) -> tuple[str, ...]:
+        """What it changes inside brokers: ``2: /a → /b`` for each replica that goes to another log dir."""
+        wanted = self.move.wanted_dirs
+        old = dict(zip(self.before, self.dirs_before, strict=False))
+        return tuple(f"{broker}: {old.get(broker, 'any')} → {wanted[broker]}" for broker in self.changing_dirs)
+
+    @property
     def copied_bytes(self) -> int | None:
         """What all its new replicas have to copy; None if the size is unknown."""
         copies = len(self.adding) + len(self.changing_dirs)

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from engine.admin.cluster.target import Side
 from engine.admin.health.checks import TopicMemory, assess
 from engine.admin.health.report import Check, HealthFacts, HealthReport, report_of_reasons
-from engine.admin.watch.frame import Frame, Stage
+from engine.admin.watch.frame import Frame, LinkState, Stage
+
+ZOOKEEPER_PATIENCE_MS = 5_000
+"""A session that is opened anew takes no longer."""
 
 
 class HealthMemory:
@@ -25,10 +29,19 @@ class HealthMemory:
             return None
         report = assess(facts_of(frame), memory=self._memory)
         settings = frame.stage(Stage.SETTINGS)
-        if settings.read_at_ms is None and not settings.error:
-            # They are read after everything else, so it is no problem if they are still unknown.
+        if not settings.error and not settings.missing:
+            # They are read after everything else, and seldom: those that nobody refused are of topics just created.
             return report_of_reasons(one for one in report.reasons if one.check is not Check.UNKNOWN_SETTINGS)
         return report
+
+
+def _zookeeper_trouble(frame: Frame) -> str | None:
+    """Return why ZooKeeper does not answer; None if brokers do not either: then klamm itself may be cut off."""
+    zookeeper, wire = frame.links.get(Side.ZOOKEEPER), frame.links.get(Side.WIRE)
+    if zookeeper is None or wire is None or wire.state is not LinkState.CONNECTED:
+        return None
+    has_lost = zookeeper.state is LinkState.LOST and frame.at_ms - zookeeper.since_ms >= ZOOKEEPER_PATIENCE_MS
+    return zookeeper.cause if has_lost else None
 
 
 def _is_unread(frame: Frame) -> bool:
@@ -48,5 +61,6 @@ def facts_of(frame: Frame) -> HealthFacts:
         silent_brokers={broker: said.trouble for broker, said in words.items() if said.trouble},
         deletion_ages_ms=frame.deletion_ages_ms,
         zookeeper_ms=frame.zookeeper_ms,
+        zookeeper_trouble=_zookeeper_trouble(frame),
         unreadable_topics=frame.unreadable,
     )

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from engine.admin.cluster.target import Side
 from engine.admin.health.report import Check
 from engine.admin.watch.fake_cluster import FakeCluster, small_cluster
-from engine.admin.watch.frame import Frame, Stage, StageStatus
+from engine.admin.watch.frame import Frame, Link, LinkState, Stage, StageStatus
 from engine.admin.watch.judging import HealthMemory
 from engine.common.model import TopicPartition
 
@@ -44,15 +45,43 @@ def test_another_min_isr_is_judged_anew_though_the_topic_is_the_same() -> None:
 
 @pytest.mark.parametrize(
     ("status", "is_trouble"),
-    [(StageStatus(), False), (StageStatus(read_at_ms=5), True), (StageStatus(error="no answer"), True)],
+    [
+        (StageStatus(), False),
+        (StageStatus(read_at_ms=5), False),
+        (StageStatus(read_at_ms=5, missing=("the settings of topic orders",)), True),
+        (StageStatus(error="no answer"), True),
+    ],
 )
 def test_settings_that_are_not_read_yet_are_no_trouble(status: StageStatus, is_trouble: bool) -> None:
+    """Not at the start, and not for a topic that was created since they were read."""
     frame = FakeCluster(3, {"orders": 1}).frame()
     assert frame.cluster is not None
     topics = tuple(replace(topic, configs=None) for topic in frame.cluster.topics)
     stages = {**frame.stages, Stage.SETTINGS: status}
     frame = replace(frame, cluster=replace(frame.cluster, topics=topics), stages=stages)
     assert (Check.UNKNOWN_SETTINGS in _reasons(frame)) == is_trouble
+
+
+@pytest.mark.parametrize(
+    ("zookeeper", "wire", "lost_ms", "is_trouble"),
+    [
+        (LinkState.LOST, LinkState.CONNECTED, 5_000, True),
+        (LinkState.LOST, LinkState.CONNECTED, 4_000, False),
+        (LinkState.CONNECTED, LinkState.CONNECTED, 60_000, False),
+        (LinkState.LOST, LinkState.LOST, 60_000, False),
+    ],
+    ids=["silent", "only just", "answers", "klamm may be cut off itself"],
+)
+def test_a_zookeeper_that_only_brokers_outlive_is_critical(
+    zookeeper: LinkState, wire: LinkState, lost_ms: int, is_trouble: bool
+) -> None:
+    frame = FakeCluster(3, {"orders": 1}).frame()
+    lost = Link(zookeeper, "zk:2181", frame.at_ms - lost_ms, "no answer within 4 s")
+    frame = replace(frame, links={Side.ZOOKEEPER: lost, Side.WIRE: Link(wire)})
+    report = HealthMemory().judge(frame)
+    assert report is not None
+    found = {reason.check: reason.examples for reason in report.reasons}
+    assert found.get(Check.ZOOKEEPER_UNREACHABLE) == (("no answer within 4 s",) if is_trouble else None)
 
 
 def test_without_any_reading_of_partitions_nothing_is_said() -> None:

@@ -103,6 +103,15 @@ def test_partitions_are_counted_by_their_margin_over_min_isr() -> None:
     assert tally_of(replace(topic, is_marked_for_deletion=True), 1).partitions == 0
 
 
+def test_no_election_gives_a_leader_back_to_a_dead_broker() -> None:
+    """The dead broker is the last of the ISR: Kafka keeps it there, and elects nobody."""
+    cluster = FakeCluster(3, {"alone": 3}, replication_factor=1, min_isr=1)
+    cluster.kill(1)
+    tally = _tally(cluster.frame())
+    assert (tally.leaderless, tally.led_elsewhere[1]) == (1, 1)
+    assert tally.electable.total() == 0
+
+
 def test_kept_counts_are_those_of_a_fresh_count() -> None:
     cluster, kept = small_cluster(), Tallies()
     steps = (

@@ -168,6 +168,21 @@ def test_a_throttle_far_above_the_rate_is_not_what_holds_it_up() -> None:
     assert {one.verdict for one in advice} == {ThrottleVerdict.NOT_THE_LIMIT}
 
 
+def test_nothing_is_said_of_a_throttle_while_a_copy_through_it_is_still_measured() -> None:
+    frame, moves = _throttled(500_000_000)
+    assert frame.cluster is not None
+    everything = dict.fromkeys(
+        ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas"), "*"
+    )
+    topics = tuple(replace(topic, configs=everything) for topic in frame.cluster.topics)
+    frame = replace(frame, cluster=replace(frame.cluster, topics=topics))
+    (copy,) = moves.copies
+    assert {one.verdict for one in throttle_advice(frame, moves)} == {ThrottleVerdict.NOT_THE_LIMIT}
+    fresh = replace(copy, name=TopicPartition("orders", 1), state=CopyState.MEASURING, rate=None)
+    advice = throttle_advice(frame, replace(moves, copies=(copy, fresh)))
+    assert {one.verdict for one in advice} == {ThrottleVerdict.UNKNOWN}
+
+
 def test_replicas_that_no_topic_lists_are_not_throttled() -> None:
     cluster, history = _cluster(), History()
     cluster.set_broker_config(4, "follower.replication.throttled.rate", "1000")

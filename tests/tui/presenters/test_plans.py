@@ -98,10 +98,10 @@ def test_a_file_that_is_no_plan_says_why(text: str, told: str, tmp_path: Path) -
 def test_the_heat_shows_those_that_change_most_where_there_is_little_room() -> None:
     before = dict.fromkeys(range(20), 10)
     after = before | {7: 0, 13: 20}
-    told = text_of(heat_lines([Load("replicas", before, after)], list(before), 18 + 6 + 2 * 9))
+    told = text_of(heat_lines([Load("replicas", before, after)], list(before), 18 + 8 + 2 * 9))
     assert told.splitlines()[0].split() == ["2", "of", "20", "brokers", "7", "13"]
-    assert told.splitlines()[1].split() == ["replicas", "▒▒", "10", "▒▒", "10", "now"]
-    assert told.splitlines()[2].split() == ["0", "██", "20", "then"]
+    assert told.splitlines()[1].split() == ["replicas", "▒▒", "10", "▒▒", "10", "before"]
+    assert told.splitlines()[2].split() == ["0", "██", "20", "after"]
     assert (shade(0, 5), shade(None, 5), shade(1, 100), shade(100, 100)) == ("  ", "  ", "░░", "██")
 
 
