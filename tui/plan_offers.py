@@ -64,9 +64,10 @@ def _carry_out(verb: Verb, desk: PlanDesk) -> Offer:
         return NotNow("there is nothing to do")
     if plan.path is None and verb is not Verb.APPLY:
         return NotNow("this plan was made just now: there is nothing to resume, A applies it")
-    advice = (None if verb is Verb.APPLY else desk.last_throttle()) or plan.file.klamm.throttle
+    last = None if verb is Verb.APPLY else desk.last_throttle()
+    advice = plan.file.klamm.throttle if last is None else last
     fields = [
-        FieldNeeded("throttle", "Throttle", "" if advice is None else str(advice), "50M a second; empty: full speed"),
+        FieldNeeded("throttle", "Throttle", str(advice or ""), "50M a second; empty: full speed"),
         FieldNeeded("wave_replicas", "Replicas a wave", "10", "into a broker and out of one"),
         FieldNeeded("wave_bytes", "Bytes a wave", "", "100G into or out of a broker; empty: no cap"),
         FieldNeeded("stall", "Stalled after", "5m", "it stops after this time without progress"),

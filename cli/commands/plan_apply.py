@@ -144,7 +144,7 @@ def _run(verb: str, loaded: LoadedPlan, values: dict[str, Any]) -> tuple[LoadedP
         loaded.digest,
         loaded.moves,
         throttle_options(
-            last or loaded.plan.klamm.throttle,
+            loaded.plan.klamm.throttle if last is None else last,
             values["throttle"],
             values["throttle_floor"],
             values["throttle_ceiling"],

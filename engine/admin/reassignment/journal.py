@@ -107,7 +107,7 @@ def read_journal(path: Path) -> JournalRecord:
 
 
 def throttle_of_last_run(path: Path, plan_digest: str) -> int | None:
-    """Return the bytes a second that a plan's last run began with; None if it had no throttle, or nobody knows.
+    """Return the bytes a second that a plan's last run began with; 0 if it had no throttle, None if nobody knows.
 
     Raises:
         BadRequest, OSError: as ``read_journal``.

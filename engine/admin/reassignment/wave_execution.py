@@ -187,7 +187,7 @@ class _Execution:
         self.journal.write(
             "begun", what=holder.what, who=holder.who, waves=len(self.waves), partitions=len(standings),
             done=len(self.done), rollback=None if back is None else str(back),
-            throttle=None if self.settings.throttle is None else self.settings.throttle.start,
+            throttle=0 if self.settings.throttle is None else self.settings.throttle.start,
         )  # fmt: skip
         if back is not None:
             self.watcher.saved(back)
