@@ -144,6 +144,11 @@ def _back(c: RecordedCluster, broker_id: int, session: str = SHORT_SESSION) -> N
 
 
 def _leaderless(c: RecordedCluster) -> None:
+    # So far chance has chosen leaders. Broker 1 must lead nothing: it dies, and only `lag-1` should lose its leader.
+    c.tool(ELECT, "--election-type", "preferred", "--all-topic-partitions")
+    for broker_id, session in ((2, LONG_SESSION), (1, SHORT_SESSION)):
+        c.stop(broker_id)
+        _back(c, broker_id, session)
     c.tool(TOPICS, "--create", "--topic", "lag", "--replica-assignment", "0:2,1:2")
     c.produce("lag", range(2), count=5)
     c.wait_in_sync("lag")
