@@ -60,7 +60,7 @@ class ByteLimits:
         above = _above_capacity(problem, held, self.most)
         if self.missing or above:
             each = [
-                f"broker {problem.brokers[b].id} would hold {held[b]} bytes, {amount} above its capacity"
+                f"broker {problem.brokers[b].id} would hold {held[b]:,} bytes, {amount:,} above its capacity"
                 for b, amount in above.items()
             ]
             if self.missing:
@@ -145,7 +145,7 @@ def _more_room(problem: Problem, after: Sequence[tuple[int, ...]], above: Mappin
             )
         rack = _rack_of(problem, broker)
         wanted[rack] = wanted.get(rack, 0) + whole_replicas(sizes, amount)
-    brokers = " and ".join(f"a broker{rack} with room for {room} bytes" for rack, room in wanted.items())
+    brokers = " and ".join(f"a broker{rack} with room for {room:,} bytes" for rack, room in wanted.items())
     return f"add {brokers or 'a broker'}, or raise the capacities"
 
 

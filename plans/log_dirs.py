@@ -150,8 +150,8 @@ def _check(problem: Problem, limits: ByteLimits, solved: Solved) -> None:
                 one.size or 0 for one, (place,) in zip(problem.partitions, solved.after, strict=True) if place == number
             ]
             raise Infeasible(
-                f"{disk.rack_name} of broker {disk.id} would hold {held[number]} bytes, {above} above its capacity",
-                hint=f"add a log dir with room for {whole_replicas(sizes, above)} bytes to broker {disk.id},"
+                f"{disk.rack_name} of broker {disk.id} would hold {held[number]:,} bytes, {above:,} above its capacity",
+                hint=f"add a log dir with room for {whole_replicas(sizes, above):,} bytes to broker {disk.id},"
                 " or raise the capacity",
             )
     for number, most in sorted(limits.most.items()):

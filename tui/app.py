@@ -10,7 +10,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import ClassVar
 
-from textual import events
+from textual import events, work
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
@@ -91,6 +91,7 @@ class Dashboard(App[int], inherit_bindings=False):
         self._read(self.session.feed)
         self.set_interval(1.0, forget_removed_widgets, name="forget removed widgets")
         for problem in self.session.problems:
+            log.warning(problem)
             self.notify(problem, severity="warning", timeout=30, markup=False)
 
     def _take_signals(self) -> None:
@@ -146,7 +147,7 @@ class Dashboard(App[int], inherit_bindings=False):
                     self.call_after_refresh(self._load_modules)
                 if not is_settled and self.board.has_metadata:
                     is_settled = True
-                    self.call_after_refresh(lambda: self.run_worker(self._settle(), name="settle"))
+                    self.call_after_refresh(self._settle)
             except Exception:
                 log.exception("a frame could not be shown")
                 self.notify("a frame could not be shown: see the logs (l)", severity="error", markup=False)
@@ -154,6 +155,7 @@ class Dashboard(App[int], inherit_bindings=False):
     def _load_modules(self) -> None:
         self._loading = self._loading or asyncio.create_task(asyncio.to_thread(load_modules), name="load modules")
 
+    @work(name="settle")
     async def _settle(self) -> None:
         """Hide what lives on from the collector: it would scan modules and a large cluster again and again."""
         self._load_modules()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cli.exit_codes import ExitCode
 from cli.output.report import Column, Kind, Report, Section, Table
+from cli.output.values import human_bytes
 from engine.common.quantities import counted
 from plans.comparing import PlanDifference
 
@@ -21,7 +22,9 @@ def diff_report(difference: PlanDifference) -> Report:
     """The partitions and the figures that differ; code 1 if any does."""
     rows = [(one.topic, one.partition, one.change, one.before, one.after) for one in difference.partitions]
     table = Table(_COLUMNS, rows)
-    figures = Table(_FIGURES, [(one.name, _text(one.before), _text(one.after)) for one in difference.figures])
+    figures = Table(
+        _FIGURES, [(one.name, _text(one.name, one.before), _text(one.name, one.after)) for one in difference.figures]
+    )
     sections = [Section("Partitions", table)] if rows else []
     sections += [Section("Figures", figures)] if difference.figures else []
     if difference.is_empty:
@@ -33,5 +36,8 @@ def diff_report(difference: PlanDifference) -> Report:
     return Report(difference, table, sections, notes, exit_code=ExitCode.BAD_ANSWER)
 
 
-def _text(value: object) -> str:
+def _text(name: str, value: object) -> str:
+    """Return a figure for a person; what counts bytes has them in its name."""
+    if isinstance(value, int) and "bytes" in name:
+        return human_bytes(value)
     return "none" if value is None else str(value)

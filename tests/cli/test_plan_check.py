@@ -13,9 +13,12 @@ from json_schemas import check_json
 from klamm_program import Ran, in_process
 from plan_files import plan_of
 
+from cli.output.report import Table
+from cli.views.plan_diff import diff_report
 from engine.common.model import BrokerInfo, ReplicaAssignment, TopicPartition
 from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, SnapshotSource, TopicSnapshot
 from engine.common.snapshot_json import snapshot_to_json
+from plans.comparing import FigureDifference, PlanDifference
 from plans.options import PlanOptions, Strategy
 from plans.plan_file import encode_plan
 from plans.planning import make_plan
@@ -221,6 +224,14 @@ def test_what_is_no_plan_is_named_with_its_place(files: Files) -> None:
     ran = files.check()
     assert (ran.code, "partitions[0].replicas: a broker appears twice" in ran.err) == (2, True), ran.err
     assert str(files.plan) in ran.err
+
+
+def test_a_person_reads_bytes_with_their_unit() -> None:
+    figures = (FigureDifference("bytes", 101_284_452, None), FigureDifference("moves", 1, 19))
+    report = diff_report(PlanDifference((), figures))
+    body = report.sections[0].body
+    assert isinstance(body, Table)
+    assert body.rows == [("bytes", "96.6 MiB", "none"), ("moves", "1", "19")]
 
 
 def test_plans_are_compared(files: Files, tmp_path: Path, capsys: Capture) -> None:

@@ -216,3 +216,10 @@ def test_plan_and_check_add_up_the_same_sizes() -> None:
     snapshot = replace(snapshot, topics=(replace(snapshot.topics[0], partitions=(replace(part, replica_logs=logs),)),))
     made = plan(snapshot, Strategy.DECOMMISSION, PlanOptions(brokers=(2,)), {3: 10})
     assert check_plan(made.plan, snapshot, parse_policy("[limits]\nbytes = 10\n[brokers.capacity]\n3 = 10")) == []
+
+
+def test_large_figures_are_grouped() -> None:
+    snapshot = cluster({1: None, 2: None}, {"t": [(1,), (1,)]}, {"t": [40_000_000] * 2})
+    with pytest.raises(Infeasible, match="would hold 80,000,000 bytes, 30,000,000 above its capacity") as caught:
+        plan(snapshot, Strategy.DECOMMISSION, PlanOptions(brokers=(1,)), {2: 50_000_000})
+    assert "room for 40,000,000 bytes" in str(caught.value.hint)

@@ -170,3 +170,15 @@ def test_the_dashboards_own_log_is_a_screen() -> None:
             assert "lost\\x1b it" in driven.lines_with("engine.zk")[0]
 
     drive(run)
+
+
+def test_mistakes_in_the_users_files_stay_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """A message on the screen goes away by itself."""
+
+    async def run() -> None:
+        async with dashboard("live", problems=("keys.toml:3: no action is called 'topic.deleet'",)):
+            pass
+
+    with caplog.at_level(logging.WARNING, "tui.app"):
+        drive(run)
+    assert "keys.toml:3: no action is called 'topic.deleet'" in caplog.messages

@@ -436,7 +436,7 @@ def test_znodes_are_read_and_gone_into(three_brokers: LocalCluster) -> None:
         await driven.until(lambda: [z.name for z in driven.main.model.shown] == ["0", "1", "2"])
         assert "0x" in driven.text, "the session that a broker's znode lives by"
         await driven.press("left_square_bracket")
-        await driven.sees("topics/")
+        await driven.until(lambda: [z.name for z in driven.main.model.shown] == ["ids", "seqid", "topics"])
 
     driven_live(target_of(three_brokers, has_zookeeper=True), scene)
 

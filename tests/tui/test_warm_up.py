@@ -9,12 +9,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from dashboards import dashboard, drive
 
 from engine.admin.cluster.target import Side
 from engine.admin.watch.fake_cluster import small_cluster
 from engine.admin.watch.fake_feed import FakeFeed
 from engine.admin.watch.frame import LinkState
+from tui.app import Dashboard
 from tui.warm_up import MODULES
 
 ROOT = Path(__file__).parents[2]
@@ -98,3 +100,18 @@ def test_a_dashboard_that_never_saw_its_cluster_leaves_the_collector_as_it_was()
 
     drive(run)
     assert gc.get_threshold() == usual
+
+
+def test_a_dashboard_that_ends_before_it_settles_leaves_nothing_that_was_never_awaited(
+    monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+) -> None:
+    """A picture ends right after its first frame: the worker may come too late."""
+    monkeypatch.setattr(Dashboard, "run_worker", lambda self, work, **options: None)
+
+    async def run() -> None:
+        async with dashboard("live") as driven:
+            await driven.tick(2)
+
+    drive(run)
+    gc.collect()
+    assert [str(one.message) for one in recwarn if "never awaited" in str(one.message)] == []
