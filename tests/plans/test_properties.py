@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from small_clusters import applied, drawn_cluster
+from without_solver import hide_solver
 
 from engine.common.snapshot import ClusterSnapshot
 from engine.common.snapshot_json import snapshot_to_json
@@ -133,7 +134,7 @@ def test_the_same_input_gives_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_without_the_solver_there_is_a_plan_and_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "plans.exact", None)
+    hide_solver(monkeypatch)
     snapshot = drawn_cluster(1, brokers=9, racks=3, partitions=90, factor=3)
     made = make_plan(snapshot, Strategy.REBALANCE, PlanOptions(minimise=Minimise.BYTES))
     score = made.plan.klamm.score
