@@ -1,5 +1,6 @@
 """The work that a plan may take: one limit for all its parts."""
 
+from dataclasses import replace
 from math import inf
 from typing import Any
 
@@ -110,6 +111,23 @@ def test_the_linear_program_of_a_large_cluster_ends_within_the_work() -> None:
     options = PlanOptions(aim=tuple(Aim), minimise=Minimise.MOVES)
     score = make_plan(snapshot, Strategy.REBALANCE, options).plan.klamm.score
     assert (score.moves, score.lower_bound.moves, score.gap) == (2214, 2214, 0.0)
+
+
+@pytest.mark.parametrize("minimise", Minimise)
+@pytest.mark.parametrize(("seed", "shape"), [(13, (12, 4, 150, 3)), (5, (9, 3, 60, 2))])
+def test_a_cap_that_the_whole_plan_keeps_changes_nothing(
+    seed: int, shape: tuple[int, int, int, int], minimise: Minimise
+) -> None:
+    """Also where the work ends the search: under a cap it may take as much."""
+    brokers, racks, partitions, factor = shape
+    snapshot = drawn_cluster(seed, brokers=brokers, racks=racks, partitions=partitions, factor=factor)
+    options = PlanOptions(aim=tuple(Aim), minimise=minimise, time_limit_s=1.0)
+    whole = make_plan(snapshot, Strategy.REBALANCE, options).plan
+    score = whole.klamm.score
+    for capped in (replace(options, max_moves=score.moves), replace(options, max_bytes=score.bytes)):
+        plan = make_plan(snapshot, Strategy.REBALANCE, capped).plan
+        assert plan.klamm.score.remaining_moves == 0
+        assert plan.partitions == whole.partitions
 
 
 def test_a_look_may_cost_more_or_less_than_the_size_says() -> None:
