@@ -16,7 +16,7 @@ import numpy as np
 
 from plans.cap_rules import byte_room, is_allowed, undone_of
 from plans.construction import choose_leaders
-from plans.exact import new_solver, run_limited
+from plans.highs import new_solver, run_limited
 from plans.levels import Levels, fixed_counts
 from plans.loads import ByteLimits, held_bytes
 from plans.options import Aim

@@ -30,11 +30,9 @@ limits then, while steps of a linear program can be counted one by one."""
 _PROMISING = 2_500
 """So many pairs of a partition and a broker are left then."""
 
-WHOLE_SHARE = 2
-"""Where there is a cap, the whole plan may take one part in this many of the work; only a part of it is carried out."""
-
 _SHARE = 3
-"""The program within a cap may take one part in this many of the work."""
+"""The program within a cap may take one part in this many of the work, also if the whole plan has taken all of it: it
+may only do so if it could have been within the cap."""
 
 
 def within_caps(problem: Problem, solved: Solved, limits: ByteLimits, work: Work) -> tuple[tuple[int, ...], ...]:
@@ -50,7 +48,7 @@ def within_caps(problem: Problem, solved: Solved, limits: ByteLimits, work: Work
     found = [current, _part_of(problem, solved.after, solved.replica_levels)]
     # Only the whole plan knows which replica succeeds which.
     if may_use_solver(problem, work.seconds) and not problem.replacements:
-        best = _of_every_choice(problem, solved, limits, work.part(work.whole // _SHARE))
+        best = _of_every_choice(problem, solved, limits, Work(work.whole // _SHARE, work.seconds, work.exchanges))
         found += [best] if best is not None and _is_within(problem, best) else []
     return min(found, key=lambda lists: rank(problem, lists, solved.replica_levels, solved.leader_levels, limits))
 

@@ -50,8 +50,14 @@ class Model:
     first: Ints
     racks: list[npt.NDArray[np.int64]] = field(default_factory=list)
     rack_of: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    bytes: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    """The sizes in bytes; ``size`` has them in units."""
     size_unit: float = 1.0
     """The unit for rows of bytes, so that all numbers of the program have a similar magnitude."""
+
+    @property
+    def has_leader_rows(self) -> bool:
+        return any(row.kind is Aim.LEADERS for row in self.rows)
 
 
 def model_of(problem: Problem, replica_levels: Levels | None, leader_levels: Levels | None, rows: list[Row]) -> Model:
@@ -83,6 +89,7 @@ def model_of(problem: Problem, replica_levels: Levels | None, leader_levels: Lev
         ],
         weight=np.array([problem.weight(one) for one in parts], np.int64),
         size=size / unit,
+        bytes=np.array([one.size or 0 for one in parts], np.int64),
         size_unit=unit,
         factor=np.array([one.factor for one in parts], np.int64),
         shared=np.array([one.shared_racks_max for one in parts], np.int64),

@@ -11,46 +11,34 @@ Deterministic: one thread, a fixed seed, and limits on work instead of time.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import highspy
 import numpy as np
 import numpy.typing as npt
 
 from plans.columns import Column, Floats, Ints, Model, Row, price
 from plans.construction import Solution
+from plans.master import ENTRIES_MAX, Master
+from plans.nearby import Nearby
 from plans.options import Aim, Minimise
 from plans.problem import bits
 from plans.work import Work
 
 _ROUNDS_MAX = 200
-_NODES_MAX = 400
-_LOOK_ENTRIES, _LOOK_STEPS_MIN = 400, 4
-"""Between two checks of its limits, HiGHS does about one step of work for this many entries of the program."""
-
-_LOOK_GROWS = 64
-"""From so many steps on, a look's work grows with the square of the entries: each step of the simplex takes longer."""
-
-_LINEAR_STEPS = 3
-"""So many steps of a linear program alone count as one: it continues from its last answer, so each of them is short."""
 
 _COLUMNS_MAX = 5_000
 """Columns of the integer program that proves nothing. With more, the first solution alone may take minutes."""
 
-_ENTRIES_MAX = 40_000
-"""Up to this many numbers in such a program, every partition may have any of its columns within a cap."""
+_SCALES, _SMALL_UNIT = (1, 2, 6, 60, 1 << 16), 4096
+"""Prices are rounded to whole numbers and to these fractions; if numbers are large anyway, to the coarsest only."""
 
-_PATIENCE, _PATIENCE_FOUND, _NEWS = 12, 40, 1e-6
-"""In a larger program HiGHS ends after this many looks without news, which is a change by this fraction at least.
+_LEADERS_SHARE = 2
+"""The integer program of leader changes may take one part in this many of the work, in case it finds nothing."""
 
-If it has no result yet, each look may take a second, and the start is usually the best there is. If it has one, looks
-are short, and a better result may come twenty looks later.
-"""
-
-_TOLERANCE = 1e-6
-_SCALES = (1, 2, 6, 60)
+_NEARBY_PART, _NEARBY_PARTS = 2, 3
+"""So much of the work is for the plans near the linear program's answer; the rest is left in case none is found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,194 +52,6 @@ class Outcome:
     bound: int | None
     leader_bound: int | None
     is_impossible: bool = False
-
-
-class Master:
-    """The program over the columns found so far: a row per partition, then the rows of the model."""
-
-    def __init__(self, model: Model, work: Work, *, is_integer: bool = False, slack_cost: float = 1e4) -> None:
-        self.model = model
-        self._work = work
-        self.columns: list[Column] = []
-        self.known: set[Column] = set()
-        self.solver = new_solver()
-        count = len(model.factor)
-        lows = [1.0] * count + [row.low for row in model.rows]
-        highs = [1.0] * count + [row.high for row in model.rows]
-        self._scale = [1.0] * len(model.rows)
-        self._rows_of: dict[Aim, list[list[int]]] = {}
-        for kind in Aim:
-            by_broker: list[list[int]] = [[] for _ in model.problem.brokers]
-            for number, row in enumerate(model.rows):
-                if row.kind is kind:
-                    for broker in row.brokers:
-                        by_broker[broker].append(number)
-            self._rows_of[kind] = by_broker
-        empty = np.zeros(0)
-        self.solver.addRows(
-            len(lows), np.array(lows), np.array(highs), 0, np.zeros(len(lows), np.int32), empty.astype(np.int32), empty
-        )
-        self._slacks = 2 * len(model.rows)
-        first = count
-        for number in range(len(model.rows)):
-            for sign in (1.0, -1.0):
-                self.solver.addCol(
-                    slack_cost, 0.0, highspy.kHighsInf, 1, np.array([first + number], np.int32), np.array([sign])
-                )
-        self._is_integer = is_integer
-        self._is_whole = False
-
-    def add(self, columns: Iterable[Column], cost: Callable[[Column], float]) -> int:
-        """Add the columns that are missing; return how many."""
-        costs: list[float] = []
-        starts: list[int] = []
-        indexes: list[int] = []
-        values: list[float] = []
-        count = len(self.model.factor)
-        for column in columns:
-            if column in self.known:
-                continue
-            self.known.add(column)
-            self.columns.append(column)
-            number, mask, leader = column
-            starts.append(len(indexes))
-            costs.append(cost(column))
-            entries: dict[int, float] = {number: 1.0}
-            for broker in bits(mask):
-                for row in self._rows_of[Aim.REPLICAS][broker]:
-                    entries[count + row] = entries.get(count + row, 0.0) + 1.0
-                for row in self._rows_of[Aim.BYTES][broker]:
-                    entries[count + row] = entries.get(count + row, 0.0) + self.model.size[number]
-            for row in self._rows_of[Aim.LEADERS][leader]:
-                entries[count + row] = entries.get(count + row, 0.0) + 1.0
-            indexes += entries.keys()
-            values += entries.values()
-        size = len(costs)
-        if size:
-            self.solver.addCols(
-                size,
-                np.array(costs),
-                np.zeros(size),
-                np.full(size, 1.0 if self._is_integer else highspy.kHighsInf),
-                len(indexes),
-                np.array(starts, np.int32),
-                np.array(indexes, np.int32),
-                np.array(values, np.float64),
-            )
-        return size
-
-    def fix(self, row: int, value: float) -> None:
-        """Let one row of the model have exactly this value."""
-        self.solver.changeRowBounds(len(self.model.factor) + row, value, value)
-
-    def solve(self) -> Floats:
-        """Solve the linear program, as far as the work allows; return the prices of the model's rows."""
-        self._run()
-        if not self._is_whole and sum(self.solver.getSolution().col_value[: self._slacks]) < _TOLERANCE:
-            # All rows can be kept, so from now on they must be: prices of slacks would only blur those of columns.
-            self._forbid_slacks()
-            self._run()
-        # New columns leave the last basis feasible, so from now on the primal simplex continues from there.
-        self.solver.setOptionValue("simplex_strategy", 4)
-        return np.array(self.solver.getSolution().row_dual[len(self.model.factor) :])
-
-    def cheapest(self, most: int) -> list[Column]:
-        """Return the columns that are best at the last prices; those that the linear program uses are among them."""
-        duals = self.solver.getSolution().col_dual[self._slacks :]
-        ranked = sorted(zip(duals, range(len(duals)), strict=True))[:most]
-        return [self.columns[number] for _, number in ranked]
-
-    def whole(self) -> set[Column]:
-        """Return the columns that the linear program takes whole."""
-        values = self.solver.getSolution().col_value[self._slacks :]
-        return {column for column, value in zip(self.columns, values, strict=True) if value > 1 - _TOLERANCE}
-
-    def _run(self) -> None:
-        self.solver.setOptionValue("simplex_iteration_limit", max(0, self._work.left) * _LINEAR_STEPS)
-        self.solver.run()
-        self._work.spend(-(-max(0, self.solver.getInfo().simplex_iteration_count) // _LINEAR_STEPS))
-
-    def _forbid_slacks(self) -> None:
-        self._is_whole = True
-        for column in range(self._slacks):
-            self.solver.changeColBounds(column, 0.0, 0.0)
-            self.solver.changeColCost(column, 0.0)
-
-    def solve_integer(self, share: int = 1) -> list[Column] | None:
-        """Return one column per partition that together keep all rows, or None.
-
-        It takes one part in ``share`` of the work left.
-        """
-        size = len(self.columns)
-        if not size or self._work.is_over:
-            return None if len(self.model.factor) else []
-        which = np.arange(self._slacks, self._slacks + size, dtype=np.int32)
-        self.solver.changeColsIntegrality(size, which, np.full(size, 1, np.uint8))
-        self._forbid_slacks()
-        self.solver.setOptionValue("mip_max_nodes", _NODES_MAX)
-        self.solver.setOptionValue("mip_rel_gap", 0.0)
-        self.solver.setOptionValue("mip_abs_gap", 0.0)
-        self.solver.setOptionValue("simplex_iteration_limit", highspy.kHighsIInf)
-        is_over = _Standstill().is_over if self.solver.getNumNz() > _ENTRIES_MAX else None
-        run_limited(self.solver, self._work, share, is_over)
-        if self.solver.getInfo().primal_solution_status != 2:
-            return None
-        values = self.solver.getSolution().col_value[self._slacks :]
-        chosen = [column for column, value in zip(self.columns, values, strict=True) if value > 0.5]
-        return chosen if len(chosen) == len(self.model.factor) else None
-
-
-@dataclass(slots=True)
-class _Standstill:
-    """Notices that neither the result nor the bound gets better. In a large program each look may take a second."""
-
-    looks: int = 0
-    found: float = math.inf
-    bound: float = -math.inf
-
-    def is_over(self, found: float, bound: float) -> bool:
-        """Take one check of the solver into account."""
-        is_higher = math.isinf(self.bound) or bound > self.bound + abs(self.bound) * _NEWS
-        if is_higher or found < self.found * (1 - _NEWS):
-            self.looks, self.found, self.bound = 0, found, bound
-        self.looks += 1
-        return self.looks > (_PATIENCE if math.isinf(self.found) else _PATIENCE_FOUND)
-
-
-def run_limited(
-    solver: Any, work: Work, share: int = 1, is_enough: Callable[[float, float], bool] | None = None
-) -> None:
-    """Run an integer program until it is solved, or has used one part in ``share`` of the work that is left.
-
-    HiGHS checks whether to go on at fixed points of its work: after a pass of cuts, a heuristic, a dive, a node.
-    At each of them ``is_enough`` receives the best result and the bound, and may end the run.
-    """
-    size = int(solver.getNumNz()) // _LOOK_ENTRIES
-    steps = max(_LOOK_STEPS_MIN, size, size * size // _LOOK_GROWS)
-    checks, checks_max = 0, max(0, work.left) // steps // share
-
-    def look(event: Any) -> None:
-        nonlocal checks
-        checks += 1
-        found, bound = event.data_out.mip_primal_bound, event.data_out.mip_dual_bound
-        if checks > checks_max or (is_enough is not None and is_enough(found, bound)):
-            event.interrupt()
-
-    solver.cbMipInterrupt += look
-    try:
-        solver.run()
-    finally:
-        solver.cbMipInterrupt -= look
-    work.spend(steps * checks)
-
-
-def new_solver() -> Any:
-    """Return HiGHS with the settings used everywhere here: silent, and the same on every machine."""
-    solver: Any = highspy.Highs()  # type: ignore[no-untyped-call]
-    solver.setOptionValue("output_flag", False)
-    solver.setOptionValue("threads", 1)
-    solver.setOptionValue("random_seed", 0)
-    return solver
 
 
 @dataclass(slots=True)
@@ -269,7 +69,8 @@ class Search:
     bound: int | None = None
     columns: list[Column] = field(default_factory=list)
     cheapest: list[Column] = field(default_factory=list)
-    whole: set[Column] = field(default_factory=set)
+    prices: Floats = field(default_factory=lambda: np.zeros(0))
+    placed: list[Column] = field(default_factory=list)
 
     def run(self) -> Outcome:
         """Return the best solution found, and the bounds that hold for it."""
@@ -286,7 +87,14 @@ class Search:
             found, leader_bound = self._leader_changes(first_prices, scale)
             if found is not None:
                 return Outcome(_solution(found), self.bound, leader_bound)
-        return Outcome(self._any_integer(), self.bound, None)
+        near = self._near_by() if self.placed else None
+        return Outcome(near or self._any_integer(), self.bound, None)
+
+    def _near_by(self) -> Solution | None:
+        """Return a plan near the linear program's answer that keeps all rows."""
+        work = self.work.part(self.work.left * _NEARBY_PART // _NEARBY_PARTS // self.share)
+        start = self._start_columns()[: len(self.placed)] if self.is_start_level else None
+        return Nearby(self.model, self.prices, self.placed, start, work, self.progress).run()
 
     def first_cost(self, column: Column) -> int:
         number, mask, _ = column
@@ -337,7 +145,7 @@ class Search:
         prices = np.zeros(len(self.model.rows))
         for round_number in range(_ROUNDS_MAX):
             prices = master.solve()
-            scale = max(1, int(4096 / self.unit)) if self.unit < 4096 else 1
+            scale = max(1, int(_SMALL_UNIT / self.unit))
             whole = self._whole(prices * self.unit * scale)
             bound, columns = self._scaled_bound(whole, scale)
             if -(-bound // scale) >= achieved:
@@ -346,7 +154,8 @@ class Search:
             self.progress(f"round {round_number + 1}: {len(master.columns)} ways, {added} new")
             if not added or self.work.is_over:
                 break
-        self.columns, self.cheapest, self.whole = master.columns, master.cheapest(_COLUMNS_MAX), master.whole()
+        self.columns, self.cheapest = master.columns, master.cheapest(_COLUMNS_MAX)
+        self.prices, self.placed = prices, master.placed()
         return prices
 
     def _priced(self, prices: Floats, scale: int) -> tuple[Ints, list[Column]]:
@@ -391,7 +200,7 @@ class Search:
     def _best_bound(self, prices: Floats) -> tuple[int, int, Floats]:
         """Return the largest bound that rounded prices prove, with the scale and the prices that do."""
         best: tuple[int, int, Floats] | None = None
-        for scale in _SCALES if self.unit < 2 else _SCALES[:2]:
+        for scale in _SCALES if self.unit < _SMALL_UNIT else _SCALES[:2]:
             whole = self._whole(prices * self.unit * scale)
             bound = -(-self._scaled_bound(whole, scale)[0] // scale)
             if best is None or bound > best[0]:
@@ -425,7 +234,7 @@ class Search:
             self.progress(f"leaders, round {round_number + 1}: {len(master.columns)} ways, {added} new")
             if not added or self.work.is_over:
                 break
-        return master.solve_integer(), bound
+        return master.solve_integer(_LEADERS_SHARE), bound
 
     def _on_face(self, columns: Sequence[Column], first: Floats, scale: int, least: Ints) -> list[Column]:
         """Return the columns that cost nothing beyond the bound."""
@@ -456,26 +265,15 @@ class Search:
         return columns, whole
 
     def _any_integer(self) -> Solution | None:
-        """Return whole columns that keep all rows.
-
-        In a large program HiGHS takes minutes between two checks of its limits. A cap takes a small part of the plan
-        anyway, so there the partitions that the linear program places whole stay there, or as they were at the start.
-        """
-        start = self._start_columns()
-        master = self._of_any([*self.cheapest, *start])
-        if self.model.problem.is_capped and master.solver.getNumNz() > _ENTRIES_MAX:
-            placed = {column[0] for column in self.whole}
-            others = [column for column in self.cheapest if column[0] not in placed]
-            master = self._of_any([*sorted(self.whole), *start, *others])
-        found = master.solve_integer(self.share)
-        return None if found is None else _solution(found)
-
-    def _of_any(self, columns: Iterable[Column]) -> Master:
-        """Return the program that picks from these columns."""
+        """Return whole columns that keep all rows. A large program takes minutes and rarely ends below a good start."""
         master = Master(self.model, self.work, is_integer=True)
         heavy = len(self.model.factor) + 1 if self.unit < 2 else 1e6
+        columns = [*self.cheapest, *self._start_columns()]
         master.add(columns, lambda column: self.first_cost(column) / self.unit * heavy + self.leader_cost(column))
-        return master
+        if self.is_start_level and master.solver.getNumNz() > ENTRIES_MAX:
+            return None
+        found = master.solve_integer(self.share)
+        return None if found is None else _solution(found)
 
 
 def _row_term(row: Row, value: int) -> int:

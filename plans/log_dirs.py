@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from engine.common.model import TopicPartition
 from engine.common.snapshot import ClusterSnapshot
 from plans.building import build_problem, unknown_log_dir
-from plans.capping import WHOLE_SHARE, cap_note, remaining_moves, within_caps
+from plans.capping import cap_note, remaining_moves, within_caps
 from plans.digest import input_digest
 from plans.errors import BadOption, Infeasible
 from plans.loads import ByteLimits, held_bytes, whole_replicas
@@ -68,7 +68,7 @@ def make_log_dir_plan(snapshot: ClusterSnapshot, options: PlanOptions, progress:
     )
     limits = _limits(problem, dirs, options)
     work = Work.within(options.time_limit_s, len(problem.movable))
-    solved = solve(problem, limits, work.part(work.whole // (WHOLE_SHARE if problem.is_capped else 1)), progress)
+    solved = solve(problem, limits, work, progress)
     _check(problem, limits, solved)
     filled = replace(options, aim=aim, minimise=minimise)
     after = within_caps(problem, solved, limits, work) if problem.is_capped else solved.after

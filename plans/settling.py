@@ -12,7 +12,7 @@ from engine.common.model import ReplicaAssignment
 from engine.common.snapshot import ClusterSnapshot
 from plans.building import BuiltProblem, build_problem
 from plans.cap_rules import is_allowed
-from plans.capping import WHOLE_SHARE, rank
+from plans.capping import rank
 from plans.errors import PlanError
 from plans.loads import ByteLimits, byte_limits
 from plans.options import Strategy
@@ -42,7 +42,7 @@ def settled(
     """Return the best placement found, also by starting from earlier results."""
     problem = built.problem
     if problem.is_capped:
-        return _solved(problem, limits, work.part(work.whole // WHOLE_SHARE), progress, 1)
+        return _solved(problem, limits, work, progress, _SHARE)
     solved = _solved(problem, limits, work, progress, _SHARE)
     for _ in range(_ROUNDS_MAX):
         if solved.is_level and limits.is_kept(problem, solved.after):

@@ -26,6 +26,9 @@ CELLS_A_SECOND = 20_000
 _COLUMNS_SHARE = 10
 """The program over columns may take this fraction of the work if the program over every choice follows."""
 
+_CAPPED_SHARE = 2
+"""If a cap cannot hold the whole plan, that may take one part in this many of the work: only a part is carried out."""
+
 HEURISTIC, EXACT = "heuristic", "highs"
 Progress = Callable[[str], None]
 
@@ -165,7 +168,8 @@ class _Solver:
         first = counted.moves if problem.minimise is Minimise.MOVES else counted.bytes
         if is_level and first_figure(problem, costs) == first and costs.leader_changes == counted.leader_changes:
             return solution, _Proven(first, counted.leader_changes)
-        work = self.work.part(self.work.whole // (1 if is_level else self.rounds))
+        share = 1 if is_level else self.rounds
+        work = self.work.part(self.work.whole // (_CAPPED_SHARE if self._exceeds_caps(counted, None) else share))
         if work.is_over or self.limits.missing or not may_use_solver(problem, self.work.seconds):
             return solution, _Proven()
         try:

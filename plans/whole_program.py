@@ -17,7 +17,8 @@ import numpy as np
 
 from plans.columns import Model
 from plans.construction import Solution, choose_leaders
-from plans.exact import Outcome, new_solver, run_limited
+from plans.exact import Outcome
+from plans.highs import new_solver, run_limited
 from plans.options import Aim
 from plans.problem import Problem
 from plans.work import Work
@@ -144,7 +145,7 @@ class WholeProgram:
         model = self.model
         count, brokers = model.is_held.shape
         cells = count * brokers
-        self._has_leaders = any(row.kind is Aim.LEADERS for row in model.rows)
+        self._has_leaders = model.has_leader_rows
         low, high = model.must.astype(float).ravel(), model.allowed.astype(float).ravel()
         if self._has_leaders:
             low = np.concatenate([low, np.zeros(cells)])

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from plan_peers import KafkaUtils
 from plan_scenarios import SCENARIOS, scenario
+from small_clusters import drawn_cluster
 
 from engine.common.model import BrokerInfo, ReplicaAssignment
 from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, ReplicaLog, SnapshotSource, TopicSnapshot
@@ -75,12 +76,28 @@ def main() -> None:
             _row(case, path)
             if peer is not None:
                 print(f"{'':28} kafka-utils, live: {_told(peer, case)}", flush=True)
+        for name, snapshot, minimise in _drawn():
+            path.write_text(snapshot_to_json(snapshot), encoding="utf-8")
+            words = ("rebalance", "--aim", "replicas,leaders,bytes", "--minimise", minimise)
+            _row(Case(name, words, f"by {minimise}", ""), path)
         sizes = [(10, 100), (60, 3334), *([(1000, 66667)] if IS_LARGE else [])]
         for brokers, partitions in sizes:
             path.write_text(snapshot_to_json(skewed_cluster(brokers, partitions)), encoding="utf-8")
             for minimise in ("moves", "bytes"):
                 words = ("rebalance", "--minimise", minimise)
                 _row(Case(f"{brokers} brokers, {3 * partitions} replicas", words, minimise, ""), path)
+
+
+def _drawn() -> list[tuple[str, ClusterSnapshot, str]]:
+    """Return clusters on which counts and bytes are levelled together: there the columns alone prove little."""
+    return [
+        ("drawn, 20 brokers", drawn_cluster(13, brokers=20, racks=4, partitions=600, factor=3), "bytes"),
+        ("drawn, 31 brokers", drawn_cluster(104, brokers=31, racks=7, partitions=900, factor=3), "bytes"),
+        ("drawn, 60 brokers", drawn_cluster(106, brokers=60, racks=6, partitions=1500, factor=3), "bytes"),
+        ("drawn, 45 brokers", drawn_cluster(108, brokers=45, racks=4, partitions=2000, factor=3), "moves"),
+        ("lognormal, 20 brokers", skewed_cluster(20, 600, racks=4, seed=21), "bytes"),
+        ("lognormal, 30 brokers", skewed_cluster(30, 1000, racks=5, seed=9), "bytes"),
+    ]
 
 
 def _told(peer: KafkaUtils, case: Case) -> str:

@@ -10,6 +10,7 @@ import pytest
 from klamm_program import Ran, in_process
 from plan_scenarios import scenario
 from small_clusters import cluster
+from without_solver import MODULES, hide_solver
 
 from engine.common.snapshot_json import snapshot_to_json
 from plans.plan_file import decode_plan, encode_plan
@@ -192,9 +193,7 @@ def test_without_the_solver_a_plan_comes_with_how_to_get_a_smaller_one(
     klamm: Klamm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """This is an installation without the extra: its library is missing."""
-    for name in [
-        one for one in sys.modules if one.startswith(("highspy", "plans.exact", "plans.whole", "plans.capped"))
-    ]:
+    for name in [one for one in sys.modules if one.startswith("highspy") or one in MODULES]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "highspy", None)
     path = tmp_path / "s4.json"
@@ -262,7 +261,7 @@ def test_a_plan_that_is_not_proven_comes_with_the_bound_and_the_gap(
     klamm: Klamm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without the solver the plan is larger than necessary."""
-    monkeypatch.setitem(sys.modules, "plans.exact", None)
+    hide_solver(monkeypatch)
     path = tmp_path / "s10.json"
     path.write_text(snapshot_to_json(scenario("s10_cc_exp_small")), encoding="utf-8")
     words = ("plan", "racks", "--aim", "replicas,leaders", "--minimise", "moves", "--snapshot", str(path))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
 from plan_files import plan_of
 from small_clusters import cluster
+from without_solver import hide_solver
 
 from engine.common.model import BrokerInfo, TopicPartition
 from engine.common.snapshot import ClusterSnapshot, LogDirSnapshot
@@ -69,7 +69,7 @@ def test_a_byte_less_is_refused_with_what_is_missing_and_whom_to_add(
 ) -> None:
     """If the user adds the broker that the hint names, there is a plan."""
     if not has_solver:
-        monkeypatch.setitem(sys.modules, "plans.exact", None)
+        hide_solver(monkeypatch)
     snapshot, options, room = CASES[name]
     small = {broker: size - 1 for broker, size in room.items()}
     with pytest.raises(Infeasible, match=r"bytes, \d+ above its capacity") as caught:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -12,6 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from odd_clusters import odd_case
 from small_clusters import drawn_cluster
+from without_solver import hide_solver
 
 from engine.common.snapshot import ClusterSnapshot
 from plans.building import build_problem
@@ -223,9 +223,7 @@ def test_nothing_within_some_bytes_is_better(seed: int, shape: tuple[int, int, i
 
 
 def test_without_the_solver_a_cap_takes_a_safe_part_of_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "plans.exact", None)
-    monkeypatch.delitem(sys.modules, "plans.capped_program", raising=False)
-    monkeypatch.delitem(sys.modules, "plans.whole_program", raising=False)
+    hide_solver(monkeypatch)
     ended_early = 0
     for seed in range(150):
         odd = odd_case(seed)

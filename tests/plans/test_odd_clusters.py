@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from odd_clusters import Odd, odd_case
 from small_clusters import applied
+from without_solver import hide_solver
 
 from plans.errors import PlanError
 from plans.loads import held_bytes
@@ -118,7 +119,7 @@ def check_bounds(made: MadePlan, told: str) -> None:
 def solver(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """With the solver, and as if it were not installed."""
     if request.param == "no solver":
-        monkeypatch.setitem(sys.modules, "plans.exact", None)
+        hide_solver(monkeypatch)
     return str(request.param)
 
 

@@ -11,9 +11,13 @@ from typing import Any
 
 import pytest
 from small_clusters import applied, drawn_cluster
+from without_solver import hide_solver
 
 from engine.common.snapshot import ClusterSnapshot
 from engine.common.snapshot_json import snapshot_to_json
+from plans.building import build_problem
+from plans.construction import Forcing, construct
+from plans.loads import byte_limits
 from plans.options import Aim, Minimise, PlanOptions, Strategy
 from plans.plan_file import encode_plan
 from plans.planning import make_plan
@@ -133,7 +137,7 @@ def test_the_same_input_gives_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_without_the_solver_there_is_a_plan_and_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "plans.exact", None)
+    hide_solver(monkeypatch)
     snapshot = drawn_cluster(1, brokers=9, racks=3, partitions=90, factor=3)
     made = make_plan(snapshot, Strategy.REBALANCE, PlanOptions(minimise=Minimise.BYTES))
     score = made.plan.klamm.score
@@ -174,34 +178,23 @@ def test_a_run_that_is_cut_short_ends_at_the_same_step() -> None:
     assert (score.gap, score.leader_changes) > (whole.gap, whole.leader_changes)
 
 
-def test_within_a_cap_a_large_program_is_made_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """HiGHS would take minutes between two checks of its limits. The bound is the same, and the aim is met."""
+def test_a_large_program_over_columns_is_left_out_if_the_start_is_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    """HiGHS would take minutes between two checks of its limits."""
     pytest.importorskip("highspy")
-    from plans import exact, whole_program
+    from plans import exact
+    from plans.columns import model_of
 
-    entries: list[int] = []
-    as_ever = exact.run_limited
-
-    def watched(solver: Any, work: Work, *rest: Any) -> None:
-        entries.append(solver.getNumNz())
-        as_ever(solver, work, *rest)
-
-    monkeypatch.setattr(exact, "run_limited", watched)
-    monkeypatch.setattr(whole_program, "is_small", lambda problem: False)
+    monkeypatch.setattr(exact.Nearby, "run", lambda search: None)
     snapshot = drawn_cluster(1, brokers=9, racks=3, partitions=120, factor=2)
-    options = PlanOptions(
-        aim=(Aim.BYTES,), minimise=Minimise.BYTES, tolerance_percent=1.0, time_limit_s=0.5, max_moves=1000
-    )
-    large = make_plan(snapshot, Strategy.REBALANCE, options).plan.klamm.score
-    whole = max(entries)
-    entries.clear()
-    monkeypatch.setattr(exact, "_ENTRIES_MAX", whole - 1)
-    small = make_plan(snapshot, Strategy.REBALANCE, options).plan.klamm.score
-    assert entries and max(entries) < whole
-    assert (small.solver, small.lower_bound.bytes) == ("highs", large.lower_bound.bytes)
-    assert small.remaining_moves == 0
-    held = [row.bytes_after or 0 for row in small.brokers]
-    assert all(0.99 * sum(held) / 9 - 1 <= one <= 1.01 * sum(held) / 9 + 1 for one in held)
+    options = PlanOptions(aim=(Aim.BYTES,), minimise=Minimise.BYTES)
+    problem = build_problem(snapshot, Strategy.REBALANCE, options).problem
+    limits = byte_limits(problem)
+    start = construct(problem, None, None, Forcing(problem).sets(), limits, Work(0))
+    model = model_of(problem, None, None, limits.rows(problem))
+    for most, is_good, is_left_out in ((10**9, True, False), (1, False, False), (1, True, True)):
+        monkeypatch.setattr(exact, "ENTRIES_MAX", most)
+        found = exact.Search(model, start, is_good, Work(3_000), lambda _: None).run()
+        assert (found.solution is None) is is_left_out
 
 
 @pytest.mark.parametrize("minimise", Minimise)

@@ -1,5 +1,6 @@
 """The work that a plan may take: one limit for all its parts."""
 
+from dataclasses import replace
 from math import inf
 from typing import Any
 
@@ -77,15 +78,15 @@ def test_a_large_program_ends_after_some_looks_without_news(monkeypatch: pytest.
     If there is a result, a better one is waited for longer.
     """
     pytest.importorskip("highspy")
-    from plans import exact
+    from plans import master
 
-    monkeypatch.setattr(exact, "_PATIENCE", 3)
-    monkeypatch.setattr(exact, "_PATIENCE_FOUND", 5)
-    still = exact._Standstill()
+    monkeypatch.setattr(master, "_PATIENCE", 3)
+    monkeypatch.setattr(master, "_PATIENCE_FOUND", 5)
+    still = master._Standstill()
     looks = [(inf, -inf)] * 5 + [(inf, 89.0)] * 3 + [(inf, 90.0)] * 3 + [(100.0, 90.0)] * 5 + [(100.0, 91.0)] * 5
     assert not any(still.is_over(*look) for look in looks)
     assert [still.is_over(100.0, 91.0 + small) for small in (1e-7, 2e-7)] == [True, True]
-    empty = exact._Standstill()
+    empty = master._Standstill()
     assert [empty.is_over(inf, 90.0) for _ in range(4)] == [False, False, False, True]
 
 
@@ -110,3 +111,39 @@ def test_the_linear_program_of_a_large_cluster_ends_within_the_work() -> None:
     options = PlanOptions(aim=tuple(Aim), minimise=Minimise.MOVES)
     score = make_plan(snapshot, Strategy.REBALANCE, options).plan.klamm.score
     assert (score.moves, score.lower_bound.moves, score.gap) == (2214, 2214, 0.0)
+
+
+@pytest.mark.parametrize("minimise", Minimise)
+@pytest.mark.parametrize(("seed", "shape"), [(13, (12, 4, 150, 3)), (5, (9, 3, 60, 2))])
+def test_a_cap_that_the_whole_plan_keeps_changes_nothing(
+    seed: int, shape: tuple[int, int, int, int], minimise: Minimise
+) -> None:
+    """Also where the work ends the search: under a cap it may take as much."""
+    brokers, racks, partitions, factor = shape
+    snapshot = drawn_cluster(seed, brokers=brokers, racks=racks, partitions=partitions, factor=factor)
+    options = PlanOptions(aim=tuple(Aim), minimise=minimise, time_limit_s=1.0)
+    whole = make_plan(snapshot, Strategy.REBALANCE, options).plan
+    score = whole.klamm.score
+    for capped in (replace(options, max_moves=score.moves), replace(options, max_bytes=score.bytes)):
+        plan = make_plan(snapshot, Strategy.REBALANCE, capped).plan
+        assert plan.klamm.score.remaining_moves == 0
+        assert plan.partitions == whole.partitions
+
+
+def test_a_look_may_cost_more_or_less_than_the_size_says() -> None:
+    highspy = pytest.importorskip("highspy")
+    from plans.highs import new_solver, run_limited
+
+    spent = []
+    for cost in (1.0, 3.0):
+        work, solver = Work(10_000), new_solver()
+        solver.addVars(30, [0.0] * 30, [1.0] * 30)
+        for number in range(30):
+            solver.changeColIntegrality(number, highspy.HighsVarType.kInteger)
+            solver.changeColCost(number, -1.0 - number % 7 / 10)
+        for shift in range(5):
+            values = [float(3 + (n * (shift + 3)) % 11) for n in range(30)]
+            solver.addRow(0.0, 60.5, 30, list(range(30)), values)
+        run_limited(solver, work, look_cost=cost)
+        spent.append(10_000 - work.left)
+    assert 0 < 3 * spent[0] == spent[1]
