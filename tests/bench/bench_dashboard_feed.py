@@ -24,9 +24,10 @@ from engine.admin.watch.diff import diff
 from engine.admin.watch.fake_cluster import FakeCluster, big_cluster
 from engine.admin.watch.fake_feed import FakeFeed
 from engine.admin.watch.feed import Feed
-from engine.admin.watch.frame import Frame, PartitionOffsets, Stage
+from engine.admin.watch.frame import Frame, Stage
 from engine.admin.watch.judging import HealthMemory
 from engine.admin.watch.live_feed import LiveFeed
+from engine.admin.watch.log_ends import LogEnds
 from engine.admin.watch.recording import FrameWriter, Recording
 from engine.common.model import TopicPartition
 from engine.common.snapshot import TopicSnapshot
@@ -73,10 +74,8 @@ def _frames() -> list[Frame]:
         topics = tuple(_moved(topic, tick) if number % 100 == tick % 100 else topic
                        for number, topic in enumerate(before.cluster.topics))  # fmt: skip
         now_ms = first.at_ms + tick * 1000
-        offsets = dict(before.offsets)
-        for number, (name, one) in enumerate(before.offsets.items()):
-            if number % 10 == tick % 10:
-                offsets[name] = PartitionOffsets(one.end + 100, now_ms)
+        moved = (item for number, item in enumerate(before.offsets.items()) if number % 10 == tick % 10)
+        offsets = LogEnds.of(before.offsets).with_ends((name, one.end + 100, now_ms) for name, one in moved)
         stages = {stage: replace(status, read_at_ms=now_ms) for stage, status in before.stages.items()}
         stages[Stage.LOG_DIRS] = before.stages[Stage.LOG_DIRS]
         cluster = replace(before.cluster, topics=topics)

@@ -25,7 +25,7 @@ from pathlib import Path
 
 from engine.admin.watch.diff import diff
 from engine.admin.watch.fake_cluster import FakeCluster, big_cluster
-from engine.admin.watch.frame import Frame
+from engine.admin.watch.frame import Frame, Stage
 from engine.admin.watch.log_ends import LogEnds
 from engine.admin.watch.recording import FrameWriter
 from engine.common.model import TopicPartition
@@ -68,6 +68,9 @@ def _frames(share: int) -> Iterator[Frame]:
         frame = cluster.frame()
         if share > 1:
             frame = replace(frame, offsets=_some_moved(before, frame, share, tick))
+        if tick % 10:
+            stages = {**frame.stages, Stage.LOG_DIRS: before.stage(Stage.LOG_DIRS)}
+            frame = replace(frame, logs=before.logs, log_dirs=before.log_dirs, stages=stages)
         frame = replace(frame, events=diff(before, frame))
         yield frame
         before = frame

@@ -20,9 +20,10 @@ import pytest
 from dashboards import dashboard, drive
 from klamm_program import PROGRAM, Ran, environment, in_process, klamm
 
+from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.watch.fake_feed import fake_feed
-from engine.admin.watch.frame import Stage
-from engine.admin.watch.recording import FrameWriter
+from engine.admin.watch.frame import LinkState, Stage
+from engine.admin.watch.recording import FrameWriter, Recording
 from engine.admin.watch.replay_feed import ReplayFeed
 
 NOBODY = ("--bootstrap-server", "127.0.0.1:1")
@@ -263,6 +264,20 @@ def test_a_picture_of_nobody_says_so_and_ends_with_3(tmp_path: Path) -> None:
     assert "disconnected" in (tmp_path / "x.svg").read_text("utf-8")
 
 
+def has_recorded_the_loss(path: Path) -> bool:
+    """Whether a recording that is being made says that nobody answers, in a frame that comes a tick after the first."""
+    try:
+        recording = Recording(path)
+    except (BadRequest, NotFound):
+        return False
+    try:
+        frame = recording.frame(recording.count - 1)
+        elapsed_ms = frame.at_ms - recording.time_of(0)
+    finally:
+        recording.close()
+    return elapsed_ms >= 500 and any(link.state is LinkState.LOST for link in frame.links.values())
+
+
 def test_a_recording_is_made_without_a_terminal_until_term(tmp_path: Path) -> None:
     words = [PROGRAM, "top", *NOBODY, "--record", "r.rec"]
     process = subprocess.Popen(
@@ -272,7 +287,7 @@ def test_a_recording_is_made_without_a_terminal_until_term(tmp_path: Path) -> No
     try:
         deadline = time.monotonic() + WAIT_S
         path = tmp_path / "r.rec"
-        while not path.exists() or path.stat().st_size < 400:
+        while not has_recorded_the_loss(path):
             assert time.monotonic() < deadline
             assert process.poll() is None
             time.sleep(0.05)

@@ -263,10 +263,13 @@ class ZooKeeperSide:
             self._dirty.pop(path, None)
         known = {broker.id for broker in self._knowledge.brokers}
         ids = await kafka.brokers.get_broker_ids()
-        told = await kafka.client.read_many(map(BrokerIdZNode.path, ids), lambda i, one: _registration(ids[i], one))
-        controller_id = await kafka.controller.get_controller_id()
-        epoch = await kafka.controller.get_controller_epoch()
-        cluster_id = await kafka.cluster.get_cluster_id()
+        # Asked at the same time: one way to ZooKeeper and back, wherever it is.
+        told, controller_id, epoch, cluster_id = await asyncio.gather(
+            kafka.client.read_many(map(BrokerIdZNode.path, ids), lambda i, one: _registration(ids[i], one)),
+            kafka.controller.get_controller_id(),
+            kafka.controller.get_controller_epoch(),
+            kafka.cluster.get_cluster_id(),
+        )
         self._count(len(ids) + 4)
         brokers = [broker for broker, _ in filter(None, told)]
         self._knowledge.take_members(
@@ -279,7 +282,8 @@ class ZooKeeperSide:
         self._knowledge.members_by_znode = True
         self._board.read(Stage.MEMBERS, StageSource.WATCH, requests=len(ids) + 4)
         changed = known ^ set(ids)
-        self._rotation.suspect(name for name, replicas in self._replicas().items() if changed.intersection(replicas))
+        if changed:
+            self._rotation.suspect(name for name, held in self._replicas().items() if changed.intersection(held))
         self._on_news(True)
 
     async def _read_topic_names(self, kafka: KafkaZkClient) -> None:

@@ -20,7 +20,7 @@ from engine.admin.watch.frame_changes import (
     rows_by_partition,
 )
 from engine.admin.watch.log_ends import UNKNOWN, LogEnds
-from engine.admin.watch.replica_logs import Place, ReplicaLogs
+from engine.admin.watch.replica_logs import WIDTH, Place, ReplicaLogs
 from engine.admin.watch.value_codec import decoder
 from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, TopicSnapshot
 
@@ -152,6 +152,11 @@ class _Ends:
 
     def take(self, topic: str, told: list[int]) -> None:
         rows = array("q", self._topics.get(topic, ()))
+        if 3 * len(rows) == 2 * len(told) and told[::3] == list(range(len(told) // 3)):
+            # All have moved.
+            rows[::2], rows[1::2] = array("q", told[1::3]), array("q", told[2::3])
+            self._topics[topic] = rows
+            return
         for partition, end, at_ms in zip(told[::3], told[1::3], told[2::3], strict=True):
             if 2 * partition >= len(rows):
                 rows.extend([UNKNOWN, 0] * (partition + 1 - len(rows) // 2))
@@ -180,7 +185,11 @@ class _Logs:
             del self._topics[topic]
 
     def take(self, topic: str, changed: list[int], rows: list[int]) -> None:
-        found = rows_by_partition(self._topics.get(topic, ()))
+        known = self._topics.get(topic, array("q"))
+        if set(changed).issuperset(known[::WIDTH]):
+            self._topics[topic] = array("q", rows)
+            return
+        found = rows_by_partition(known)
         for partition in changed:
             found.pop(partition, None)
         found |= rows_by_partition(rows)

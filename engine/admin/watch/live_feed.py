@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 FRAME_GAP_S = 0.05
-"""The shortest time between frames, however much happens."""
+"""The shortest time after a frame with news, however much happens; news that follow a tick do not wait."""
 
 OPERATION_S = 10.0
 """The longest time for one reading."""
@@ -218,12 +218,14 @@ class LiveFeed:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(max(0.0, next_s - loop.time())):
                     await self._urgent.wait()
+            is_urgent = self._urgent.is_set()
             self._urgent.clear()
             await self._go.wait()
             next_s = loop.time() + self._interval_s
             now_ms, links, stages = self._clock.now_ms(), dict(self._board.links), self._board.told()
             self._box.put(await made_in_turns(self._knowledge.frame_in_turns(now_ms, links, stages)))
-            await asyncio.sleep(FRAME_GAP_S)
+            if is_urgent:
+                await asyncio.sleep(FRAME_GAP_S)
 
     def _on_news(self, is_urgent: bool) -> None:
         """ZooKeeper has reported something; if members or topics came or went, ask brokers at once."""

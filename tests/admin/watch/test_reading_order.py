@@ -9,11 +9,13 @@ from event_loop import in_event_loop
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.admin.watch import feed, merging
+from engine.admin.cluster.target import ClusterTarget, Origin
+from engine.admin.watch import feed, live_feed, merging
 from engine.admin.watch.events import Event, EventKind
 from engine.admin.watch.feed import FrameBox
 from engine.admin.watch.frame import Frame
 from engine.admin.watch.knowledge import Knowledge
+from engine.admin.watch.live_feed import LiveFeed
 from engine.admin.watch.rotation import READS_PER_S, SUSPECTS_PER_S, Rotation
 from engine.admin.watch.schedule import BACK_OFF_MAX_MS, StageSchedule
 from engine.common.model import LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment, TopicPartition
@@ -300,3 +302,20 @@ def test_events_that_nobody_takes_are_bounded(monkeypatch: pytest.MonkeyPatch) -
         return await anext(box.frames())
 
     assert [event.at_ms for event in asyncio.run(filling()).events] == [15, 16, 17, 18, 19]
+
+
+@in_event_loop
+async def test_news_right_after_a_tick_are_in_a_frame_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only frames with news keep a distance from each other. Else a watch would wait for it after each tick."""
+    monkeypatch.setattr(live_feed, "FRAME_GAP_S", 3_600.0)
+    watching = LiveFeed(ClusterTarget("nobody", Origin.OPTIONS, zookeeper="127.0.0.1:1"), interval_s=10.0)
+    making = asyncio.create_task(watching._make_frames())
+    frames = watching.frames()
+    async with asyncio.timeout(60):
+        first = await anext(frames)
+        watching._on_news(True)
+        second = await anext(frames)
+    assert (first.sequence, second.sequence) == (1, 2)
+    making.cancel()
+    await asyncio.gather(making, return_exceptions=True)
+    await watching.close()
