@@ -41,7 +41,8 @@ def standing_of(frame: Frame | None, now_ms: int | None = None) -> Standing:
     if frame is None:
         return Standing.CONNECTING
     states = [frame.link(side).state for side in Side if frame.link(side).state is not LinkState.UNUSED]
-    if not states or all(state is LinkState.CONNECTING for state in states):
+    is_first_look = frame.stage(Stage.METADATA).read_at_ms is None and LinkState.CONNECTING in states
+    if not states or (is_first_look and not {LinkState.LOST, LinkState.DENIED} & {*states}):
         return Standing.CONNECTING
     if all(state is not LinkState.CONNECTED for state in states):
         return Standing.DENIED if LinkState.DENIED in states else Standing.DISCONNECTED

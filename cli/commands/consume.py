@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
@@ -15,7 +14,7 @@ from cli.framework.command import single_command
 from cli.framework.completing import complete_groups, complete_topics
 from cli.framework.invocation import Invocation
 from cli.framework.options import Asks, Needs
-from cli.framework.stdout import OutputClosed, check_reader
+from cli.framework.stdout import check_reader, write_bytes
 from cli.output.format import OutputFormat
 from engine.common.quantities import counted
 
@@ -179,7 +178,7 @@ async def _print_records(invocation: Invocation, wanted: _Wanted) -> None:
         consumer = await _consumer(invocation, await cluster.wire(), wanted)
         await consumer.open()
         if invocation.output is OutputFormat.CSV and wanted.pattern is None:
-            _write(CSV_HEADER.encode())
+            write_bytes([CSV_HEADER.encode()])
 
         def tell_waiting() -> None:
             if consumer.has_begun:
@@ -188,7 +187,8 @@ async def _print_records(invocation: Invocation, wanted: _Wanted) -> None:
         try:
             async for records in _limited(consumer, is_wanted, wanted, tell_waiting):
                 invocation.talk.clear()
-                _write(b"".join(map(to_bytes, records)))
+                # At once: the reader of a pipe wants each record when it comes.
+                write_bytes([b"".join(map(to_bytes, records))])
                 count += len(records)
         finally:
             invocation.talk.say(counted(count, "record"))
@@ -324,12 +324,3 @@ def _time_ms(text: str) -> int:
     except ValueError:
         raise UsageError(f"--from-time must be ISO 8601 or milliseconds, not {text!r}") from None
     return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
-
-
-def _write(data: bytes) -> None:
-    """Write to stdout at once: the reader of a pipe wants each record when it comes."""
-    try:
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
-    except BrokenPipeError as error:
-        raise OutputClosed from error

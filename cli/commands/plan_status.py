@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,10 +12,12 @@ from cli.commands.plan_group import group
 from cli.framework.invocation import Invocation
 from cli.framework.options import Asks, Needs
 from cli.output.report import Report
+from engine.common.quantities import counted
 from engine.config.input_files import name_of
 
 if TYPE_CHECKING:
     from engine.admin.reassignment.journal import JournalRecord
+    from engine.admin.reassignment.moves import PartitionStatus
 
 
 @group.command(
@@ -52,16 +55,15 @@ async def verify(invocation: Invocation, file: PlanArgument) -> Report:
     """Say whether every partition is where the plan wants it, and remove throttles that klamm has left behind.
 
     Exits with 0 when all are there, 1 when one is not and nothing moves it, 5 while any is still under way. For a plan
-    that has not begun it says so, and exits with 1.
+    that has not begun, or was rolled back, it says so, and exits with 1.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.reassignment import statuses_report, throttle_notes
-    from engine.admin.reassignment.moves import ReassignmentState
     from engine.admin.reassignment.running import check_planned_for
     from engine.admin.reassignment.throttles import ClearedThrottles
     from engine.admin.reassignment.verify import read_statuses
     from engine.admin.reassignment.wave_execution import clear_leftovers
-    from engine.admin.reassignment.wave_standings import seen_as_not_begun
+    from engine.admin.reassignment.wave_standings import seen_from_before
 
     loaded = load_plan(file)
     async with open_cluster(invocation) as cluster:
@@ -71,12 +73,28 @@ async def verify(invocation: Invocation, file: PlanArgument) -> Report:
         if cluster.target.may_be_changed and not invocation.is_dry_run:
             cleared = await clear_leftovers(cluster)
     notes = throttle_notes(cleared)
-    if str(file) == "-" or not loaded.beside(".journal").exists():
-        statuses = seen_as_not_begun(statuses, loaded.moves)
-    if any(status.state is ReassignmentState.NOT_BEGUN for status in statuses):
-        name = "FILE" if str(file) == "-" else str(file)
-        notes.append(f"the plan has not begun; to begin it: {shlex.join(['klamm', 'plan', 'apply', name])}")
+    record = None if str(file) == "-" else _journal_of(loaded.beside(".journal"))
+    statuses = seen_from_before(statuses, loaded.moves, record)
+    notes += _what_it_means(statuses, "FILE" if str(file) == "-" else str(file))
     return statuses_report(statuses, notes)
+
+
+def _what_it_means(statuses: Sequence[PartitionStatus], file: str) -> list[str]:
+    """Say what the states mean for the plan, if it is not carried out and nothing moves."""
+    from engine.admin.reassignment.moves import ReassignmentState
+    from engine.admin.reassignment.wave_standings import AS_BEFORE, ELSEWHERE
+
+    states = {status.state for status in statuses}
+    if ReassignmentState.NOT_BEGUN in states:
+        return [f"the plan has not begun; to begin it: {shlex.join(['klamm', 'plan', 'apply', file])}"]
+    if ReassignmentState.ROLLED_BACK in states:
+        return ["the plan was rolled back: every partition is where it was before"]
+    if ReassignmentState.FAILED not in states or ReassignmentState.IN_PROGRESS in states:
+        return []
+    reasons = [status.reason for status in statuses]
+    counts = ((AS_BEFORE, "where it was before"), (ELSEWHERE, "at neither place"))
+    told = [f"{reasons.count(reason)} {where}" for reason, where in counts if reason in reasons]
+    return [f"the plan is not carried out: of {counted(len(statuses), 'partition')}, {', '.join(told)}"]
 
 
 def _journal_of(path: Path) -> JournalRecord | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from cli.exit_codes import ExitCode
 from cli.framework.failure import Failure, failure_of
-from cli.framework.stdout import data_stream
+from cli.framework.stdout import drawing_stream
 from cli.framework.talk import Talk
 from cli.output.format import OutputFormat
 from cli.output.report import Report
@@ -197,7 +197,7 @@ class Invocation:
         from cli.output.printer import print_report
 
         self.talk.clear()
-        with data_stream() as stream:
+        with drawing_stream() as stream:
             print_report(report, self.output, stream)
         for note in report.notes:
             self.talk.say(note)

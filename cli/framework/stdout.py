@@ -4,25 +4,66 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
 from cli.exit_codes import ExitCode
+from cli.framework.terminal import is_terminal
+from cli.output.values import escape_for_terminal
 
 
 class OutputClosed(Exception):
     """Nobody reads our output any more; the command ends, and that is no error."""
 
 
+class TerminalData:
+    """Data that a terminal shows: its control characters are escaped, so that it cannot give the terminal orders."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> None:
+        """Write lines of data."""
+        self._stream.write(escape_for_terminal(text))
+
+    def writelines(self, texts: Iterable[str]) -> None:
+        """Write pieces of data one after the other."""
+        for text in texts:
+            self.write(text)
+
+
 @contextmanager
-def data_stream() -> Iterator[TextIO]:
-    """Yield stdout, and flush it at the end. Raises OutputClosed if its reader has gone."""
+def data_stream() -> Iterator[TextIO | TerminalData]:
+    """Yield where data goes, and flush it at the end: stdout, as it is in a file or pipe, escaped on a terminal.
+
+    Raises OutputClosed if the reader has gone.
+    """
+    with drawing_stream() as stream:
+        yield TerminalData(stream) if is_terminal(stream) else stream
+
+
+@contextmanager
+def drawing_stream() -> Iterator[TextIO]:
+    """Yield stdout for what moves the cursor or has colours, and escapes its data itself; flush it at the end.
+
+    Raises OutputClosed if the reader has gone.
+    """
     try:
         yield sys.stdout
         sys.stdout.flush()
     except BrokenPipeError as error:
         raise OutputClosed from error
+
+
+def write_bytes(chunks: Iterable[bytes]) -> None:
+    """Write data that need not be text to stdout, as ``data_stream`` does."""
+    with data_stream() as stream:
+        for chunk in chunks:
+            if isinstance(stream, TerminalData):
+                stream.write(chunk.decode("utf-8", "backslashreplace"))
+            else:
+                stream.buffer.write(chunk)
 
 
 def check_reader() -> None:

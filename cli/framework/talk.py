@@ -12,6 +12,7 @@ from enum import IntEnum
 
 from cli.framework.failure import Failure
 from cli.framework.terminal import has_colour, is_terminal
+from cli.output.values import escape_for_terminal
 
 
 @contextmanager
@@ -60,7 +61,7 @@ class Talk:
     def show(self, text: str) -> None:
         """Show on a terminal what is going on, in a line that the next message replaces."""
         if self.can_show:
-            sys.stderr.write(f"\r\x1b[K{text}")
+            sys.stderr.write(f"\r\x1b[K{escape_for_terminal(text)}")
             sys.stderr.flush()
             self._has_line = True
 
@@ -73,15 +74,15 @@ class Talk:
 
     def say(self, text: str) -> None:
         if self.verbosity > Verbosity.QUIET:
-            self._write(text)
+            self._write(escape_for_terminal(text))
 
     def warn(self, text: str) -> None:
         if self.verbosity > Verbosity.QUIET:
-            self._write(f"{self._styled('warning:', '33')} {text}")
+            self._write(f"{self._styled('warning:', '33')} {escape_for_terminal(text)}")
 
     def detail(self, text: str) -> None:
         if self.is_verbose:
-            self._write(self._styled(text, "2"))
+            self._write(self._styled(escape_for_terminal(text), "2"))
 
     def fail(self, failure: Failure) -> None:
         """Print an error: one line, then the hint; in JSON mode one object on one line."""
@@ -90,14 +91,14 @@ class Talk:
             return
         self._write(f"{self._styled('error:', '1;31')} {failure.line}")
         if failure.hint:
-            self._write(f"{self._styled('hint:', '36')} {failure.hint}")
+            self._write(f"{self._styled('hint:', '36')} {escape_for_terminal(failure.hint)}")
 
     def ask(self, question: str, *, is_yes_default: bool) -> bool:
         """Ask a yes-or-no question; an empty answer is the default, the end of input is no."""
         choice = "[Y/n]" if is_yes_default else "[y/N]"
         self.clear()
         with _interruptible():
-            sys.stderr.write(f"{question} {choice} ")
+            sys.stderr.write(f"{escape_for_terminal(question)} {choice} ")
             sys.stderr.flush()
             answer = sys.stdin.readline()
         if not answer:

@@ -9,9 +9,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import TextIO
 
+from cli.framework.terminal import is_terminal
 from cli.output.format import OutputFormat
 from cli.output.report import Fields, Kind, Metric, Report, Section, Table
-from cli.output.values import RIGHT, escape_controls, human_text, json_value, machine_text
+from cli.output.values import RIGHT, escape_controls, escape_for_terminal, human_text, json_value, machine_text
 from engine.common.collection import collector_paused
 
 _encoded = json.JSONEncoder(ensure_ascii=False).encode
@@ -27,7 +28,8 @@ def print_report(report: Report, output: OutputFormat, stream: TextIO) -> None:
 
         print_sections(report, stream)
         return
-    stream.writelines(_lines(report, output))
+    lines = _lines(report, output)
+    stream.writelines(map(escape_for_terminal, lines) if is_terminal(stream) else lines)
 
 
 def json_text(data: object, *, is_indented: bool = True) -> str:

@@ -19,6 +19,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _ESCAPES = {ord("\t"): "\\t", ord("\n"): "\\n", ord("\r"): "\\r"} | {
     code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if code not in (9, 10, 13)
 }
+_ESCAPES_IN_LINES = {code: text for code, text in _ESCAPES.items() if chr(code) not in "\t\n"}
 
 
 def json_value(value: object) -> object:
@@ -97,6 +98,11 @@ def human_text(kind: Kind, value: object) -> str:
 def escape_controls(text: str) -> str:
     """Return ``text`` on one line and without control characters."""
     return text if text.isprintable() else text.translate(_ESCAPES)
+
+
+def escape_for_terminal(text: str) -> str:
+    """Return lines without control characters but their tabs and ends: others can give a terminal orders."""
+    return text.translate(_ESCAPES_IN_LINES)
 
 
 def iso_time(value: datetime) -> str:

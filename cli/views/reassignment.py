@@ -23,6 +23,7 @@ _STATE_TONES = {
     ReassignmentState.FAILED: Tone.BAD,
     ReassignmentState.NOT_FOUND: Tone.BAD,
     ReassignmentState.NOT_BEGUN: Tone.WARNING,
+    ReassignmentState.ROLLED_BACK: Tone.WARNING,
 }
 _RESULT_TONES = {
     CancelResult.CANCELLED: Tone.GOOD,

@@ -10,7 +10,7 @@ from cli.exit_codes import ExitCode
 from cli.framework.failure import Failure
 from cli.framework.invocation import Invocation
 from cli.framework.progress import Progress
-from cli.framework.stdout import OutputClosed
+from cli.framework.stdout import drawing_stream, write_bytes
 from cli.framework.terminal import TerminalView, is_terminal
 from cli.output.format import OutputFormat
 from cli.output.printer import csv_line
@@ -36,9 +36,14 @@ _BYTES_PER_MB = 1_000_000
 def print_merge(invocation: Invocation, plan: MergePlan) -> None:
     """Write the merge to stdout."""
     if invocation.output is OutputFormat.PLAIN:
-        _write(text_chunks(with_progress(invocation, plan, plan.merge(text_tags(plan), in_bursts=True))))
+        write_bytes(text_chunks(with_progress(invocation, plan, plan.merge(text_tags(plan), in_bursts=True))))
+        return
+    chunks = (text.encode("utf-8", "replace") for text in _texts(invocation.output, merged_rows(invocation, plan)))
+    if invocation.output is OutputFormat.TABLE:
+        with drawing_stream() as stream:
+            stream.buffer.writelines(chunks)
     else:
-        _write(text.encode("utf-8", "replace") for text in _texts(invocation.output, merged_rows(invocation, plan)))
+        write_bytes(chunks)
 
 
 def merged_rows(invocation: Invocation, plan: MergePlan) -> Iterator[MergedRow]:
@@ -194,13 +199,3 @@ def _folded(message: str, width: int) -> Iterator[str]:
 
 def _styled(text: str, codes: str, view: TerminalView) -> str:
     return f"\x1b[{codes}m{text}\x1b[0m" if view.has_colour and codes else text
-
-
-def _write(chunks: Iterable[bytes]) -> None:
-    stream = sys.stdout.buffer
-    try:
-        for chunk in chunks:
-            stream.write(chunk)
-        stream.flush()
-    except BrokenPipeError as error:
-        raise OutputClosed from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -105,3 +106,61 @@ def test_deleting_at_a_terminal(
     os.close(ours)
     assert process.returncode == (0 if is_gone else 2)
     assert (in_process("topics", "describe", topic_name, *where, capture=capsys).code == 2) == is_gone
+
+
+HOSTILE = b"\x1b]0;mine\x07\x1b[2J \xc2\x9b1m \x7f\rover \xff \xc3\xa9\ttab"
+SHOWN = "\\x1b]0;mine\\x07\\x1b[2J \\x9b1m \\x7f\\rover \\xff \N{LATIN SMALL LETTER E WITH ACUTE}\ttab\n"
+
+
+@pytest.mark.parametrize("command", [("consume",), ("kafka-console-consumer", "--topic")], ids=["ours", "Kafka's"])
+def test_a_record_gives_the_terminal_no_orders(
+    live_cluster: LocalCluster,
+    topic_name: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    command: tuple[str, ...],
+) -> None:
+    where = ("--bootstrap-server", live_cluster.bootstrap_servers)
+    assert in_process("topics", "create", topic_name, *where, capture=capsys).code == 0
+    assert in_process("produce", topic_name, *where, stdin=HOSTILE + b"\n", capture=capsys).code == 0
+    reading = (PROGRAM, *command, topic_name, *where, "--from-beginning", "--max-messages", "1")
+    piped = subprocess.run(reading, env=environment(tmp_path), capture_output=True, timeout=60, check=True)
+    assert piped.stdout == HOSTILE + b"\n", "a pipe gets the bytes"
+    assert shown_on_terminal(reading, tmp_path) == SHOWN
+
+
+@pytest.mark.parametrize("output", ["csv", "jsonl", "plain", "table", "yaml"])
+def test_no_form_gives_the_terminal_orders(output: str, tmp_path: Path) -> None:
+    (tmp_path / "meta.properties").write_text("version=0\nbroker.id=1\ncluster.id=\\u009b2J\\u001b[2J\\u007f\n")
+    shown = shown_on_terminal((PROGRAM, "dump", tmp_path / "meta.properties", "-o", output), tmp_path)
+    assert "broker.id" in shown
+    assert [c for c in shown if not c.isprintable() and c != "\n"] == []
+
+
+def shown_on_terminal(command: Sequence[str | Path], folder: Path) -> str:
+    """Return what a command writes to a terminal."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=theirs, stderr=subprocess.DEVNULL,
+        env=environment(folder, NO_COLOR="1"),
+    )  # fmt: skip
+    os.close(theirs)
+    shown = b""
+    try:
+        while data := _read(ours):
+            shown += data
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+    # The terminal driver ends its lines with a carriage return.
+    return shown.decode().replace("\r\n", "\n")
+
+
+def _read(terminal: int) -> bytes:
+    """Return what a program writes next; nothing when it has ended."""
+    try:
+        return os.read(terminal, 65536)
+    except OSError:
+        return b""

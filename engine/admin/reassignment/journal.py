@@ -40,6 +40,12 @@ class JournalRecord:
             found = event["event"] == "wave" or (found and event["event"] != "done")
         return found
 
+    @property
+    def is_rolled_back(self) -> bool:
+        """Whether the last run was a rollback that ended well."""
+        begun = [event for event in self.events if event["event"] == "begun"]
+        return bool(begun) and str(begun[-1].get("what")).startswith("rollback") and self.last["event"] == "done"
+
 
 class Journal:
     """Writes one journal. Open it with ``open_journal``; each ``write`` returns when the line is on the disk."""

@@ -23,6 +23,8 @@ class ReassignmentState(StrEnum):
     NOT_FOUND = "not_found"
     NOT_BEGUN = "not_begun"
     """It is where it was before the plan, none of which was carried out."""
+    ROLLED_BACK = "rolled_back"
+    """It is where it was before the plan, all of which was rolled back."""
 
 
 @dataclass(frozen=True, slots=True)

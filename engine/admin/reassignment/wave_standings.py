@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.reassignment.access import reassignment_reader
+from engine.admin.reassignment.journal import JournalRecord
 from engine.admin.reassignment.moves import PartitionStatus, ReassignmentState
 from engine.admin.reassignment.running import read_partitions
 from engine.admin.reassignment.verify import read_statuses
@@ -18,6 +19,9 @@ DRIFT_LOOKS = 5
 """How many times to look again at a partition that is neither at its old place nor at its new one."""
 
 PAUSE_S = 0.2
+
+AS_BEFORE = "where it was before the plan"
+ELSEWHERE = "neither where it was before the plan nor where the plan wants it"
 
 
 async def read_standings(cluster: Cluster, moves: Sequence[WaveMove]) -> dict[TopicPartition, Standing]:
@@ -36,16 +40,21 @@ async def read_standings(cluster: Cluster, moves: Sequence[WaveMove]) -> dict[To
     return standings
 
 
-def seen_as_not_begun(statuses: Sequence[PartitionStatus], moves: Sequence[WaveMove]) -> list[PartitionStatus]:
-    """Return the statuses of a plan without a journal: with every partition at its old place, none has failed."""
-    is_begun = any(
-        status.state is not ReassignmentState.FAILED or status.replicas != move.before
-        for status, move in zip(statuses, moves, strict=True)
-    )
-    if is_begun:
-        return list(statuses)
-    reason = "where it was before the plan"
-    return [replace(status, state=ReassignmentState.NOT_BEGUN, reason=reason) for status in statuses]
+def seen_from_before(
+    statuses: Sequence[PartitionStatus], moves: Sequence[WaveMove], record: JournalRecord | None
+) -> list[PartitionStatus]:
+    """Return the statuses of a plan; what is not at its new place, and does not move, is seen from its old one.
+
+    ``record`` is the plan's journal. With every partition at its old place and no journal, or one of a whole rollback,
+    none has failed.
+    """
+    failed = {status.name for status in statuses if status.state is ReassignmentState.FAILED}
+    back = {move.name for status, move in zip(statuses, moves, strict=True) if status.replicas == move.before} & failed
+    if len(back) < len(moves) or (record is not None and not record.is_rolled_back):
+        reasons = {name: AS_BEFORE if name in back else ELSEWHERE for name in failed}
+        return [replace(status, reason=reasons.get(status.name, status.reason)) for status in statuses]
+    state = ReassignmentState.NOT_BEGUN if record is None else ReassignmentState.ROLLED_BACK
+    return [replace(status, state=state, reason=AS_BEFORE) for status in statuses]
 
 
 async def _look(cluster: Cluster, moves: Sequence[WaveMove]) -> dict[TopicPartition, Standing]:

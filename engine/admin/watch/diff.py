@@ -70,7 +70,10 @@ def _links(before: Frame, after: Frame) -> Iterator[Event]:
         name = "ZooKeeper" if side is Side.ZOOKEEPER else "brokers"
         if was.state is LinkState.CONNECTED:
             yield Event(after.at_ms, EventKind.CONNECTION_LOST, name, was.state, now.state, reason=now.cause)
-        elif now.state is LinkState.CONNECTED and was.state in (LinkState.LOST, LinkState.DENIED):
+        elif was.state is LinkState.CONNECTING or was.last_answer_ms is None:
+            # It was never connected before: a first connection, or a first attempt that failed.
+            continue
+        elif now.state is LinkState.CONNECTED:
             yield Event(after.at_ms, EventKind.CONNECTION_BACK, name, was.state, now.state)
 
 

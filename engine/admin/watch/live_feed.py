@@ -255,7 +255,9 @@ class LiveFeed:
                 await self._read(stage, schedule)
 
     def _may_read(self, stage: Stage) -> bool:
-        if stage in (Stage.METADATA, Stage.SPARK):
+        if stage is Stage.METADATA:
+            return not self._awaits_brokers()
+        if stage is Stage.SPARK:
             return True
         if stage in _ALSO_WATCHED and self._zookeeper_tells():
             return False
@@ -265,6 +267,12 @@ class LiveFeed:
             return False
         metadata = self._board.stages[Stage.METADATA]
         return self._board.is_connected(Side.WIRE) and metadata.read_at_ms is not None
+
+    def _awaits_brokers(self) -> bool:
+        """Whether ZooKeeper, which has not failed so far, is about to say for the first time who the brokers are."""
+        if self._target.bootstrap or self._knowledge.brokers or self._knowledge.members_by_znode:
+            return False
+        return self._board.links[Side.ZOOKEEPER].state in (LinkState.CONNECTING, LinkState.CONNECTED)
 
     def _zookeeper_tells(self) -> bool:
         """Whether its watches' data are known, or will be in a moment."""

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.admin.reassignment.moves import ReassignmentState, status_of
+from engine.admin.reassignment.journal import JournalRecord
+from engine.admin.reassignment.moves import status_of
 from engine.admin.reassignment.plan_file import PartitionMove
-from engine.admin.reassignment.wave_standings import seen_as_not_begun
+from engine.admin.reassignment.wave_standings import AS_BEFORE, ELSEWHERE, seen_from_before
 from engine.admin.reassignment.waves import Standing, WaveCaps, WaveMove, standing_of, turned_round, waves_of
 from engine.common.model import ReplicaAssignment, TopicPartition
 from engine.common.snapshot import PartitionSnapshot
@@ -136,14 +137,21 @@ def test_where_a_partition_stands(
     assert standing_of(MOVE, found, listed) is standing
 
 
-def test_a_plan_has_not_begun_where_every_partition_is_at_its_old_place() -> None:
+BEGUN = JournalRecord(({"event": "begun", "what": "apply plan.json"}, {"event": "stopped"}))
+ROLLED_BACK = JournalRecord((*BEGUN.events, {"event": "begun", "what": "rollback plan.json"}, {"event": "done"}))
+
+
+def test_what_is_not_at_its_new_place_is_told_by_its_old_one() -> None:
     first, second = (WaveMove(PartitionMove(TopicPartition("t", index), (2, 3)), (1, 2)) for index in range(2))
 
-    def states(*replicas: tuple[int, ...]) -> list[ReassignmentState]:
+    def told(record: JournalRecord | None, *replicas: tuple[int, ...]) -> list[tuple[str, str | None]]:
         found = [PartitionSnapshot(index, ReplicaAssignment(one)) for index, one in enumerate(replicas)]
         statuses = [status_of(move.move, one) for move, one in zip((first, second), found, strict=True)]
-        return [status.state for status in seen_as_not_begun(statuses, (first, second))]
+        return [(one.state.value, one.reason) for one in seen_from_before(statuses, (first, second), record)]
 
-    assert states((1, 2), (1, 2)) == [ReassignmentState.NOT_BEGUN] * 2
-    assert states((1, 2), (2, 3)) == [ReassignmentState.FAILED, ReassignmentState.COMPLETE], "some of it is done"
-    assert states((1, 2), (1, 4)) == [ReassignmentState.FAILED] * 2, "one is at neither place"
+    assert told(None, (1, 2), (1, 2)) == [("not_begun", AS_BEFORE)] * 2
+    assert told(ROLLED_BACK, (1, 2), (1, 2)) == [("rolled_back", AS_BEFORE)] * 2
+    assert told(BEGUN, (1, 2), (1, 2)) == [("failed", AS_BEFORE)] * 2, "its journal tells of a run"
+    assert told(None, (1, 2), (2, 3)) == [("failed", AS_BEFORE), ("complete", None)], "some of it is done"
+    for record in (None, ROLLED_BACK):
+        assert told(record, (1, 2), (1, 4)) == [("failed", AS_BEFORE), ("failed", ELSEWHERE)]

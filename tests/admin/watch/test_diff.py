@@ -10,7 +10,7 @@ from engine.admin.cluster.target import Side
 from engine.admin.watch.diff import WATCHED_WITHIN_MS, diff
 from engine.admin.watch.events import Event, EventKind
 from engine.admin.watch.fake_cluster import FakeCluster, small_cluster
-from engine.admin.watch.frame import Frame, LinkState, Stage, StageSource
+from engine.admin.watch.frame import Frame, Link, LinkState, Stage, StageSource
 from engine.common.model import NO_CONTROLLER, NO_LEADER, ReplicaAssignment, TopicPartition
 from engine.common.snapshot import TopicSnapshot
 from tui.presenters.timeline import timelines
@@ -230,6 +230,10 @@ def test_the_first_connection_is_no_event_and_no_controller_is_none() -> None:
     cluster.frame()
     cluster.set_link(Side.WIRE, LinkState.CONNECTED)
     assert EventKind.CONNECTION_BACK not in _kinds(cluster)
+    before = cluster.frame()
+    never = {side: Link(LinkState.LOST, "there", cause="refused") for side in Side}
+    cluster.advance()
+    assert diff(replace(before, links=never), cluster.frame()) == (), "it had never answered before"
     cluster.move_controller(NO_CONTROLLER)
     assert [event.after for event in _events(cluster) if event.kind is EventKind.CONTROLLER_MOVED] == ["none"]
 

@@ -137,6 +137,23 @@ async def test_a_whole_cluster_is_read_from_each_side(target: ClusterTarget) -> 
 
 
 @in_event_loop
+async def test_until_the_first_answer_the_dashboard_is_connecting(target: ClusterTarget) -> None:
+    standings: list[Standing] = []
+
+    def is_live(frame: Frame) -> bool:
+        standings.append(standing_of(frame))
+        assert LinkState.LOST not in {link.state for link in frame.links.values()}, causes_of(frame)
+        return standings[-1] is Standing.LIVE
+
+    async with _watched(target) as watching:
+        await watching.until(is_live)
+    assert standings[0] is Standing.CONNECTING
+    assert not {EventKind.CONNECTION_LOST, EventKind.CONNECTION_BACK} & {*watching.events}
+    if len(set(target.bootstrap)) == 0:
+        assert set(standings) == {Standing.CONNECTING, Standing.LIVE}
+
+
+@in_event_loop
 async def test_topics_that_come_change_and_go_are_seen(target: ClusterTarget, cluster: LocalCluster) -> None:
     name = f"t-{target.name}"
     async with _watched(target) as watching, Cluster(_target(cluster)) as opened:
