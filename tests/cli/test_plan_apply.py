@@ -137,6 +137,8 @@ def test_one_operator_at_a_time_and_an_interrupt_says_what_is_left(
                 assert refused.code == 4, refused.err
                 assert f"another operator is carrying out a plan: {os.environ.get('USER', '')}" in refused.err
                 assert f"(pid {running.pid}) since 20" in refused.err
+                refused = second("plan", "apply", plan, "--journal", tmp_path / "other", "--lock-timeout", "1s")
+                assert (refused.code, f"(pid {running.pid}) since 20" in refused.err) == (4, True), refused.err
                 holder = second("plan", "status", plan, "-o", "json").json["lock"]
                 assert (f"(pid {running.pid})" in holder["who"], holder["what"]) == (True, "apply plan.json")
             running.send_signal(signal.SIGINT)
