@@ -335,6 +335,8 @@ class _Builder:
         if unknown and wants:
             raise BadOption(f"{wants[0]} needs sizes, and those of {_listed(unknown)} are unknown", hint=SIZES_HINT)
         minimise = self.options.minimise or (Minimise.MOVES if unknown else Minimise.BYTES)
+        if self.options.minimise is None and unknown and len(unknown) < len(partitions):
+            self.notes.append(f"the plan has the fewest moves, not bytes: sizes of {_listed(unknown)} are unknown")
         return replace(self.options, aim=aim, minimise=minimise)
 
 

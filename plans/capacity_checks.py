@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from engine.common.model import TopicPartition
 from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot
 from plans.building import copy_size
-from plans.findings import Check, Finding, cannot_tell
+from plans.findings import Check, Finding, Lack, cannot_tell
 from plans.lines import PlanLines
 from plans.plan_file import ANY_LOG_DIR, PlanFile
 from plans.policy import Policy
@@ -96,7 +96,7 @@ def _log_dirs(capacities: Mapping[tuple[int, str], int], held: _Held, line: int)
             yield cannot_tell(Check.CAPACITY, rule, why, line)
         elif path not in dirs:
             told = f"broker {broker} has no log dir {path}; it has {', '.join(sorted(dirs))}"
-            yield Finding(Check.CAPACITY, told, line, rule=rule)
+            yield Finding(Check.CAPACITY, told, line, rule=rule, lacks=Lack.LOG_DIR)
         elif size > capacity:
             above = size - capacity
             told = f"{path} of broker {broker} would hold {size:,} bytes, {above:,} above its capacity of {capacity:,}"

@@ -14,7 +14,7 @@ from engine.common.quantities import counted
 from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot
 from plans.capacity_checks import NO_SIZES, check_capacities, partitions_of, sizes_of
 from plans.digest import input_digest
-from plans.findings import Check, Finding, cannot_tell
+from plans.findings import Check, Finding, Lack, cannot_tell
 from plans.lines import PlanLines
 from plans.plan_file import ANY_LOG_DIR, PlanEntry, PlanFile
 from plans.policy import Policy
@@ -237,10 +237,11 @@ def _limits(plan: PlanFile, snapshot: ClusterSnapshot, policy: Policy, lines: Pl
         if limit is None:
             continue
         if value is None:
-            why = NO_SIZES
             if check is Check.TIME and figures.bytes is not None:
                 why = "the plan has no throttle: plan with --throttle"
-            yield cannot_tell(check, rule, why, line)
+                yield cannot_tell(check, rule, why, line, Lack.THROTTLE)
+            else:
+                yield cannot_tell(check, rule, NO_SIZES, line)
         elif value > limit:
             yield Finding(check, f"{told(value)}, the policy allows {told(limit)}", line, rule=rule)
 

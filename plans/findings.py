@@ -31,6 +31,15 @@ OF_CLUSTER = (Check.CLUSTER, Check.DIGEST, Check.DRIFT, Check.TARGETS, Check.FIG
 """What is always looked at; the others are those of a policy."""
 
 
+class Lack(StrEnum):
+    """What is missing, so that a rule of a policy cannot be checked."""
+
+    SIZES = "sizes"
+    THROTTLE = "throttle"
+    LOG_DIR = "log dir"
+    """The broker has no log dir of the rule's name."""
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One thing that is wrong, or (not ``is_error``) worth a look; ``line`` is that of the plan file."""
@@ -42,10 +51,10 @@ class Finding:
     partition: TopicPartition | None = None
     rule: str | None = None
     """The policy's rule, such as ``limits.moves``."""
-    is_unknown: bool = False
-    """Something is missing that the rule needs, such as sizes."""
+    lacks: Lack | None = None
+    """What the rule needs before anybody can tell whether it is kept."""
 
 
-def cannot_tell(check: Check, rule: str, why: str, line: int) -> Finding:
+def cannot_tell(check: Check, rule: str, why: str, line: int, lacks: Lack = Lack.SIZES) -> Finding:
     """Return the finding that a rule cannot be checked."""
-    return Finding(check, f"whether {rule} is kept cannot be told: {why}", line, rule=rule, is_unknown=True)
+    return Finding(check, f"whether {rule} is kept cannot be told: {why}", line, rule=rule, lacks=lacks)

@@ -43,7 +43,7 @@ def broker_ids(text: str, what: str) -> tuple[int, ...]:
     try:
         found = tuple(sorted({int(word) for word in words_of(text)}))
     except ValueError:
-        raise BadOption(f"{what} must be broker ids such as 1,2,3, not {text!r}") from None
+        raise BadOption(f"{what}: needs broker ids such as 1,2,3, not {text!r}") from None
     if not found:
         raise BadOption(f"{what} needs at least one broker id")
     return found

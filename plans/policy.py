@@ -166,8 +166,12 @@ class _Reader:
         value = self._value(rule)
         if value is None:
             return {}
-        if not isinstance(value, dict) or not all(key.isdecimal() for key in value):
-            raise self._wrong(rule, value, 'broker ids with sizes, such as 7 = "2 TB"')
+        wanted = 'broker ids with sizes, such as 7 = "2 TB"'
+        if not isinstance(value, dict):
+            raise self._wrong(rule, value, wanted)
+        for key in value:
+            if not key.isdecimal():
+                raise self._wrong_key(rule, key, wanted)
         return {int(key): self._size(f"{rule}.{key}", size) for key, size in value.items()}
 
     def log_dir_capacities(self, rule: str) -> dict[tuple[int, str], int]:
@@ -181,7 +185,7 @@ class _Reader:
         for key, size in value.items():
             broker, _, path = key.partition(":")
             if not broker.isdecimal() or not path:
-                raise BadPolicy(f"{rule} wants {wanted}, not {key!r}", _line_of(self.lines, f"{rule}.{key}"))
+                raise self._wrong_key(rule, key, wanted)
             found[int(broker), path] = self._size(f"{rule}.{key}", size)
         return found
 
@@ -210,6 +214,9 @@ class _Reader:
 
     def _wrong(self, rule: str, value: object, wanted: str) -> BadPolicy:
         return BadPolicy(f"{rule} wants {wanted}, not {value!r}", _line_of(self.lines, rule))
+
+    def _wrong_key(self, rule: str, key: str, wanted: str) -> BadPolicy:
+        return BadPolicy(f"{rule} wants {wanted}, not {key!r}", _line_of(self.lines, f"{rule}.{key}"))
 
 
 def _line_of(lines: Mapping[str, int], rule: str) -> int:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from engine.admin.cluster.target import Side
 from engine.admin.configs.values import Entity, EntityType
 from engine.admin.elections.values import ElectionScope, ElectionType
 from tui.board import PartitionItem
@@ -71,13 +72,20 @@ def topics_of(view: View, items: Sequence[Any]) -> tuple[str, ...]:
 def _create_topic(view: View, items: Sequence[Any]) -> Offer:
     from tui.operations.topics import CreateTopic
 
+    has_defaults = view.target is None or view.target.changes_by is Side.WIRE
+    hint = "empty: the cluster's default" if has_defaults else "needed: ZooKeeper does not tell the cluster's default"
     fields = (
         FieldNeeded("name", "Name"),
-        FieldNeeded("partitions", "Partitions", hint="empty: the cluster's default"),
-        FieldNeeded("factor", "Replication factor", hint="empty: the cluster's default"),
+        FieldNeeded("partitions", "Partitions", hint=hint),
+        FieldNeeded("factor", "Replication factor", hint=hint),
         FieldNeeded("configs", "Settings", hint="retention.ms=3600000 cleanup.policy=compact"),
     )
-    return Ask("New topic", fields, lambda v: CreateTopic.of(v["name"], v["partitions"], v["factor"], v["configs"]))
+
+    def build(values: Mapping[str, str]) -> CreateTopic:
+        given = (values["name"], values["partitions"], values["factor"], values["configs"])
+        return CreateTopic.of(*given, has_defaults=has_defaults)
+
+    return Ask("New topic", fields, build)
 
 
 def _grow_topic(view: View, items: Sequence[Any]) -> Offer:

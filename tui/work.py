@@ -38,27 +38,31 @@ class Work:
         if isinstance(offer, NotNow):
             screen.tell(offer.why, is_error=True)
         elif isinstance(offer, Ask):
-            screen.app.push_screen(FormDialog(offer), self._begin)
+            form = FormDialog(offer)
+            screen.app.push_screen(form, lambda operation: self._begin(operation, form))
         else:
             self._begin(offer)
 
-    def _begin(self, operation: Operation | PlanWish | None) -> None:
+    def _begin(self, operation: Operation | PlanWish | None, form: FormDialog | None = None) -> None:
         if isinstance(operation, PlanWish):
             self._screen.desk.make(operation)
         elif operation is not None:
-            self._screen.run_worker(self._carry_out(operation), name=operation.title, group="operations")
+            self._screen.run_worker(self._carry_out(operation, form), name=operation.title, group="operations")
 
-    async def _carry_out(self, operation: Operation) -> None:
-        """Prepare, ask, run, and report; a failure stays on the screen until the user closes it."""
+    async def _carry_out(self, operation: Operation, form: FormDialog | None) -> None:
+        """Prepare, ask, run, and report; a failure stays on the screen until the user closes it.
+
+        If it cannot be done at all, the form comes back with what was typed.
+        """
         session = self._screen.dashboard.session
         target = session.target
         if target is None:
             return
-        command = ""
+        command, refused = "", form
         try:
             async with session.make_cluster(target, session.timeout_s) as cluster:
                 prepared = await self._prepared(operation, cluster)
-                command = prepared.command
+                command, refused = prepared.command, None
                 if prepared.run is None and prepared.begins is None:
                     lines = [line(text) for text in (prepared.question, *prepared.lines)]
                     self._tell(operation.title, lines, command)
@@ -79,7 +83,7 @@ class Work:
         except Exception as error:
             text = failure_text(error)
             log.warning("%s failed: %s", operation.title, text, exc_info=not isinstance(error, EXPECTED))
-            self._tell(f"{operation.title}: failed", [line((text, Tone.BAD))], command)
+            self._tell(f"{operation.title}: failed", [line((text, Tone.BAD))], command, refused)
             return
         session.feed.refresh()
         await self._screen.app.push_screen(OutcomeDialog(outcome, command))
@@ -100,10 +104,14 @@ class Work:
         async with _Shown(self._screen, WaitDialog(operation.title, "under way …")):
             return await prepared.run(cluster)
 
-    def _tell(self, title: str, lines: list[tuple[tuple[str, Tone], ...]], command: str) -> None:
+    def _tell(
+        self, title: str, lines: list[tuple[tuple[str, Tone], ...]], command: str, form: FormDialog | None = None
+    ) -> None:
+        """Tell something; when it was read, the ``form`` that led to it comes back."""
         if command:
             lines = [*lines, (), line(("the same as a command", Tone.QUIET)), line((command, Tone.ACCENT))]
-        self._screen.app.push_screen(TextDialog(title, lines, copied=command, is_wide=True, folds=True))
+        dialog = TextDialog(title, lines, copied=command, is_wide=True, folds=True)
+        self._screen.app.push_screen(dialog, lambda _: None if form is None else self.offer(form.ask))
 
     # What is read on demand
 

@@ -226,8 +226,10 @@ async def _refuse_drift(invocation: Invocation, cluster: Cluster, loaded: Loaded
         Whether a plan to apply is already carried out in every partition.
 
     Raises:
+        LockHeld: it does not fit while another operator carries out a plan, maybe this one.
         Stop: code 1, the gate before the first wave.
     """
+    from engine.admin.reassignment.lock import refuse_while_held
     from engine.admin.reassignment.plan_runs import Verb
     from engine.admin.snapshots.taking import read_snapshot
     from plans.checking import check_drift, what_stops
@@ -243,6 +245,8 @@ async def _refuse_drift(invocation: Invocation, cluster: Cluster, loaded: Loaded
     is_elsewhere = any(one.check is Check.CLUSTER for one in serious)
     if is_fresh and not is_elsewhere and await run.is_carried_out(cluster):
         return True
+    if not is_elsewhere:
+        await refuse_while_held(cluster)
     path = run.path
     for one in serious:
         invocation.talk.say(one.message)

@@ -12,7 +12,7 @@ from cli.output.report import Column, Kind, Report, Section, Table
 from cli.output.values import human_bytes
 from cli.views.plan import UNITS
 from engine.common.quantities import counted
-from plans.findings import OF_CLUSTER, Check, Finding
+from plans.findings import OF_CLUSTER, Check, Finding, Lack
 from plans.plan_file import PlanFile
 from plans.policy import Policy
 from plans.telling import Figure, card_rows, summary
@@ -34,7 +34,11 @@ _NEXT = {
     Check.DIGEST: _PLAN_AGAIN,
     Check.FIGURES: "plan again with other options instead of editing the file, so that its figures are true",
 }
-_UNKNOWN = "check a snapshot with sizes, or the live cluster; for a limit on time, plan with --throttle"
+_LACKING = {
+    Lack.SIZES: "check a snapshot with sizes, or the live cluster",
+    Lack.THROTTLE: "plan again with --throttle, or take the limit on time out of the policy",
+    Lack.LOG_DIR: "name the log dir in the policy as the broker does",
+}
 _WITHIN_POLICY = "plan again within the policy, with a cap, --exclude-broker or --exclude-topic, or change the policy"
 _MARKDOWN_MAX = 50
 """A comment lists this many findings, because code hosts limit its length."""
@@ -67,7 +71,7 @@ def _hint(finding: Finding, path: str) -> str | None:
     """Return what to do about a finding; nothing has to be done about a note."""
     if not finding.is_error:
         return None
-    text = _UNKNOWN if finding.is_unknown else _NEXT.get(finding.check, _WITHIN_POLICY)
+    text = _NEXT.get(finding.check, _WITHIN_POLICY) if finding.lacks is None else _LACKING[finding.lacks]
     return text.format(path=path)
 
 

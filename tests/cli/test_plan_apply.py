@@ -137,6 +137,8 @@ def test_one_operator_at_a_time_and_an_interrupt_says_what_is_left(
                 assert refused.code == 4, refused.err
                 assert f"another operator is carrying out a plan: {os.environ.get('USER', '')}" in refused.err
                 assert f"(pid {running.pid}) since 20" in refused.err
+                refused = second("plan", "apply", plan, "--journal", tmp_path / "other", "--lock-timeout", "1s")
+                assert (refused.code, f"(pid {running.pid}) since 20" in refused.err) == (4, True), refused.err
                 holder = second("plan", "status", plan, "-o", "json").json["lock"]
                 assert (f"(pid {running.pid})" in holder["who"], holder["what"]) == (True, "apply plan.json")
             running.send_signal(signal.SIGINT)
@@ -379,7 +381,7 @@ def test_the_throttle_is_halved_while_brokers_answer_later_than_the_user_allows(
         finally:
             running.kill()
     assert (running.returncode, rates()[:2]) == (130, [40000, 20000]), said
-    assert "throttle 40000 -> 20000 B/s: broker " in said and " ms, above 0.001 ms" in said, said
+    assert "throttle 40,000 -> 20,000 B/s: broker " in said and " ms, above 0.001 ms" in said, said
     undone = by_wire("plan", "rollback", plan, "--throttle", FAST, "--throttle-p99", "10m", *QUICK_LOCK)
     assert (undone.code, "throttle" in undone.err) == (0, False), undone.err
     nothing_is_left(by_znodes, topic_name)

@@ -16,7 +16,7 @@ from plan_files import plan_of
 from cli.output.report import Table
 from cli.views.plan_diff import diff_report
 from engine.common.model import BrokerInfo, ReplicaAssignment, TopicPartition
-from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, SnapshotSource, TopicSnapshot
+from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, ReplicaLog, SnapshotSource, TopicSnapshot
 from engine.common.snapshot_json import snapshot_to_json
 from plans.comparing import FigureDifference, PlanDifference
 from plans.options import PlanOptions, Strategy
@@ -176,6 +176,27 @@ def test_what_cannot_be_told_comes_with_what_is_missing(files: Files) -> None:
     (one,) = found.json
     assert (found.code, one["check"], one["rule"]) == (1, "capacity", f"{files.policy}:2")
     assert "cannot be told" in one["message"] and "a snapshot with sizes" in one["hint"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "message", "way_on"),
+    [
+        ('[limits]\ntime = "1s"\n', "the plan has no throttle", "plan again with --throttle, or take"),
+        (
+            '[log_dirs.capacity]\n"1:/data/b" = "1 GB"\n',
+            "has no log dir /data/b; it has /data/a",
+            "name the log dir in",
+        ),
+    ],
+)
+def test_each_lack_has_its_own_way_on(files: Files, policy: str, message: str, way_on: str) -> None:
+    (topic,) = files.cluster.topics
+    logs = tuple(ReplicaLog(broker, "/data/a", 10) for broker in (0, 1))
+    sized = (replace(topic.partitions[0], replica_logs=logs),)
+    files.save(replace(files.cluster, topics=(replace(topic, partitions=sized),)))
+    files.policy.write_text(policy)
+    (one,) = files.check("--policy", files.policy, "-o", "json").json
+    assert message in one["message"] and one["hint"].startswith(way_on), one
 
 
 def test_a_plan_that_fits_needs_nothing(files: Files) -> None:

@@ -149,7 +149,7 @@ def test_nothing_to_do_is_a_plan_too(klamm: Klamm, snapshot: str) -> None:
     ("words", "code", "message"),
     [
         (("decommission", "9"), 2, "no broker 9"),
-        (("decommission", "x"), 2, "decommission must be broker ids"),
+        (("decommission", "x"), 2, "decommission: needs broker ids such as 1,2,3, not 'x'"),
         (("replace", "1"), 2, "replace must be OLD=NEW"),
         (("rebalance", "--aim", "disk"), 2, "--aim takes replicas, leaders, bytes"),
         (("rebalance", "--minimise", "time"), 2, "--minimise takes moves, bytes"),

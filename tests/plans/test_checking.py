@@ -21,7 +21,7 @@ from engine.common.snapshot import (
 )
 from plans.checking import check_drift, check_plan, racks_missed
 from plans.comparing import compare_plans
-from plans.findings import Check, Finding
+from plans.findings import Check, Finding, Lack
 from plans.lines import plan_lines
 from plans.options import Minimise, PlanOptions, Strategy
 from plans.plan_file import PlanFile, encode_plan
@@ -325,13 +325,14 @@ def test_what_cannot_be_told_is_a_finding(text: str) -> None:
     plan = plan_of(cluster(size=None), {T0: (0, 2)}, throttle=50)
     (finding,) = check_plan(plan, cluster(size=None), parse_policy(text))
     assert "cannot be told: sizes" in finding.message and "not known: take the snapshot with sizes" in finding.message
-    assert finding.is_unknown
+    assert finding.lacks is Lack.SIZES
 
 
 def test_a_time_limit_wants_a_throttle() -> None:
     plan = plan_of(cluster(), {T0: (0, 2)})
     (finding,) = check_plan(plan, cluster(), parse_policy('[limits]\ntime = "1s"'))
     assert "the plan has no throttle" in finding.message
+    assert finding.lacks is Lack.THROTTLE
 
 
 @pytest.mark.parametrize("layout", [None, 2, "compact"])

@@ -95,7 +95,7 @@ def test_rules_of_bytes_need_sizes(line: str) -> None:
         ('[brokers]\nforbidden = ["a"]\n', 2, "brokers.forbidden wants a list of broker ids"),
         ('[brokers]\ncapacity = "1"\n', 2, "brokers.capacity wants broker ids with sizes"),
         ('[brokers.capacity]\n1 = 1\n2 = "x"\n', 3, "brokers.capacity.2 wants a size"),
-        ('[brokers.capacity]\n"\u00b2" = 1\n', 1, "brokers.capacity wants broker ids with sizes"),
+        ('[brokers.capacity]\n1 = 1\n"\u00b2" = 1\n', 3, "brokers.capacity wants broker ids with sizes"),
         ('[log_dirs]\ncapacity = "1"\n', 2, "log_dirs.capacity wants brokers and log dirs with sizes"),
         ('[log_dirs.capacity]\n"1:/a" = 1\n"/b" = 1\n', 3, "log_dirs.capacity wants brokers and log dirs with sizes"),
         ('[log_dirs.capacity]\n"1:" = 1\n', 2, "log_dirs.capacity wants brokers and log dirs with sizes"),

@@ -265,6 +265,17 @@ def test_a_plan_by_count_needs_no_sizes() -> None:
     assert {row.bytes_after for row in score.brokers} == {None}
 
 
+def test_where_only_some_sizes_are_known_the_plan_says_why_it_counts_moves() -> None:
+    snapshot = cluster(dict.fromkeys((1, 2)), {"t": [(1,)] * 4}, {"t": [100] * 4})
+    (topic,) = snapshot.topics
+    unread = replace(topic.partitions[3], replica_logs=())
+    partly = replace(snapshot, topics=(replace(topic, partitions=(*topic.partitions[:3], unread)),))
+    told = "the plan has the fewest moves, not bytes: sizes of t-3 are unknown"
+    assert told in make_plan(partly, Strategy.REBALANCE, PlanOptions()).notes
+    assert told not in make_plan(partly, Strategy.REBALANCE, PlanOptions(minimise=MOVES)).notes
+    assert told not in make_plan(snapshot, Strategy.REBALANCE, PlanOptions()).notes
+
+
 def test_a_capacity_file_is_read() -> None:
     text = '[brokers]\n7 = "2 TB"\n3 = 10\n[log-dirs]\n"7:/data/a" = "500 GB"\n'
     assert parse_capacities(text, "f") == (

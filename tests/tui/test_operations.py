@@ -15,6 +15,7 @@ from dashboards import Driven
 from group_members import commit, fill
 from operated_cluster import Klamm, filled
 from session_end import SEEN_WITHIN_S, session_ended
+from textual.widgets import Input
 from typed_command import fault_of
 
 from engine.admin.cluster.connection import Cluster
@@ -129,6 +130,39 @@ def test_a_topic_is_made_changed_and_deleted_by_keys_alone(three_brokers: LocalC
     assert by_wire("topics", "describe", name).code == 2
 
 
+def test_what_was_typed_is_there_again_when_the_cluster_refuses(three_brokers: LocalCluster, topic: str) -> None:
+    async def scene(driven: Driven) -> None:
+        await driven.press("3", "N")
+        await driven.type(topic)
+        await driven.press("enter", "2", "enter", "3", "enter", "enter")
+        await driven.sees("New topic: failed")
+        await driven.press("escape")
+        await driven.sees("Replication factor")
+        assert [one.value for one in driven.app.screen.query(Input)] == [topic, "2", "3", ""]
+        await driven.press("escape")
+        await driven.until(lambda: driven.app.screen is driven.main)
+
+    driven_live(target_of(three_brokers), scene)
+
+
+def test_with_zookeeper_alone_the_form_asks_for_the_counts_of_a_topic(three_brokers: LocalCluster) -> None:
+    name = f"k-{uuid4().hex[:8]}"
+    target = replace(target_of(three_brokers, has_zookeeper=True), bootstrap=())
+
+    async def scene(driven: Driven) -> None:
+        await driven.press("3", "N")
+        await driven.sees("Replication factor")
+        assert "needed: ZooKeeper does not tell the cluster's default" in driven.text
+        await driven.type(name)
+        await driven.press("enter", "2", "enter", "enter", "enter")
+        await driven.sees("replication factor: a number is needed")
+        assert [one.value for one in driven.app.screen.query(Input)] == [name, "2", "", ""]
+        await driven.press("up", "3", "ctrl+g")
+        await driven.sees(f"Create topic {name}")
+
+    driven_live(target, scene)
+
+
 def test_a_killed_broker_is_seen_and_its_leaders_are_elected_back_by_keys(
     three_brokers: LocalCluster, topic: str, by_wire: Klamm
 ) -> None:
@@ -207,6 +241,9 @@ def test_what_the_cluster_refuses_stays_on_the_screen_until_it_was_read(
         await driven.until(lambda: driven.feed.status.frames_made > 3)
         assert driven.text == told
         assert "INVALID_PARTITIONS" in told or "partitions" in told
+        await driven.press("escape")
+        await driven.sees("Partitions")
+        assert driven.app.screen.query_one(Input).value == "1", "what was typed is there again"
         await driven.press("escape")
         assert driven.app.screen is driven.main
 

@@ -16,6 +16,7 @@ from tui.pages import brokers, reassignments
 from tui.pages.asides import aside_of
 from tui.pages.overview import overview_lines
 from tui.pages.page import View
+from tui.pages.plans import PlannedItem
 from tui.status import status_lines
 from tui.widgets.lines_view import LinesView
 
@@ -75,6 +76,18 @@ def test_a_move_shows_its_course_and_why_it_stands_still() -> None:
     told = "\n".join("".join(text for text, _ in one).rstrip() for one in lines)
     assert "clicks-1 to broker 5  stands still\n\ncopied  0 B   0 to 1.9 GiB" in told
     assert "nothing was copied for 30 s" in told, "as of the newest reading of sizes, every ten seconds"
+
+
+def test_a_partition_of_a_plan_that_is_rolled_back_is_going_back() -> None:
+    board = board_after(fake_feed("reassigning", plays=False), 1)
+    items = [item for item in board.items if item.partition.assignment.is_being_reassigned]
+    goal, elsewhere = items[0].partition.assignment.target_replicas, (97, 98, 99)
+    for before, target, state in (
+        (elsewhere, goal, "under way"),
+        (goal, elsewhere, "going back"),
+        (elsewhere, elsewhere, "going elsewhere"),
+    ):
+        assert PlannedItem(items[0].name, before, target, items[0], None).state == state
 
 
 @pytest.mark.parametrize("page", ["brokers", "partitions", "groups"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from textual.binding import Binding, BindingType
@@ -37,8 +38,8 @@ class FormDialog(Dialog[Any]):
     ]
 
     def __init__(self, ask: Ask) -> None:
-        self._fields = ask.fields
-        self._build = ask.build
+        self.ask = ask
+        """What is asked for; once the window has closed, with what was typed."""
         is_short = len(ask.fields) <= FEW
         super().__init__(
             ask.title, f"enter: next field, then on{'' if is_short else '   ^g: on at once'}   esc: leave it"
@@ -47,9 +48,9 @@ class FormDialog(Dialog[Any]):
     def body(self) -> list[Widget]:
         """Return a label and an input for each field."""
         problem = LinesView(id="problem", folds=True)
-        if len(self._fields) <= FEW:
-            return [*(part for field in self._fields for part in _below(field)), problem]
-        rows = VerticalScroll(*map(_beside, self._fields), classes="fields", can_focus=False)
+        if len(self.ask.fields) <= FEW:
+            return [*(part for field in self.ask.fields for part in _below(field)), problem]
+        rows = VerticalScroll(*map(_beside, self.ask.fields), classes="fields", can_focus=False)
         return [rows, problem]
 
     def on_mount(self) -> None:
@@ -71,9 +72,10 @@ class FormDialog(Dialog[Any]):
 
     def action_go_on(self) -> None:
         """Check all fields and go on; if one is wrong, say so and keep the window open."""
-        values = {field.name: self.query_one(f"#field-{field.name}", Input).value for field in self._fields}
+        values = {field.name: self.query_one(f"#field-{field.name}", Input).value for field in self.ask.fields}
+        self.ask = replace(self.ask, fields=tuple(replace(one, value=values[one.name]) for one in self.ask.fields))
         try:
-            operation = self._build(values)
+            operation = self.ask.build(values)
         except (AdminError, OSError) as error:
             self.query_one("#problem", LinesView).set_lines([line((failure_text(error), Tone.BAD))])
             return

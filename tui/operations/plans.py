@@ -11,7 +11,7 @@ from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, BadRequest
 from engine.admin.reassignment.adaptive_throttle import ThrottleRange
 from engine.admin.reassignment.journal import JournalRecord, read_journal
-from engine.admin.reassignment.lock import read_holder
+from engine.admin.reassignment.lock import read_holder, refuse_while_held
 from engine.admin.reassignment.plan_runs import PlanRun, Verb
 from engine.admin.reassignment.running import list_running
 from engine.admin.reassignment.waves import Wave, WaveCaps
@@ -101,6 +101,8 @@ class CarryOutPlan:
         is_elsewhere = any(one.check is Check.CLUSTER for one in serious)
         if serious and not is_elsewhere and is_fresh and await run.is_carried_out(cluster):
             return Prepared("nothing to do: the plan is carried out already")
+        if serious and not is_elsewhere:
+            await refuse_while_held(cluster)
         if serious:
             more = counted(len(serious), "finding")
             hint = "c shows all; plan again, or resume this plan (R) if it has begun"

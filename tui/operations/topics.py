@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.errors import BadRequest
 from engine.admin.topics.access import topic_changer
 from engine.admin.topics.changes import (
     NewTopic,
@@ -30,11 +31,11 @@ class CreateTopic:
     asks: bool = True
 
     @staticmethod
-    def of(name: str, partitions: str, factor: str, configs: str) -> CreateTopic:
+    def of(name: str, partitions: str, factor: str, configs: str, *, has_defaults: bool = True) -> CreateTopic:
         """Return the operation that a form asks for; empty counts are the cluster's defaults.
 
         Raises:
-            BadRequest: a topic cannot have this value.
+            BadRequest: a topic cannot have this value, or a count is empty and nobody tells the defaults.
         """
         topic = NewTopic(
             name.strip(),
@@ -43,6 +44,9 @@ class CreateTopic:
             configs=parse_topic_configs(configs.split()),
         )
         check_new_topic(topic)
+        for what, number in (("partitions", topic.partition_count), ("replication factor", topic.replication_factor)):
+            if number is None and not has_defaults:
+                raise BadRequest(f"{what}: a number is needed", hint="the cluster's defaults are not in ZooKeeper")
         return CreateTopic(topic)
 
     async def prepare(self, cluster: Cluster) -> Prepared:
@@ -141,8 +145,6 @@ def whole_number(what: str, text: str) -> int | None:
     Raises:
         BadRequest: it is not a whole number.
     """
-    from engine.admin.cluster.errors import BadRequest
-
     if not text.strip():
         return None
     try:

@@ -43,7 +43,8 @@ class PlannedItem:
             return "not found"
         assignment = self.present.partition.assignment
         if assignment.is_being_reassigned:
-            return "under way" if assignment.target_replicas == self.target else "going elsewhere"
+            ways = {self.before: "going back", self.target: "under way"}
+            return ways.get(assignment.target_replicas, "going elsewhere")
         return "done" if assignment.replicas == self.target else "to do"
 
 
@@ -79,9 +80,17 @@ def _planned(
     return PlannedItem(name, before, target, item, own[0] * len(new) if own else None, wave)
 
 
+_TONES = {
+    "done": Tone.GOOD,
+    "under way": Tone.ACCENT,
+    "going back": Tone.ACCENT,
+    "not found": Tone.BAD,
+    "going elsewhere": Tone.BAD,
+}
+
+
 def _state(item: PlannedItem) -> Cell:
-    tones = {"done": Tone.GOOD, "under way": Tone.ACCENT, "not found": Tone.BAD, "going elsewhere": Tone.BAD}
-    return Cell(item.state, tones.get(item.state, Tone.PLAIN))
+    return Cell(item.state, _TONES.get(item.state, Tone.PLAIN))
 
 
 def _adds(item: PlannedItem) -> tuple[int, ...]:

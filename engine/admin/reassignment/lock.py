@@ -130,6 +130,15 @@ async def read_holder(cluster: Cluster) -> Holder | None:
     return None
 
 
+async def refuse_while_held(cluster: Cluster) -> None:
+    """Raise LockHeld if an operator is carrying out a plan, as far as that can be found out."""
+    holder = None
+    with suppress(AdminError):
+        holder = await read_holder(cluster)
+    if holder is not None:
+        raise LockHeld(holder)
+
+
 async def lock_places(cluster: Cluster, holder: Holder, session_timeout_s: float) -> list[tuple[LockPlace, bool]]:
     """Return the places that can hold the lock, and for each whether the lock is valid without it."""
     from engine.admin.reassignment.lock_by_group import GroupLock

@@ -379,7 +379,9 @@ class _Execution:
         """Continue at the rate that somebody has asked for meanwhile."""
         wanted = self.control.take_throttle()
         if wanted is not None:
-            self.watcher.says(f"throttle {self._throttle.rate or 'none'} -> {wanted.start} B/s: you asked for it")
+            rate = self._throttle.rate
+            before = f"{rate:,}" if rate else "none"
+            self.watcher.says(f"throttle {before} -> {wanted.start:,} B/s: you asked for it")
             self._throttle.follow(wanted)
             await self._throttle.put_on(self._waiting(wave))
 

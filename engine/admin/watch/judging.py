@@ -51,7 +51,9 @@ def _is_unread(frame: Frame) -> bool:
 def facts_of(frame: Frame) -> HealthFacts:
     """Return what the checks look at. Facts that nobody has read yet, or nobody reports, are left out."""
     assert frame.cluster is not None
-    words = frame.words
+    # Brokers are probed only now and then: what one said before it went no longer counts.
+    live = frame.cluster.live_broker_ids
+    words = {broker: said for broker, said in frame.words.items() if broker in live}
     return HealthFacts(
         frame.cluster,
         min_isr=frame.min_isr,

@@ -9,7 +9,7 @@ import pytest
 from engine.admin.cluster.target import Side
 from engine.admin.health.report import Check
 from engine.admin.watch.fake_cluster import FakeCluster, small_cluster
-from engine.admin.watch.frame import Frame, Link, LinkState, Stage, StageStatus
+from engine.admin.watch.frame import BrokerWords, Frame, Link, LinkState, Stage, StageStatus
 from engine.admin.watch.judging import HealthMemory
 from engine.common.model import TopicPartition
 
@@ -41,6 +41,19 @@ def test_another_min_isr_is_judged_anew_though_the_topic_is_the_same() -> None:
     assert report is not None and not report.reasons
     report = kept.judge(replace(frame, min_isr={"orders": 4}))
     assert report is not None and [reason.check for reason in report.reasons] == [Check.UNDER_MIN_ISR]
+
+
+def test_a_broker_that_is_missing_is_neither_silent_nor_asked_for_the_controller() -> None:
+    """Brokers are probed only now and then: what a dead one said before it died no longer counts."""
+    cluster = small_cluster()
+    cluster.kill(2)
+    frame = cluster.frame()
+    old = {2: BrokerWords(controller_id=7), 3: BrokerWords(trouble="no answer within 5 s")}
+    assert _reasons(replace(frame, words={**frame.words, **old})) >= {Check.MISSING_BROKERS, Check.SILENT_BROKERS}
+    old[3] = BrokerWords(controller_id=1)
+    assert Check.SEVERAL_CONTROLLERS not in _reasons(replace(frame, words={**frame.words, **old}))
+    old = {2: BrokerWords(trouble="no answer within 5 s")}
+    assert Check.SILENT_BROKERS not in _reasons(replace(frame, words={**frame.words, **old}))
 
 
 @pytest.mark.parametrize(

@@ -179,7 +179,7 @@ def test_each_strategy_has_a_form_that_makes_its_wish(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("strategy", "given", "told"),
     [
-        (Strategy.DECOMMISSION, {"argument": "x"}, "brokers to empty must be broker ids"),
+        (Strategy.DECOMMISSION, {"argument": "x"}, "brokers to empty: needs broker ids"),
         (Strategy.DECOMMISSION, {"argument": ""}, "at least one broker id"),
         (Strategy.REPLACE, {"argument": "7"}, "must be OLD=NEW"),
         (Strategy.FACTOR, {"argument": "0"}, "must be a number of at least 1"),
