@@ -34,8 +34,8 @@ _COLUMNS_MAX = 5_000
 _SCALES, _SMALL_UNIT = (1, 2, 6, 60, 1 << 16), 4096
 """Prices are rounded to whole numbers and to these fractions; if numbers are large anyway, to the coarsest only."""
 
-_LEADERS_SHARE = 2
-"""The integer program of leader changes may take one part in this many of the work, in case it finds nothing."""
+_LEADERS_VAIN = 2
+"""If the integer program of leader changes finds nothing, it ends after one part in this many of the work."""
 
 _NEARBY_PART, _NEARBY_PARTS = 2, 3
 """So much of the work is for the plans near the linear program's answer; the rest is left in case none is found."""
@@ -234,7 +234,7 @@ class Search:
             self.progress(f"leaders, round {round_number + 1}: {len(master.columns)} ways, {added} new")
             if not added or self.work.is_over:
                 break
-        return master.solve_integer(_LEADERS_SHARE), bound
+        return master.solve_integer(vain_share=_LEADERS_VAIN), bound
 
     def _on_face(self, columns: Sequence[Column], first: Floats, scale: int, least: Ints) -> list[Column]:
         """Return the columns that cost nothing beyond the bound."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -32,8 +33,11 @@ def run_limited(
     is_enough: Callable[[float, float], bool] | None = None,
     *,
     look_cost: float = 1.0,
+    vain_share: int = 1,
 ) -> None:
     """Run an integer program until it is solved, or has used one part in ``share`` of the work that is left.
+
+    After one part in ``vain_share`` of that it ends if it has no result yet.
 
     HiGHS checks whether to go on at fixed points of its work: after a pass of cuts, a heuristic, a dive, a node.
     At each of them ``is_enough`` receives the best result and the bound, and may end the run. ``look_cost``: a look
@@ -47,7 +51,8 @@ def run_limited(
         nonlocal checks
         checks += 1
         found, bound = event.data_out.mip_primal_bound, event.data_out.mip_dual_bound
-        if checks > checks_max or (is_enough is not None and is_enough(found, bound)):
+        is_in_vain = math.isinf(found) and checks > checks_max // vain_share
+        if checks > checks_max or is_in_vain or (is_enough is not None and is_enough(found, bound)):
             event.interrupt()
 
     solver.cbMipInterrupt += look

@@ -147,10 +147,10 @@ class Master:
             self.solver.changeColBounds(column, 0.0, 0.0)
             self.solver.changeColCost(column, 0.0)
 
-    def solve_integer(self, share: int = 1) -> list[Column] | None:
+    def solve_integer(self, share: int = 1, *, vain_share: int = 1) -> list[Column] | None:
         """Return one column per partition that together keep all rows, or None.
 
-        It takes one part in ``share`` of the work left.
+        It takes one part in ``share`` of the work left, and one in ``vain_share`` of that if it finds nothing.
         """
         size = len(self.columns)
         if not size or self._work.is_over:
@@ -163,7 +163,7 @@ class Master:
         self.solver.setOptionValue("mip_abs_gap", 0.0)
         self.solver.setOptionValue("simplex_iteration_limit", highspy.kHighsIInf)
         is_over = _Standstill().is_over if self.solver.getNumNz() > ENTRIES_MAX else None
-        run_limited(self.solver, self._work, share, is_over)
+        run_limited(self.solver, self._work, share, is_over, vain_share=vain_share)
         if self.solver.getInfo().primal_solution_status != 2:
             return None
         values = self.solver.getSolution().col_value[self._slacks :]

@@ -2,10 +2,11 @@
 
 from dataclasses import replace
 from math import inf
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from small_clusters import applied, drawn_cluster
+from small_clusters import applied, drawn_cluster, skewed_cluster
 
 from plans.building import build_problem
 from plans.loads import byte_limits, held_bytes
@@ -147,3 +148,54 @@ def test_a_look_may_cost_more_or_less_than_the_size_says() -> None:
         run_limited(solver, work, look_cost=cost)
         spent.append(10_000 - work.left)
     assert 0 < 3 * spent[0] == spent[1]
+
+
+class _Looking:
+    """A solver that looks at its limits until somebody interrupts it, and has a result from one look on."""
+
+    def __init__(self, found_at: float) -> None:
+        self.looks = 0
+        self._found_at = found_at
+        self._called: list[Any] = []
+        self._is_over = False
+        self.cbMipInterrupt = self
+
+    def __iadd__(self, called: Any) -> "_Looking":
+        self._called.append(called)
+        return self
+
+    def __isub__(self, called: Any) -> "_Looking":
+        self._called.remove(called)
+        return self
+
+    def getNumNz(self) -> int:
+        return 1
+
+    def interrupt(self) -> None:
+        self._is_over = True
+
+    def run(self) -> None:
+        while not self._is_over:
+            self.looks += 1
+            found = 5.0 if self.looks >= self._found_at else inf
+            told = SimpleNamespace(mip_primal_bound=found, mip_dual_bound=1.0)
+            self._called[0](SimpleNamespace(data_out=told, interrupt=self.interrupt))
+
+
+@pytest.mark.parametrize(("found_at", "looks"), [(inf, 51), (50, 101), (52, 51)])
+def test_a_program_without_a_result_leaves_work_for_what_follows(found_at: float, looks: int) -> None:
+    """With a result it goes on, for then nothing follows."""
+    pytest.importorskip("highspy")
+    from plans.highs import run_limited
+
+    work, solver = Work(400), _Looking(found_at)
+    run_limited(solver, work, vain_share=2)
+    assert (solver.looks, work.left) == (looks, 400 - 4 * looks)
+
+
+def test_a_cluster_of_sixty_brokers_is_planned_with_proof() -> None:
+    """The program of leader changes has a good result after half of the work, and the best one later."""
+    pytest.importorskip("highspy")
+    options = PlanOptions(minimise=Minimise.MOVES)
+    score = make_plan(skewed_cluster(60, 3334), Strategy.REBALANCE, options).plan.klamm.score
+    assert (score.moves, score.leader_changes, score.is_optimal) == (2532, 870, True)

@@ -59,6 +59,39 @@ def drawn_cluster(seed: int, *, brokers: int, racks: int, partitions: int, facto
     )
 
 
+def skewed_cluster(brokers: int, partitions: int, *, racks: int = 6, factor: int = 3, seed: int = 7) -> ClusterSnapshot:
+    """Return a cluster with skewed brokers, rack-safe, with lognormal topics and sizes."""
+    chance = random.Random(seed)
+    members: dict[str, list[int]] = {f"r{rack}": [] for rack in range(racks)}
+    weights: dict[int, float] = {}
+    for broker in range(1, brokers + 1):
+        members[f"r{broker % racks}"].append(broker)
+        weights[broker] = chance.expovariate(1) + 0.3
+    topics = []
+    left = partitions
+    while left > 0:
+        count = min(left, max(1, int(chance.lognormvariate(2, 0.9))))
+        left -= count
+        mean = chance.lognormvariate(7, 1.2)
+        parts = []
+        for number in range(count):
+            chosen = tuple(
+                chance.choices(members[rack], [weights[b] for b in members[rack]])[0]
+                for rack in chance.sample(sorted(members), factor)
+            )
+            size = int(mean * chance.lognormvariate(0, 0.5) * (1 << 20))
+            logs = tuple(ReplicaLog(broker, "/data", size) for broker in chosen)
+            parts.append(PartitionSnapshot(number, ReplicaAssignment(chosen), chosen[0], chosen, replica_logs=logs))
+        topics.append(TopicSnapshot(f"t{len(topics):05d}", tuple(parts)))
+    return ClusterSnapshot(
+        brokers=tuple(BrokerInfo(b, (), f"r{b % racks}") for b in sorted(weights)),
+        topics=tuple(topics),
+        source=SnapshotSource.WIRE,
+        taken_at_ms=0,
+        cluster_id="bench",
+    )
+
+
 def applied(snapshot: ClusterSnapshot, entries: Sequence[PlanEntry]) -> ClusterSnapshot:
     """Return the cluster after these entries are applied, with the same sizes."""
     wanted = {entry.name: entry.replicas for entry in entries}
