@@ -163,6 +163,12 @@ def test_with_zookeeper_alone_the_form_asks_for_the_counts_of_a_topic(three_brok
     driven_live(target, scene)
 
 
+def test_nobody_confirms_an_unclean_election_that_zookeeper_alone_cannot_make(three_brokers: LocalCluster) -> None:
+    target = replace(target_of(three_brokers, has_zookeeper=True), bootstrap=())
+    with pytest.raises(BadRequest, match="unclean elections are not possible through ZooKeeper"):
+        prepared(target, Elect(ElectionType.UNCLEAN, ElectionScope()))
+
+
 def test_a_killed_broker_is_seen_and_its_leaders_are_elected_back_by_keys(
     three_brokers: LocalCluster, topic: str, by_wire: Klamm
 ) -> None:

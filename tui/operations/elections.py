@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.admin.cluster.connection import Cluster
-from engine.admin.elections.running import preview_election, run_election
+from engine.admin.elections.running import check_election, preview_election, run_election
 from engine.admin.elections.values import (
     ElectionPreview,
     ElectionResult,
@@ -34,6 +34,7 @@ class Elect:
         return f"Elect {self.election.value} leaders"
 
     async def prepare(self, cluster: Cluster) -> Prepared:
+        await check_election(cluster, self.election)
         previews = await preview_election(cluster, self.election, self.scope)
         needed = [one for one in previews if one.is_needed]
         able = [one for one in needed if one.obstacle is None]
