@@ -264,6 +264,8 @@ def test_growing_electing_and_verifying_tell_each_partition(three_brokers: Local
     assert carried_out(target, GrowTopic.of(topic, 2, "3")).is_good
     scope = ElectionScope(((topic, None),))
     assert "led by its preferred replica" in prepared(target, Elect(ElectionType.PREFERRED, scope)).question
+    one = ElectionScope(((topic, 0),))
+    assert prepared(target, Elect(ElectionType.UNCLEAN, one)).question.startswith("the partition has a leader")
     assert "has a leader" in prepared(target, Elect(ElectionType.UNCLEAN, scope)).question
     verified = carried_out(target, VerifyReplicas((topic,)))
     assert [row[3].text for row in verified.rows] == ["agree"] * 3

@@ -73,9 +73,10 @@ def _word(able: list[ElectionPreview]) -> str:
 
 
 def _not_needed(count: int, *, is_unclean: bool) -> str:
+    which = "the partition" if count == 1 else f"each of the {counted(count, 'partition')}"
     if is_unclean:
-        return f"each of the {counted(count, 'partition')} has a leader: no unclean election is needed"
-    return f"each of the {counted(count, 'partition')} is led by its preferred replica already"
+        return f"{which} has a leader: no unclean election is needed"
+    return f"{which} is led by its preferred replica already"
 
 
 def _outcome(title: str, results: list[PartitionElection]) -> Outcome:
