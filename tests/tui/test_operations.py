@@ -130,6 +130,16 @@ def test_a_topic_is_made_changed_and_deleted_by_keys_alone(three_brokers: LocalC
     assert by_wire("topics", "describe", name).code == 2
 
 
+def test_whoever_deletes_a_topic_of_kafkas_own_learns_what_goes_with_it(
+    three_brokers: LocalCluster, topic: str, by_wire: Klamm
+) -> None:
+    by_wire("consume", topic, "--group", f"g-{topic}", "--until-end")
+    target = target_of(three_brokers)
+    told = "__consumer_offsets holds the offsets of all consumer groups"
+    assert told in prepared(target, DeleteTopics((topic, "__consumer_offsets"))).warnings
+    assert told not in prepared(target, DeleteTopics((topic,))).warnings
+
+
 def test_what_was_typed_is_there_again_when_the_cluster_refuses(three_brokers: LocalCluster, topic: str) -> None:
     async def scene(driven: Driven) -> None:
         await driven.press("3", "N")
