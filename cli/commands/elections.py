@@ -108,9 +108,9 @@ async def _elect(invocation: Invocation, election: ElectionType, scope: Election
     from engine.admin.elections.values import ElectionType
 
     async with open_cluster(invocation, for_change=not invocation.is_dry_run) as cluster:
+        previews = await preview_election(cluster, election, scope)
         if not invocation.is_dry_run:
             await check_election(cluster, election)
-        previews = await preview_election(cluster, election, scope)
         needed = [one for one in previews if one.is_needed]
         if not needed:
             return elections_report([one.as_result() for one in previews])

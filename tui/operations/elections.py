@@ -34,8 +34,8 @@ class Elect:
         return f"Elect {self.election.value} leaders"
 
     async def prepare(self, cluster: Cluster) -> Prepared:
-        await check_election(cluster, self.election)
         previews = await preview_election(cluster, self.election, self.scope)
+        await check_election(cluster, self.election)
         needed = [one for one in previews if one.is_needed]
         able = [one for one in needed if one.obstacle is None]
         is_unclean = self.election is ElectionType.UNCLEAN
