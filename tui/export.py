@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Any
 
+from engine.common.model import TopicPartition
 from tui.cells import Column
 
 
@@ -31,6 +32,8 @@ def _value(value: Any) -> Any:
     match value:
         case Enum():
             return value.value
+        case TopicPartition():
+            return str(value)
         case tuple() | list():
             return [_value(one) for one in value]
         case set() | frozenset():

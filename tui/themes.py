@@ -85,6 +85,7 @@ def theme_of(name: str, palette: Palette) -> Theme:
             "quiet": palette.quiet,
             "selected": palette.selected,
             "changed": palette.changed,
+            "divider": palette.quiet if palette.panel == palette.background else palette.panel,
             "block-cursor-foreground": palette.text,
             "block-cursor-background": palette.selected,
             "input-cursor-background": palette.text,

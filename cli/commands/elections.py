@@ -104,11 +104,13 @@ def _scope(
 async def _elect(invocation: Invocation, election: ElectionType, scope: ElectionScope) -> Report | None:
     from cli.framework.cluster_session import open_cluster
     from cli.views.elections import elections_report, preview_lines
-    from engine.admin.elections.running import preview_election, run_election
+    from engine.admin.elections.running import check_election, preview_election, run_election
     from engine.admin.elections.values import ElectionType
 
     async with open_cluster(invocation, for_change=not invocation.is_dry_run) as cluster:
         previews = await preview_election(cluster, election, scope)
+        if not invocation.is_dry_run:
+            await check_election(cluster, election)
         needed = [one for one in previews if one.is_needed]
         if not needed:
             return elections_report([one.as_result() for one in previews])

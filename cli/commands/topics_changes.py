@@ -209,7 +209,7 @@ async def delete(
     from cli.framework.cluster_session import open_cluster
     from cli.views.topics_changes import topic_changes_report
     from engine.admin.topics.access import topic_changer
-    from engine.admin.topics.changes import TopicChange, TopicOutcome
+    from engine.admin.topics.changes import TopicChange, TopicOutcome, deletion_warnings
 
     texts = [*(topics or ()), *(topic or ())]
     if not texts:
@@ -222,6 +222,8 @@ async def delete(
             return topic_changes_report([])
         what = f"topic {names[0]}" if len(names) == 1 else counted(len(names), "topic")
         listed = [f"  {name}" for name in names] if len(names) > 1 else []
+        for warning in deletion_warnings(names):
+            invocation.talk.warn(warning)
         if not invocation.confirm(f"delete {what} in {cluster.target.title}", listed, is_destructive=True):
             return topic_changes_report([TopicChange(name, TopicOutcome.WOULD_BE_DELETED) for name in names])
         changes, refusals = await changer.delete(names, waits=wait)

@@ -130,6 +130,16 @@ def test_a_topic_is_made_changed_and_deleted_by_keys_alone(three_brokers: LocalC
     assert by_wire("topics", "describe", name).code == 2
 
 
+def test_whoever_deletes_a_topic_of_kafkas_own_learns_what_goes_with_it(
+    three_brokers: LocalCluster, topic: str, by_wire: Klamm
+) -> None:
+    by_wire("consume", topic, "--group", f"g-{topic}", "--until-end")
+    target = target_of(three_brokers)
+    told = "__consumer_offsets holds the offsets of all consumer groups"
+    assert told in prepared(target, DeleteTopics((topic, "__consumer_offsets"))).warnings
+    assert told not in prepared(target, DeleteTopics((topic,))).warnings
+
+
 def test_what_was_typed_is_there_again_when_the_cluster_refuses(three_brokers: LocalCluster, topic: str) -> None:
     async def scene(driven: Driven) -> None:
         await driven.press("3", "N")
@@ -161,6 +171,12 @@ def test_with_zookeeper_alone_the_form_asks_for_the_counts_of_a_topic(three_brok
         await driven.sees(f"Create topic {name}")
 
     driven_live(target, scene)
+
+
+def test_nobody_confirms_an_unclean_election_that_zookeeper_alone_cannot_make(three_brokers: LocalCluster) -> None:
+    target = replace(target_of(three_brokers, has_zookeeper=True), bootstrap=())
+    with pytest.raises(BadRequest, match="unclean elections are not possible through ZooKeeper"):
+        prepared(target, Elect(ElectionType.UNCLEAN, ElectionScope()))
 
 
 def test_a_killed_broker_is_seen_and_its_leaders_are_elected_back_by_keys(
@@ -258,6 +274,8 @@ def test_growing_electing_and_verifying_tell_each_partition(three_brokers: Local
     assert carried_out(target, GrowTopic.of(topic, 2, "3")).is_good
     scope = ElectionScope(((topic, None),))
     assert "led by its preferred replica" in prepared(target, Elect(ElectionType.PREFERRED, scope)).question
+    one = ElectionScope(((topic, 0),))
+    assert prepared(target, Elect(ElectionType.UNCLEAN, one)).question.startswith("the partition has a leader")
     assert "has a leader" in prepared(target, Elect(ElectionType.UNCLEAN, scope)).question
     verified = carried_out(target, VerifyReplicas((topic,)))
     assert [row[3].text for row in verified.rows] == ["agree"] * 3

@@ -311,6 +311,22 @@ def test_rows_in_sight_are_exported_and_copied(tmp_path: Path) -> None:
     shown("live", look, folder=tmp_path)
 
 
+def test_a_partition_is_exported_by_its_name(tmp_path: Path) -> None:
+    async def look(driven: Driven) -> None:
+        await driven.press("4", "slash")
+        await driven.type("orders-7")
+        await driven.press("enter", "ctrl+s", "1")
+        await driven.until(lambda: len(list(tmp_path.glob("*.csv"))) == 1)
+        _, row = next(tmp_path.glob("*.csv")).read_text("utf-8").splitlines()
+        assert row.startswith("orders-7,"), row
+        await driven.press("ctrl+s", "2")
+        await driven.until(lambda: len(list(tmp_path.glob("*.json"))) == 1)
+        (found,) = json.loads(next(tmp_path.glob("*.json")).read_text("utf-8"))
+        assert found["partition"] == "orders-7"
+
+    shown("live", look, folder=tmp_path)
+
+
 def test_a_folder_that_cannot_be_written_to_is_told(tmp_path: Path) -> None:
     async def look(driven: Driven) -> None:
         await driven.press("3", "ctrl+s", "1")

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from dashboards import Driven, dashboard, drive
 from klamm_program import klamm
+from textual.color import Color
 
 from engine.admin.watch.fake_feed import fake_feed
 from engine.admin.watch.recording import FrameWriter
-from tui.themes import PALETTES, custom_themes
+from tui.themes import PALETTES, custom_themes, theme_of
 
 NORD = 'base = "light"\naccent = "#88c0d0"\n'
 
@@ -64,6 +65,12 @@ def test_other_themes_are_one_key_away() -> None:
             await look(driven)
 
     drive(run)
+
+
+@pytest.mark.parametrize("name", PALETTES)
+def test_every_theme_shows_where_the_aside_begins(name: str) -> None:
+    theme = theme_of(name, PALETTES[name])
+    assert Color.parse(theme.variables["divider"]) != Color.parse(PALETTES[name].background)
 
 
 def test_a_theme_of_your_own_is_chosen_by_its_name(tmp_path: Path) -> None:

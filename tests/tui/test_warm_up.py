@@ -22,7 +22,6 @@ from tui.warm_up import MODULES
 ROOT = Path(__file__).parents[2]
 NEVER_IN_A_HURRY = {
     "difflib": "a command or a key file with a mistake",
-    "engine.admin.cluster.errors": "loaded already",
     "engine.admin.cluster.target": "loaded already",
     "engine.admin.watch.replay_feed": "before the dashboard opens",
     "plans.errors": "loaded with the plans",

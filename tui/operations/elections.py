@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.admin.cluster.connection import Cluster
-from engine.admin.elections.running import preview_election, run_election
+from engine.admin.elections.running import check_election, preview_election, run_election
 from engine.admin.elections.values import (
     ElectionPreview,
     ElectionResult,
@@ -35,6 +35,7 @@ class Elect:
 
     async def prepare(self, cluster: Cluster) -> Prepared:
         previews = await preview_election(cluster, self.election, self.scope)
+        await check_election(cluster, self.election)
         needed = [one for one in previews if one.is_needed]
         able = [one for one in needed if one.obstacle is None]
         is_unclean = self.election is ElectionType.UNCLEAN
@@ -72,9 +73,10 @@ def _word(able: list[ElectionPreview]) -> str:
 
 
 def _not_needed(count: int, *, is_unclean: bool) -> str:
+    which = "the partition" if count == 1 else f"each of the {counted(count, 'partition')}"
     if is_unclean:
-        return f"each of the {counted(count, 'partition')} has a leader: no unclean election is needed"
-    return f"each of the {counted(count, 'partition')} is led by its preferred replica already"
+        return f"{which} has a leader: no unclean election is needed"
+    return f"{which} is led by its preferred replica already"
 
 
 def _outcome(title: str, results: list[PartitionElection]) -> Outcome:

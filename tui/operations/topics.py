@@ -13,6 +13,7 @@ from engine.admin.topics.changes import (
     TopicChange,
     TopicOutcome,
     check_new_topic,
+    deletion_warnings,
     parse_topic_configs,
 )
 from engine.common.quantities import counted
@@ -126,7 +127,7 @@ class DeleteTopics:
         return Prepared(
             f"Delete {what} in {cluster.target.name}, with all records?",
             shortened(self.names),
-            ("records of deleted topics are gone for good",),
+            ("records of deleted topics are gone for good", *deletion_warnings(self.names)),
             command_text(["topics", "delete", *self.names], cluster.target),
             typed=self.names[0] if len(self.names) == 1 else f"{len(self.names)} topics",
             run=self._run,

@@ -24,7 +24,7 @@ class TableRoom(Horizontal):
     DEFAULT_CSS = """
     TableRoom { height: 1fr; }
     TableRoom > LineTable { width: 1fr; height: 1fr; }
-    TableRoom > #aside { display: none; height: 1fr; padding: 0 2; border-left: solid $panel; }
+    TableRoom > #aside { display: none; height: 1fr; padding: 0 2; border-left: solid $divider; }
     TableRoom > #aside.-shown { display: block; }
     """
 

@@ -32,6 +32,11 @@ _SHARE_OF_TIMEOUT = 0.8
 """Waiting ends before the command's own deadline, so that every partition's state can still be reported."""
 
 
+async def check_election(cluster: Cluster, election: ElectionType) -> None:
+    """Raise BadRequest if the cluster's side has no such election; call it before anybody has to confirm one."""
+    (await elector_of(cluster)).check(election)
+
+
 async def preview_election(cluster: Cluster, election: ElectionType, scope: ElectionScope) -> list[ElectionPreview]:
     """Return what an election would do to each partition in scope. Changes nothing.
 

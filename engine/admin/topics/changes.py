@@ -5,14 +5,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.cluster.remedies import Give, Parameter, Phrase
 from engine.admin.configs.values import plain_value
-from engine.common.topic_names import has_collision_chars, invalid_topic_name
+from engine.common.topic_names import (
+    GROUP_METADATA_TOPIC,
+    TRANSACTION_STATE_TOPIC,
+    has_collision_chars,
+    invalid_topic_name,
+)
 
 REPLICATION_FACTOR_MAX = 32767
 
@@ -21,6 +26,10 @@ METRIC_NAME_WARNING = (
 )
 
 MORE_PARTITIONS_WARNING = "with more partitions, records with a key may go to another partition than before"
+_LOST_WITH = {
+    GROUP_METADATA_TOPIC: f"{GROUP_METADATA_TOPIC} holds the offsets of all consumer groups",
+    TRANSACTION_STATE_TOPIC: f"{TRANSACTION_STATE_TOPIC} holds the state of all transactions",
+}
 
 ReplicaLists = tuple[tuple[int, ...], ...]
 """The replicas of each partition, the preferred one first."""
@@ -186,3 +195,8 @@ def parse_topic_configs(texts: Sequence[str]) -> dict[str, str]:
             raise BadRequest(f"not KEY=VALUE: {text!r}", where=Parameter.CONFIG)
         configs[key.strip()] = plain_value(key.strip(), value.strip())
     return configs
+
+
+def deletion_warnings(names: Iterable[str]) -> list[str]:
+    """Return what is lost for others with topics of Kafka's own."""
+    return [_LOST_WITH[name] for name in names if name in _LOST_WITH]

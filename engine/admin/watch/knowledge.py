@@ -128,8 +128,11 @@ class Knowledge:
             name = one.name
             if name is None or one.error_code == _TOPIC_GONE or (one.error_code and not one.partitions):
                 continue
-            moving = self.assignments.get(name, {}) if self.assignments_by_znode else self._moving(name)
-            found[name] = self._dressed(topic_of_metadata(self.topics.get(name), one, moving))
+            known = self.topics.get(name)
+            if self.assignments_by_znode:
+                found[name] = self._dressed(topic_of_metadata(known, one, {}, self.assignments.get(name, {})))
+            else:
+                found[name] = self._dressed(topic_of_metadata(known, one, self._moving(name)))
         for name in self.marked_at_ms:
             # Brokers stop reporting a topic as soon as its deletion begins.
             if name not in found and name in self.topics:

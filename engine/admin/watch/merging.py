@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from operator import is_
+from types import MappingProxyType
 
 from engine.common.model import NO_LEADER, LeaderIsrAndControllerEpoch, ReplicaAssignment, TopicPartition
 from engine.common.sharing import shared
@@ -16,20 +17,28 @@ Assignments = Mapping[int, ReplicaAssignment]
 """By partition number."""
 
 
-def topic_of_metadata(known: TopicSnapshot | None, answer: MetadataResponseTopic, moving: Assignments) -> TopicSnapshot:
+def topic_of_metadata(
+    known: TopicSnapshot | None,
+    answer: MetadataResponseTopic,
+    moving: Assignments,
+    watched: Assignments = MappingProxyType({}),
+) -> TopicSnapshot:
     """Return a topic from a Metadata answer; what Metadata lacks (settings, marks) stays as known.
 
     Args:
-        moving: assignments with adding and removing replicas, as far as known from elsewhere.
+        moving: assignments with adding and removing replicas, as far as brokers have listed them.
+        watched: assignments that ZooKeeper has reported; a broker learns of a change after it.
     """
     topic_id = None if answer.topic_id == ZERO_TOPIC_ID else answer.topic_id
     if known is not None and known.topic_id and topic_id and known.topic_id != topic_id:
         known = None
     old = {} if known is None else {partition.partition: partition for partition in known.partitions}
-    partitions = [
-        _partition_of_metadata(old.get(one.partition_index), one, moving.get(one.partition_index))
-        for one in answer.partitions
-    ]
+    partitions = []
+    for one in answer.partitions:
+        index = one.partition_index
+        before = old.get(index)
+        assignment = watched.get(index) or _assignment_of_metadata(before, one, moving.get(index))
+        partitions.append(_partition_of_metadata(before, one, assignment))
     partitions.sort(key=_number)
     if known is None:
         return TopicSnapshot(answer.name or "", tuple(partitions), topic_id, None)
@@ -121,16 +130,21 @@ def assignment_of(replicas: Iterable[int], moving: ReplicaAssignment | None) -> 
     return shared(ReplicaAssignment(plain)) if moving is None or set(moving.replicas) != set(plain) else moving
 
 
-def _partition_of_metadata(
+def _assignment_of_metadata(
     known: PartitionSnapshot | None, answer: MetadataResponsePartition, moving: ReplicaAssignment | None
+) -> ReplicaAssignment:
+    if known is not None and moving is None and list(known.assignment.replicas) == answer.replica_nodes:
+        return known.assignment
+    return assignment_of(answer.replica_nodes, moving)
+
+
+def _partition_of_metadata(
+    known: PartitionSnapshot | None, answer: MetadataResponsePartition, assignment: ReplicaAssignment
 ) -> PartitionSnapshot:
     leader_epoch = None if answer.leader_epoch < 0 else answer.leader_epoch
-    if known is not None and moving is None and _is_same(known, answer, leader_epoch):
-        return known
     if known is not None and leader_epoch is not None and leader_epoch < (known.leader_epoch or 0):
         # The broker does not know the latest election yet.
         return known
-    assignment = assignment_of(answer.replica_nodes, moving)
     if known is None:
         return PartitionSnapshot(
             answer.partition_index, assignment, answer.leader_id, shared(tuple(answer.isr_nodes)), leader_epoch
@@ -151,10 +165,7 @@ def _partition_of_metadata(
 
 def _is_same(known: PartitionSnapshot, answer: MetadataResponsePartition, leader_epoch: int | None) -> bool:
     return (
-        known.leader == answer.leader_id
-        and known.leader_epoch == leader_epoch
-        and list(known.isr) == answer.isr_nodes
-        and list(known.assignment.replicas) == answer.replica_nodes
+        known.leader == answer.leader_id and known.leader_epoch == leader_epoch and list(known.isr) == answer.isr_nodes
     )
 
 

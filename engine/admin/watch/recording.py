@@ -215,12 +215,7 @@ class Recording:
         except (ValueError, KeyError, TypeError):
             raise BadRequest("not a recording of klamm", where=where) from None
         if version != FORMAT_VERSION or shape != shape_of(Frame):
-            made_by = head.get("klamm", "another version")
-            raise BadRequest(
-                f"a recording of klamm {made_by}, which this klamm ({VERSION}) cannot read",
-                where=where,
-                hint=f"play it with klamm {made_by}",
-            )
+            raise _made_by_another(head.get("klamm"), where)
         return str(head.get("cluster", ""))
 
     def _read_places(self) -> list[_Place]:
@@ -287,3 +282,12 @@ async def record(feed: Feed, path: Path) -> Recorded:
         await feed.close()
         writer.close()
     return Recorded(writer.count, writer.size_bytes, (last_ms - first_ms) / 1000)
+
+
+def _made_by_another(made_by: str | None, where: str) -> BadRequest:
+    """Return the error about a recording in another format; builds of one version may differ, too."""
+    if made_by in (None, VERSION):
+        message = f"a recording of another build of klamm, which this one ({VERSION}) cannot read"
+        return BadRequest(message, where=where, hint="play it with the klamm that has recorded it")
+    message = f"a recording of klamm {made_by}, which this klamm ({VERSION}) cannot read"
+    return BadRequest(message, where=where, hint=f"play it with klamm {made_by}")

@@ -15,7 +15,7 @@ from engine.admin.cluster.target import ClusterTarget, Origin, Side
 from engine.admin.elections.access import elector_of
 from engine.admin.elections.by_wire import WireElector
 from engine.admin.elections.by_znode import ZnodeElector
-from engine.admin.elections.running import preview_election, run_election
+from engine.admin.elections.running import check_election, preview_election, run_election
 from engine.admin.elections.values import ElectionResult, ElectionScope, ElectionType, PartitionElection
 from engine.common.errors import ErrorCode
 from engine.protocol.api_keys import ApiKey
@@ -175,6 +175,8 @@ def test_by_znode_there_are_preferred_elections_only(zk_chroot: str) -> None:
         target = ClusterTarget("recorded", Origin.OPTIONS, zk_chroot)
         async with Cluster(target, accepted=said.append, timeout_s=2) as cluster:
             previews = await preview_election(cluster, UNCLEAN, ElectionScope((("lag", 1),)))
+            with pytest.raises(BadRequest, match="unclean elections are not possible through ZooKeeper"):
+                await check_election(cluster, UNCLEAN)
             with pytest.raises(BadRequest, match="unclean elections are not possible through ZooKeeper"):
                 await run_election(cluster, UNCLEAN, previews)
             assert said == []

@@ -247,6 +247,21 @@ def test_a_topic_that_a_broker_says_is_gone_is_gone_and_a_leaderless_one_is_not(
     assert not knowledge.topics
 
 
+@pytest.mark.parametrize("is_watched", [True, False])
+def test_a_broker_that_is_late_takes_no_reassignment_back_that_zookeeper_has_reported(is_watched: bool) -> None:
+    knowledge, _ = _known([_answer(_told(1, 5, [1, 2, 3]))])
+    begun, ended = ReplicaAssignment((4, 1, 2, 3), (4,), (3,)), ReplicaAssignment((4, 1, 2))
+    knowledge.assignments_by_znode = is_watched
+    for assignment in (begun, ended):
+        knowledge.take_topic_znodes({"orders": (None, {0: assignment})})
+        late = _answer(_told(2, 6, [1, 2, 3]))
+        knowledge.take_metadata(late)
+        partition = knowledge.topics["orders"].partitions[0]
+        assert (partition.leader, partition.isr) == (2, (1, 2, 3)), "it is believed about the leader"
+        assert partition.assignment == (assignment if is_watched else ReplicaAssignment((1, 2, 3)))
+        assert knowledge.take_metadata(late) is False
+
+
 def test_a_list_of_reassignments_that_does_not_fit_the_topic_is_left_alone() -> None:
     knowledge, _ = _known([_answer(_told(1, 5, [1, 2, 3]))])
     name = TopicPartition("orders", 0)

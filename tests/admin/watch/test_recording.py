@@ -21,6 +21,7 @@ from engine.admin.watch.frame_changes import changes_of
 from engine.admin.watch.recording import KEY_EVERY, FrameWriter, Recording, record
 from engine.admin.watch.replay_feed import ReplayFeed
 from engine.common.model import TopicPartition
+from engine.common.version import VERSION
 
 
 def _frames(count: int) -> list[Frame]:
@@ -159,6 +160,13 @@ def test_a_recording_of_another_version_is_refused_and_says_whose(tmp_path: Path
     (tmp_path / "r").write_bytes(json.dumps(other).encode() + b"\n" + rest)
     with pytest.raises(BadRequest, match=r"klamm 9\.9"):
         Recording(tmp_path / "r")
+    for made_by in ({"klamm": VERSION}, {}):
+        # Builds of one version may differ, too.
+        unlike = {name: value for name, value in other.items() if name != "klamm"} | made_by
+        (tmp_path / "r").write_bytes(json.dumps(unlike).encode() + b"\n" + rest)
+        with pytest.raises(BadRequest, match="a recording of another build of klamm") as raised:
+            Recording(tmp_path / "r")
+        assert raised.value.hint == "play it with the klamm that has recorded it"
 
 
 def test_an_existing_file_is_never_overwritten(tmp_path: Path) -> None:
