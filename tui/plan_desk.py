@@ -37,7 +37,7 @@ from tui.location import Location
 from tui.main_view import MainView
 from tui.offers import Ask, FieldNeeded, PlanWish
 from tui.operations.operation import EXPECTED, Outcome, command_text, failure_text
-from tui.operations.plan_commands import making_words
+from tui.operations.plan_commands import making_words, running_words
 from tui.plan_forms import STRATEGIES, ask_for_plan, path_named
 from tui.presenters.plan_card import detail_lines
 from tui.saving import write_new
@@ -343,7 +343,7 @@ class PlanDesk:
         run = self.run
         if run is None or not run.is_under_way:
             return ""
-        command = shlex.join(["klamm", *run.run.words(run.run.goes_on_with)])
+        command = shlex.join(["klamm", *running_words(run.run, run.run.goes_on_with)])
         return f"{run.run.path.name} was stopped in wave {run.wave} of {run.wave_count}; go on with: {command}"
 
     def _tell(self, title: str, lines: list[Line]) -> None:
@@ -364,8 +364,8 @@ def with_logs(snapshot: ClusterSnapshot, logs: Mapping[TopicPartition, tuple[Rep
 def command_after(state: PlanRunState) -> tuple[str, list[str]]:
     """Return the command of a run that is over, and what it is: what was done, or how to go on."""
     if state.state is RunState.DONE:
-        return SAME, state.run.words()
-    return "go on with", state.run.words(state.run.goes_on_with)
+        return SAME, running_words(state.run)
+    return "go on with", running_words(state.run, state.run.goes_on_with)
 
 
 def run_outcome(state: PlanRunState) -> Outcome:

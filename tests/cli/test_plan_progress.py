@@ -34,6 +34,7 @@ from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, SnapshotS
 from engine.common.snapshot_json import snapshot_to_json
 from plans.digest import plan_digest
 from plans.plan_file import encode_plan
+from tui.operations.plan_commands import running_words
 
 HALF = WaveProgress(2, 3, 4, 9, 2048, 4096, 1024.0, 1.0, 119.0, 5000)
 
@@ -328,12 +329,12 @@ def test_the_words_of_a_run_repeat_every_option_that_is_not_the_usual_one() -> N
     caps = WaveCaps(3, 10**9)
     limits = ThrottleRange.of(50_000_000, 10_000_000, 80_000_000, 0.08)
     run = PlanRun(Verb.APPLY, Path("p.json"), "d", (), limits, caps, 120.0, 20.0, False, Path("j"))
-    assert " ".join(run.words(run.goes_on_with)) == (
+    assert " ".join(running_words(run, run.goes_on_with)) == (
         "plan resume p.json --throttle 50000000 --throttle-floor 10000000 --throttle-ceiling 80000000 "
         "--throttle-p99 80ms --wave-replicas 3 --wave-bytes 1000000000 --stall 120s --lock-timeout 20s --journal j "
         "--no-elect"
     )
-    assert PlanRun(Verb.APPLY, Path("p.json"), "d", ()).words() == ["plan", "apply", "p.json"]
+    assert running_words(PlanRun(Verb.APPLY, Path("p.json"), "d", ())) == ["plan", "apply", "p.json"]
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,11 @@
-"""The command of ``klamm plan`` that makes the same plan. Pure."""
+"""The command of ``klamm plan`` that makes the same plan, or carries it out in the same way. Pure."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from engine.admin.reassignment.adaptive_throttle import ThrottleRange
+from engine.admin.reassignment.plan_runs import PlanRun, Verb
 from plans.options import PlanOptions, Strategy
 
 
@@ -53,3 +55,26 @@ def _argument(strategy: Strategy, options: PlanOptions) -> list[str]:
         case Strategy.LOG_DIRS:
             return [word for broker in options.brokers for word in ("--broker", str(broker))]
     return []
+
+
+def running_words(run: PlanRun, verb: Verb | None = None) -> list[str]:
+    """Return the words that carry out a plan as ``run`` does, or continue it with another verb."""
+    usual = PlanRun(run.verb, run.path, run.digest, run.moves)
+    words = ["plan", (verb or run.verb).value, str(run.path), *(_throttle_words(run.throttle) if run.throttle else [])]
+    for option, value, default in (
+        ("--wave-replicas", run.caps.replicas, usual.caps.replicas),
+        ("--wave-bytes", run.caps.size_bytes, None),
+        ("--stall", f"{run.stall_s:g}s", f"{usual.stall_s:g}s"),
+        ("--lock-timeout", f"{run.lock_timeout_s:g}s", f"{usual.lock_timeout_s:g}s"),
+        ("--journal", run.journal_file, usual.journal_file),
+    ):
+        words += [] if value in (default, None) else [option, str(value)]
+    return words if run.elects else [*words, "--no-elect"]
+
+
+def _throttle_words(limits: ThrottleRange) -> list[str]:
+    usual = ThrottleRange.of(limits.start)
+    words = ["--throttle", str(limits.start)]
+    words += [] if limits.floor == usual.floor else ["--throttle-floor", str(limits.floor)]
+    words += [] if limits.ceiling == usual.ceiling else ["--throttle-ceiling", str(limits.ceiling)]
+    return words + ([] if limits.p99_limit_s is None else ["--throttle-p99", f"{1000 * limits.p99_limit_s:g}ms"])

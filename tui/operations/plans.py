@@ -23,6 +23,7 @@ from plans.findings import Check
 from plans.lines import plan_lines
 from tui.cells import Cell, Tone
 from tui.operations.operation import Outcome, Prepared, command_text, shortened
+from tui.operations.plan_commands import running_words
 from tui.operations.reassignments import CancelReassignments
 from tui.operations.topics import whole_number
 from tui.plan_words import planner_words
@@ -122,7 +123,7 @@ class CarryOutPlan:
             f"{told[0].upper()}{told[1:]}?",
             shortened([_wave_line(number, wave) for number, wave in enumerate(waves, 1)]),
             tuple(planner_words(one.message) for one in findings) if is_fresh else (),
-            command_text(run.words(), cluster.target),
+            command_text(running_words(run), cluster.target),
             begins=begin,
         )
 
@@ -201,7 +202,7 @@ class ThrottlePlan:
 
     async def prepare(self, cluster: Cluster) -> Prepared:
         cluster.check_may_change()
-        words = replace(self.run, throttle=self.limits).words(self.run.goes_on_with)
+        words = running_words(replace(self.run, throttle=self.limits), self.run.goes_on_with)
         return Prepared(
             f"Let brokers copy {byte_rate(self.limits.start)} each for {self.run.path.name} in {cluster.target.name}?",
             ("from the next check on, and in the waves that follow",),

@@ -49,15 +49,6 @@ class ThrottleRange:
         return found
 
     @property
-    def words(self) -> list[str]:
-        """The options of a command that ask for this range."""
-        usual = ThrottleRange.of(self.start)
-        words = ["--throttle", str(self.start)]
-        words += [] if self.floor == usual.floor else ["--throttle-floor", str(self.floor)]
-        words += [] if self.ceiling == usual.ceiling else ["--throttle-ceiling", str(self.ceiling)]
-        return words + ([] if self.p99_limit_s is None else ["--throttle-p99", f"{1000 * self.p99_limit_s:g}ms"])
-
-    @property
     def step(self) -> int:
         return max(self.ceiling // STEPS, 1)
 

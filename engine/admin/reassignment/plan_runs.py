@@ -121,21 +121,6 @@ class PlanRun:
         """The verb that continues after the run was interrupted."""
         return Verb.ROLLBACK if self.verb is Verb.ROLLBACK else Verb.RESUME
 
-    def words(self, verb: Verb | None = None) -> list[str]:
-        """Return the words of the command that does the same, or continues it with another verb."""
-        usual = PlanRun(self.verb, self.path, self.digest, self.moves)
-        words = ["plan", (verb or self.verb).value, str(self.path)]
-        words += [] if self.throttle is None else self.throttle.words
-        for option, value, default in (
-            ("--wave-replicas", self.caps.replicas, usual.caps.replicas),
-            ("--wave-bytes", self.caps.size_bytes, None),
-            ("--stall", f"{self.stall_s:g}s", f"{usual.stall_s:g}s"),
-            ("--lock-timeout", f"{self.lock_timeout_s:g}s", f"{usual.lock_timeout_s:g}s"),
-            ("--journal", self.journal_file, usual.journal_file),
-        ):
-            words += [] if value in (default, None) else [option, str(value)]
-        return words if self.elects else [*words, "--no-elect"]
-
     @property
     def directed_moves(self) -> tuple[WaveMove, ...]:
         """The moves in the direction of this run."""

@@ -30,7 +30,7 @@ from plans.score import Bounds, Score
 from tui.lines import Line
 from tui.offers import Ask, PlanWish
 from tui.operations import plans as plan_operations
-from tui.operations.plan_commands import making_words
+from tui.operations.plan_commands import making_words, running_words
 from tui.operations.plans import CancelPlan, history_outcome, read_journals, run_asked_for
 from tui.plan_desk import command_after, run_outcome, with_logs
 from tui.plan_forms import ask_for_plan
@@ -210,7 +210,7 @@ def test_the_form_of_a_run_makes_the_run_and_its_command(plan: OpenedPlan) -> No
     run = run_asked_for(Verb.ROLLBACK, plan, Path("p.json"), FORM)
     assert (run.throttle, run.caps, run.stall_s) == (ThrottleRange.of(50_000_000), WaveCaps(3, 10**9), 120)
     assert {move.name: move.target for move in run.directed_moves} == {move.name: move.before for move in plan.moves}
-    assert run.words() == [
+    assert running_words(run) == [
         "plan", "rollback", "p.json", "--throttle", "50000000", "--wave-replicas", "3", "--wave-bytes", "1000000000",
         "--stall", "120s",
     ]  # fmt: skip
