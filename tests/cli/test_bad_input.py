@@ -250,7 +250,7 @@ def test_elections_of_what_is_not_there(untouched: Untouched, text: str, message
         (("topics", "alter", "absent", "--partitions", "9"), "'absent' does not exist"),
         (("topics", "delete", "absent", "--yes"), "'absent' does not exist"),
         (("topics", "delete", "lag"), "--yes"),
-        (("elect", "unclean", "--topic", "lag"), "--yes"),
+        (("elect", "unclean", "--topic", "lag"), "not possible through ZooKeeper"),
         (("cluster", "load", "absent"), "'absent' does not exist"),
         (("replicas", "verify", "--topic", "absent"), "'absent' does not exist"),
         (("zk", "get", "/no/such/znode"), "/no/such/znode"),

@@ -108,7 +108,7 @@ async def watched_throttled_and_cancelled(driven: Driven, file: Path) -> None:
     await driven.press("enter")
     await driven.sees("Let brokers copy 19.5 KiB/s each for plan-move.json")
     await driven.press("y")
-    await driven.until(lambda: bool(driven.lines_with("throttle 15000 -> 20000 B/s")))
+    await driven.until(lambda: bool(driven.lines_with("throttle 15,000 -> 20,000 B/s")))
     await driven.press("C")
     await driven.sees("Cancel plan-move.json in tried: 1 partition under way?")
     await driven.press("y")
