@@ -318,3 +318,21 @@ def test_drawn_clusters_level_by_bytes_end_near_their_bound(
     score = make_plan(snapshot, Strategy.REBALANCE, options).plan.klamm.score
     assert score.gap is not None
     assert score.gap < gap
+
+
+def test_without_work_no_round_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[object] = []
+
+    def begin(*given: object) -> RoundProgram:
+        begun.append(given)
+        return RoundProgram(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("plans.nearby.RoundProgram", begin)
+    one = model([(1, 3), (1, 3)], [Row(REPLICAS, (0,), 0, 1)])
+    placed = [column(0, 0, 2), column(1, 0, 2)]
+    found = [Nearby(one, np.zeros(1), placed, None, Work(steps), lambda _: None).run() for steps in (0, 10_000)]
+    assert (found[0], found[1] is None) == (None, False)
+    assert begun
+    begun.clear()
+    Nearby(one, np.zeros(1), placed, None, Work(0), lambda _: None).run()
+    assert begun == []
