@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 from collections.abc import Iterable
 from contextlib import ExitStack, suppress
 from dataclasses import replace
@@ -32,6 +31,7 @@ from tui.plain_text import PlainTextFilter
 from tui.session import Session
 from tui.state.history import EVENTS_MAX
 from tui.status import Standing, causes_of, standing_of
+from tui.terminal import INTERRUPTED, Terminal, signals_taken
 from tui.themes import theme_of
 from tui.warm_up import load_modules
 from tui.widgets.removed_widgets import forget_removed_widgets
@@ -39,8 +39,6 @@ from tui.widgets.removed_widgets import forget_removed_widgets
 log = logging.getLogger(__name__)
 
 HANDLED_WITHIN_S = 1.0
-INTERRUPTED = 130
-TERMINATED = 143
 
 
 class Dashboard(App[int], inherit_bindings=False):
@@ -56,7 +54,7 @@ class Dashboard(App[int], inherit_bindings=False):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+c", "interrupt", "End", show=False, priority=True)]
 
     def __init__(self, session: Session, *, is_plain_text: bool = False) -> None:
-        super().__init__()
+        super().__init__(driver_class=Terminal)
         self.session = session
         self.board = Board()
         self.received_at: float | None = None
@@ -70,6 +68,7 @@ class Dashboard(App[int], inherit_bindings=False):
         self._main: MainScreen | None = None
         self._standing: Standing | None = None
         self._until_settled = ExitStack()
+        self._signals = ExitStack()
         self._loading: asyncio.Task[None] | None = None
         for name, palette in session.palettes.items():
             self.register_theme(theme_of(name, palette))
@@ -84,7 +83,7 @@ class Dashboard(App[int], inherit_bindings=False):
         """Show the screen, then begin to read."""
         if self._is_plain_text:
             self._filters.append(PlainTextFilter())
-        self._take_signals()
+        self._signals.enter_context(signals_taken(self.exit))
         self._until_settled.enter_context(full_collections_put_off())
         self._main = MainScreen(self)
         self.push_screen(self._main)
@@ -93,15 +92,6 @@ class Dashboard(App[int], inherit_bindings=False):
         for problem in self.session.problems:
             log.warning(problem)
             self.notify(problem, severity="warning", timeout=30, markup=False)
-
-    def _take_signals(self) -> None:
-        loop = asyncio.get_running_loop()
-        for number, code in ((signal.SIGINT, INTERRUPTED), (signal.SIGTERM, TERMINATED)):
-            try:
-                loop.add_signal_handler(number, self.exit, code)
-            except (ValueError, NotImplementedError, RuntimeError):
-                # Outside the main thread there are no signals: the program that runs us there ends us in its own way.
-                return
 
     async def on_event(self, event: events.Event) -> None:
         """Handle each key whole before the next one, however fast they come."""
@@ -270,6 +260,7 @@ class Dashboard(App[int], inherit_bindings=False):
             await desk.stop()
         await self.close_feed()
         self._until_settled.close()
+        self._signals.close()
 
     def finish_screenshot(self, code: int = 0) -> None:
         """Write the picture that was requested at the start, and end."""

@@ -17,11 +17,12 @@ from engine.admin.watch.feed import Feed
 from engine.admin.watch.live_feed import LiveFeed
 from engine.admin.watch.recording import Recorded, record
 from tui.actions import Registry
-from tui.app import INTERRUPTED, TERMINATED, Dashboard, has_utf8
+from tui.app import Dashboard, has_utf8
 from tui.key_file import key_file_path, load_keys
 from tui.log_ring import log_file_path, logs_kept
 from tui.recorded_feed import RecordedFeed
 from tui.session import Session
+from tui.terminal import INTERRUPTED, TERMINATED
 from tui.themes import PALETTES, custom_themes
 
 PICTURE_SIZE = (120, 40)

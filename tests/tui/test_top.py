@@ -30,6 +30,16 @@ NOBODY = ("--bootstrap-server", "127.0.0.1:1")
 WAIT_S = 40.0
 
 
+_LOGIN = """if True:
+    import fcntl, os, signal, sys, termios
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    if sys.argv[1]:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    os.execv(sys.argv[2], sys.argv[2:])
+"""
+"""Runs a program on the terminal of its session, as a shell does; with ``nohup``, HUP is ignored."""
+
+
 class Terminal:
     """The program on a terminal."""
 
@@ -58,6 +68,12 @@ class Terminal:
             except OSError:
                 return
 
+    def hang_up(self) -> None:
+        """Take the terminal away."""
+        os.close(self.master)
+        os.close(self.slave)
+        self.master = self.slave = -1
+
     def ended(self) -> int:
         """Wait for the end, and read the output meanwhile."""
         deadline = time.monotonic() + WAIT_S
@@ -69,20 +85,22 @@ class Terminal:
 
 
 @contextmanager
-def terminal(*words: str | Path, folder: Path, **env: str) -> Iterator[Terminal]:
+def terminal(*words: str | Path, folder: Path, ignores_hup: bool = False, **env: str) -> Iterator[Terminal]:
     master, slave = pty.openpty()
+    login = [sys.executable, "-c", _LOGIN, "nohup" if ignores_hup else ""]
     termios.tcsetwinsize(slave, (30, 100))
     process = subprocess.Popen(
-        [PROGRAM, *map(str, words)], stdin=slave, stdout=slave, stderr=slave, cwd=folder,
+        [*login, PROGRAM, *map(str, words)], stdin=slave, stdout=slave, stderr=slave, cwd=folder,
         env=environment(folder, **env), start_new_session=True,
     )  # fmt: skip
+    made = Terminal(process, master, slave)
     try:
-        yield Terminal(process, master, slave)
+        yield made
     finally:
         process.kill()
         process.wait()
-        os.close(master)
-        os.close(slave)
+        if made.master >= 0:
+            made.hang_up()
 
 
 Here = Callable[..., Ran]
@@ -114,6 +132,29 @@ def test_it_ends_with_its_code_and_leaves_the_terminal_as_it_was(how: str, code:
         assert b"Traceback" not in top.seen
     kept = (tmp_path / "state" / "klamm" / "top.log").read_text("utf-8")
     assert "WARNING tui.app: The dashboard is disconnected. cluster=127.0.0.1:1" in kept
+
+
+@pytest.mark.parametrize("is_ignored", [False, True], ids=["HUP", "nohup"])
+def test_it_ends_when_its_terminal_is_gone(is_ignored: bool, tmp_path: Path) -> None:
+    with terminal("top", *NOBODY, folder=tmp_path, ignores_hup=is_ignored) as top:
+        top.read_until(b"127.0.0.1:1")
+        top.hang_up()
+        assert top.process.wait(WAIT_S) == 143
+    assert "Traceback" not in (tmp_path / "state" / "klamm" / "top.log").read_text("utf-8")
+
+
+def test_a_second_signal_ends_it_when_the_terminal_takes_no_output(tmp_path: Path) -> None:
+    with terminal("top", *NOBODY, folder=tmp_path) as top:
+        top.read_until(b"127.0.0.1:1")
+        for _ in range(30):  # nobody reads what each of these screens takes
+            os.write(top.master, b"23")
+            time.sleep(0.02)
+        deadline = time.monotonic() + WAIT_S
+        while top.process.poll() is None:
+            assert time.monotonic() < deadline, "it does not hear the signal"
+            top.process.terminate()
+            time.sleep(0.2)
+    assert top.process.returncode in (143, -signal.SIGTERM)
 
 
 def test_a_log_file_that_cannot_be_written_keeps_nobody_from_the_dashboard(tmp_path: Path) -> None:
