@@ -131,6 +131,15 @@ TESTED_BY = {
     ],
     "engine/storage/checkpoint_file.py": ["storage/test_reused_names.py", "storage/test_power_failures.py"],
     "engine/storage/log_checkpoints.py": ["storage/test_reused_names.py", "storage/test_power_failures.py"],
+    "engine/storage/log_manager.py": [
+        "storage/test_log_manager.py",
+        "storage/test_due_work.py",
+        "storage/test_log_moves.py",
+        "storage/test_reused_names.py",
+        "storage/test_failing_disks.py",
+        "storage/test_opened_folders.py",
+    ],
+    "engine/storage/due_flushes.py": ["storage/test_due_work.py"],
     "engine/storage/replaced_logs.py": ["storage/test_replaced_logs.py", "storage/test_log_moves.py"],
     "engine/replication/partition.py": [
         "replication/test_partition.py",

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from log_folders import NOW_MS, data_batch
@@ -13,6 +14,8 @@ from managed_logs import ManagedLogs, checkpoint, run_jobs
 
 from engine.common.model import TopicPartition
 from engine.config.log_config import LogConfig
+from engine.storage.due_flushes import DueFlushes
+from engine.storage.environment import Flushable
 from engine.storage.log import Log
 from engine.storage.producer_state import ProducerStateManager
 
@@ -46,6 +49,15 @@ def test_a_job_that_was_given_up_counts_as_not_done(tmp_path: Path) -> None:
     (job,) = broker.logs.flush_jobs()
     job.finish()
     assert broker.logs.logs[A].recovery_point == 0
+
+
+def test_a_log_on_the_list_is_flushed_once() -> None:
+    flushes = DueFlushes()
+    asked: list[int] = []
+    flushes.add(cast("Flushable", SimpleNamespace(is_offline=False, begin_flush=asked.append)), 5)
+    for _ in range(2):
+        assert list(flushes.jobs((), NOW_MS)) == []
+    assert asked == [5]
 
 
 def test_a_log_that_was_deleted_is_not_flushed(tmp_path: Path) -> None:
