@@ -5,8 +5,10 @@ Items are kept as they are; only visible ones become text. So 50,000 rows cost n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from tui.cells import Column
@@ -28,6 +30,34 @@ class Rows:
     key: Callable[[Any], Any]
     search: Callable[[Any], str]
     empty: str = "nothing here"
+
+
+class Picked(Sequence[Any]):
+    """Some items of a sequence in another order, by their places, four bytes each.
+
+    A list would keep every item, also of a sequence that makes its items when they are looked at.
+    """
+
+    def __init__(self, items: Sequence[Any], places: Iterable[int]) -> None:
+        if isinstance(items, Picked):
+            places, items = map(items._places.__getitem__, places), items._items
+        self._items: Sequence[Any] = items
+        self._places: array[int] = array("I", places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __getitem__(self, index: Any) -> Any:
+        chosen = self._places[index]
+        return [self._items[place] for place in chosen] if isinstance(chosen, array) else self._items[chosen]
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(self._items.__getitem__, self._places)
+
+    @classmethod
+    def of(cls, items: Sequence[Any], keeps: Callable[[Any], bool]) -> Picked:
+        """Pick the items that a test keeps, in their order."""
+        return cls(items, (place for place, item in enumerate(items) if keeps(item)))
 
 
 NO_ROWS = Rows((), (), lambda item: item, str)
@@ -138,12 +168,14 @@ class TableModel:
     def _arrange(self, key: Any | None) -> None:
         rows, column = self.rows, self._column(self.sort_name)
         shown: Sequence[Any] = rows.items
-        if not self.filter.is_empty:
-            shown = [item for item in shown if self.filter.keeps(rows.search(item))]
+        keeps = None if self.filter.is_empty else lambda item: self.filter.keeps(rows.search(item))
         if column is not None:
-            shown = _ordered(shown, column.value, is_reversed=self.is_reversed)
-        elif self.is_reversed:
-            shown = list(reversed(shown))
+            shown = _ordered(shown, keeps, column.value, is_reversed=self.is_reversed)
+        else:
+            if keeps is not None:
+                shown = Picked.of(shown, keeps)
+            if self.is_reversed:
+                shown = Picked(shown, range(len(shown) - 1, -1, -1))
         self.shown = shown
         self._keep_cursor(key)
 
@@ -154,8 +186,11 @@ class TableModel:
             self.cursor = max(0, min(self.cursor, len(self.shown) - 1))
 
 
-def _ordered(items: Sequence[Any], value: Callable[[Any], Any], *, is_reversed: bool) -> list[Any]:
-    """Sort by value; unknown values come last in either order."""
-    known = [item for item in items if value(item) is not None]
-    known.sort(key=value, reverse=is_reversed)
-    return known if len(known) == len(items) else known + [item for item in items if value(item) is None]
+def _ordered(
+    items: Sequence[Any], keeps: Callable[[Any], bool] | None, value: Callable[[Any], Any], *, is_reversed: bool
+) -> Picked:
+    """Sort the items that a test keeps by value; unknown values come last in either order."""
+    values = {place: value(item) for place, item in enumerate(items) if keeps is None or keeps(item)}
+    places = [place for place, one in values.items() if one is not None]
+    places.sort(key=values.__getitem__, reverse=is_reversed)
+    return Picked(items, chain(places, (place for place, one in values.items() if one is None)))
