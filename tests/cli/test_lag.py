@@ -344,9 +344,11 @@ def test_a_partition_without_leader_hides_nothing_else(
     servers, name = three_brokers.bootstrap_servers, f"{topic_name}-g"
     fill(servers, topic_name, 2, 50)
     commit(servers, name, {(topic_name, 0): 10, (topic_name, 1): 10})
+    commit(servers, f"{name}-read-all", {(topic_name, 0): 50, (topic_name, 1): 10})
     three_brokers.stop_broker(1)
     try:
         ran = by_wire("lag", name, "--samples", "1", "--partitions", "--fail-on", "unknown", "-o", "json")
+        (at_the_end,) = by_wire("lag", f"{name}-read-all", "--samples", "1", "-o", "json").json
     finally:
         three_brokers.start_broker(1)
     (group,) = ran.json
@@ -357,3 +359,4 @@ def test_a_partition_without_leader_hides_nothing_else(
     unknown = [leaderless[key] for key in ("log_end_offset", "lag", "time_lag_ms", "span_ms", "clear_in_ms")]
     assert (leaderless["reason"], leaderless["committed_offset"], unknown) == ("no_leader", 10, [None] * 5)
     assert (group["lag"], group["unknown_partition_count"], group["status"]) == (40, 1, "UNKNOWN")
+    assert (at_the_end["lag"], at_the_end["time_lag_ms"], at_the_end["reason"]) == (None, None, "no_leader")
