@@ -32,7 +32,7 @@ from tui.plain_text import PlainTextFilter
 from tui.session import Session
 from tui.state.history import EVENTS_MAX
 from tui.status import Standing, causes_of, standing_of
-from tui.themes import theme_of
+from tui.themes import ColourlessFilter, theme_of
 from tui.warm_up import load_modules
 from tui.widgets.removed_widgets import forget_removed_widgets
 
@@ -55,7 +55,7 @@ class Dashboard(App[int], inherit_bindings=False):
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+c", "interrupt", "End", show=False, priority=True)]
 
-    def __init__(self, session: Session, *, is_plain_text: bool = False) -> None:
+    def __init__(self, session: Session, *, is_plain_text: bool = False, is_colourless: bool = False) -> None:
         super().__init__()
         self.session = session
         self.board = Board()
@@ -64,6 +64,7 @@ class Dashboard(App[int], inherit_bindings=False):
         self._held: Frame | None = None
         self._reader: asyncio.Task[None] | None = None
         self._is_plain_text = is_plain_text
+        self._is_colourless = is_colourless
         self._told: set[str] = set()
         self._is_leaving = False
         self.left_behind = ""
@@ -84,6 +85,8 @@ class Dashboard(App[int], inherit_bindings=False):
         """Show the screen, then begin to read."""
         if self._is_plain_text:
             self._filters.append(PlainTextFilter())
+        if self._is_colourless:
+            self._filters.append(ColourlessFilter(self.session.palettes[self.theme]))
         self._take_signals()
         self._until_settled.enter_context(full_collections_put_off())
         self._main = MainScreen(self)
