@@ -289,6 +289,22 @@ def test_a_recording_of_one_frame_is_drawn_without_waiting_for_more(tmp_path: Pa
     assert "recording" in (tmp_path / "x.svg").read_text("utf-8")
 
 
+@pytest.mark.parametrize("frames", [1, 2])
+def test_a_picture_of_the_first_frame_shows_all_of_the_screen(frames: int, tmp_path: Path) -> None:
+    """The lines under the title have no height before the first frame: the screen is laid out again for them."""
+    path = tmp_path / "short.rec"
+    writer, frame = FrameWriter(path, "made-up"), fake_feed("live", plays=False).tick()
+    for number in range(frames):
+        writer.write(replace(frame, sequence=frame.sequence + number))
+    writer.close()
+    ran = klamm("top", "--replay", path, "--screen", "groups", "--screenshot", "x.svg", folder=tmp_path)
+    assert ran.code == 0, ran.err
+    drawn = (tmp_path / "x.svg").read_text("utf-8").replace("&#160;", " ")
+    assert "● live" in drawn and "data 0.0s old" in drawn
+    assert "3 groups," in drawn and "search-index" in drawn
+    assert "enter" in drawn and "reset offsets" in drawn, "the line at the bottom"
+
+
 def test_a_picture_of_nobody_says_so_and_ends_with_3(tmp_path: Path) -> None:
     ran = klamm("top", *NOBODY, "--screenshot", "x.svg", "--timeout", "3", folder=tmp_path)
     told = "error: the cluster told nothing in time: "
