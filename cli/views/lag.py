@@ -303,9 +303,8 @@ def _why_group(one: GroupLag) -> str:
         return "nothing committed"
     words = _WORDS[one.reason]
     more = one.unknown_partition_count
-    unknown = (
-        f"{more} of {one.partition_count} partitions unknown" if more and one.status is not LagStatus.UNKNOWN else ""
-    )
+    is_told = more and (one.status is not LagStatus.UNKNOWN or one.has_unknown_lag)
+    unknown = f"{more} of {one.partition_count} partitions unknown" if is_told else ""
     return "; ".join(part for part in (f"{one.where}: {words}" if words else "", unknown) if part)
 
 

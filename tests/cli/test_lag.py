@@ -160,6 +160,15 @@ def test_unknown_is_null_and_never_a_number() -> None:
     assert [row["lag"] for row in rows if row["status"] == "UNKNOWN"] == ["", "", ""]
 
 
+def test_a_lower_bound_says_that_partitions_are_unknown() -> None:
+    known = partition(0, LagStatus.UNKNOWN, Reason.TOO_FEW_SAMPLES, 0, 50)
+    leaderless = partition(1, LagStatus.UNKNOWN, Reason.NO_LEADER, 0, None, error="no leader")
+    groups = (group("other", LagStatus.UNKNOWN, Reason.TOO_FEW_SAMPLES, (known, leaderless)),)
+    shown = lag_report(LagAnswer(NOW, groups), fails_on=LagStatus.STALL, has_partitions=False, is_not_ok=False)
+    told = printed(shown, OutputFormat.TABLE)
+    assert "≥ 50" in told and "orders-0: too few samples to tell; 1 of 2 partitions unknown" in " ".join(told.split())
+
+
 def test_for_how_long_a_stall_was_watched() -> None:
     def notes(window_ms: int) -> tuple[str, ...]:
         groups = tuple(replace(one, window_ms=window_ms) for one in scene().groups if one.status is LagStatus.STALL)
