@@ -19,10 +19,11 @@ from engine.admin.watch.fake_feed import FakeFeed, fake_feed
 from engine.admin.watch.frame import LinkState
 from engine.common.model import TopicPartition
 from tui.actions import PAGES
+from tui.location import Location
 from tui.recorded_feed import RecordedFeed
 from tui.saving import write_new
 from tui.widgets.line_table import LineTable
-from tui.widgets.lines_view import KeyBar
+from tui.widgets.lines_view import KeyBar, LinesView
 
 
 def shown(scene: str | FakeFeed, look: Callable[[Driven], Awaitable[None]], **options: object) -> None:
@@ -520,6 +521,21 @@ def test_the_lag_of_a_partition_without_leader_is_not_known() -> None:
     cluster.frame()
     cluster.kill(cluster.frame().cluster.topics[1].partitions[1].leader)  # type: ignore[union-attr]
     shown(FakeFeed(cluster, plays=False), look)
+
+
+def test_the_overview_does_not_show_for_a_moment_what_it_showed_last() -> None:
+    async def look(driven: Driven) -> None:
+        assert "HEALTHY" in driven.text
+        await driven.press("5")
+        driven.feed.cluster.kill(2)
+        await driven.tick()
+        driven.main.go_to(Location("overview"))
+        overview = driven.main.query_one("#overview", LinesView)
+        assert "HEALTHY" not in overview.text, "this is drawn first, before the screen is laid out again"
+        await driven.settled()
+        assert "CRITICAL" in overview.text
+
+    shown("live", look)
 
 
 def test_a_lag_that_was_known_leaves_a_gap_while_it_is_not() -> None:
