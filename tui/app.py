@@ -7,11 +7,13 @@ import logging
 from collections.abc import Iterable
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import ClassVar
 
 from textual import events, work
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
+from textual.message_pump import MessagePump
 from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Input
@@ -32,7 +34,7 @@ from tui.session import Session
 from tui.state.history import EVENTS_MAX
 from tui.status import Standing, causes_of, standing_of
 from tui.terminal import INTERRUPTED, Terminal, signals_taken
-from tui.themes import theme_of
+from tui.themes import ColourlessFilter, theme_of
 from tui.warm_up import load_modules
 from tui.widgets.removed_widgets import forget_removed_widgets
 
@@ -53,7 +55,7 @@ class Dashboard(App[int], inherit_bindings=False):
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+c", "interrupt", "End", show=False, priority=True)]
 
-    def __init__(self, session: Session, *, is_plain_text: bool = False) -> None:
+    def __init__(self, session: Session, *, is_plain_text: bool = False, is_colourless: bool = False) -> None:
         super().__init__(driver_class=Terminal)
         self.session = session
         self.board = Board()
@@ -62,6 +64,7 @@ class Dashboard(App[int], inherit_bindings=False):
         self._held: Frame | None = None
         self._reader: asyncio.Task[None] | None = None
         self._is_plain_text = is_plain_text
+        self._is_colourless = is_colourless
         self._told: set[str] = set()
         self._is_leaving = False
         self.left_behind = ""
@@ -83,6 +86,8 @@ class Dashboard(App[int], inherit_bindings=False):
         """Show the screen, then begin to read."""
         if self._is_plain_text:
             self._filters.append(PlainTextFilter())
+        if self._is_colourless:
+            self._filters.append(ColourlessFilter(self.session.palettes[self.theme]))
         self._signals.enter_context(signals_taken(self.exit))
         self._until_settled.enter_context(full_collections_put_off())
         self._main = MainScreen(self)
@@ -264,11 +269,26 @@ class Dashboard(App[int], inherit_bindings=False):
 
     def finish_screenshot(self, code: int = 0) -> None:
         """Write the picture that was requested at the start, and end."""
-        path = self.session.screenshot
+        path, self.session.screenshot = self.session.screenshot, None
         if path is not None and self.return_value is None:
-            self.session.screenshot = None
-            path.write_text(self.export_screenshot(title="klamm top"), encoding="utf-8")
-            self.exit(code)
+            self.run_worker(self._draw_into(path, code), name="picture")
+
+    async def _draw_into(self, path: Path, code: int) -> None:
+        """Write the picture once it stays the same: lines that a view gets move others, which are then drawn again."""
+        before, drawn = "", self.export_screenshot(title="klamm top")
+        while drawn != before:
+            # Classes are styled by the app, heights are found by the screen.
+            for node in (self, *self.screen.walk_children(Widget)):
+                await handled_by(node)
+            is_drawn = asyncio.Event()
+            self.screen.call_after_refresh(is_drawn.set)
+            await is_drawn.wait()
+            before, drawn = drawn, self.export_screenshot(title="klamm top")
+        self._write_picture(path, drawn)
+        self.exit(code)
+
+    def _write_picture(self, path: Path, drawn: str) -> None:
+        path.write_text(drawn, encoding="utf-8")
 
     def action_interrupt(self) -> None:
         """End as Ctrl-C ends other programs; what was sent to the cluster goes on there."""
@@ -313,10 +333,10 @@ class Dashboard(App[int], inherit_bindings=False):
             yield SystemCommand(action.title, text, lambda action_id=action.id: main.perform(action_id))
 
 
-async def handled_by(widget: Widget) -> None:
-    """Wait until a widget has handled what it was sent so far; one that goes away does not any more."""
+async def handled_by(node: MessagePump) -> None:
+    """Wait until a widget or the app has handled what it was sent so far; one that goes away does not any more."""
     is_done = asyncio.Event()
-    if widget.call_later(is_done.set):
+    if node.call_later(is_done.set):
         with suppress(TimeoutError):
             async with asyncio.timeout(HANDLED_WITHIN_S):
                 await is_done.wait()

@@ -156,7 +156,7 @@ class Board:
                 self.in_per_s,
                 None if total is None else total.under_replicated,
                 None if total is None else total.leaderless,
-                self.lag,
+                None if self.has_unknown_lag else self.lag,
                 self._in_by_broker,
             )
         )
@@ -376,11 +376,17 @@ class Board:
 
     @property
     def lag(self) -> int | None:
-        """How many records all groups together have not read."""
+        """How many records all groups together have not read, as far as that is known; see ``has_unknown_lag``."""
         if self.frame is None:
             return None
         known = [group.lag.lag for group in self.frame.groups if group.lag.lag is not None]
-        return sum(known) if known else None
+        return sum(known) if known and not (self.has_unknown_lag and not any(known)) else None
+
+    @property
+    def has_unknown_lag(self) -> bool:
+        """Whether the lag of a group is not known, or not whole: ``lag`` is a lower bound then."""
+        groups = () if self.frame is None else self.frame.groups
+        return any(not group.has_lag or group.lag.has_unknown_lag for group in groups)
 
     def broker_bytes(self, broker: int) -> int | None:
         """Return the bytes in a broker's log dirs."""

@@ -99,6 +99,8 @@ def run_dashboard(target: ClusterTarget | None, wishes: Wishes, feed: Feed | Non
     environment = os.environ
     registry, key_problems = load_keys(key_file_path(environment), Registry())
     palettes, theme_problems = custom_themes(_themes_folder(environment))
+    # Textual would still send greys, and take an empty value for a wish.
+    is_colourless = bool(os.environ.pop("NO_COLOR", ""))
     profiles, profile_problems = _profiles(environment)
 
     def open_feed(target: ClusterTarget) -> Feed:
@@ -117,8 +119,8 @@ def run_dashboard(target: ClusterTarget | None, wishes: Wishes, feed: Feed | Non
             is_read_only=wishes.is_read_only,
             page=wishes.page,
             registry=registry,
-            palettes={**PALETTES, **palettes},
-            theme=wishes.theme or ("monochrome" if environment.get("NO_COLOR") else "dark"),
+            palettes={"monochrome": PALETTES["monochrome"]} if is_colourless else {**PALETTES, **palettes},
+            theme="monochrome" if is_colourless else wishes.theme or "dark",
             profiles=profiles,
             problems=tuple(map(str, (*key_problems, *theme_problems, *profile_problems))),
             log=log,
@@ -126,13 +128,14 @@ def run_dashboard(target: ClusterTarget | None, wishes: Wishes, feed: Feed | Non
             timeout_s=wishes.timeout_s,
             environment=environment,
         )
-        return _run(session)
+        return _run(session, is_colourless=is_colourless)
 
 
-def _run(session: Session) -> int:
+def _run(session: Session, *, is_colourless: bool) -> int:
     if session.screenshot is not None:
         return asyncio.run(_draw_once(session))
-    app = Dashboard(session, is_plain_text=not has_utf8(sys.__stdout__.encoding if sys.__stdout__ else None))
+    is_plain_text = not has_utf8(sys.__stdout__.encoding if sys.__stdout__ else None)
+    app = Dashboard(session, is_plain_text=is_plain_text, is_colourless=is_colourless)
     code = app.run(mouse=True)
     if app.left_behind:
         print(app.left_behind, file=sys.stderr)

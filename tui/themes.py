@@ -11,7 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from rich.color import Color as RichColor
+from rich.segment import Segment
+from rich.style import Style
 from textual.color import Color, ColorParseError
+from textual.filter import LineFilter
 from textual.theme import Theme
 
 _KEYS = ("background", "text", "quiet", "accent", "good", "warn", "bad", "panel", "selected", "changed")
@@ -64,6 +68,46 @@ class ThemeProblem:
 
     def __str__(self) -> str:
         return f"{self.path}: {self.message}"
+
+
+class ColourlessFilter(LineFilter):
+    """Sends no colour to the terminal: what a palette's colours tell is told by attributes of the text instead.
+
+    What is chosen is reversed, as is the row under the cursor; changed cells and fields are underlined, quiet text is
+    dim.
+    """
+
+    def __init__(self, palette: Palette) -> None:
+        super().__init__()
+        self._selected, self._changed, self._quiet = (
+            _brightness(Color.parse(colour).rich_color) for colour in (palette.selected, palette.changed, palette.quiet)
+        )
+        self._styles: dict[tuple[Style, bool], Style] = {}
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        """Return the segments without colours."""
+        behind = background.rich_color
+        return [
+            Segment(text, None if style is None else self._plain(style, style.bgcolor == behind), control)
+            for text, style, control in segments
+        ]
+
+    def _plain(self, style: Style, is_background: bool) -> Style:
+        """Return a style by its brightness: a window blends the colours of what is behind it."""
+        known = self._styles.get((style, is_background))
+        if known is None:
+            behind = _brightness(style.bgcolor)
+            is_marked = behind >= self._selected and not is_background
+            known = self._styles[style, is_background] = style.without_color + Style(
+                reverse=is_marked or style.reverse,
+                underline=(behind >= self._changed and not is_marked) or style.underline,
+                dim=style.color is not None and _brightness(style.color) <= self._quiet and not is_marked,
+            )
+        return known
+
+
+def _brightness(colour: RichColor | None) -> int:
+    return 0 if colour is None or colour.triplet is None else sum(colour.triplet)
 
 
 def theme_of(name: str, palette: Palette) -> Theme:

@@ -28,6 +28,11 @@ def counted(value: int, noun: str) -> str:
     return f"{count(value)} {noun}{'' if value == 1 else 's'}"
 
 
+def at_least(text: str, *, is_least: bool = True) -> str:
+    """Return the text of a figure, marked if it is only a lower bound: ``≥12 345``."""
+    return f"≥{text}" if is_least and text != NOTHING else text
+
+
 def short_count(value: float | None) -> str:
     """Return a number in at most five characters: ``950``, ``12.3k``, ``1.2M``."""
     return NOTHING if value is None else _scaled(value, 1000, _COUNTS, "")

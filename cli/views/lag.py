@@ -148,10 +148,10 @@ def _metrics(groups: Sequence[GroupLag]) -> list[Metric]:
             "For how long the oldest unread record has waited.",
             [(at, None if one.time_lag_ms is None else one.time_lag_ms / 1000) for at, one in by_partition],
         ),
-        ("sum_lag", "Lag over all partitions.", [(at, one.lag) for at, one in by_group]),
+        ("sum_lag", "Lag over the partitions whose lag is known.", [(at, one.lag) for at, one in by_group]),
         (
             "max_lag_seconds",
-            "The longest wait over all partitions.",
+            "The longest wait over the partitions whose wait is known.",
             [(at, None if one.time_lag_ms is None else one.time_lag_ms / 1000) for at, one in by_group],
         ),
         (
@@ -267,17 +267,25 @@ def _partition_row(group: GroupLag, one: PartitionLag) -> tuple[object, ...]:
 
 
 def _shown_group(one: GroupLag) -> tuple[object, ...]:
-    return (_shown_name(one), one.status, *_shown_figures(one), _why_group(one))
+    return (
+        _shown_name(one),
+        one.status,
+        *_shown_figures(one, is_least_lag=one.has_unknown_lag, is_least_time=one.has_unknown_time_lag),
+        _why_group(one),
+    )
 
 
 def _shown_name(one: GroupLag) -> str:
     return one.group if not isinstance(one, QueryLag) or one.source == "0" else f"{one.group}, source {one.source}"
 
 
-def _shown_figures(one: GroupLag | PartitionLag) -> tuple[object, ...]:
+def _shown_figures(
+    one: GroupLag | PartitionLag, *, is_least_lag: bool = False, is_least_time: bool = False
+) -> tuple[object, ...]:
+    """Return lag, time lag and rates; a lower bound says that it is one."""
     return (
-        _UNKNOWN if one.lag is None else one.lag,
-        _UNKNOWN if one.time_lag_ms is None else _duration(one.time_lag_ms),
+        _UNKNOWN if one.lag is None else f"≥ {one.lag}" if is_least_lag else one.lag,
+        _UNKNOWN if one.time_lag_ms is None else f"{'≥ ' * is_least_time}{_duration(one.time_lag_ms)}",
         _rounded(one.in_per_sec),
         _rounded(one.out_per_sec),
         None if one.clear_in_ms is None else _duration(one.clear_in_ms),
@@ -295,9 +303,8 @@ def _why_group(one: GroupLag) -> str:
         return "nothing committed"
     words = _WORDS[one.reason]
     more = one.unknown_partition_count
-    unknown = (
-        f"{more} of {one.partition_count} partitions unknown" if more and one.status is not LagStatus.UNKNOWN else ""
-    )
+    is_told = more and (one.status is not LagStatus.UNKNOWN or one.has_unknown_lag)
+    unknown = f"{more} of {one.partition_count} partitions unknown" if is_told else ""
     return "; ".join(part for part in (f"{one.where}: {words}" if words else "", unknown) if part)
 
 

@@ -5,6 +5,7 @@ On a terminal the lines are rewritten in place; elsewhere the first line is prin
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from collections.abc import Sequence
@@ -86,8 +87,8 @@ class ExecutionView(ProgressView):
 
     def saved(self, rollback_file: Path) -> None:
         """Say where the rollback is."""
-        path = rollback_file
-        self._invocation.talk.say(f"the rollback is in {path}; to go back: {self._way_back} {path}")
+        way_back = f"{self._way_back} {shlex.quote(str(rollback_file))}"
+        self._invocation.talk.say(f"the rollback is in {rollback_file}; to go back: {way_back}")
 
     def started(self, refusals: Sequence[Refusal]) -> None:
         """Tell what was refused, and how much has started."""

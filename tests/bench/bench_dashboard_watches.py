@@ -23,6 +23,7 @@ import sys
 import tempfile
 import termios
 import time
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -111,24 +112,26 @@ def _json(**values: object) -> bytes:
 _STATE = _json(controller_epoch=1, leader=1, version=1, leader_epoch=0, isr=list(BROKERS))
 
 
-# Each change: what writes it, how a frame shows it, and what the timeline says that it did not say before
+class _Change(ABC):
+    """One change of the cluster; the number tells it from others of its kind."""
 
-
-class _Change:
     def __init__(self, number: int) -> None:
         self.number = number
         self.broker = 5000 + number
         self.topic = f"new-{number:04}"
 
+    @abstractmethod
     async def write(self, zk: ZkClient) -> None:
-        raise NotImplementedError
+        """Make the change."""
 
+    @abstractmethod
     def is_in(self, frame: Frame) -> bool:
-        raise NotImplementedError
+        """Whether a frame shows it."""
 
     @property
+    @abstractmethod
     def text(self) -> str:
-        raise NotImplementedError
+        """What the timeline says that it did not say before."""
 
 
 class _BrokerComes(_Change):

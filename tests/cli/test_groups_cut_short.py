@@ -74,7 +74,8 @@ def test_a_reset_out_of_time_is_under_way(tmp_path: Path) -> None:
         assert (ran.code, ran.out) == (5, ""), ran.err
         error = json.loads(ran.err.splitlines()[-1])["error"]
         assert error["kind"] == "under_way"
-        assert "to go back: klamm groups reset-offsets --group g1 --from-file offsets-" in error["hint"]
+        (saved,) = tmp_path.glob("offsets-*.csv")
+        assert f"to go back: klamm groups reset-offsets --group g1 --from-file {saved} --execute" in error["hint"]
 
     play(scene)
 

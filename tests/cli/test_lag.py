@@ -160,6 +160,15 @@ def test_unknown_is_null_and_never_a_number() -> None:
     assert [row["lag"] for row in rows if row["status"] == "UNKNOWN"] == ["", "", ""]
 
 
+def test_a_lower_bound_says_that_partitions_are_unknown() -> None:
+    known = partition(0, LagStatus.UNKNOWN, Reason.TOO_FEW_SAMPLES, 0, 50)
+    leaderless = partition(1, LagStatus.UNKNOWN, Reason.NO_LEADER, 0, None, error="no leader")
+    groups = (group("other", LagStatus.UNKNOWN, Reason.TOO_FEW_SAMPLES, (known, leaderless)),)
+    shown = lag_report(LagAnswer(NOW, groups), fails_on=LagStatus.STALL, has_partitions=False, is_not_ok=False)
+    told = printed(shown, OutputFormat.TABLE)
+    assert "≥ 50" in told and "orders-0: too few samples to tell; 1 of 2 partitions unknown" in " ".join(told.split())
+
+
 def test_for_how_long_a_stall_was_watched() -> None:
     def notes(window_ms: int) -> tuple[str, ...]:
         groups = tuple(replace(one, window_ms=window_ms) for one in scene().groups if one.status is LagStatus.STALL)
@@ -344,9 +353,11 @@ def test_a_partition_without_leader_hides_nothing_else(
     servers, name = three_brokers.bootstrap_servers, f"{topic_name}-g"
     fill(servers, topic_name, 2, 50)
     commit(servers, name, {(topic_name, 0): 10, (topic_name, 1): 10})
+    commit(servers, f"{name}-read-all", {(topic_name, 0): 50, (topic_name, 1): 10})
     three_brokers.stop_broker(1)
     try:
         ran = by_wire("lag", name, "--samples", "1", "--partitions", "--fail-on", "unknown", "-o", "json")
+        (at_the_end,) = by_wire("lag", f"{name}-read-all", "--samples", "1", "-o", "json").json
     finally:
         three_brokers.start_broker(1)
     (group,) = ran.json
@@ -357,3 +368,4 @@ def test_a_partition_without_leader_hides_nothing_else(
     unknown = [leaderless[key] for key in ("log_end_offset", "lag", "time_lag_ms", "span_ms", "clear_in_ms")]
     assert (leaderless["reason"], leaderless["committed_offset"], unknown) == ("no_leader", 10, [None] * 5)
     assert (group["lag"], group["unknown_partition_count"], group["status"]) == (40, 1, "UNKNOWN")
+    assert (at_the_end["lag"], at_the_end["time_lag_ms"], at_the_end["reason"]) == (None, None, "no_leader")

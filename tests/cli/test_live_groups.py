@@ -77,9 +77,12 @@ def test_on_a_terminal_it_is_asked_for(stage: Stage, capsys: Capture, monkeypatc
         assert (refused.code, refused.err.endswith("error: not confirmed, nothing was changed\n")) == (2, True)
         assert f"{group}: {topic}-0: 4 -> 0" in refused.err
     assert (stage.offsets(group), list(stage.folder.glob("offsets-*.csv"))) == ({(topic, 0): 4}, [])
-    assert in_process(*words, capture=capsys, stdin="y\n").code == 0
+    done = in_process(*words, capture=capsys, stdin="y\n")
+    assert done.code == 0
     assert stage.offsets(group) == {(topic, 0): 0}
-    assert [path.read_text() for path in stage.folder.glob("offsets-*.csv")] == [f"{topic},0,4\n"]
+    (saved,) = stage.folder.glob("offsets-*.csv")
+    assert saved.read_text() == f"{topic},0,4\n"
+    assert f"the rollback is in {saved.absolute()}; to go back: " in done.err, "it can be found from any folder"
 
 
 def test_the_tab_key_offers_groups(stage: Stage, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,10 +19,11 @@ from engine.admin.watch.fake_feed import FakeFeed, fake_feed
 from engine.admin.watch.frame import LinkState
 from engine.common.model import TopicPartition
 from tui.actions import PAGES
+from tui.location import Location
 from tui.recorded_feed import RecordedFeed
 from tui.saving import write_new
 from tui.widgets.line_table import LineTable
-from tui.widgets.lines_view import KeyBar
+from tui.widgets.lines_view import KeyBar, LinesView
 
 
 def shown(scene: str | FakeFeed, look: Callable[[Driven], Awaitable[None]], **options: object) -> None:
@@ -493,6 +494,65 @@ def test_a_group_shows_its_lag_in_time() -> None:
 
     cluster = FakeCluster(3, {"orders": 2})
     cluster.add_group("billing", "orders", reads=50, lag=5)
+    shown(FakeFeed(cluster, plays=False), look)
+
+
+def test_the_lag_of_a_partition_without_leader_is_not_known() -> None:
+    async def look(driven: Driven) -> None:
+        await driven.tick(11)
+        furthest = driven.text.splitlines()
+        at = next(index for index, one in enumerate(furthest) if "groups furthest behind" in one)
+        names = [one.split()[:3] for one in furthest[at + 1 : at + 4]]
+        assert names == [["behind", "≥400", "STALL"], ["reads-all", "—", "UNKNOWN"], ["other", "7.0k", "STALL"]]
+        assert "1 of 2 unknown" in driven.lines_with("reads-all")[0]
+        assert "≥7.4k" in driven.lines_with("Lag of groups")[0]
+        assert driven.app.board.samples[-1].lag is None, "a gap in the chart"
+        await driven.press("5")
+        assert "3 groups, at least 7 400 records behind" in driven.text
+        assert driven.lines_with("reads-all")[0].split()[1:8] == ["UNKNOWN", "Stable", "2", "—", "—", "—", "—"]
+        assert "≥400" in driven.lines_with("behind  ")[-1].split()
+        await driven.press("end", "enter")
+        assert "UNKNOWN no leader, lag of 1 of 2 unknown" in driven.text
+
+    cluster = FakeCluster(3, {"clicks": 1, "orders": 2}, replication_factor=1, rate=0)
+    cluster.add_group("reads-all", "orders", reads=100)
+    cluster.add_group("behind", "orders", reads=0, lag=400)
+    cluster.add_group("other", "clicks", reads=0, lag=7_000)
+    cluster.frame()
+    cluster.kill(cluster.frame().cluster.topics[1].partitions[1].leader)  # type: ignore[union-attr]
+    shown(FakeFeed(cluster, plays=False), look)
+
+
+def test_the_overview_does_not_show_for_a_moment_what_it_showed_last() -> None:
+    async def look(driven: Driven) -> None:
+        assert "HEALTHY" in driven.text
+        await driven.press("5")
+        driven.feed.cluster.kill(2)
+        await driven.tick()
+        driven.main.go_to(Location("overview"))
+        overview = driven.main.query_one("#overview", LinesView)
+        assert "HEALTHY" not in overview.text, "this is drawn first, before the screen is laid out again"
+        await driven.settled()
+        assert "CRITICAL" in overview.text
+
+    shown("live", look)
+
+
+def test_a_lag_that_was_known_leaves_a_gap_while_it_is_not() -> None:
+    async def look(driven: Driven) -> None:
+        await driven.tick(11)
+        cluster.kill(leader)
+        await driven.tick(6)
+        cluster.start(leader)
+        await driven.tick(6)
+        await driven.press("5", "enter")
+        course = driven.lines_with("lag   ")[0]
+        assert course.split("least")[0].split()[1:] == ["███", "██"]
+        assert "least 10   most 10" in course
+
+    cluster = FakeCluster(3, {"orders": 2}, replication_factor=1, rate=0)
+    cluster.add_group("billing", "orders", reads=0, lag=5)
+    leader = cluster.frame().cluster.topics[0].partitions[1].leader  # type: ignore[union-attr]
     shown(FakeFeed(cluster, plays=False), look)
 
 

@@ -97,4 +97,5 @@ def test_groups_and_how_far_they_are_behind_are_told_in_words() -> None:
     assert groups_told(0, None) == "no groups"
     assert groups_told(1, 1) == "1 group, 1 record behind"
     assert groups_told(2, 1200) == "2 groups, 1 200 records behind"
+    assert groups_told(2, 1200, is_least=True) == "2 groups, at least 1 200 records behind"
     assert groups_told(2, None) == "2 groups, lag not known"

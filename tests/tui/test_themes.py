@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 from dashboards import Driven, dashboard, drive
 from klamm_program import klamm
+from rich.segment import Segment
+from rich.style import Style
 from textual.color import Color
 
 from engine.admin.watch.fake_feed import fake_feed
 from engine.admin.watch.recording import FrameWriter
-from tui.themes import PALETTES, custom_themes, theme_of
+from tui.themes import PALETTES, ColourlessFilter, custom_themes, theme_of
 
 NORD = 'base = "light"\naccent = "#88c0d0"\n'
 
@@ -71,6 +73,25 @@ def test_other_themes_are_one_key_away() -> None:
 def test_every_theme_shows_where_the_aside_begins(name: str) -> None:
     theme = theme_of(name, PALETTES[name])
     assert Color.parse(theme.variables["divider"]) != Color.parse(PALETTES[name].background)
+
+
+def test_without_colour_attributes_tell_what_colours_told() -> None:
+    palette = PALETTES["monochrome"]
+    colourless = ColourlessFilter(palette)
+
+    def attributes(text: str, behind: str, background: str = palette.background, **more: bool) -> set[str]:
+        segment = Segment("x", Style(color=text, bgcolor=behind, **more))
+        (told,) = colourless.apply([segment], Color.parse(background))
+        assert told.style is not None and told.style.color is None and told.style.bgcolor is None
+        return set(str(told.style).replace("not ", "not-").split()) - {"not-dim", "not-reverse", "not-underline"}
+
+    assert attributes(palette.text, palette.background) in ({"none"}, set())
+    assert attributes(palette.text, palette.selected, bold=True) == {"reverse", "bold"}
+    assert attributes(palette.quiet, palette.selected) == {"reverse"}, "the row under the cursor"
+    assert attributes(palette.text, palette.changed) == {"underline"}
+    assert attributes(palette.quiet, palette.background) == {"dim"}
+    assert attributes(palette.text, palette.selected, background=palette.selected) == {"underline"}, "a field"
+    assert attributes(palette.background, palette.text, background=palette.selected) == {"reverse"}, "its cursor"
 
 
 def test_a_theme_of_your_own_is_chosen_by_its_name(tmp_path: Path) -> None:

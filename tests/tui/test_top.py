@@ -174,22 +174,54 @@ def test_a_terminal_without_utf8_gets_ascii(tmp_path: Path) -> None:
 
 
 def test_without_colour_nothing_is_coloured(tmp_path: Path) -> None:
-    with terminal("top", *NOBODY, folder=tmp_path, NO_COLOR="1") as top:
+    words = ("--theme", "contrast", "--replay", recording(tmp_path))
+    with terminal("top", *words, folder=tmp_path, NO_COLOR="1") as top:
+        top.read_until(b"recording 1/5")
+        for key, then in (
+            (b"4", "Partitions"), (b"\x1b[B", ""), (b"t", "1tagged"), (b".", "recording2/5"), (b"/c\r", "/c"),
+            (b">", "recording5/5"), (b"7", "Plans"), (b"1", "Overview"), (b"5", "Groups"), (b"\x14", "theme"),
+            (b"?", "Keysof"),
+        ):  # fmt: skip
+            before, top.seen = top.seen, b""
+            os.write(top.master, key)
+            top.read_until_words(then)
+            top.seen = before + top.seen
+        os.write(top.master, b"\x03")
+        assert top.ended() == 130
+    assert _colours(top.seen) == set()
+    assert {"7", "4", "2", "1"} <= _attributes(top.seen), "reversed, underlined, dim and bold"
+
+
+_GREYS = (16, 231, *range(232, 256))
+"""In the palette of 256 colours."""
+
+
+def test_an_empty_no_color_says_nothing(tmp_path: Path) -> None:
+    with terminal("top", *NOBODY, folder=tmp_path, NO_COLOR="") as top:
         top.read_until(b"disconnected")
         os.write(top.master, b"q")
         assert top.ended() == 0
-    colours = {tuple(code.split(b";")[2:5]) for code in _colour_codes(top.seen)}
-    assert all(len(set(colour)) == 1 for colour in colours), f"greys alone: {colours}"
+    assert any(int(colour.split(";")[2]) not in _GREYS for colour in _colours(top.seen))
 
 
-def _colour_codes(seen: bytes) -> list[bytes]:
-    codes = []
-    for part in seen.split(b"\x1b[")[1:]:
-        word = part.partition(b"m")[0]
-        for start in (b"38;2;", b"48;2;"):
-            if start in word:
-                codes.append(b";".join(word[word.index(start) :].split(b";")[:5]))
-    return codes
+def _orders(seen: bytes) -> list[str]:
+    """Return the parameters of each order that changes how text looks (SGR)."""
+    return [found.decode() for found in re.findall(rb"\x1b\[([0-9;:]*)m", seen)]
+
+
+def _colours(seen: bytes) -> set[str]:
+    """Return the orders for colours, whole: 30 to 49, and 90 to 107, alone or among others."""
+    found = set()
+    for order in _orders(seen):
+        parts = re.split("[;:]", order)
+        at = next((i for i, part in enumerate(parts) if re.fullmatch(r"[34][0-9]|9[0-7]|10[0-7]", part)), None)
+        if at is not None:
+            found.add(";".join(parts[at : at + 5]))
+    return found
+
+
+def _attributes(seen: bytes) -> set[str]:
+    return {part for order in _orders(seen) for part in order.split(";")}
 
 
 def test_without_a_terminal_it_says_what_can_be_done(tmp_path: Path) -> None:
@@ -296,6 +328,22 @@ def test_a_recording_of_one_frame_is_drawn_without_waiting_for_more(tmp_path: Pa
     ran = klamm("top", "--replay", path, "--screenshot", "x.svg", "--timeout", "600", folder=tmp_path)
     assert ran.code == 0, ran.err
     assert "recording" in (tmp_path / "x.svg").read_text("utf-8")
+
+
+@pytest.mark.parametrize("frames", [1, 2])
+def test_a_picture_of_the_first_frame_shows_all_of_the_screen(frames: int, tmp_path: Path) -> None:
+    """The lines under the title have no height before the first frame: the screen is laid out again for them."""
+    path = tmp_path / "short.rec"
+    writer, frame = FrameWriter(path, "made-up"), fake_feed("live", plays=False).tick()
+    for number in range(frames):
+        writer.write(replace(frame, sequence=frame.sequence + number))
+    writer.close()
+    ran = klamm("top", "--replay", path, "--screen", "groups", "--screenshot", "x.svg", folder=tmp_path)
+    assert ran.code == 0, ran.err
+    drawn = (tmp_path / "x.svg").read_text("utf-8").replace("&#160;", " ")
+    assert "● live" in drawn and "data 0.0s old" in drawn
+    assert "3 groups," in drawn and "search-index" in drawn
+    assert "enter" in drawn and "reset offsets" in drawn, "the line at the bottom"
 
 
 def test_a_picture_of_nobody_says_so_and_ends_with_3(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import isfinite
 from typing import Any
 
 from engine.admin.watch.events import Event
@@ -19,10 +20,11 @@ from tui.cells import Tone
 from tui.lines import Line, fitted, folded, line
 from tui.pages import logs, zookeeper
 from tui.pages.brokers import BrokerItem
-from tui.pages.groups import member_lines
+from tui.pages.groups import member_lines, why_of
 from tui.pages.page import View
 from tui.pages.partitions import state_of
-from tui.pages.reassignments import MoveItem, why_of
+from tui.pages.reassignments import MoveItem
+from tui.pages.reassignments import why_of as why_of_copy
 from tui.pages.replicas import Replica, chosen, replicas_of
 from tui.pages.timeline import change_text, kind_cell
 from tui.presenters.disks import dir_trends
@@ -71,7 +73,7 @@ def _chart(
         return []
     top = top or ceiling_of(max(known))
     drawn = spark_lines(values, width, _CHART_HEIGHT, top=top)
-    head = (f"{title}  ", Tone.QUIET), (text(known[-1]), Tone.STRONG), (f"   0 to {text(top)}", Tone.QUIET)
+    head = (f"{title}  ", Tone.QUIET), (text(values[-1]), Tone.STRONG), (f"   0 to {text(top)}", Tone.QUIET)
     return [(), line(*head), *(line((one, Tone.ACCENT)) for one in drawn)]
 
 
@@ -192,8 +194,8 @@ def _replica_of_partition(view: View, replica: Replica, width: int) -> list[Line
 
 def _group(view: View, group: WatchedGroup, width: int) -> list[Line]:
     samples = view.board.history.lag.of(group.name)
-    lines = [line((plain(group.name), Tone.STRONG), f"  {(group.lag.reason or '').replace('_', ' ')}")]
-    lines += _chart("lag", [one.value for one in samples], width, short_count)
+    lines = [line((plain(group.name), Tone.STRONG), f"  {why_of(group.lag)}")]
+    lines += _chart("lag", [one.value if isfinite(one.value) else None for one in samples], width, short_count)
     furthest = sorted((one for one in group.lag.partitions if one.lag), key=lambda one: -(one.lag or 0))[:_ROWS]
     lines += _title("partitions furthest behind") if furthest else []
     lines += _bars([(plain(one.name), one.lag or 0, short_count(one.lag)) for one in furthest], width)
@@ -209,7 +211,7 @@ def _move(view: View, move: MoveItem, width: int) -> list[Line]:
         lines += _chart("copied", [one.value for one in samples], width, size, top=move.copy.total_bytes)
         rate = NOTHING if move.copy.rate is None else byte_rate(move.copy.rate)
         lines += [(), line(("rate  ", Tone.QUIET), rate)]
-        lines += _told(why, width, Tone.QUIET) if (why := why_of(move.copy)) else []
+        lines += _told(why, width, Tone.QUIET) if (why := why_of_copy(move.copy)) else []
     return [*lines, *_events_of(view.board, lambda event: _is_about(event, move.name))]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isfinite
 from typing import Any
 
 from engine.admin.cluster.target import Side
@@ -18,7 +19,7 @@ from tui.pages.timeline import change_text
 from tui.presenters.rebalances import group_past
 from tui.sparkline import spark_lines
 from tui.table_model import Rows
-from tui.units import NOTHING, clock_time, count, counted, plain, short_count, span
+from tui.units import NOTHING, at_least, clock_time, count, counted, plain, short_count, span
 
 TALL = 30
 """From this many lines on, there is room for more of a group's past."""
@@ -47,16 +48,33 @@ def trend_cell(in_per_sec: float | None, out_per_sec: float | None) -> Cell:
     return Cell(f"{arrow} {short_count(abs(difference))}/s", tone)
 
 
+def lag_cell(lag: GroupLag) -> Cell:
+    """Return how many records a reader has not read."""
+    if lag.lag is None:
+        return NO_DATA
+    text = at_least(count(lag.lag), is_least=lag.has_unknown_lag)
+    return Cell(text, Tone.QUIET if lag.lag == 0 else Tone.PLAIN)
+
+
+def trend_of(lag: GroupLag) -> Cell:
+    """Return the trend of a group's lag; not known while the lag is not."""
+    return NO_DATA if lag.has_unknown_lag else trend_cell(lag.in_per_sec, lag.out_per_sec)
+
+
+def growth_of(lag: GroupLag) -> float | None:
+    """Return how many records a second the lag grows; negative if it falls."""
+    if lag.has_unknown_lag or lag.in_per_sec is None or lag.out_per_sec is None:
+        return None
+    return lag.in_per_sec - lag.out_per_sec
+
+
 def number_cell(value: float | None, text: str) -> Cell:
     """Return the text of a figure, or of an unknown one."""
     return NO_DATA if value is None else Cell(text)
 
 
 def _lag(group: WatchedGroup) -> Cell:
-    if not group.has_lag:
-        return LOADING
-    lag = group.lag.lag
-    return NO_DATA if lag is None else Cell(count(lag), Tone.QUIET if lag == 0 else Tone.PLAIN)
+    return lag_cell(group.lag) if group.has_lag else LOADING
 
 
 def _state(group: WatchedGroup) -> Cell:
@@ -72,7 +90,23 @@ def seconds_of(duration_ms: int | None) -> float | None:
 def time_lag_cell(one: GroupLag | PartitionLag) -> Cell:
     """Return how long a reader has been behind."""
     seconds = seconds_of(one.time_lag_ms)
-    return NO_DATA if seconds is None else Cell(span(seconds), Tone.WARN if seconds > 60 else Tone.PLAIN)
+    if seconds is None:
+        return NO_DATA
+    is_least = isinstance(one, GroupLag) and one.has_unknown_time_lag
+    return Cell(at_least(span(seconds), is_least=is_least), Tone.WARN if seconds > 60 else Tone.PLAIN)
+
+
+def why_of(lag: GroupLag) -> str:
+    """Return the reason of a group's status, and of how many partitions the lag is not known."""
+    reason = (lag.reason or "").replace("_", " ")
+    missing = f"lag of {unknown_told(lag)}" if lag.has_unknown_lag else ""
+    return ", ".join(part for part in (reason, missing) if part)
+
+
+def unknown_told(lag: GroupLag) -> str:
+    """Return of how many partitions the lag is not known."""
+    unknown = sum(one.lag is None and one.has_lag for one in lag.partitions)
+    return f"{count(unknown)} of {count(lag.partition_count)} unknown"
 
 
 def _members(group: WatchedGroup) -> int | None:
@@ -88,9 +122,7 @@ COLUMNS = (
     Column("lag", "LAG", _lag, lambda g: g.lag.lag, is_figure=True, width=9),
     Column("time_lag_ms", "BEHIND FOR", lambda g: time_lag_cell(g.lag), lambda g: g.lag.time_lag_ms, rank=1,
            is_figure=True, width=8),
-    Column("trend", "TREND", lambda g: trend_cell(g.lag.in_per_sec, g.lag.out_per_sec),
-           lambda g: None if None in (g.lag.in_per_sec, g.lag.out_per_sec) else g.lag.in_per_sec - g.lag.out_per_sec,
-           rank=1, width=9),
+    Column("trend", "TREND", lambda g: trend_of(g.lag), lambda g: growth_of(g.lag), rank=1, width=9),
     Column("clear_in_ms", "CLEAR IN", lambda g: number_cell(g.lag.clear_in_ms, span(seconds_of(g.lag.clear_in_ms))),
            lambda g: g.lag.clear_in_ms, rank=4, is_figure=True, width=8),
     Column("in_per_sec", "IN/S", lambda g: number_cell(g.lag.in_per_sec, short_count(g.lag.in_per_sec)),
@@ -101,8 +133,7 @@ COLUMNS = (
            lambda g: g.lag.partition_count, rank=6, is_figure=True),
     Column("coordinator", "COORDINATOR", lambda g: number_cell(g.coordinator, str(g.coordinator)),
            lambda g: g.coordinator, rank=7, is_figure=True),
-    Column("reason", "WHY", lambda g: Cell((g.lag.reason or "").replace("_", " "), Tone.QUIET),
-           lambda g: g.lag.reason, rank=6, width=12),
+    Column("reason", "WHY", lambda g: Cell(why_of(g.lag), Tone.QUIET), lambda g: g.lag.reason, rank=6, width=12),
 )  # fmt: skip
 
 
@@ -129,11 +160,11 @@ def _why_empty(view: View) -> str:
     return "no consumer group"
 
 
-def groups_told(number: int, lag: int | None) -> str:
-    """Return how many groups there are, and how far behind they are as a whole."""
+def groups_told(number: int, lag: int | None, *, is_least: bool = False) -> str:
+    """Return how many groups there are, and how far behind they are as a whole; at least that, if more is unknown."""
     if not number:
         return "no groups"
-    told = "lag not known" if lag is None else f"{counted(lag, 'record')} behind"
+    told = "lag not known" if lag is None else f"{'at least ' * is_least}{counted(lag, 'record')} behind"
     return f"{counted(number, 'group')}, {told}"
 
 
@@ -142,9 +173,8 @@ def _summary(view: View, width: int) -> list[Line]:
     if frame is None or frame.stage(Stage.GROUPS).read_at_ms is None:
         return [line((_why_empty(view), Tone.QUIET))]
     bad = sum(group.lag.status.is_bad for group in frame.groups)
-    lag = view.board.lag
     words = [
-        line(groups_told(len(frame.groups), lag)),
+        line(groups_told(len(frame.groups), view.board.lag, is_least=view.board.has_unknown_lag)),
         line((f"{count(bad)} in trouble", Tone.BAD if bad else Tone.QUIET)),
     ]
     if frame.link(Side.WIRE).state is LinkState.UNUSED:
@@ -222,10 +252,9 @@ def _group_summary(view: View, width: int) -> list[Line]:
     members = NOTHING if group.members is None else count(len(group.members))
     since = span((frame.at_ms - group.since_ms) / 1000) if group.since_ms else NOTHING
     text, tone = status_cell(group.lag.status)
-    reason = (group.lag.reason or "").replace("_", " ")
     first = line(
         (text, tone),
-        f" {reason}   {state} for {since}, {members} members, protocol {group.protocol or NOTHING}, "
+        f" {why_of(group.lag)}   {state} for {since}, {members} members, protocol {group.protocol or NOTHING}, "
         f"coordinator {NOTHING if group.coordinator is None else group.coordinator}",
     )
     past = [*_past_lag(view, group.name, width), *_past_changes(view, group.name)]
@@ -254,7 +283,10 @@ def _past_lag(view: View, group: str, width: int) -> list[Line]:
     if len(samples) < 2:
         return []
     values = [sample.value for sample in samples]
-    told = f"   least {count(min(values))}   most {count(max(values))}"
+    known = [value for value in values if isfinite(value)]
+    if not known:
+        return []
+    told = f"   least {count(min(known))}   most {count(max(known))}"
     told += f"   over {span((samples[-1].at_ms - samples[0].at_ms) / 1000)}"
     room = max(8, min(len(values), width - len(told) - 6))
     return [line(("lag   ", Tone.QUIET), (spark_lines(values, room)[0], Tone.ACCENT), (told, Tone.QUIET))]

@@ -11,12 +11,12 @@ from engine.common.model import NO_CONTROLLER
 from tui.board import Board, Sample
 from tui.cells import Tone
 from tui.lines import Line, beside, fitted, line
-from tui.pages.groups import status_cell, trend_cell
+from tui.pages.groups import status_cell, trend_of, unknown_told
 from tui.pages.overview_tables import tables
 from tui.pages.timeline import change_text, kind_cell
 from tui.remedies import spelled
 from tui.sparkline import ceiling_of, spark_lines
-from tui.units import NOTHING, clock_time, count, plain, short_count
+from tui.units import NOTHING, at_least, clock_time, count, plain, short_count
 
 WORDS = {HealthStatus.OK: "healthy", HealthStatus.WARNING: "warning", HealthStatus.CRITICAL: "critical"}
 _TONES = {HealthStatus.OK: Tone.GOOD, HealthStatus.WARNING: Tone.WARN, HealthStatus.CRITICAL: Tone.BAD}
@@ -139,6 +139,7 @@ def _pairs(board: Board) -> list[tuple[str, tuple[str, Tone]]]:
     missing = answering < len(board.broker_ids)
     min_isr_known = frame is not None and frame.stage(Stage.SETTINGS).read_at_ms is not None
     in_per_s = board.in_per_s
+    lag = at_least(short_count(board.lag), is_least=board.has_unknown_lag)
     return [
         ("Controller", (controller, Tone.STRONG if controller != NOTHING else Tone.BAD)),
         ("Brokers answer" if silent else "Brokers up", (brokers, Tone.BAD if missing else Tone.STRONG)),
@@ -151,24 +152,28 @@ def _pairs(board: Board) -> list[tuple[str, tuple[str, Tone]]]:
         ("Not preferred", number(total.led_elsewhere.total(), Tone.WARN)),
         ("Moving", number(total.moving, Tone.ACCENT)),
         ("Records in/s", (short_count(in_per_s), Tone.STRONG if in_per_s is not None else Tone.QUIET)),
-        ("Lag of groups", (short_count(board.lag), Tone.STRONG if board.lag is not None else Tone.QUIET)),
+        ("Lag of groups", (lag, Tone.QUIET if lag == NOTHING else Tone.STRONG)),
     ]
 
 
 def _lists(board: Board, width: int, lines_max: int) -> list[Line]:
     """Return the groups furthest behind and the busiest topics, as far as there is room."""
+    # A group whose lag is not known may be the furthest of all.
     groups = sorted(
-        (group for group in (board.frame.groups if board.frame is not None else ()) if group.lag.lag),
-        key=lambda group: -(group.lag.lag or 0),
-    )
+        (one.lag for one in (board.frame.groups if board.frame is not None else ())
+         if one.lag.lag or one.lag.has_unknown_lag),
+        key=lambda lag: (not lag.has_unknown_lag, -(lag.lag or 0)),
+    )  # fmt: skip
     lines: list[Line] = []
     if groups and lines_max >= 4:
         lines += [(), line(("groups furthest behind", Tone.QUIET))]
-        for group in groups[: min(5, lines_max - 2)]:
-            status, trend = status_cell(group.lag.status), trend_cell(group.lag.in_per_sec, group.lag.out_per_sec)
-            name = fitted(line((plain(group.name), Tone.STRONG)), max(10, width - 34))
-            lines.append(line(*name, (f"{short_count(group.lag.lag):>8}  ", Tone.PLAIN), (f"{status.text:<8}",
-                              status.tone), (trend.text, trend.tone)))  # fmt: skip
+        for lag in groups[: min(5, lines_max - 2)]:
+            status, trend = status_cell(lag.status), trend_of(lag)
+            more = (unknown_told(lag), Tone.QUIET) if lag.has_unknown_lag else (trend.text, trend.tone)
+            name = fitted(line((plain(lag.group), Tone.STRONG)), max(10, width - 34))
+            figure = at_least(short_count(lag.lag), is_least=lag.has_unknown_lag)
+            row = line(*name, f"{figure:>8}  ", (f"{status.text:<8}", status.tone), more)
+            lines.append(fitted(row, width))
     busiest = board.busiest_topics(min(5, lines_max - len(lines) - 2))
     if busiest:
         lines += [(), line(("busiest topics, records in/s", Tone.QUIET))]
@@ -222,7 +227,7 @@ def _chart(
     label: str, values: Sequence[float | None], width: int, height: int, tone: Tone, *, top: float
 ) -> list[Line]:
     drawn = spark_lines(values, width, height, top=top)
-    last = next((value for value in reversed(values) if value is not None), None)
+    last = values[-1] if values else None
     lines = []
     for row, text in enumerate(drawn):
         is_last = row == height - 1

@@ -17,7 +17,17 @@ from engine.admin.watch.frame import Stage
 from tui.cells import NO_DATA, Cell, Column, Tone
 from tui.lines import Line, line
 from tui.location import Location, QueryKey
-from tui.pages.groups import number_cell, seconds_of, status_cell, time_lag_cell, trend_cell
+from tui.pages.groups import (
+    growth_of,
+    lag_cell,
+    number_cell,
+    seconds_of,
+    status_cell,
+    time_lag_cell,
+    trend_cell,
+    trend_of,
+    why_of,
+)
 from tui.pages.page import Page, View
 from tui.table_model import Rows
 from tui.units import NOTHING, count, plain, short_count, span
@@ -66,8 +76,7 @@ class QueryRow(NamedTuple):
 
 
 def _lag(row: QueryRow) -> Cell:
-    lag = row.of_lag("lag")
-    return NO_DATA if lag is None else Cell(count(lag), Tone.QUIET if lag == 0 else Tone.PLAIN)
+    return NO_DATA if row.lag is None else lag_cell(row.lag)
 
 
 def _behind_for(row: QueryRow) -> Cell:
@@ -80,14 +89,13 @@ def _last_commit(row: QueryRow) -> Cell:
 
 
 def _growth(row: QueryRow) -> float | None:
-    comes, goes = row.of_lag("in_per_sec"), row.of_lag("out_per_sec")
-    return None if comes is None or goes is None else comes - goes
+    return None if row.lag is None else growth_of(row.lag)
 
 
 def _why(row: QueryRow) -> str:
     if row.lag is not None and row.lag.error:
         return row.lag.error.partition("\n")[0]
-    return (row.of_lag("reason") or "").replace("_", " ")
+    return "" if row.lag is None else why_of(row.lag)
 
 
 COLUMNS = (
@@ -99,7 +107,7 @@ COLUMNS = (
     Column("lag", "LAG", _lag, lambda r: r.of_lag("lag"), is_figure=True, width=9),
     Column("time_lag_ms", "BEHIND FOR", _behind_for, lambda r: r.of_lag("time_lag_ms"), rank=1, is_figure=True,
            width=8),
-    Column("trend", "TREND", lambda r: trend_cell(r.of_lag("in_per_sec"), r.of_lag("out_per_sec")), _growth, rank=1,
+    Column("trend", "TREND", lambda r: NO_DATA if r.lag is None else trend_of(r.lag), _growth, rank=1,
            width=9),
     Column("clear_in_ms", "CLEAR IN",
            lambda r: number_cell(r.of_lag("clear_in_ms"), span(seconds_of(r.of_lag("clear_in_ms")))),
@@ -165,7 +173,8 @@ def _summary(view: View, width: int) -> list[Line]:
     lags = [lag for row in rows if (lag := row.of_lag("lag")) is not None]
     unknown = len(rows) - len(lags)
     jobs = len(frame.queries)
-    behind = f"{count(sum(lags))} records behind" if lags or not rows else "lag not known"
+    is_least = any(row.of_lag("has_unknown_lag") for row in rows)
+    behind = f"{'at least ' * is_least}{count(sum(lags))} records behind" if lags or not rows else "lag not known"
     lines = [
         line(
             f"{count(jobs)} {'query' if jobs == 1 else 'queries'}, {behind}   ",
@@ -261,7 +270,7 @@ def _query_summary(view: View, width: int) -> list[Line]:
     since_ms = row.since_commit_ms
     commit = "none finished yet" if since_ms is None else f"last finished {span(since_ms / 1000)} ago"
     batch = NOTHING if row.job.last_batch is None else str(row.job.last_batch)
-    reason = (row.of_lag("reason") or "").replace("_", " ")
+    reason = "" if row.lag is None else why_of(row.lag)
     lines = [line((text, tone), f" {reason}   batch {batch}, {commit}   source {row.key.source or NOTHING}")]
     where = f"{_KINDS.get(row.job.kind, row.job.kind.value)} {plain(row.job.path)}   query {plain(row.job.query_id)}"
     lines.append(line((where, Tone.QUIET)))

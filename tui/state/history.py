@@ -11,8 +11,10 @@ from array import array
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from itertools import islice
+from math import nan
 from typing import Generic, NamedTuple, TypeVar
 
+from engine.admin.lag.results import GroupLag
 from engine.admin.watch.events import Event
 from engine.admin.watch.frame import Frame, Stage
 from engine.common.model import TopicPartition
@@ -102,7 +104,7 @@ class History:
         used_bytes: what is used of each log dir's volume; if nobody reports that, what the logs in it take.
         copied_bytes: how much each new replica of a moving partition has.
         sizes: bytes of the leader's replica of each moving partition; they grow by what is produced.
-        lag: records that each group has not read, by name.
+        lag: records that each group has not read, by name; NaN, which is no number, while that is not known.
         events: what happened, oldest first.
         absences: since when replicas have been out of the ISR.
     """
@@ -133,7 +135,7 @@ class History:
         self.sizes.take(dirs_ms, lambda: _leader_sizes(frame, self.moving(frame)))
         self.lag.take(
             frame.stage(Stage.GROUPS).read_at_ms,
-            lambda: ((group.name, group.lag.lag) for group in frame.groups if group.lag.lag is not None),
+            lambda: ((group.name, _lag(group.lag)) for group in frame.groups if group.has_lag),
         )
         return True
 
@@ -168,6 +170,10 @@ def _used(frame: Frame) -> Iterable[tuple[DirKey, float]]:
             has_volume = one.total_bytes is not None and one.usable_bytes is not None
             used = (one.total_bytes or 0) - (one.usable_bytes or 0) if has_volume else one.size_bytes
             yield (one.broker, one.log_dir), used
+
+
+def _lag(group: GroupLag) -> float:
+    return nan if group.lag is None or group.has_unknown_lag else group.lag
 
 
 def _copied(frame: Frame, moving: Moving) -> Iterable[tuple[CopyKey, float]]:

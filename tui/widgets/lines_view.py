@@ -99,8 +99,9 @@ class LinesView(_Toned, Widget):
         self._remake()
 
     def _remake(self) -> None:
-        if self._make is not None and self.size.width:
-            self._lines = self._make(self.size.width, self.size.height)
+        if self._make is not None:
+            # Without a room it is hidden: what it showed last is old once it is seen again.
+            self._lines = self._make(self.size.width, self.size.height) if self.size.width else []
             self.refresh()
 
     @property

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 
-def new_rollback_path(stem: str, suffix: str) -> Path:
-    """Return a name in the working folder that no earlier file has."""
-    return Path(f"{stem}-{datetime.now(UTC):%Y%m%dT%H%M%S.%f}Z{suffix}")
+def new_rollback_path(stem: str, suffix: str, folder: Path = Path()) -> Path:
+    """Return the whole path of a file that does not exist yet, in the working folder if none is named."""
+    return folder.absolute() / f"{stem}-{datetime.now(UTC):%Y%m%dT%H%M%S.%f}Z{suffix}"
 
 
 def write_rollback(path: Path, text: str) -> None:

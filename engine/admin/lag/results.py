@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -58,12 +58,18 @@ class PartitionLag:
     def name(self) -> str:
         return f"{self.topic}-{self.partition}"
 
+    @property
+    def has_lag(self) -> bool:
+        """Whether there is a lag, known or not: none before the first commit, none in a partition that is gone."""
+        return self.reason not in (Reason.NOTHING_COMMITTED, Reason.NO_SUCH_PARTITION)
+
 
 @dataclass(frozen=True, slots=True)
 class GroupLag:
     """One group. Sums and maxima cover the partitions with known values; the count says how many are unknown.
 
-    A query of Spark is a group of no type; see ``QueryLag``.
+    ``lag`` and ``time_lag_ms`` are never 0 because of what is not known: then they are None, or a lower bound. A query
+    of Spark is a group of no type; see ``QueryLag``.
     """
 
     group: str
@@ -85,6 +91,16 @@ class GroupLag:
     error: str | None
     partitions: tuple[PartitionLag, ...]
     kind: ReaderKind = ReaderKind.GROUP
+
+    @property
+    def has_unknown_lag(self) -> bool:
+        """Whether a partition's lag is not known, because it has no leader for example: ``lag`` is a lower bound."""
+        return self.unknown_partition_count > 0 and any(one.lag is None and one.has_lag for one in self.partitions)
+
+    @property
+    def has_unknown_time_lag(self) -> bool:
+        """Whether nobody knows how long a partition's records have waited: ``time_lag_ms`` is a lower bound."""
+        return any(one.time_lag_ms is None and one.has_lag for one in self.partitions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +169,8 @@ def group_lag(
         for name, one in sorted(sample.partitions.items())
     )
     verdict, where = group_verdict([(one.name, Verdict(one.status, one.reason)) for one in partitions])
-    lags = [one.lag for one in partitions if one.lag is not None]
-    waits = [one.time_lag_ms for one in partitions if one.time_lag_ms is not None]
+    lags = [one.lag for one in partitions if one.has_lag or one.lag is not None]
+    waits = [one.time_lag_ms for one in partitions if one.has_lag or one.time_lag_ms is not None]
     trend = sum_of_trends(Trend(one.in_per_sec, one.out_per_sec) for one in partitions)
     spans = [(points[0].time_ms, points[-1].time_ms) for points in series.values()]
     return GroupLag(
@@ -164,8 +180,8 @@ def group_lag(
         LagStatus.UNKNOWN if verdict is None else verdict.status,
         None if verdict is None else verdict.reason,
         where,
-        sum(lags) if lags else None,
-        max(waits) if waits else None,
+        _at_least(lags, sum),
+        _at_least(waits, max),
         trend.in_per_sec,
         trend.out_per_sec,
         _clear_in(partitions),
@@ -227,6 +243,12 @@ def _partition_lag(
         sample.owner,
         sample.error,
     )
+
+
+def _at_least(figures: Sequence[int | None], of_all: Callable[[list[int]], int]) -> int | None:
+    """Return the sum or the maximum of what is known; None if that would be 0 and something is unknown."""
+    known = [one for one in figures if one is not None]
+    return None if not known or (len(known) < len(figures) and not any(known)) else of_all(known)
 
 
 def _lag(sample: PartitionSample) -> int | None:

@@ -206,7 +206,7 @@ class _Execution:
         if path.exists():
             if path.read_text(encoding="utf-8") == text:
                 return path
-            path = path.parent / new_rollback_path(path.stem, path.suffix)
+            path = new_rollback_path(path.stem, path.suffix, path.parent)
         write_rollback(path, text)
         return path
 

@@ -22,6 +22,7 @@ from engine.admin.watch.frame import (
     Frame,
     Link,
     LinkState,
+    PartitionOffsets,
     Stage,
     StageSource,
     StageStatus,
@@ -328,7 +329,7 @@ class FakeCluster:
         for partition in list(self._copied):
             self._copy(partition, seconds)
         for group in self._groups.values():
-            group.read(seconds, self._ends, self.now_ms)
+            group.read(seconds, self._ends_for(group), self.now_ms)
         for query in self._queries.values():
             query.read(self._ends, self.now_ms)
 
@@ -388,7 +389,7 @@ class FakeCluster:
             if Stage.LOG_DIRS in self._read:
                 data |= {"log_dirs": self._log_dirs(), "logs": self._logs()}
             data["groups"] = tuple(
-                one.watched(self._ends, self._coordinator()) for _, one in sorted(self._groups.items())
+                one.watched(self._ends_for(one), self._coordinator()) for _, one in sorted(self._groups.items())
             )
             data["words"] = {
                 b: BrokerWords(None, (), self._silent[b]) if b in self._silent
@@ -484,6 +485,11 @@ class FakeCluster:
             size = min(size, int(self._copied.get(name, 0)))
             return ReplicaLog(broker, _DIR, size, max(0, self._size(name) - size) // _RECORD_BYTES)
         return ReplicaLog(broker, _DIR, size, 0 if broker in p.isr else 1_000)
+
+    def _ends_for(self, group: FakeGroup) -> dict[TopicPartition, PartitionOffsets]:
+        """Where a group's partitions end, as far as a leader says so."""
+        led = {p.partition for p in self._topics[group.topic].partitions if p.leader != NO_LEADER}
+        return {name: self._ends[name] for name in group.committed if name.partition in led}
 
     def _coordinator(self) -> int | None:
         return min(self._brokers, default=None)

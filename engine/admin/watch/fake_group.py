@@ -6,9 +6,10 @@ from collections.abc import Mapping
 
 from engine.admin.groups.values import GroupMember, GroupState, GroupType
 from engine.admin.lag.results import group_lag
-from engine.admin.lag.rules import Point
+from engine.admin.lag.rules import Point, Reason
 from engine.admin.lag.sampling import GroupSample, PartitionSample
 from engine.admin.lag.unread import Place, Times, UnreadRecord
+from engine.admin.offsets.listing import NO_LEADER_TEXT
 from engine.admin.watch.frame import PartitionOffsets, WatchedGroup
 from engine.common.model import TopicPartition
 
@@ -34,11 +35,12 @@ class FakeGroup:
         self._since_ms = self._now_ms = now_ms
 
     def read(self, seconds: float, ends: Mapping[TopicPartition, PartitionOffsets], now_ms: int) -> None:
-        """Read for this long, and commit."""
+        """Read for this long, and commit. A partition without an end has no leader."""
         self._now_ms = now_ms
         for name, offset in self.committed.items():
-            end = ends[name].end
-            self.committed[name] = min(end, offset + round(self._reads * seconds))
+            end = ends[name].end if name in ends else None
+            if end is not None:
+                self.committed[name] = min(end, offset + round(self._reads * seconds))
             self._points[name] = [*self._points.get(name, ()), Point(now_ms, self.committed[name], end)][-_POINTS_MAX:]
 
     def watched(self, ends: Mapping[TopicPartition, PartitionOffsets], coordinator: int | None) -> WatchedGroup:
@@ -47,6 +49,8 @@ class FakeGroup:
         state = GroupState.STABLE if self._member_ids else GroupState.EMPTY
         partitions = {
             name: PartitionSample(offset, ends[name].end, 0, name in owners, owners.get(name))
+            if name in ends
+            else PartitionSample(offset, None, None, name in owners, owners.get(name), Reason.NO_LEADER, NO_LEADER_TEXT)
             for name, offset in self.committed.items()
         }
         series = {

@@ -37,7 +37,11 @@ class FeedStatus:
 
 
 class Playback(Protocol):
-    """A recording that is being played. All moves show their frame at once, even while it is paused."""
+    """A recording that is being played.
+
+    A move shows its frame as soon as it is read, even while the recording is paused. A later move replaces one that is
+    still being read, unless that one lies on its way.
+    """
 
     @property
     def position(self) -> int:
@@ -67,7 +71,7 @@ class Playback(Protocol):
         """Play faster or slower. Raises ValueError for a speed that is not above 0."""
 
     def step(self, count: int) -> None:
-        """Go forward or back by this many frames; the ends are the limits. Pauses."""
+        """Go forward or back by this many frames, from where the last move goes; the ends are the limits. Pauses."""
 
     def seek(self, position: int) -> None:
         """Go to a frame; the ends are the limits."""

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from engine.admin.cluster.errors import BadRequest, NotFound
+from engine.admin.watch.events import Event
 from engine.admin.watch.feed import Feed
 from engine.admin.watch.frame import Frame
 from engine.admin.watch.frame_building import FrameBuilder
@@ -165,22 +166,19 @@ class Recording:
         return at_once(self.frame_in_turns(position))
 
     def frame_in_turns(self, position: int) -> Generator[None, None, Frame]:
-        """Read a frame in turns of an event loop; ``frame`` must not be called in between."""
-        start = self._position + 1
-        if self._frame is None or position < start - 1 or self._key_of(position) > self._position:
-            start = self._key_of(position)
-        for index in range(start, position + 1):
-            self._frame = yield from self._read(index)
-            self._position = index
-        assert self._frame is not None
-        if self._frame.health is None:
-            yield from self._health.turns(self._frame)
-            self._frame = replace(self._frame, health=self._health.judge(self._frame))
-        return self._frame
+        """Read a frame in turns of an event loop; whoever reads anything else in between must give these turns up."""
+        frame = yield from self._reached(position)
+        if frame.health is None:
+            yield from self._health.turns(frame)
+            self._frame = frame = replace(frame, health=self._health.judge(frame))
+        return frame
 
-    def events_between(self, before: int, position: int) -> tuple[Frame, ...]:
-        """Return the frames after one position up to another, for what happened in them."""
-        return tuple(self.frame(index) for index in range(before + 1, position + 1))
+    def events_in_turns(self, before: int, position: int) -> Generator[None, None, tuple[Event, ...]]:
+        """Read what happened after one frame up to another, in turns as ``frame_in_turns``."""
+        events: list[Event] = []
+        for index in range(before + 1, position + 1):
+            events += (yield from self._reached(index)).events
+        return tuple(events)
 
     def close(self) -> None:
         """Close the file."""
@@ -190,6 +188,18 @@ class Recording:
         while position and not self._places[position].is_whole:
             position -= 1
         return position
+
+    def _reached(self, position: int) -> Generator[None, None, Frame]:
+        """Go to a frame, from the one that was read last or from a whole one."""
+        start = self._position + 1
+        if self._frame is None or position < start - 1 or self._key_of(position) > self._position:
+            start = self._key_of(position)
+        for index in range(start, position + 1):
+            self._frame = yield from self._read(index)
+            self._position = index
+            yield
+        assert self._frame is not None
+        return self._frame
 
     def _read(self, index: int) -> Generator[None, None, Frame]:
         place = self._places[index]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Generator
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,13 +35,14 @@ class ReplayFeed:
         self._recording = Recording(path)
         self._path = path
         self._box = FrameBox()
-        self._position = 0
         self._shown = -1
+        self._wanted: int | None = None
+        """Where the last move goes; None once that frame is shown."""
         self._speed = 1.0
         self._sequence = 0
-        self._go = asyncio.Event()
-        self._go.set()
+        self._is_paused = False
         self._moved = asyncio.Event()
+        """Something else is wanted than before."""
         self._has_ended = False
         self._task: asyncio.Task[None] | None = None
         self.cut_short = self._recording.cut_short
@@ -49,9 +50,7 @@ class ReplayFeed:
     @property
     def status(self) -> FeedStatus:
         name = f"{self._recording.cluster} ({self._path.name})"
-        return FeedStatus(
-            name, 1.0 / self._speed, not self._go.is_set(), self._has_ended, self._box.made, self._box.left_out
-        )
+        return FeedStatus(name, 1.0 / self._speed, self._is_paused, self._has_ended, self._box.made, self._box.left_out)
 
     @property
     def latest(self) -> Frame | None:
@@ -62,21 +61,22 @@ class ReplayFeed:
         return self
 
     async def start(self) -> None:
-        await self._read_ahead(0)
-        self._show(0)
+        await self._show(0)
         self._task = asyncio.create_task(self._play(), name="replay-feed")
 
     def frames(self) -> AsyncIterator[Frame]:
         return self._box.frames()
 
     def pause(self) -> None:
-        self._go.clear()
+        self._is_paused = True
+        self._moved.set()
 
     def resume(self) -> None:
         """Go on; at the end, begin again."""
-        if self._position >= self.count - 1:
+        if self._goal >= self.count - 1:
             self.seek(0)
-        self._go.set()
+        self._is_paused = False
+        self._moved.set()
 
     def refresh(self, stages: Collection[Stage] = ()) -> None:
         """There is nothing to read again."""
@@ -97,7 +97,7 @@ class ReplayFeed:
 
     @property
     def position(self) -> int:
-        return self._position
+        return max(0, self._shown)
 
     @property
     def count(self) -> int:
@@ -123,10 +123,10 @@ class ReplayFeed:
 
     def step(self, count: int) -> None:
         self.pause()
-        self.seek(self._position + count)
+        self.seek(self._goal + count)
 
     def seek(self, position: int) -> None:
-        self._show(min(max(0, position), self.count - 1))
+        self._wanted = min(max(0, position), self.count - 1)
         self._moved.set()
 
     def seek_time(self, at_ms: int) -> None:
@@ -134,46 +134,67 @@ class ReplayFeed:
 
     # Inside
 
+    @property
+    def _goal(self) -> int:
+        return self.position if self._wanted is None else self._wanted
+
     async def _play(self) -> None:
+        """Show what is wanted, else what comes next: this task alone reads the recording."""
         while True:
-            await self._go.wait()
-            if self._position >= self.count - 1:
-                self.pause()
-                continue
-            after_ms = self._recording.time_of(self._position + 1) - self._recording.time_of(self._position)
             self._moved.clear()
+            if self._wanted is not None:
+                await self._show(self._wanted)
+                continue
+            if self._is_paused or self.position >= self.count - 1:
+                self._is_paused = True
+                await self._moved.wait()
+                continue
+            following = self.position + 1
+            after_ms = self._recording.time_of(following) - self._recording.time_of(self.position)
             due_s = asyncio.get_running_loop().time() + min(_GAP_MAX_S, max(0, after_ms) / 1000) / self._speed
-            await self._read_ahead(self._position + 1)
+            await self._read_ahead(following)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout_at(due_s):
                     await self._moved.wait()
                     continue
-            if self._go.is_set():
-                self._show(self._position + 1)
+            await self._show(following)
 
     async def _read_ahead(self, position: int) -> None:
-        """Read a frame in turns, so that showing it does not hold the loop; a jump meanwhile ends that."""
-        turns = self._recording.frame_in_turns(position)
+        """Read a frame, so that it can be shown when it is due; a move meanwhile ends that."""
         with contextlib.suppress(BadRequest):
-            for _ in turns:
+            for _ in self._recording.frame_in_turns(position):
                 await asyncio.sleep(0)
                 if self._moved.is_set():
-                    turns.close()
+                    return
 
-    def _show(self, position: int) -> None:
-        """Offer a frame; going forward, with what happened in the frames in between."""
+    async def _show(self, position: int) -> None:
+        """Read a frame and offer it; going forward, with what happened in the frames in between.
+
+        A move back, or to an earlier frame than this one, replaces it.
+        """
+        turns = self._read(position)
         try:
-            events = self._events_until(position)
-            frame = self._recording.frame(position)
+            while True:
+                try:
+                    next(turns)
+                except StopIteration as end:
+                    frame, events = end.value
+                    break
+                await asyncio.sleep(0)
+                if self._wanted is not None and self._wanted < position:
+                    return
         except BadRequest as error:
             # The frames before the damage are shown; the position stays at the last of them.
             self.cut_short = str(error)
+            self._wanted = None
             self.pause()
             return
-        self._position = self._shown = position
+        if self._wanted == position:
+            self._wanted = None
+        self._shown = position
         self._sequence += 1
         self._box.put(replace(frame, sequence=self._sequence, events=events))
 
-    def _events_until(self, position: int) -> tuple[Event, ...]:
-        start = max(self._shown, position - _EVENTS_ON_THE_WAY)
-        return tuple(event for frame in self._recording.events_between(start, position) for event in frame.events)
+    def _read(self, position: int) -> Generator[None, None, tuple[Frame, tuple[Event, ...]]]:
+        events = yield from self._recording.events_in_turns(max(self._shown, position - _EVENTS_ON_THE_WAY), position)
+        return (yield from self._recording.frame_in_turns(position)), events

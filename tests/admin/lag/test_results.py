@@ -43,6 +43,25 @@ def test_sums_are_over_what_is_known() -> None:
     assert (fresh.lag, fresh.reason) == (None, Reason.NOTHING_COMMITTED)
 
 
+def test_what_is_not_known_of_one_partition_is_no_zero() -> None:
+    """All that is known is read: the partition without a leader may hold any number of unread records."""
+    offline = sample(5, None, why=Reason.NO_LEADER)
+    group = answer({A: sample(9, 9), B: offline})
+    assert (group.lag, group.time_lag_ms, group.status, group.where) == (None, None, LagStatus.UNKNOWN, "t-1")
+    assert group.has_unknown_lag and group.has_unknown_time_lag
+    group = answer({A: sample(5, 9), B: offline}, times={Place(A, 5): UnreadRecord(5, NOW - 700)})
+    assert (group.lag, group.time_lag_ms, group.has_unknown_lag, group.has_unknown_time_lag) == (4, 700, True, True)
+    group = answer({A: sample(9, 9), B: sample(5, 9)})
+    assert (group.lag, group.time_lag_ms, group.has_unknown_lag) == (4, None, False), "the times were not read"
+
+
+def test_a_partition_without_a_lag_leaves_nothing_unknown() -> None:
+    for other in (sample(None, 9), sample(5, None, why=Reason.NO_SUCH_PARTITION)):
+        group = answer({A: sample(9, 9), B: other})
+        assert (group.lag, group.time_lag_ms, group.unknown_partition_count) == (0, 0, 1)
+        assert not group.has_unknown_lag and not group.has_unknown_time_lag
+
+
 def test_where_nothing_is_known_nothing_is_told() -> None:
     for partitions in ({}, {A: sample(None, 9)}, {A: sample(5, None)}, {A: sample(9, 5)}):
         group = answer(partitions)

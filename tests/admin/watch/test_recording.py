@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -54,6 +54,12 @@ def _written(path: Path, frames: list[Frame]) -> None:
     for frame in frames:
         writer.write(frame)
     writer.close()
+
+
+async def _until(is_so: Callable[[], object]) -> None:
+    async with asyncio.timeout(10):
+        while not is_so():
+            await asyncio.sleep(0)
 
 
 def _built(known: Frame | None, lines: Iterable[str], *, is_whole: bool = False) -> Frame:
@@ -134,9 +140,13 @@ async def test_a_recording_that_is_damaged_plays_up_to_there(tmp_path: Path, pla
     feed = ReplayFeed(tmp_path / "r")
     await feed.start()
     feed.seek(5)
-    assert feed.position == 5 and not feed.cut_short
+    await _until(lambda: feed.position == 5)
+    assert not feed.cut_short
     feed.seek(8)
+    await _until(lambda: feed.cut_short)
     assert feed.position == 5 and "frame 6 is damaged" in feed.cut_short and feed.status.is_paused
+    feed.seek(2)
+    await _until(lambda: feed.position == 2)
     await feed.close()
 
 
@@ -209,37 +219,101 @@ async def test_a_replay_goes_on_by_itself_at_its_speed_and_stops_at_the_end(tmp_
         if frame.at_ms == frames[-1].at_ms:
             break
     assert sum((frame.events for frame in seen), ()) == sum((frame.events for frame in frames[1:]), ())
-    async with asyncio.timeout(5):
-        while not feed.status.is_paused:
-            await asyncio.sleep(0.001)
+    await _until(lambda: feed.status.is_paused)
     feed.resume()
-    assert feed.position == 0
+    await _until(lambda: feed.position == 0)
     await feed.close()
     assert feed.status.has_ended
 
 
 @in_event_loop
-async def test_steps_and_jumps_show_their_frame_at_once_with_what_happened_on_the_way(tmp_path: Path) -> None:
+async def test_steps_and_jumps_show_their_frame_with_what_happened_on_the_way(tmp_path: Path) -> None:
     frames = _frames(15)
     _written(tmp_path / "r", frames)
     feed = ReplayFeed(tmp_path / "r")
     await feed.start()
     assert (feed.first_ms, feed.last_ms, feed.count) == (frames[0].at_ms, frames[-1].at_ms, 15)
     feed.step(2)
-    assert feed.status.is_paused and feed.position == 2
+    assert feed.status.is_paused
+    await _until(lambda: feed.position == 2)
     feed.seek(10)
+    await _until(lambda: feed.position == 10)
     assert feed.latest is not None
     assert feed.latest.events == sum((frame.events for frame in frames[3:11]), ())
     assert feed.latest.events
     before = feed.latest.sequence
     feed.seek_time(frames[4].at_ms + 500)
-    assert feed.position == 4 and feed.latest.sequence > before and feed.latest.at_ms == frames[4].at_ms
+    await _until(lambda: feed.position == 4)
+    assert feed.latest.sequence > before and feed.latest.at_ms == frames[4].at_ms
     assert feed.latest.events == ()
     feed.step(-100)
-    assert feed.position == 0
+    await _until(lambda: feed.position == 0)
     feed.seek(100)
-    assert feed.position == 14
+    await _until(lambda: feed.position == 14)
     for speed in (0, -1, 1e9):
         with pytest.raises(ValueError, match="speed"):
             feed.set_speed(speed)
+    await feed.close()
+
+
+async def _shown(feed: ReplayFeed) -> list[int]:
+    """Take frames until the feed ends; return their times."""
+    return [frame.at_ms async for frame in feed.frames()]
+
+
+@in_event_loop
+async def test_a_jump_lets_the_event_loop_do_other_things(tmp_path: Path) -> None:
+    """Reading this far takes seconds on 50,000 partitions."""
+    frames = _frames(15)
+    _written(tmp_path / "r", frames)
+    feed = ReplayFeed(tmp_path / "r")
+    await feed.start()
+    feed.step(100)
+    turns = 0
+    while feed.position != 14:
+        assert feed.position == 0, "nothing else is shown on the way"
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns >= 14, "one for each frame at least"
+    await feed.close()
+
+
+@in_event_loop
+async def test_a_later_jump_replaces_one_that_is_still_being_read(tmp_path: Path) -> None:
+    frames = _frames(15)
+    _written(tmp_path / "r", frames)
+    feed = ReplayFeed(tmp_path / "r")
+    feed.pause()
+    await feed.start()
+    shown = asyncio.create_task(_shown(feed))
+    feed.seek(14)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    feed.seek(3)
+    await _until(lambda: feed.position == 3)
+    assert feed.latest is not None and feed.latest.events == sum((frame.events for frame in frames[1:4]), ())
+    # Each step counts from where the one before goes to.
+    for by in (1, 1, 1, -1):
+        feed.step(by)
+    await _until(lambda: feed.position == 5)
+    await asyncio.sleep(0)
+    await feed.close()
+    times = await shown
+    assert times[-1] == frames[5].at_ms and frames[14].at_ms not in times
+
+
+@in_event_loop
+async def test_steps_that_follow_each_other_quickly_show_frames_on_the_way(tmp_path: Path) -> None:
+    """Whoever holds the key sees the recording go by, and does not wait for the release."""
+    _written(tmp_path / "r", _frames(60))
+    feed = ReplayFeed(tmp_path / "r")
+    await feed.start()
+    seen = set()
+    for _ in range(50):
+        feed.step(1)
+        for _ in range(2):
+            await asyncio.sleep(0)
+        seen.add(feed.position)
+    assert len(seen) > 10
+    await _until(lambda: feed.position == 50)
     await feed.close()
