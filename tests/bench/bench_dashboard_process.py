@@ -8,20 +8,14 @@ CPU, the time to the first picture and to the first one with data, and the longe
 
 from __future__ import annotations
 
-import fcntl
 import os
-import pty
-import re
-import select
-import signal
-import struct
-import sys
 import tempfile
-import termios
 import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+
+from dashboard_terminal import DashboardTerminal, dashboard_terminal
 
 from engine.admin.watch.diff import diff
 from engine.admin.watch.fake_cluster import FakeCluster, big_cluster
@@ -92,51 +86,37 @@ def _some_moved(before: Frame, frame: Frame, share: int, tick: int) -> LogEnds:
 def _measured(recording: Path, home: Path) -> str:
     """Play a recording in a terminal; return the figures of a row."""
     started = time.monotonic()
-    process, terminal = _spawned([sys.executable, "-m", "klamm", "top", "--replay", str(recording)], home)
-    try:
-        figures = _watched(process, terminal, started)
-        os.write(terminal, b"q")
-        while _read(terminal, 5.0):
+    with dashboard_terminal(["--replay", str(recording)], home) as top:
+        figures = _watched(top, started)
+        top.press(b"q")
+        while top.read(5.0):
             pass
-    finally:
-        os.kill(process, signal.SIGKILL)
-        os.waitpid(process, 0)
-        os.close(terminal)
     return figures
 
 
-def _spawned(command: list[str], home: Path) -> tuple[int, int]:
-    process, terminal = pty.fork()
-    if process == 0:
-        os.environ |= {"TERM": "xterm-256color", "HOME": str(home), "XDG_CONFIG_HOME": str(home)}
-        os.execvp(command[0], command)
-    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 45, 140, 0, 0))
-    return process, terminal
-
-
-def _watched(process: int, terminal: int, started: float) -> str:
+def _watched(top: DashboardTerminal, started: float) -> str:
     picture = data = ""
     seen = b""
     memory: list[tuple[float, float]] = []
     cpu: list[tuple[float, float]] = []
     longest_s, pressed, next_key = 0.0, 0.0, KEYS_FROM_S
     while (now := time.monotonic() - started) < SECONDS - 2:
-        told = _read(terminal, 0.02)
+        told = top.read(0.02)
         now = time.monotonic() - started
         if pressed and told:
             longest_s, pressed = max(longest_s, now - pressed), 0.0
         if not data:
             seen += told
             if not picture and b"Overview" in seen:
-                picture = f"{now:>17.2f}{_cpu_s(process):>6.2f}"
+                picture = f"{now:>17.2f}{top.cpu_s:>6.2f}"
             if b"HEALTHY" in seen:
-                data = f"{now:>13.2f}{_cpu_s(process):>6.2f}"
+                data = f"{now:>13.2f}{top.cpu_s:>6.2f}"
         if not memory or now - memory[-1][0] > 0.2:
-            memory.append((now, _resident_mb(process)))
-            cpu.append((now, _cpu_s(process)))
+            memory.append((now, top.resident_mb))
+            cpu.append((now, top.cpu_s))
         if now > next_key:
             # The cursor of the list of topics goes up and down.
-            os.write(terminal, b"3" if next_key == KEYS_FROM_S else b"\x1b[B" if round(now * 2) % 2 else b"\x1b[A")
+            top.press(b"3" if next_key == KEYS_FROM_S else b"\x1b[B" if round(now * 2) % 2 else b"\x1b[A")
             pressed, next_key = pressed or now, now + KEY_EVERY_S
     warm = next(index for index, (at, _) in enumerate(memory) if at >= WARM_UP_S)
     quiet = [(at, used) for at, used in cpu if WARM_UP_S <= at < KEYS_FROM_S]
@@ -146,24 +126,3 @@ def _watched(process: int, terminal: int, started: float) -> str:
         f"{memory[warm][1]:>12.1f}{memory[-1][1]:>12.1f}{most:>10.1f}{share:>13.1f}{picture}{data}"
         f"{longest_s * 1000:>28.0f}"
     )
-
-
-def _read(terminal: int, wait_s: float) -> bytes:
-    """Return what the program wrote; nothing once it has ended."""
-    if not select.select([terminal], [], [], wait_s)[0]:
-        return b""
-    try:
-        return os.read(terminal, 65536)
-    except OSError:
-        return b""
-
-
-def _resident_mb(process: int) -> float:
-    status = Path(f"/proc/{process}/status").read_text(encoding="ascii")
-    found = re.search(r"VmRSS:\s+(\d+)", status)
-    return int(found[1]) / 1024 if found else 0.0
-
-
-def _cpu_s(process: int) -> float:
-    fields = Path(f"/proc/{process}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -11,22 +11,18 @@ without that of the main thread, as Linux counts it: of the feed's process, and 
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import json
 import os
-import pty
 import re
-import signal
 import statistics
-import struct
-import sys
 import tempfile
-import termios
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+
+from dashboard_terminal import DashboardTerminal
 
 from engine.admin.cluster.target import ClusterTarget, Origin, Side
 from engine.admin.cluster.zookeeper import open_zookeeper
@@ -196,10 +192,9 @@ _CHANGES: dict[str, type[_Change]] = {
 class _Watched:
     """A feed, and a terminal; each tells when it showed something."""
 
-    def __init__(self, feed: LiveFeed, terminal: int, process: int) -> None:
+    def __init__(self, feed: LiveFeed, top: DashboardTerminal) -> None:
         self._feed = feed
-        self._terminal = terminal
-        self._process = process
+        self._top = top
         self._waited_before = (0.0, 0.0)
         self._written, self._seen = b"", ""
         self._is_in: Callable[[Frame], bool] | None = None
@@ -213,26 +208,23 @@ class _Watched:
         async for frame in self._feed.frames():
             if self._is_in is not None and self.frame_s is None and self._is_in(frame):
                 self.frame_s = time.monotonic()
-                self.frame_waited_s = _waited_s(os.getpid()) - self._waited_before[0]
+                self.frame_waited_s = _waited_s() - self._waited_before[0]
             self.news.set()
 
     def take_output(self) -> None:
         """Take what the dashboard has written."""
-        try:
-            written = os.read(self._terminal, 65536)
-        except OSError:
-            return
+        written = self._top.read(0.0)
         now = time.monotonic()
         self._written += written
         self._seen = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\s", "", self._written.decode("utf-8", "replace"))
         if self._text and self.screen_s is None and self._text in self._seen:
             self.screen_s = now
-            self.screen_waited_s = _waited_s(self._process) - self._waited_before[1]
+            self.screen_waited_s = self._top.waited_s - self._waited_before[1]
         self.news.set()
 
     def go_to_the_newest(self) -> None:
         """The cursor stays on its row, which newer ones push down, and out of the window in the end."""
-        os.write(self._terminal, b"\x1b[H")
+        self._top.press(b"\x1b[H")
 
     def expect(self, change: _Change) -> None:
         self._is_in, self._text = change.is_in, change.text
@@ -241,7 +233,7 @@ class _Watched:
 
     def was_written(self) -> None:
         """From now on the time counts."""
-        self._waited_before = _waited_s(os.getpid()), _waited_s(self._process)
+        self._waited_before = _waited_s(), self._top.waited_s
 
     async def until(self, is_so: Callable[[], bool]) -> None:
         async with asyncio.timeout(6 * WAIT_S):
@@ -257,15 +249,10 @@ class _Watched:
 async def _watching(connect: str, home: Path, topics: int) -> AsyncIterator[_Watched]:
     """Watch with a feed here, and with a dashboard in a terminal."""
     feed = LiveFeed(ClusterTarget("bench", Origin.OPTIONS, zookeeper=connect, via=Side.ZOOKEEPER))
-    process, terminal = pty.fork()
-    if process == 0:
-        os.environ |= {"TERM": "xterm-256color", "HOME": str(home), "XDG_CONFIG_HOME": str(home)}
-        command = [sys.executable, "-m", "klamm", "top", "--screen", "timeline", "--zookeeper", connect]
-        os.execvp(command[0], [*command, "--via", "zookeeper"])
-    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 45, 140, 0, 0))
-    watched = _Watched(feed, terminal, process)
+    top = DashboardTerminal(["--screen", "timeline", "--zookeeper", connect, "--via", "zookeeper"], home)
+    watched = _Watched(feed, top)
     loop = asyncio.get_running_loop()
-    loop.add_reader(terminal, watched.take_output)
+    loop.add_reader(top.terminal, watched.take_output)
     await feed.start()
     taking = asyncio.create_task(watched.take_frames())
     try:
@@ -278,10 +265,8 @@ async def _watching(connect: str, home: Path, topics: int) -> AsyncIterator[_Wat
         taking.cancel()
         await asyncio.gather(taking, return_exceptions=True)
         await feed.close()
-        loop.remove_reader(terminal)
-        os.kill(process, signal.SIGKILL)
-        os.waitpid(process, 0)
-        os.close(terminal)
+        loop.remove_reader(top.terminal)
+        top.close()
 
 
 async def _measure_kind(zk: ZkClient, watched: _Watched, head: str, kind: type[_Change]) -> None:
@@ -304,10 +289,9 @@ async def _measure_kind(zk: ZkClient, watched: _Watched, head: str, kind: type[_
     print(head + "".join(f"{figure:>8.0f}" for times in found for figure in _figures(times)), flush=True)
 
 
-def _waited_s(process: int) -> float:
-    """Return how long the main thread of a process has waited for a processor so far."""
-    told = Path(f"/proc/{process}/task/{process}/schedstat").read_text(encoding="ascii")
-    return int(told.split()[1]) / 1e9
+def _waited_s() -> float:
+    """Return how long this thread has waited for a processor so far."""
+    return int(Path("/proc/thread-self/schedstat").read_text(encoding="ascii").split()[1]) / 1e9
 
 
 def _figures(found: list[float]) -> tuple[float, float, float]:
