@@ -190,9 +190,6 @@ class LogManager:
         self.is_stopping = True
 
     def _take_in(self, log: Log) -> None:
-        if not self._dirs[log.log_dir].is_online:
-            log.abandon()
-            return
         logs = self.future_logs if log.dir.name.endswith(LogDirKind.FUTURE) else self.logs
         self._dirs[log.log_dir].log_count += 1
         previous = logs.setdefault(log.topic_partition, log)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import subprocess
 import sys
 import time
@@ -16,8 +17,11 @@ from engine.common.model import TopicPartition
 from engine.config.log_config import LogConfig
 from engine.storage import log_dir
 from engine.storage.environment import LoadingStopped
+from engine.storage.log import Gap
+from engine.storage.log_moves import create_future_log
 
 A, B, C = (TopicPartition("topic", n) for n in range(3))
+OTHER_ID = bytes(range(1, 17))
 
 
 # --- start and stop
@@ -144,6 +148,17 @@ def test_many_clean_partitions_open_quickly(tmp_path: Path) -> None:
     again.logs.release()
 
 
+def test_a_log_that_misses_records_keeps_the_stop_from_counting_as_orderly(tmp_path: Path) -> None:
+    """A start after an orderly stop does not look for gaps, so the follower would never fetch what is missing."""
+    broker = ManagedLogs(tmp_path / "a", tmp_path / "b").loaded()
+    for name, partition in (("a", A), ("b", B)):
+        broker.logs.get_or_create(partition, is_new=True, preferred_dir=tmp_path / name)
+    broker.logs.logs[A].gap = Gap(0, is_of_crash=True)
+    broker.logs.shutdown()
+    assert not (tmp_path / "a" / ".kafka_cleanshutdown").exists()
+    assert (tmp_path / "b" / ".kafka_cleanshutdown").exists()
+
+
 # --- log dirs
 
 
@@ -157,6 +172,35 @@ def test_new_partitions_go_to_the_emptiest_dir(tmp_path: Path) -> None:
     assert broker.logs.logs[TopicPartition("t", 9)].log_dir.name == "a"
     preferred = broker.logs.get_or_create(C, is_new=True, preferred_dir=tmp_path / "b")
     assert preferred.log_dir.name == "b"
+    broker.logs.shutdown()
+
+
+def test_every_log_counts_however_its_dir_got_it(tmp_path: Path) -> None:
+    broker = ManagedLogs(tmp_path / "a", tmp_path / "b").loaded()
+    for partition in (A, B):
+        broker.logs.get_or_create(partition, is_new=True, preferred_dir=tmp_path / "a")
+    broker.logs.shutdown()
+    again = ManagedLogs(tmp_path / "a", tmp_path / "b").loaded()
+    partitions = [TopicPartition("t", n) for n in range(9)]
+
+    def dirs_of(*numbers: int) -> list[str]:
+        return [again.logs.get_or_create(partitions[n], is_new=True).log_dir.name for n in numbers]
+
+    assert dirs_of(0, 1, 2) == ["b", "b", "a"], "a had 2"
+    again.logs.delete(partitions[2])
+    assert dirs_of(3, 4) == ["a", "b"], "a had 2 again"
+    run_jobs(again.logs.creation_jobs([partitions[5]]))
+    assert dirs_of(5, 6, 7) == ["a", "b", "a"]
+    again.logs.shutdown()
+
+
+def test_a_dir_that_was_asked_for_counts_once(tmp_path: Path) -> None:
+    """What AlterReplicaLogDirs wanted for a partition says nothing about the next topic of that name."""
+    broker = ManagedLogs(tmp_path / "a", tmp_path / "b").loaded()
+    broker.logs.preferred_dirs[A] = tmp_path / "b"
+    assert broker.logs.get_or_create(A, is_new=True).log_dir == tmp_path / "b"
+    broker.logs.delete(A)
+    assert broker.logs.get_or_create(A, is_new=True).log_dir == tmp_path / "a"
     broker.logs.shutdown()
 
 
@@ -301,6 +345,48 @@ def test_a_dir_with_a_broken_file_fails_at_the_start_alone(tmp_path: Path) -> No
     again.logs.shutdown()
 
 
+def test_the_start_ends_when_the_last_dir_fails_in_it(tmp_path: Path) -> None:
+    """A broker without a log dir would take its partitions for lost."""
+    broker = ManagedLogs(tmp_path / "d").loaded()
+    broker.create(A, 2)
+    broken = broker.logs.logs[A].dir / "partition.metadata"
+    broker.logs.shutdown()
+    broken.write_text("garbage")
+    again = ManagedLogs(tmp_path / "d")
+    with pytest.raises(StorageError, match="None of the log dirs can be used"):
+        again.logs.load()
+    again.logs.release()
+
+
+def test_nothing_stays_open_in_a_dir_that_has_failed(tmp_path: Path) -> None:
+    """Otherwise nobody could unmount the disk before the broker ends."""
+    broker = ManagedLogs(tmp_path / "a", tmp_path / "b").loaded()
+    broker.create(A, 2)
+    broker.logs.fail_dir(tmp_path / "a", "as a test wants it", OSError(errno.EIO, "broken"))
+    assert open_files_in(tmp_path / "a") == 0
+    assert open_files_in(tmp_path / "b") == 1, "the lock"
+    broker.logs.shutdown()
+
+
+def test_a_dir_in_which_no_log_can_be_made_fails_and_the_next_one_is_tried(tmp_path: Path) -> None:
+    broker = ManagedLogs(tmp_path / "a", tmp_path / "b").loaded()
+    (tmp_path / "a" / "topic-0").write_text("no folder")
+    broker.create(A)
+    assert broker.failed == [tmp_path / "a"]
+    assert broker.logs.logs[A].log_dir == tmp_path / "b"
+    broker.logs.shutdown()
+
+
+def test_no_log_is_made_in_a_dir_that_has_failed(tmp_path: Path) -> None:
+    broker = ManagedLogs(tmp_path / "a", tmp_path / "b").loaded()
+    broker.logs.fail_dir(tmp_path / "a", "as a test wants it", OSError(errno.EIO, "broken"))
+    with pytest.raises(KafkaError) as caught:
+        broker.logs.get_or_create(A, is_new=True, preferred_dir=tmp_path / "a")
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert not (tmp_path / "a" / "topic-0").exists()
+    broker.logs.shutdown()
+
+
 def test_a_checkpoint_that_cannot_be_written_fails_its_dir(tmp_path: Path) -> None:
     broker = ManagedLogs(tmp_path / "a", tmp_path / "b").loaded()
     jobs = broker.logs.recovery_point_jobs()
@@ -344,7 +430,29 @@ def test_a_deleted_log_is_renamed_and_goes_later(tmp_path: Path) -> None:
     broker.clock.advance(500)
     run_jobs(broker.logs.due_jobs())
     assert not renamed.exists()
+    assert broker.logs.deletion_jobs() == [], "of two at once, one would find the folder gone, and fail the dir"
     assert broker.logs.logs[A].log_end_offset == 1
+    broker.logs.shutdown()
+
+
+def test_a_deleted_log_has_nothing_to_flush(tmp_path: Path) -> None:
+    """Who waits for the flush is not told that the disk has failed."""
+    broker = ManagedLogs(tmp_path / "d").loaded()
+    broker.create(A)
+    log = broker.logs.logs[A]
+    broker.logs.delete(A)
+    assert log.begin_flush() is None
+    broker.logs.shutdown()
+
+
+def test_a_deletion_that_is_on_the_disk_takes_no_next_log_out_of_the_checkpoints(tmp_path: Path) -> None:
+    broker = ManagedLogs(tmp_path / "d").loaded()
+    broker.create(A)
+    broker.logs.delete(A)
+    broker.logs.run_due()
+    broker.create(A)
+    broker.logs.checkpoint()
+    assert list(broker.logs.due_jobs()) == []
     broker.logs.shutdown()
 
 
@@ -359,6 +467,39 @@ def test_many_logs_are_made_in_threads(tmp_path: Path) -> None:
     found = [broker.logs.get_or_create(one, topic_id=TOPIC_ID, is_new=True) for one in partitions]
     assert [log.log_dir.name for log in found].count("b") == 5
     assert broker.logs.creation_jobs(partitions) == []
+
+
+def test_a_log_made_in_a_thread_has_its_topic_id(tmp_path: Path) -> None:
+    broker = ManagedLogs(tmp_path / "d").loaded()
+    broker.create(A)
+    broker.logs.release()
+    (tmp_path / "d" / "topic-0").rename(tmp_path / "d" / "topic-2")
+    again = ManagedLogs(tmp_path / "d").loaded()
+    del again.logs.logs[C]
+    run_jobs(again.logs.creation_jobs([B, C], {B: OTHER_ID, C: OTHER_ID}))
+    assert [again.logs.logs[one].topic_id for one in (B, C)] == [OTHER_ID, TOPIC_ID], "a folder keeps the id it has"
+    again.logs.release()
+    assert ManagedLogs(tmp_path / "d").loaded().logs.logs[B].topic_id == OTHER_ID
+
+
+def test_settings_that_change_while_a_thread_makes_a_log_reach_it(tmp_path: Path) -> None:
+    broker = ManagedLogs(tmp_path / "d").loaded()
+    (job,) = broker.logs.creation_jobs([A])
+    job.run()
+    broker.config = LogConfig(max_message_bytes=5)
+    job.finish()
+    assert broker.logs.logs[A].config.max_message_bytes == 5
+    broker.logs.shutdown()
+
+
+def test_settings_of_the_broker_reach_all_logs(tmp_path: Path) -> None:
+    broker = ManagedLogs(tmp_path / "a", tmp_path / "b").loaded()
+    broker.create(A)
+    copy = create_future_log(broker.logs, A, tmp_path / "b")
+    broker.config = LogConfig(max_message_bytes=5)
+    broker.logs.refresh_configs()
+    assert [log.config.max_message_bytes for log in (broker.logs.logs[A], copy)] == [5, 5]
+    broker.logs.shutdown()
 
 
 def test_settings_reach_the_topics_logs(tmp_path: Path) -> None:

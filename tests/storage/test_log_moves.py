@@ -70,6 +70,15 @@ def test_the_copy_takes_the_place(tmp_path: Path) -> None:
     again.logs.shutdown()
 
 
+def test_an_orderly_stop_ends_a_move(tmp_path: Path) -> None:
+    broker = Broker(tmp_path)
+    _, future = broker.log_with_copy()
+    replace_current_with_future(broker.logs, TP)
+    broker.logs.shutdown()
+    assert (broker.a / "orders-3").exists() is False
+    assert not (future.dir / MOVED_MARK).exists()
+
+
 def test_what_is_written_after_the_move_is_in_the_new_folder(tmp_path: Path) -> None:
     """Segments, indexes, producer snapshots, leader epochs: all are under the folder's plain name."""
     config = LogConfig(segment_bytes=300, index_interval_bytes=0)
@@ -175,6 +184,19 @@ def test_the_source_fails_at_the_very_end(tmp_path: Path) -> None:
     (tmp_path / "away").rename(broker.a)
     again = Broker(tmp_path)
     assert (again.logs.logs[TP].log_dir, again.logs.logs[TP].log_end_offset) == (again.b, 3)
+    again.logs.shutdown()
+
+
+def test_the_target_fails_at_the_very_end(tmp_path: Path) -> None:
+    """The old folder does not come back in its place: it has nothing that was written since."""
+    broker = Broker(tmp_path)
+    _, future = broker.log_with_copy()
+    replace_current_with_future(broker.logs, TP)
+    future.append_as_leader(data_batch(b"3", timestamp_ms=NOW_MS), 4)
+    broker.logs.fail_dir(broker.b, "as a test wants it", OSError(errno.EIO, "broken"))
+    broker.logs.release()
+    again = Broker(tmp_path, dirs="a")
+    assert again.logs.logs == {}
     again.logs.shutdown()
 
 
@@ -296,6 +318,38 @@ def test_the_mark_stays_as_long_as_the_old_dir_is_away(tmp_path: Path) -> None:
     back.logs.run_due()
     assert (names(broker.a), names(broker.b)) == ([], [])
     back.logs.shutdown()
+
+
+@pytest.mark.parametrize("is_third_away", [True, False])
+def test_a_start_that_finds_no_older_folder_removes_the_mark(tmp_path: Path, is_third_away: bool) -> None:
+    """It would tell a later start to take this folder, whatever the other one holds.
+
+    A dir that is away may hold the older folder, but not if the start has found that elsewhere.
+    """
+    broker = Broker(tmp_path, dirs="abc")
+    _, future = broker.log_with_copy()
+    replace_current_with_future(broker.logs, TP)
+    broker.logs.release()
+    if is_third_away:
+        shutil.rmtree(tmp_path / "c")
+        (tmp_path / "c").touch()
+    else:
+        shutil.rmtree(broker.a)
+    again = Broker(tmp_path, dirs="abc")
+    again.logs.run_due()
+    assert again.logs.logs[TP].dir == future.dir
+    assert not (future.dir / MOVED_MARK).exists()
+    again.logs.shutdown()
+
+
+def test_a_topic_deleted_while_it_moves_is_deleted_in_both_dirs(tmp_path: Path) -> None:
+    broker = Broker(tmp_path)
+    broker.log_with_copy()
+    broker.logs.delete(TP)
+    assert (broker.logs.logs, broker.logs.future_logs) == ({}, {})
+    broker.logs.run_due()
+    assert (names(broker.a), names(broker.b)) == ([], [])
+    broker.logs.shutdown()
 
 
 def test_a_topic_deleted_at_the_end_of_a_move_is_deleted_in_both_dirs(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from log_folders import StandIn, values_of
 from managed_logs import TOPIC_ID, ManagedLogs, checkpoint, run_jobs
 
+from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
 from engine.storage.checkpoint_file import CheckpointFile
 from engine.storage.log_manager import LogManager
@@ -158,13 +159,20 @@ def test_a_checkpoint_that_was_under_way_when_the_log_was_deleted(tmp_path: Path
     check_new_records_are_there(tmp_path / "d")
 
 
-def test_a_checkpoint_that_cannot_be_written_keeps_the_log_from_being_made(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_in_threads", [True, False])
+def test_a_checkpoint_that_cannot_be_written_keeps_the_log_from_being_made(tmp_path: Path, is_in_threads: bool) -> None:
     broker = with_deleted_start(tmp_path / "d")
     broker.logs.delete(A)
     jobs = broker.logs.creation_jobs([A])
     (tmp_path / "d" / FILES[0]).unlink()
     (tmp_path / "d" / FILES[0] / "in the way").mkdir(parents=True)
-    run_jobs(jobs)
+    if is_in_threads:
+        run_jobs(jobs)
+    else:
+        with pytest.raises(KafkaError) as caught:
+            create_here(broker.logs)
+        assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert isinstance(caught.value.__cause__, OSError)
     assert broker.logs.get(A) is None
     assert not (tmp_path / "d" / "topic-0").exists()
     assert broker.failed == [tmp_path / "d"]
