@@ -141,6 +141,14 @@ TESTED_BY = {
         "server/test_log_upkeep.py",
     ],
     "engine/storage/due_flushes.py": ["storage/test_due_work.py"],
+    "engine/storage/log_loading.py": [
+        "storage/test_log_manager.py",
+        "storage/test_reused_names.py",
+        "storage/test_few_descriptors.py",
+        "storage/test_power_failures.py",
+        "storage/test_recorded_folders.py",
+        "storage/test_log_moves.py",
+    ],
     "engine/storage/replaced_logs.py": ["storage/test_replaced_logs.py", "storage/test_log_moves.py"],
     "engine/replication/partition.py": [
         "replication/test_partition.py",

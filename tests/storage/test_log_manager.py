@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 import errno
+import logging
+import os
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from log_folders import data_batch, open_files_in, recorded_copy, values_of
+from log_folders import NOW_MS, data_batch, open_files_in, recorded_copy, values_of
 from managed_logs import TOPIC_ID, ManagedLogs, checkpoint, run_jobs
 
+from engine.common.clock import ManualClock
 from engine.common.errors import ConfigError, ErrorCode, KafkaError, StorageError
 from engine.common.model import TopicPartition
 from engine.config.log_config import LogConfig
-from engine.storage import log_dir
+from engine.protocol.records.header import iter_batches
+from engine.storage import log_dir, log_loading
 from engine.storage.environment import LoadingStopped
 from engine.storage.log import Gap
+from engine.storage.log_manager import LogManager, LogManagerConfig
 from engine.storage.log_moves import create_future_log
 
 A, B, C = (TopicPartition("topic", n) for n in range(3))
 OTHER_ID = bytes(range(1, 17))
+DEADLINE_S = 20
 
 
 # --- start and stop
@@ -121,15 +130,112 @@ def test_a_deleted_start_is_remembered(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_a_recovery_in_threads_finds_every_log(tmp_path: Path, threads: int) -> None:
+def test_a_recovery_in_threads_finds_every_log(tmp_path: Path, threads: int, caplog: pytest.LogCaptureFixture) -> None:
     broker = ManagedLogs(tmp_path / "d", tmp_path / "e").loaded()
     for n in range(12):
         broker.create(TopicPartition("t", n), n)
     broker.logs.release()
-    again = ManagedLogs(tmp_path / "d", tmp_path / "e", threads=threads).loaded()
+    with caplog.at_level(logging.INFO):
+        again = ManagedLogs(tmp_path / "d", tmp_path / "e", threads=threads).loaded()
+    assert "done=1/6" in caplog.text and "Loaded all logs count=12 " in caplog.text
     ends = {partition.partition: log.log_end_offset for partition, log in again.logs.logs.items()}
     assert ends == {n: n for n in range(12)}
     assert again.failed == []
+
+
+def managed_with(config_of: Callable[[str], LogConfig], *dirs: Path, threads: int) -> LogManager:
+    """Return logs whose loading asks ``config_of`` for each topic's settings, in the thread that loads the log."""
+    settings = LogManagerConfig(dirs, threads)
+    return LogManager(settings, config_of, ManualClock(NOW_MS), lambda _: None)
+
+
+def make_logs(path: Path, *topics: str, is_stopped_in_order: bool = False) -> None:
+    broker = ManagedLogs(path).loaded()
+    for topic in topics:
+        broker.create(TopicPartition(topic, 0))
+    if is_stopped_in_order:
+        broker.logs.shutdown()
+    broker.logs.release()
+
+
+def test_a_recovery_uses_all_threads_that_it_may(tmp_path: Path) -> None:
+    make_logs(tmp_path / "d", "a", "b", "c")
+    together = threading.Barrier(3)
+
+    def config_of(topic: str) -> LogConfig:
+        together.wait(DEADLINE_S)
+        return LogConfig()
+
+    logs = managed_with(config_of, tmp_path / "d", threads=3)
+    logs.load()
+    assert len(logs.logs) == 3
+    logs.release()
+
+
+def test_after_an_orderly_stop_no_thread_opens_a_log(tmp_path: Path) -> None:
+    """Opening takes the interpreter, not the disk, so threads would only get in each other's way."""
+    make_logs(tmp_path / "d", "a", "b", is_stopped_in_order=True)
+    seen: list[threading.Thread] = []
+
+    def config_of(topic: str) -> LogConfig:
+        seen.append(threading.current_thread())
+        return LogConfig()
+
+    logs = managed_with(config_of, tmp_path / "d", threads=3)
+    logs.load()
+    assert seen == [threading.current_thread()] * 2
+    logs.release()
+
+
+def test_after_a_start_that_ends_early_nobody_is_at_work_in_the_dirs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next broker may take them at once. A recovery that has begun comes to its end, the others never begin."""
+    make_logs(tmp_path / "a", "clean", is_stopped_in_order=True)
+    make_logs(tmp_path / "b", "begun", "waiting")
+    has_begun, is_waited_for, opened = threading.Event(), threading.Event(), []
+
+    class Watched(ThreadPoolExecutor):
+        def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+            super().shutdown(wait=False, cancel_futures=cancel_futures)
+            if wait:
+                is_waited_for.set()
+                super().shutdown()
+
+    def config_of(topic: str) -> LogConfig:
+        if topic == "clean":
+            assert has_begun.wait(DEADLINE_S)
+            raise LoadingStopped
+        has_begun.set()
+        assert is_waited_for.wait(DEADLINE_S)
+        opened.append(topic)
+        return LogConfig()
+
+    monkeypatch.setattr(log_loading, "ThreadPoolExecutor", Watched)
+    logs = managed_with(config_of, tmp_path / "a", tmp_path / "b", threads=1)
+    with pytest.raises(LoadingStopped):
+        logs.load()
+    at_work = [thread.name for thread in threading.enumerate() if thread.name.startswith("log-recovery")]
+    is_waited_for.set()
+    assert (at_work, opened) == ([], ["begun"])
+    logs.release()
+
+
+def test_after_a_crash_the_cleaners_checkpoint_tells_which_logs_it_has_cleaned(tmp_path: Path) -> None:
+    """What such a log misses, the cleaner may have taken: it is no gap of the crash."""
+    broker = ManagedLogs(tmp_path / "d", config=LogConfig(segment_bytes=150)).loaded()
+    for partition in (A, B):
+        broker.create(partition, 6)
+        path = broker.logs.logs[partition].segments[0].path
+        *_, (last, _) = iter_batches(path.read_bytes())
+        os.truncate(path, last)
+    broker.logs.logs[B].cleaning.first_dirty_offset = 4
+    broker.logs.checkpoint()
+    broker.logs.release()
+    again = ManagedLogs(tmp_path / "d").loaded()
+    gaps = [again.logs.logs[partition].gap for partition in (A, B)]
+    assert [gap is not None and gap.is_of_crash for gap in gaps] == [True, False]
+    again.logs.release()
 
 
 def test_many_clean_partitions_open_quickly(tmp_path: Path) -> None:
