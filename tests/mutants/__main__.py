@@ -149,6 +149,13 @@ TESTED_BY = {
         "storage/test_recorded_folders.py",
         "storage/test_log_moves.py",
     ],
+    "engine/storage/log_dirs.py": [
+        "storage/test_log_manager.py",
+        "storage/test_reused_names.py",
+        "storage/test_few_descriptors.py",
+        "storage/test_power_failures.py",
+        "storage/test_log_moves.py",
+    ],
     "engine/storage/replaced_logs.py": ["storage/test_replaced_logs.py", "storage/test_log_moves.py"],
     "engine/replication/partition.py": [
         "replication/test_partition.py",

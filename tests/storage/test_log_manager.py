@@ -265,6 +265,14 @@ def test_a_log_that_misses_records_keeps_the_stop_from_counting_as_orderly(tmp_p
     assert (tmp_path / "b" / ".kafka_cleanshutdown").exists()
 
 
+def test_a_dir_that_cannot_be_marked_as_closed_has_failed(tmp_path: Path) -> None:
+    broker = ManagedLogs(tmp_path / "a", tmp_path / "b").loaded()
+    (tmp_path / "a" / ".kafka_cleanshutdown").mkdir()
+    broker.logs.shutdown()
+    assert broker.failed == [tmp_path / "a"]
+    assert (tmp_path / "b" / ".kafka_cleanshutdown").is_file()
+
+
 # --- log dirs
 
 
@@ -316,6 +324,14 @@ def test_a_dir_belongs_to_one_broker_at_a_time(tmp_path: Path) -> None:
         ManagedLogs(tmp_path / "d")
     broker.logs.release()
     ManagedLogs(tmp_path / "d").loaded().logs.release()
+
+
+def test_a_broker_that_finds_one_dir_in_use_leaves_the_others_free(tmp_path: Path) -> None:
+    other = ManagedLogs(tmp_path / "b").loaded()
+    with pytest.raises(StorageError, match=r"Failed to acquire lock"):
+        ManagedLogs(tmp_path / "a", tmp_path / "b")
+    ManagedLogs(tmp_path / "a").logs.release()
+    other.logs.release()
 
 
 def test_a_dir_in_use_by_another_process_is_refused(tmp_path: Path) -> None:
@@ -379,6 +395,26 @@ def test_identity(tmp_path: Path) -> None:
     before = (tmp_path / "a" / "meta.properties").stat().st_mtime_ns
     broker.logs.write_identity("cluster", 3)
     assert (tmp_path / "a" / "meta.properties").stat().st_mtime_ns == before
+
+
+def test_a_dir_whose_identity_cannot_be_read_goes_offline_alone(tmp_path: Path) -> None:
+    broker = ManagedLogs(tmp_path / "a", tmp_path / "b")
+    broker.logs.write_identity("cluster", 3)
+    (tmp_path / "a" / "meta.properties").unlink()
+    (tmp_path / "a" / "meta.properties").mkdir()
+    assert broker.logs.check_identity(None, None) == ("cluster", 3)
+    assert broker.failed == [tmp_path / "a"]
+    broker.logs.release()
+
+
+def test_a_dir_whose_identity_cannot_be_written_goes_offline_alone(tmp_path: Path) -> None:
+    """Without it, another broker could take the dir for its own."""
+    broker = ManagedLogs(tmp_path / "a", tmp_path / "b")
+    (tmp_path / "a").rename(tmp_path / "away")
+    broker.logs.write_identity("cluster", 3)
+    assert broker.failed == [tmp_path / "a"]
+    assert (tmp_path / "b" / "meta.properties").exists()
+    broker.logs.release()
 
 
 def test_a_folder_that_is_no_partition_stops_the_start(tmp_path: Path) -> None:
