@@ -123,6 +123,16 @@ def test_an_older_checkpoint_never_takes_the_place_of_a_newer_one(tmp_path: Path
     broker.logs.shutdown()
 
 
+def test_a_name_that_has_left_the_checkpoints_keeps_no_later_log_waiting(tmp_path: Path) -> None:
+    broker = with_deleted_start(tmp_path / "d")
+    broker.logs.delete(A)
+    create_in_threads(broker.logs)
+    broker.logs.delete(A)
+    run_jobs(broker.logs.forgetting_jobs([]))
+    assert broker.logs.forgetting_jobs([A]) == []
+    broker.logs.shutdown()
+
+
 def test_a_file_names_what_any_state_on_its_way_names(tmp_path: Path) -> None:
     file = CheckpointFile(tmp_path / "replication-offset-checkpoint")
     first, second = file.job(StandIn(), {A: 1}), file.job(StandIn(), {A: 1, B: 2})
