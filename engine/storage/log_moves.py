@@ -45,7 +45,7 @@ def create_future_log(manager: LogManager, topic_partition: TopicPartition, log_
 def delete_future_log(manager: LogManager, topic_partition: TopicPartition) -> None:
     """Delete a partition's future log, if it has one. Raises KafkaError KAFKA_STORAGE_ERROR."""
     log = manager.future_logs.pop(topic_partition, None)
-    if log is not None and not log.is_offline:
+    if log is not None:
         manager.retire(log)
 
 
@@ -57,7 +57,7 @@ def replace_current_with_future(manager: LogManager, topic_partition: TopicParti
 
     Raises:
         KafkaError: KAFKA_STORAGE_ERROR if one of the two is gone, or the future log's disk fails. If the current
-            log's disk fails, it no longer matters.
+            log's disk fails, it no longer matters. INCONSISTENT_TOPIC_ID if the future log is another topic's.
     """
     current, future = manager.logs.get(topic_partition), manager.future_logs.get(topic_partition)
     if current is None or future is None:
@@ -99,11 +99,11 @@ def preparing_jobs(manager: LogManager, current: Log, future: Log) -> Iterator[D
     records, topic id and mark.
 
     Raises:
-        KafkaError: KAFKA_STORAGE_ERROR when the disk fails.
+        KafkaError: KAFKA_STORAGE_ERROR when the disk fails; INCONSISTENT_TOPIC_ID if the future log is another topic's.
     """
     yield from manager.replaced.jobs(current.topic_partition)
-    _mark_moved(manager, future)
     _take_over_topic_id(current, future)
+    _mark_moved(manager, future)
     flush = future.begin_flush()
     if flush is not None:
         yield flush
@@ -119,7 +119,7 @@ def check_prepared(topic_partition: TopicPartition, job: DiskJob) -> None:
 
 
 def _take_over_topic_id(current: Log, future: Log) -> None:
-    if future.topic_id is None and current.topic_id is not None:
+    if current.topic_id is not None:
         future.assign_topic_id(current.topic_id)
 
 
@@ -127,12 +127,11 @@ def _take_over_knowledge(current: Log, future: Log) -> None:
     """Give the future log what the records do not hold: high watermark, topic id, a leader epoch without records."""
     _take_over_topic_id(current, future)
     latest = current.leader_epochs.latest_entry
-    if latest is not None and latest.leader_epoch > future.leader_epochs.latest_epoch:
+    if latest is not None:
         future.assign_leader_epoch(latest.leader_epoch, latest.start_offset)
     future.cleaning = current.cleaning
     future.update_high_watermark(current.high_watermark)
-    if future.log_start_offset < current.log_start_offset:
-        future.increment_log_start_offset(current.log_start_offset)
+    future.increment_log_start_offset(current.log_start_offset)
 
 
 def _mark_moved(manager: LogManager, log: Log) -> None:

@@ -170,6 +170,7 @@ TESTED_BY = {
         "server/test_log_upkeep.py",
         "storage/test_log_moves.py",
     ],
+    "engine/storage/log_moves.py": ["storage/test_log_manager.py", "storage/test_log_moves.py"],
     "engine/storage/replaced_logs.py": ["storage/test_replaced_logs.py", "storage/test_log_moves.py"],
     "engine/replication/partition.py": [
         "replication/test_partition.py",

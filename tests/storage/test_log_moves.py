@@ -19,7 +19,12 @@ from engine.config.log_config import LogConfig
 from engine.storage.disk_jobs import run_jobs
 from engine.storage.log import Log
 from engine.storage.log_manager import LogManager, LogManagerConfig
-from engine.storage.log_moves import create_future_log, replace_current_with_future
+from engine.storage.log_moves import (
+    create_future_log,
+    delete_future_log,
+    preparing_jobs,
+    replace_current_with_future,
+)
 from engine.storage.replaced_logs import MOVED_MARK
 
 TP = TopicPartition("orders", 3)
@@ -36,9 +41,9 @@ class Broker:
         self.logs = LogManager(settings, lambda _topic: config or SMALL, ManualClock(NOW_MS), self.failed.append)
         self.logs.load()
 
-    def log_with_copy(self) -> tuple[Log, Log]:
+    def log_with_copy(self, topic_id: bytes | None = TOPIC_ID) -> tuple[Log, Log]:
         """Make a log in one dir and an up-to-date copy of it in the other."""
-        log = self.logs.get_or_create(TP, topic_id=TOPIC_ID, is_new=True, preferred_dir=self.a)
+        log = self.logs.get_or_create(TP, topic_id=topic_id, is_new=True, preferred_dir=self.a)
         log.append_as_leader(data_batch(b"1", b"2", timestamp_ms=NOW_MS), 4)
         log.update_high_watermark(2)
         future = create_future_log(self.logs, TP, self.b)
@@ -102,6 +107,107 @@ def test_what_is_written_after_the_move_is_in_the_new_folder(tmp_path: Path) -> 
     again.logs.shutdown()
 
 
+@pytest.mark.parametrize("is_prepared", [True, False])
+def test_the_copy_gets_what_its_records_do_not_tell(tmp_path: Path, is_prepared: bool) -> None:
+    """It gets the topic id, a leader epoch without records and a start that DeleteRecords has moved."""
+    broker = Broker(tmp_path)
+    log, future = broker.log_with_copy(topic_id=None)
+    if is_prepared:
+        run_jobs(preparing_jobs(broker.logs, log, future))
+    log.assign_topic_id(TOPIC_ID)
+    log.assign_leader_epoch(7, 2)
+    log.increment_log_start_offset(1)
+    replace_current_with_future(broker.logs, TP)
+    assert (future.topic_id, future.leader_epochs.entries, future.log_start_offset) == (TOPIC_ID, ((4, 1), (7, 2)), 1)
+    broker.logs.shutdown()
+    again = Broker(tmp_path)
+    log = again.logs.logs[TP]
+    assert (log.topic_id, log.log_start_offset) == (TOPIC_ID, 1)
+    again.logs.shutdown()
+
+
+def test_an_empty_copy_takes_the_place_of_an_empty_log(tmp_path: Path) -> None:
+    broker = Broker(tmp_path)
+    broker.logs.get_or_create(TP, is_new=True, preferred_dir=broker.a)
+    future = create_future_log(broker.logs, TP, broker.b)
+    assert replace_current_with_future(broker.logs, TP) is future
+    assert (future.topic_id, future.leader_epochs.entries, future.log_start_offset) == (None, (), 0)
+    broker.logs.shutdown()
+
+
+def test_a_copy_of_another_topic_takes_no_place(tmp_path: Path) -> None:
+    """Its topic was deleted, and another one has the name now."""
+    broker = Broker(tmp_path)
+    log, future = broker.log_with_copy()
+    future.assign_topic_id(bytes(16))
+    with pytest.raises(KafkaError) as refused:
+        replace_current_with_future(broker.logs, TP)
+    assert refused.value.code is ErrorCode.INCONSISTENT_TOPIC_ID
+    assert broker.logs.logs == {TP: log}
+    assert not (future.dir / MOVED_MARK).exists()
+    broker.logs.shutdown()
+
+
+def test_a_move_that_is_given_up_leaves_nothing(tmp_path: Path) -> None:
+    broker = Broker(tmp_path)
+    log, _ = broker.log_with_copy()
+    for _ in range(2):
+        delete_future_log(broker.logs, TP)
+        assert (broker.logs.logs, broker.logs.future_logs) == ({TP: log}, {})
+    broker.logs.run_due()
+    assert (names(broker.a), names(broker.b)) == (["orders-3"], [])
+    broker.logs.shutdown()
+
+
+def test_a_move_to_a_wanted_dir_fulfils_the_wish(tmp_path: Path) -> None:
+    """AlterReplicaLogDirs wanted it for this replica, not for the next topic's of that name."""
+    broker = Broker(tmp_path)
+    broker.logs.get_or_create(TP, is_new=True, preferred_dir=broker.a)
+    broker.logs.preferred_dirs[TP] = broker.b
+    create_future_log(broker.logs, TP, broker.b)
+    broker.logs.delete(TP)
+    assert broker.logs.get_or_create(TP, is_new=True).log_dir == broker.a
+    broker.logs.shutdown()
+
+
+def test_the_mark_is_on_the_disk_before_the_copy_takes_the_place(tmp_path: Path) -> None:
+    """A power failure could otherwise leave two folders of the same name, and no sign of which one counts."""
+    broker = Broker(tmp_path)
+    log, future = broker.log_with_copy()
+    future.assign_topic_id(TOPIC_ID)
+    future.flush()
+    disk = Disk(tmp_path)
+    with disk.watched():
+        run_jobs(preparing_jobs(broker.logs, log, future))
+    assert f"b/{future.dir.name}/{MOVED_MARK}" in disk.image(STRICT)
+    broker.logs.shutdown()
+
+
+def test_a_copy_that_cannot_be_marked_takes_no_place(tmp_path: Path) -> None:
+    broker = Broker(tmp_path)
+    log, future = broker.log_with_copy()
+    future.assign_topic_id(TOPIC_ID)
+    future.dir.rename(broker.b / "away")
+    with pytest.raises(KafkaError) as refused:
+        replace_current_with_future(broker.logs, TP)
+    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert broker.failed == [broker.b]
+    assert broker.logs.logs == {TP: log}
+    broker.logs.shutdown()
+
+
+def test_records_that_came_after_the_preparation_are_flushed_by_the_swap(tmp_path: Path) -> None:
+    """With flush.messages no record is acknowledged that is on no disk."""
+    broker = Broker(tmp_path, LogConfig(flush_messages=1))
+    log, future = broker.log_with_copy()
+    run_jobs(preparing_jobs(broker.logs, log, future))
+    log.append_as_leader(data_batch(b"3", timestamp_ms=NOW_MS), 4)
+    future.append_as_follower(memoryview(read_all(log, 2)))
+    replace_current_with_future(broker.logs, TP)
+    assert (future.recovery_point, future.is_flush_due) == (3, False)
+    broker.logs.shutdown()
+
+
 def test_a_flush_that_somebody_waits_for_is_done_by_the_swap(tmp_path: Path) -> None:
     """With flush.messages the producer's answer waits for the disk, even if the log moves meanwhile."""
     broker = Broker(tmp_path, LogConfig(flush_messages=1))
@@ -132,10 +238,16 @@ def test_a_copy_that_cannot_be_flushed_takes_no_place(tmp_path: Path, monkeypatc
     broker.logs.shutdown()
 
 
-def test_without_a_copy_nothing_is_replaced(tmp_path: Path) -> None:
+def test_without_a_copy_or_the_log_nothing_is_replaced(tmp_path: Path) -> None:
     broker = Broker(tmp_path)
-    broker.logs.get_or_create(TP, is_new=True)
-    with pytest.raises(KafkaError) as refused:
+    _, future = broker.log_with_copy()
+    del broker.logs.future_logs[TP]
+    with pytest.raises(KafkaError, match="The future replica for orders-3 is offline") as refused:
+        replace_current_with_future(broker.logs, TP)
+    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    broker.logs.future_logs[TP] = future
+    broker.logs.fail_dir(broker.a, "as a test wants it", OSError(errno.EIO, "broken"))
+    with pytest.raises(KafkaError, match="The current replica for orders-3 is offline") as refused:
         replace_current_with_future(broker.logs, TP)
     assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     broker.logs.shutdown()
