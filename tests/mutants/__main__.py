@@ -171,6 +171,22 @@ TESTED_BY = {
         "storage/test_log_moves.py",
     ],
     "engine/storage/log_moves.py": ["storage/test_log_manager.py", "storage/test_log_moves.py"],
+    "engine/storage/segment_list.py": [
+        "storage/test_append.py",
+        "storage/test_reads.py",
+        "storage/test_retention.py",
+        "storage/test_recovery.py",
+        "storage/test_log_model.py",
+        "storage/test_compaction.py",
+    ],
+    "engine/storage/small_files.py": [
+        "storage/test_log_manager.py",
+        "storage/test_reused_names.py",
+        "storage/test_power_failures.py",
+        "storage/test_failing_disks.py",
+        "storage/test_few_descriptors.py",
+        "storage/test_recovery.py",
+    ],
     "engine/storage/replaced_logs.py": ["storage/test_replaced_logs.py", "storage/test_log_moves.py"],
     "engine/replication/partition.py": [
         "replication/test_partition.py",

@@ -114,6 +114,15 @@ def test_damaged_checkpoints_lose_nothing(tmp_path: Path) -> None:
     assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (0, 3, 0)
 
 
+def test_a_file_that_a_crash_left_half_written_is_gone(tmp_path: Path) -> None:
+    """Each write takes a name of its own, so such files would fill the disk."""
+    half = tmp_path / "d" / "replication-offset-checkpoint.7.tmp"
+    half.parent.mkdir()
+    half.write_text("0\n1\nto")
+    ManagedLogs(tmp_path / "d").loaded().logs.release()
+    assert not half.exists()
+
+
 def test_a_deleted_start_is_remembered(tmp_path: Path) -> None:
     broker = ManagedLogs(tmp_path / "d").loaded()
     broker.create(A, 5)
