@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from engine.common.errors import CorruptFileError
@@ -71,14 +72,12 @@ class _Dir:
     def __init__(self, loader: LogDirLoader, log_dir: LogDir) -> None:
         self._loader = loader
         self._dir = log_dir
-        self._folders: list[Path] = []
         self._pool: ThreadPoolExecutor | None = None
-        self._futures: list[Future[Log]] = []
+        self._loads: list[Callable[[], Log]] = []
         self._recovery_points: dict[TopicPartition, int] = {}
         self._log_start_offsets: dict[TopicPartition, int] = {}
         self._high_watermarks: dict[TopicPartition, int] = {}
         self._first_dirty_offsets: dict[TopicPartition, int] = {}
-        self._has_failed = False
 
     def begin(self) -> Iterator[Loaded]:
         """Read the dir's own files, and start threads if it must be recovered; yields only a failure."""
@@ -89,31 +88,29 @@ class _Dir:
             self._log_start_offsets = log_dir.read_checkpoint(LOG_START_OFFSET_CHECKPOINT)
             self._high_watermarks = log_dir.read_checkpoint(HIGH_WATERMARK_CHECKPOINT)
             self._first_dirty_offsets = log_dir.read_checkpoint(CLEANER_OFFSET_CHECKPOINT)
-            self._folders = [folder for folder in log_dir.partition_folders() if self._is_wanted(folder)]
+            folders = [folder for folder in log_dir.partition_folders() if self._is_wanted(folder)]
         except OSError as error:
-            self._has_failed = True
             yield log_dir.path, error
             return
-        logger.info("Loading a log dir path=%s logs=%d clean_shutdown=%s", log_dir.path, len(self._folders), is_clean)
-        if not is_clean and self._folders:
+        logger.info("Loading a log dir path=%s logs=%d clean_shutdown=%s", log_dir.path, len(folders), is_clean)
+        if is_clean:
+            self._loads = [partial(self._load, folder) for folder in folders]
+        else:
             self._pool = ThreadPoolExecutor(self._loader.recovery_threads, thread_name_prefix="log-recovery")
-            self._futures = [self._pool.submit(self._load, folder) for folder in self._folders]
+            self._loads = [self._pool.submit(self._load, folder).result for folder in folders]
 
     def results(self) -> Iterator[Loaded]:
         """Yield the logs as they are loaded; ends at the first failure."""
-        for index, folder in enumerate(self._folders, start=1):
-            if self._has_failed:
-                return
+        for number, load in enumerate(self._loads, start=1):
             try:
-                log = self._futures[index - 1].result() if self._futures else self._load(folder)
+                log = load()
             except (OSError, CorruptFileError) as error:
-                self._has_failed = True
                 yield self._dir.path, error if isinstance(error, OSError) else OSError(str(error))
                 return
             level = logging.DEBUG if self._dir.had_clean_shutdown else logging.INFO
-            logger.log(level, "Loaded %r segments=%d done=%d/%d", log, len(log.segments), index, len(self._folders))
+            logger.log(level, "Loaded %r segments=%d done=%d/%d", log, len(log.segments), number, len(self._loads))
             yield self._dir.path, log
-        self._dir.is_loaded = not self._has_failed
+        self._dir.is_loaded = True
 
     def stop(self) -> None:
         if self._pool is not None:

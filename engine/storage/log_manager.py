@@ -34,7 +34,7 @@ from engine.storage.log_dirs import LogDirs
 from engine.storage.log_loader import Checkpoints, load_log
 from engine.storage.log_loading import LogDirLoader
 from engine.storage.log_table import LogTable
-from engine.storage.replaced_logs import ReplacedLogs, choose_of_two, is_moved, unmark_moved
+from engine.storage.replaced_logs import ReplacedLogs, choose_of_two, older_folders, unmark_moved
 
 logger = logging.getLogger(__name__)
 
@@ -182,7 +182,7 @@ class LogManager:
         run_jobs(self.replaced.jobs())
         run_jobs(self._dirs.renaming_jobs(self))
         if not self.offline_dirs:
-            for log in [log for log in self.logs.values() if is_moved(log)]:
+            for log in [log for log in self.logs.values() if older_folders(log)]:
                 unmark_moved(log)
 
     def stop_loading(self) -> None:
@@ -190,15 +190,13 @@ class LogManager:
         self.is_stopping = True
 
     def _take_in(self, log: Log) -> None:
-        if not self._dirs[log.log_dir].is_online:
-            log.abandon()
-            return
         logs = self.future_logs if log.dir.name.endswith(LogDirKind.FUTURE) else self.logs
         self._dirs[log.log_dir].log_count += 1
         previous = logs.setdefault(log.topic_partition, log)
         if previous is not log:
-            logs[log.topic_partition], left_over = choose_of_two(previous, log)
-            self.replaced.add(left_over, logs[log.topic_partition], keeps_mark=False)
+            chosen, left_over = choose_of_two(previous, log)
+            logs[log.topic_partition] = chosen
+            self.replaced.add(left_over, chosen, keeps_mark=older_folders(chosen) > 1)
 
     def shutdown(self) -> None:
         """Flush and close all logs, write the checkpoints and the clean-shutdown mark, and release the dirs."""

@@ -18,7 +18,7 @@ from engine.formats.log_dir_names import LogDirKind, log_dir_name, suffixed_log_
 from engine.storage.disk_jobs import DiskJob, SyncJob, run_jobs
 from engine.storage.log import Log
 from engine.storage.log_manager import LogManager
-from engine.storage.replaced_logs import MOVED_MARK, is_moved
+from engine.storage.replaced_logs import mark_moved, older_folders
 
 logger = logging.getLogger("kafka.log.LogManager")
 
@@ -45,7 +45,7 @@ def create_future_log(manager: LogManager, topic_partition: TopicPartition, log_
 def delete_future_log(manager: LogManager, topic_partition: TopicPartition) -> None:
     """Delete a partition's future log, if it has one. Raises KafkaError KAFKA_STORAGE_ERROR."""
     log = manager.future_logs.pop(topic_partition, None)
-    if log is not None and not log.is_offline:
+    if log is not None:
         manager.retire(log)
 
 
@@ -57,26 +57,26 @@ def replace_current_with_future(manager: LogManager, topic_partition: TopicParti
 
     Raises:
         KafkaError: KAFKA_STORAGE_ERROR if one of the two is gone, or the future log's disk fails. If the current
-            log's disk fails, it no longer matters.
+            log's disk fails, it no longer matters. INCONSISTENT_TOPIC_ID if the future log is another topic's.
     """
     current, future = manager.logs.get(topic_partition), manager.future_logs.get(topic_partition)
     if current is None or future is None:
         which = "current" if current is None else "future"
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"The {which} replica for {topic_partition} is offline")
     logger.info("Attempting to replace current log %s with %s for %s", _told(current), _told(future), topic_partition)
-    if not is_moved(future):
+    if not older_folders(future):
         for job in preparing_jobs(manager, current, future):
             run_jobs([job])
             check_prepared(topic_partition, job)
     _take_over_knowledge(current, future)
-    has_older_folder = is_moved(current)
+    keeps_mark = older_folders(future) > 1
     if future.is_flush_due:
         # flush.messages: a flush of this log answers those who wait for a flush of the current one.
         future.flush()
     future.rename_dir(log_dir_name(topic_partition))
     del manager.future_logs[topic_partition]
     manager.logs[topic_partition] = future
-    manager.replaced.add(current, future, keeps_mark=has_older_folder)
+    manager.replaced.add(current, future, keeps_mark=keeps_mark)
     logger.info("The current replica is successfully replaced with the future replica for %s", topic_partition)
     return future
 
@@ -99,11 +99,11 @@ def preparing_jobs(manager: LogManager, current: Log, future: Log) -> Iterator[D
     records, topic id and mark.
 
     Raises:
-        KafkaError: KAFKA_STORAGE_ERROR when the disk fails.
+        KafkaError: KAFKA_STORAGE_ERROR when the disk fails; INCONSISTENT_TOPIC_ID if the future log is another topic's.
     """
     yield from manager.replaced.jobs(current.topic_partition)
-    _mark_moved(manager, future)
     _take_over_topic_id(current, future)
+    yield SyncJob(manager, future.log_dir, [_mark_moved(manager, current, future)], lambda: None)
     flush = future.begin_flush()
     if flush is not None:
         yield flush
@@ -119,7 +119,7 @@ def check_prepared(topic_partition: TopicPartition, job: DiskJob) -> None:
 
 
 def _take_over_topic_id(current: Log, future: Log) -> None:
-    if future.topic_id is None and current.topic_id is not None:
+    if current.topic_id is not None:
         future.assign_topic_id(current.topic_id)
 
 
@@ -127,19 +127,17 @@ def _take_over_knowledge(current: Log, future: Log) -> None:
     """Give the future log what the records do not hold: high watermark, topic id, a leader epoch without records."""
     _take_over_topic_id(current, future)
     latest = current.leader_epochs.latest_entry
-    if latest is not None and latest.leader_epoch > future.leader_epochs.latest_epoch:
+    if latest is not None:
         future.assign_leader_epoch(latest.leader_epoch, latest.start_offset)
     future.cleaning = current.cleaning
     future.update_high_watermark(current.high_watermark)
-    if future.log_start_offset < current.log_start_offset:
-        future.increment_log_start_offset(current.log_start_offset)
+    future.increment_log_start_offset(current.log_start_offset)
 
 
-def _mark_moved(manager: LogManager, log: Log) -> None:
+def _mark_moved(manager: LogManager, current: Log, future: Log) -> Path:
     try:
-        (log.dir / MOVED_MARK).touch()
-        log.folder.is_unsynced = True
+        return mark_moved(current, future)
     except OSError as error:
-        message = f"Error while marking {log.topic_partition} as moved"
-        manager.fail_dir(log.log_dir, message, error)
+        message = f"Error while marking {future.topic_partition} as moved"
+        manager.fail_dir(future.log_dir, message, error)
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message) from error

@@ -20,12 +20,33 @@ from engine.storage.log import Log
 logger = logging.getLogger("kafka.log.LogManager")
 
 MOVED_MARK: Final = "moved-from-another-log-dir"
-"""Name of an empty file in the folder of a replica that has just moved. It stays until the old folder is renamed."""
+"""Name of a file in the folder of a replica that has just moved. It stays until the old folder is renamed.
+
+It holds how many older folders of the replica there may be in other dirs: if one of them has the mark too, it holds
+less.
+"""
 
 
-def is_moved(log: Log) -> bool:
-    """Return whether the log has the mark: another dir may hold an older folder of the replica."""
-    return (log.dir / MOVED_MARK).exists()
+def older_folders(log: Log) -> int:
+    """Return how many older folders of the replica there may be in other dirs: 0 if the log has no mark.
+
+    Raises:
+        OSError: the mark cannot be read.
+    """
+    try:
+        text = (log.dir / MOVED_MARK).read_text("utf-8")
+    except FileNotFoundError:
+        return 0
+    # Earlier versions left it empty.
+    return int(text) if text.isdecimal() else 1
+
+
+def mark_moved(current: Log, future: Log) -> Path:
+    """Mark a log that is about to replace another one; return the mark. Raises OSError."""
+    mark = future.dir / MOVED_MARK
+    mark.write_text(str(older_folders(current) + 1), "utf-8")
+    future.folder.is_unsynced = True
+    return mark
 
 
 def unmark_moved(log: Log) -> None:
@@ -46,7 +67,7 @@ def choose_of_two(one: Log, other: Log) -> tuple[Log, Log]:
     Raises:
         StorageError: neither reason applies.
     """
-    if is_moved(one) == is_moved(other):
+    if older_folders(one) == older_folders(other):
         if other.log_end_offset == 0:
             one, other = other, one
         if one.log_end_offset == 0:
@@ -57,7 +78,7 @@ def choose_of_two(one: Log, other: Log) -> tuple[Log, Log]:
             "Delete the one in the log dir that is known to have failed recently.",
             path=str(other.dir),
         )
-    chosen, left_over = (one, other) if is_moved(one) else (other, one)
+    left_over, chosen = sorted((one, other), key=older_folders)
     logger.warning(
         "A move between log dirs of %s was cut off at its very end; it counts as done kept=%s deleted=%s",
         one.topic_partition,
@@ -67,7 +88,7 @@ def choose_of_two(one: Log, other: Log) -> tuple[Log, Log]:
     return chosen, left_over
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Replaced:
     old: Log
     new: Log
@@ -80,36 +101,35 @@ class _Replaced:
 
 
 class ReplacedLogs:
-    """All replacements under way, by partition."""
+    """All replacements under way. A start may find several older folders of one partition."""
 
     def __init__(self, keeper: DirKeeper, retire: Callable[[Log], None]) -> None:
         self._keeper = keeper
         self._retire = retire
-        self._logs: dict[TopicPartition, _Replaced] = {}
+        self._all: list[_Replaced] = []
 
     def add(self, old: Log, new: Log, *, keeps_mark: bool) -> None:
         """Take a log out of use; ``keeps_mark`` if the replica may have yet another folder somewhere."""
         old.is_retired = True
         old.abandon()
-        self._logs[old.topic_partition] = _Replaced(old, new, keeps_mark)
+        self._all.append(_Replaced(old, new, keeps_mark))
 
     def jobs(self, topic_partition: TopicPartition | None = None) -> Iterator[DiskJob]:
         """Yield the jobs for all partitions, or for one. The caller must do each job before it asks for the next."""
-        for name in list(self._logs) if topic_partition is None else [topic_partition]:
-            one = self._logs.get(name)
-            if one is not None:
+        for one in list(self._all):
+            if topic_partition in (None, one.old.topic_partition) and one in self._all:
                 yield from self._jobs(one)
 
     def _jobs(self, one: _Replaced) -> Iterator[DiskJob]:
-        name, new_dir, old_dir = one.old.topic_partition, one.new.log_dir, one.old.log_dir
+        new_dir, old_dir = one.new.log_dir, one.old.log_dir
         if not one.is_new_synced:
             yield SyncJob(self._keeper, new_dir, [one.new.dir, new_dir], one.new_is_synced)
-        if self._logs.get(name) is not one or not one.is_new_synced:
+        if one not in self._all or not one.is_new_synced:
             return
         if not one.is_old_renamed:
             one.is_old_renamed = True
             self._rename(one)
-        if self._logs.get(name) is one:
+        if one in self._all:
             yield SyncJob(self._keeper, old_dir, [old_dir], lambda: self._end(one))
 
     def _rename(self, one: _Replaced) -> None:
@@ -117,25 +137,33 @@ class ReplacedLogs:
             self._retire(one.old)
         except Exception as error:
             # Usually its dir is offline by now. The mark stays, and shows the next start which log counts.
-            self._logs.pop(one.old.topic_partition, None)
+            self._forget(one)
             logger.warning("The replaced log of %s could not be renamed", one.old.topic_partition, exc_info=error)
 
     def _end(self, one: _Replaced) -> None:
-        if self._logs.get(one.old.topic_partition) is one:
-            del self._logs[one.old.topic_partition]
-            if not one.keeps_mark:
-                unmark_moved(one.new)
+        if self._forget(one) and not one.keeps_mark:
+            unmark_moved(one.new)
 
     def give_up(self, topic_partition: TopicPartition) -> None:
         """Delete the old folder at once: the new one is being deleted too."""
-        one = self._logs.pop(topic_partition, None)
-        if one is not None and not one.is_old_renamed:
-            self._rename(one)
+        for one in [one for one in self._all if one.old.topic_partition == topic_partition]:
+            self._give_up(one)
 
     def dir_failed(self, log_dir: Path) -> None:
         """React to a failed log dir. If the new log is gone, the old one must not come back in its place."""
-        for name, one in list(self._logs.items()):
+        for one in list(self._all):
             if one.old.log_dir == log_dir:
-                del self._logs[name]
+                self._forget(one)
             elif one.new.log_dir == log_dir:
-                self.give_up(name)
+                self._give_up(one)
+
+    def _give_up(self, one: _Replaced) -> None:
+        if self._forget(one) and not one.is_old_renamed:
+            self._rename(one)
+
+    def _forget(self, one: _Replaced) -> bool:
+        """Drop a replacement; return whether it was still under way."""
+        if one not in self._all:
+            return False
+        self._all.remove(one)
+        return True

@@ -67,11 +67,6 @@ class SegmentList:
         index = bisect_right(self._base_offsets, segment.base_offset)
         return self._segments[index] if index < len(self._segments) else None
 
-    def before(self, base_offset: int) -> LogSegment | None:
-        """Return the last segment that begins before ``base_offset``."""
-        index = bisect_left(self._base_offsets, base_offset)
-        return self._segments[index - 1] if index else None
-
     def between(self, start: int, end: int) -> list[LogSegment]:
         """Return the segment of ``start`` and the following ones that begin before ``end``."""
         first = max(0, bisect_right(self._base_offsets, start) - 1)

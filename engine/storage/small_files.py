@@ -55,4 +55,4 @@ def remove_temporary_files(folder: Path) -> None:
     """Remove the temporary files that a crash left behind."""
     for path in folder.glob(f"*{TEMPORARY_SUFFIX}"):
         if path.is_file():
-            path.unlink(missing_ok=True)
+            path.unlink()

@@ -84,6 +84,20 @@ def test_retention_visits_every_log(tmp_path: Path) -> None:
     assert list((tmp_path / "d").rglob("*.deleted")) == []
 
 
+def test_retention_leaves_a_log_alone_that_is_being_cleaned(tmp_path: Path) -> None:
+    """The cleaner reads the segments that retention would take away."""
+    broker = ManagedLogs(tmp_path / "d", config=LogConfig(segment_bytes=150, retention_ms=1000)).loaded()
+    for partition in (A, B):
+        broker.create(partition, 4)
+    cleaned, other = (broker.logs.logs[partition] for partition in (A, B))
+    cleaned.cleaning.is_in_progress = True
+    broker.clock.advance(2000)
+    steps = broker.logs.retention_steps()
+    assert (next(steps), cleaned.log_start_offset) == (0, 0)
+    assert next(steps) > 0
+    assert other.log_start_offset == 4
+
+
 def test_producers_expire_in_all_logs(tmp_path: Path) -> None:
     broker = ManagedLogs(tmp_path / "d").loaded()
     broker.create(A, 0)

@@ -141,6 +141,7 @@ def test_of_two_flushes_at_once_both_fail(log: tuple[Log, StandIn], monkeypatch:
     with pytest.raises(KafkaError) as caught:
         second.raise_error()
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert str(caught.value).endswith(f"in dir {one.log_dir}: Input/output error")
 
 
 def test_an_offline_log_refuses_all_that_needs_the_disk(log: tuple[Log, StandIn]) -> None:

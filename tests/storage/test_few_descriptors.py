@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from log_folders import NOW_MS, data_batch, open_log, values_of
+from log_folders import NOW_MS, data_batch, open_files_in, open_log, values_of
 from managed_logs import TOPIC_ID, ManagedLogs, run_jobs
 
 from engine.common.errors import ErrorCode, KafkaError, StorageError
@@ -155,6 +156,42 @@ def test_checkpoints_removals_and_new_logs_wait_for_descriptors(broker: ManagedL
     broker.create(TP)
     assert broker.logs.logs[TP].log_end_offset == 1
     assert broker.failed == []
+
+
+def test_a_stop_that_cannot_close_a_log_is_not_called_clean(
+    broker: ManagedLogs, shortage: Shortage, tmp_path: Path
+) -> None:
+    """The next start recovers the log: the disk may have only a part of it."""
+    broker.create(TP)
+    shortage.left = 0
+    broker.logs.shutdown()
+    assert not (tmp_path / "d" / ".kafka_cleanshutdown").exists()
+
+
+def test_closed_files_make_room_for_others(broker: ManagedLogs, tmp_path: Path) -> None:
+    broker.create(TP)
+    assert open_files_in(tmp_path) > 1
+    broker.logs.close_files()
+    assert open_files_in(tmp_path) == 1, "the lock"
+    assert values_of(broker.logs.logs[TP]) == [(0, b"0")]
+
+
+def test_the_spares_are_there_for_a_new_log_too(
+    monkeypatch: pytest.MonkeyPatch, broker: ManagedLogs, tmp_path: Path
+) -> None:
+    reserve = DescriptorReserve()
+    monkeypatch.setattr(descriptors, "RESERVE", reserve)
+    reserve.start(broker.logs.close_files)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest_free = os.open(tmp_path, os.O_RDONLY)
+    os.close(lowest_free)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, hard))
+        broker.create(TP)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        reserve.stop()
+    assert values_of(broker.logs.logs[TP]) == [(0, b"0")]
 
 
 def test_too_few_descriptors_to_open_the_logs_end_the_start(

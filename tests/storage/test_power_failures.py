@@ -10,6 +10,7 @@ from log_folders import values_of
 from managed_logs import ManagedLogs, checkpoint, run_jobs
 
 from engine.common.model import TopicPartition
+from engine.config.log_config import LogConfig
 from engine.storage.log_manager import LogManager
 from engine.storage.small_files import replace_file
 
@@ -52,6 +53,20 @@ def test_what_a_follower_cut_is_not_back_after_an_orderly_stop(tmp_path: Path) -
     again.release()
 
 
+def test_a_topic_whose_deletion_was_reported_is_not_back(tmp_path: Path) -> None:
+    broker = ManagedLogs(tmp_path / "d").loaded()
+    broker.create(A, 5)
+    broker.logs.logs[A].flush()
+    disk = Disk(tmp_path / "d")
+    with disk.watched():
+        broker.logs.delete(A)
+        run_jobs(broker.logs.forgetting_jobs([A]))
+    broker.logs.release()
+    again = after_power_failure(disk, tmp_path / "again")
+    assert again.logs == {}
+    again.release()
+
+
 def test_what_a_recovery_cut_is_not_back(tmp_path: Path) -> None:
     """The segment may never be flushed again, since its records were on the disk before."""
     broker = ManagedLogs(tmp_path / "d").loaded()
@@ -77,6 +92,19 @@ def test_the_last_snapshot_is_there_after_an_orderly_stop(tmp_path: Path) -> Non
     with disk.watched():
         broker.logs.shutdown()
     assert "topic-0/00000000000000000005.snapshot" in disk.image(STRICT)
+
+
+def test_the_last_indexes_are_there_after_an_orderly_stop(tmp_path: Path) -> None:
+    """Nothing is recovered after such a stop, so no start builds them anew."""
+    broker = ManagedLogs(tmp_path / "d", config=LogConfig(index_interval_bytes=0)).loaded()
+    disk = Disk(tmp_path / "d")
+    with disk.watched():
+        broker.create(A, 5)
+        broker.logs.shutdown()
+    for kind in ("index", "timeindex"):
+        name = f"topic-0/{0:020d}.{kind}"
+        content = (tmp_path / "d" / name).read_bytes()
+        assert content and disk.image(STRICT)[name].data == content  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("crash", [STRICT, MIXED])

@@ -270,6 +270,15 @@ def test_what_was_flushed_is_not_read_again(tmp_path: Path) -> None:
     assert crashed(log, recovery_point=12).log_end_offset == 12
 
 
+def test_only_segments_that_were_not_flushed_whole_are_read_again(tmp_path: Path) -> None:
+    """A start after a crash takes as long as the data that was not flushed demands, whatever the log holds."""
+    log = filled(tmp_path / "t-0")
+    *_, flushed, last = log.segments
+    flushed.path.write_bytes(b"\xff" * flushed.path.stat().st_size)
+    found = crashed(log, recovery_point=last.base_offset + 1)
+    assert (found.log_end_offset, len(found.segments)) == (12, len(log.segments))
+
+
 def test_after_an_orderly_stop_nothing_is_recovered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = filled(tmp_path / "t-0")
     log.flush()

@@ -155,6 +155,52 @@ def test_with_the_dir_of_the_new_log_the_old_one_goes_too(
     assert carry_out(one) == (4 if failed == "third" else 0)
 
 
+def test_a_dir_that_fails_in_between_gets_no_more_work(tmp_path: Path) -> None:
+    one = Moving(tmp_path)
+    one.replace(T0)
+    one.replace(T1)
+    jobs = one.replaced.jobs()
+    next(jobs)
+    one.replaced.dir_failed(tmp_path / "new")
+    assert list(jobs) == []
+
+
+def test_the_mark_stays_if_the_old_dir_fails_while_it_is_synced(tmp_path: Path) -> None:
+    """The sync may have claimed more than the disk has."""
+    one = Moving(tmp_path)
+    _, new = one.replace()
+    jobs = one.replaced.jobs()
+    first = next(jobs)
+    first.run()
+    first.finish()
+    second = next(jobs)
+    second.run()
+    one.replaced.dir_failed(tmp_path / "old")
+    second.finish()
+    assert (new.dir / MOVED_MARK).exists()
+
+
+def test_one_partition_does_not_wait_for_the_others(tmp_path: Path) -> None:
+    one = Moving(tmp_path)
+    one.replace(T0)
+    one.replace(T1)
+    for job in one.replaced.jobs(T1):
+        job.run()
+        job.finish()
+    assert one.retired == [T1]
+
+
+def test_of_several_older_folders_each_goes(tmp_path: Path) -> None:
+    """A start has found three folders of one partition."""
+    one = Moving(tmp_path)
+    _, middle = one.replace()
+    newest = one.log("newest", T0)
+    one.replaced.add(middle, newest, keeps_mark=True)
+    carry_out(one)
+    assert one.retired == [T0, T0]
+    assert carry_out(one) == 0
+
+
 def test_a_mark_that_is_gone_is_no_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     log = Moving(tmp_path).log("new", T0)
     unmark_moved(log)

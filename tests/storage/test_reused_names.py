@@ -10,6 +10,7 @@ import pytest
 from log_folders import StandIn, values_of
 from managed_logs import TOPIC_ID, ManagedLogs, checkpoint, run_jobs
 
+from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
 from engine.storage.checkpoint_file import CheckpointFile
 from engine.storage.log_manager import LogManager
@@ -122,6 +123,16 @@ def test_an_older_checkpoint_never_takes_the_place_of_a_newer_one(tmp_path: Path
     broker.logs.shutdown()
 
 
+def test_a_name_that_has_left_the_checkpoints_keeps_no_later_log_waiting(tmp_path: Path) -> None:
+    broker = with_deleted_start(tmp_path / "d")
+    broker.logs.delete(A)
+    create_in_threads(broker.logs)
+    broker.logs.delete(A)
+    run_jobs(broker.logs.forgetting_jobs([]))
+    assert broker.logs.forgetting_jobs([A]) == []
+    broker.logs.shutdown()
+
+
 def test_a_file_names_what_any_state_on_its_way_names(tmp_path: Path) -> None:
     file = CheckpointFile(tmp_path / "replication-offset-checkpoint")
     first, second = file.job(StandIn(), {A: 1}), file.job(StandIn(), {A: 1, B: 2})
@@ -158,13 +169,20 @@ def test_a_checkpoint_that_was_under_way_when_the_log_was_deleted(tmp_path: Path
     check_new_records_are_there(tmp_path / "d")
 
 
-def test_a_checkpoint_that_cannot_be_written_keeps_the_log_from_being_made(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_in_threads", [True, False])
+def test_a_checkpoint_that_cannot_be_written_keeps_the_log_from_being_made(tmp_path: Path, is_in_threads: bool) -> None:
     broker = with_deleted_start(tmp_path / "d")
     broker.logs.delete(A)
     jobs = broker.logs.creation_jobs([A])
     (tmp_path / "d" / FILES[0]).unlink()
     (tmp_path / "d" / FILES[0] / "in the way").mkdir(parents=True)
-    run_jobs(jobs)
+    if is_in_threads:
+        run_jobs(jobs)
+    else:
+        with pytest.raises(KafkaError) as caught:
+            create_here(broker.logs)
+        assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert isinstance(caught.value.__cause__, OSError)
     assert broker.logs.get(A) is None
     assert not (tmp_path / "d" / "topic-0").exists()
     assert broker.failed == [tmp_path / "d"]
