@@ -34,7 +34,7 @@ from tui.pages.zookeeper import ZnodeLevel
 from tui.partition_logs import PartitionLogs
 from tui.saving import Saving
 from tui.status import source_lines, standing_of, status_lines
-from tui.table_model import Picked, TableModel
+from tui.table_model import TableModel
 from tui.units import plain
 from tui.widgets.line_table import LineTable
 from tui.widgets.lines_view import KeyBar, LinesView
@@ -113,7 +113,7 @@ class MainScreen(Screen[None]):
     @property
     def model(self) -> TableModel:
         """The table of this location, as it was arranged."""
-        return self._models.setdefault(self.location.table_name, TableModel())
+        return self._models.setdefault(self.location.table_name, TableModel(works_in_turns=True))
 
     def compose(self) -> ComposeResult:
         """Put the lines one below the other."""
@@ -224,8 +224,7 @@ class MainScreen(Screen[None]):
         rows = page.rows(view)
         if self.shows_only_trouble and page.is_trouble is not None:
             is_trouble = page.is_trouble
-            troubled = Picked.of(rows.items, lambda item: is_trouble(view, item))
-            rows = replace(rows, items=troubled, empty="no trouble here")
+            rows = replace(rows, is_kept=lambda item: is_trouble(view, item), empty="no trouble here")
         self.model.show(rows)
         table = self.query_one(LineTable)
         if table.model is self.model:

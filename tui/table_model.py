@@ -6,6 +6,7 @@ Items are kept as they are; only visible ones become text. So 50,000 rows cost n
 from __future__ import annotations
 
 from array import array
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -23,6 +24,7 @@ class Rows:
         key: identifies an item from one moment to the next.
         search: the text that a filter looks at.
         empty: what to say if there is no item, and why.
+        is_kept: whether an item belongs to them at all; None keeps every one.
     """
 
     columns: tuple[Column, ...]
@@ -30,6 +32,7 @@ class Rows:
     key: Callable[[Any], Any]
     search: Callable[[Any], str]
     empty: str = "nothing here"
+    is_kept: Callable[[Any], bool] | None = None
 
 
 class Picked(Sequence[Any]):
@@ -39,10 +42,8 @@ class Picked(Sequence[Any]):
     """
 
     def __init__(self, items: Sequence[Any], places: Iterable[int]) -> None:
-        if isinstance(items, Picked):
-            places, items = map(items._places.__getitem__, places), items._items
-        self._items: Sequence[Any] = items
-        self._places: array[int] = array("I", places)
+        self._items = items
+        self._places = array("I", places)
 
     def __len__(self) -> int:
         return len(self._places)
@@ -54,19 +55,28 @@ class Picked(Sequence[Any]):
     def __iter__(self) -> Iterator[Any]:
         return map(self._items.__getitem__, self._places)
 
-    @classmethod
-    def of(cls, items: Sequence[Any], keeps: Callable[[Any], bool]) -> Picked:
-        """Pick the items that a test keeps, in their order."""
-        return cls(items, (place for place, item in enumerate(items) if keeps(item)))
+    def among(self, items: Sequence[Any]) -> Picked:
+        """Return the items at the same places of a newer sequence; itself if that has not the same length."""
+        return Picked(items, self._places) if len(items) == len(self._items) else self
 
+
+AT_ONCE = 5_000
+"""If there are more rows, a filter or an order is worked out in turns of the event loop: it would hold that up."""
+TURN = 500
 
 NO_ROWS = Rows((), (), lambda item: item, str)
 
 
 @dataclass(slots=True)
 class TableModel:
-    """One table as its user has arranged it. Owned by the screen that shows it."""
+    """One table as its user has arranged it. Owned by the screen that shows it.
 
+    Attributes:
+        works_in_turns: if there are very many rows, they get their order only once ``arranging`` has been exhausted.
+            Until then they stay as they were, with their new values.
+    """
+
+    works_in_turns: bool = False
     rows: Rows = NO_ROWS
     filter: Filter = field(default_factory=Filter)
     sort_name: str | None = None
@@ -75,6 +85,10 @@ class TableModel:
     cursor: int = 0
     shown: Sequence[Any] = ()
     """The items that pass the filter, in their order."""
+    arranging: Iterator[None] | None = None
+    """What is left to do until ``shown`` is right, in turns of an event loop."""
+    _is_overtaken: bool = False
+    """Newer rows have come while older ones are being arranged."""
     _left_key: Any | None = None
     """The row under the cursor when its screen was left."""
 
@@ -82,13 +96,19 @@ class TableModel:
         """Forget the rows, which hold on to a whole frame, until they are shown again."""
         if self.rows is not NO_ROWS:
             self._left_key = self.cursor_key
-            self.rows, self.shown = NO_ROWS, ()
+            self.rows, self.shown, self.arranging = NO_ROWS, (), None
 
     def show(self, rows: Rows) -> None:
         """Take newer rows; cursor and tags stay with their rows."""
         key = self._left_key if self.rows is NO_ROWS else self.cursor_key
+        asks_the_same = (rows.is_kept is None) == (self.rows.is_kept is None)
         self.rows = rows
-        self._arrange(key)
+        if self.arranging is not None and asks_the_same:
+            # If each new frame began anew, a slow machine would never come to the end.
+            self._is_overtaken = True
+            self._stay_as_they_are()
+        else:
+            self._arrange(key)
         if self.tags:
             self.tags &= {rows.key(item) for item in rows.items}
 
@@ -166,31 +186,50 @@ class TableModel:
         return next((column for column in self.rows.columns if column.name == name), None)
 
     def _arrange(self, key: Any | None) -> None:
-        rows, column = self.rows, self._column(self.sort_name)
-        shown: Sequence[Any] = rows.items
-        keeps = None if self.filter.is_empty else lambda item: self.filter.keeps(rows.search(item))
-        if column is not None:
-            shown = _ordered(shown, keeps, column.value, is_reversed=self.is_reversed)
+        items, self._is_overtaken, self.arranging = self.rows.items, False, None
+        if self.sort_name is None and self.rows.is_kept is None and self.filter.is_empty:
+            self.shown = Picked(items, reversed(range(len(items)))) if self.is_reversed else items
+            self._keep_cursor(key)
+        elif self.works_in_turns and len(items) > AT_ONCE:
+            self._stay_as_they_are()
+            self.arranging = self._arranged(key)
         else:
-            if keeps is not None:
-                shown = Picked.of(shown, keeps)
-            if self.is_reversed:
-                shown = Picked(shown, range(len(shown) - 1, -1, -1))
-        self.shown = shown
+            deque(self._arranged(key), maxlen=0)
+
+    def _stay_as_they_are(self) -> None:
+        """Show the new values of the rows, if these can be the same rows."""
+        if isinstance(self.shown, Picked):
+            self.shown = self.shown.among(self.rows.items)
+
+    def _arranged(self, key: Any | None) -> Iterator[None]:
+        """Find what is shown; yields after each piece of work."""
+        rows, filter_, column = self.rows, self.filter, self._column(self.sort_name)
+        values: dict[int, Any] = {}
+        for place, item in enumerate(rows.items):
+            if place % TURN == TURN - 1:
+                yield
+            if rows.is_kept is not None and not rows.is_kept(item):
+                continue
+            if filter_.is_empty or filter_.keeps(rows.search(item)):
+                values[place] = None if column is None else column.value(item)
+        places: Iterable[int] = values
+        if column is not None:
+            known = [place for place, one in values.items() if one is not None]
+            known.sort(key=values.__getitem__, reverse=self.is_reversed)
+            # Unknown values come last in either order.
+            places = chain(known, (place for place, one in values.items() if one is None))
+        elif self.is_reversed:
+            places = reversed(values)
+        # The cursor may have been moved meanwhile.
+        key = key if self.cursor_item is None else self.cursor_key
+        self.shown = Picked(rows.items, places)
+        self.arranging = None
         self._keep_cursor(key)
+        if self._is_overtaken:
+            self._arrange(self.cursor_key)
 
     def _keep_cursor(self, key: Any | None) -> None:
         """Leave the cursor on its row; if that row is gone, at its place."""
         here = self.cursor_item
         if key is None or (here is not None and self.rows.key(here) == key) or not self.put_cursor_on(key):
             self.cursor = max(0, min(self.cursor, len(self.shown) - 1))
-
-
-def _ordered(
-    items: Sequence[Any], keeps: Callable[[Any], bool] | None, value: Callable[[Any], Any], *, is_reversed: bool
-) -> Picked:
-    """Sort the items that a test keeps by value; unknown values come last in either order."""
-    values = {place: value(item) for place, item in enumerate(items) if keeps is None or keeps(item)}
-    places = [place for place, one in values.items() if one is not None]
-    places.sort(key=values.__getitem__, reverse=is_reversed)
-    return Picked(items, chain(places, (place for place, one in values.items() if one is None)))

@@ -5,13 +5,15 @@ It shows a ``TableModel``, which its owner arranges; it moves the cursor and rep
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 from rich.style import Style
-from textual import events
+from textual import events, work
 from textual.geometry import Region, Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
@@ -19,7 +21,9 @@ from textual.strip import Strip
 
 from tui.cells import Cell, Column, Tone
 from tui.table_model import TableModel
-from tui.units import plain
+from tui.units import count, plain
+
+log = logging.getLogger(__name__)
 
 GAP = 2
 _MORE = 4
@@ -87,6 +91,7 @@ class LineTable(ScrollView, can_focus=True):
         self._texts: dict[Any, tuple[str, ...]] = {}
         self._changed: dict[Any, frozenset[int]] = {}
         self._styles: dict[str, Style] = {}
+        self._is_arranging = False
 
     def set_model(self, model: TableModel) -> None:
         """Show another table."""
@@ -96,12 +101,30 @@ class LineTable(ScrollView, can_focus=True):
 
     def refresh_rows(self, *, is_new_data: bool) -> None:
         """Draw what the model holds now. With new data, visible cells that differ are tinted until the next data."""
+        if self.model.arranging is not None and not self._is_arranging:
+            self._is_arranging = True
+            self._arrange()
         self.virtual_size = Size(0, len(self.model.shown) + 1)
         self._lay_out()
         if is_new_data:
             self._find_changes()
         self._show_cursor()
         self.refresh()
+
+    @work(name="arrange rows")
+    async def _arrange(self) -> None:
+        """Do what the model has left to do, in turns of the event loop."""
+        try:
+            while self.model.arranging is not None:
+                next(self.model.arranging, None)
+                await asyncio.sleep(0)
+        except Exception:
+            log.exception("the rows could not be arranged")
+            self.model.arranging = None
+        finally:
+            self._is_arranging = False
+        self.refresh_rows(is_new_data=False)
+        self.post_message(self.Moved())
 
     # What is in sight
 
@@ -200,8 +223,11 @@ class LineTable(ScrollView, can_focus=True):
         return Strip.blank(width, self._base_style)
 
     def _why_empty(self) -> str:
+        if self.model.arranging is not None:
+            return f"looking through {count(len(self.model.rows.items))} rows …"
         if len(self.model.rows.items) and not self.model.filter.is_empty:
-            return f"no row of {len(self.model.rows.items)} passes the filter {self.model.filter.text!r}"
+            trouble = "" if self.model.rows.is_kept is None else " and has trouble"
+            return f"no row of {len(self.model.rows.items)} passes the filter {self.model.filter.text!r}{trouble}"
         return self.model.rows.empty
 
     def _header(self) -> list[Segment]:

@@ -1,0 +1,151 @@
+"""Very many rows get their order in turns of the event loop, which goes on with other things in between."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+import pytest
+from dashboards import dashboard, drive
+
+from engine.admin.watch.fake_cluster import FakeCluster
+from engine.admin.watch.fake_feed import FakeFeed
+from engine.common.model import TopicPartition
+from tui.cells import Cell, Column
+from tui.filters import Filter
+from tui.table_model import AT_ONCE, TURN, Rows, TableModel
+
+COUNT = AT_ONCE + 1_500
+
+
+class Things:
+    """Rows of numbers that count how often somebody asks for a value."""
+
+    def __init__(self, seed: int) -> None:
+        random = Random(seed)
+        self.sizes = [random.randrange(1_000_000) if number % 7 else None for number in range(COUNT)]
+        self.asked = 0
+
+    def rows(self, *, only_even: bool = False) -> Rows:
+        columns = (Column("size", "SIZE", lambda n: Cell(str(n)), self._size, is_figure=True),)
+        return Rows(
+            columns, range(COUNT), lambda n: n, lambda n: f"thing-{n}",
+            is_kept=(lambda n: n % 2 == 0) if only_even else None,
+        )  # fmt: skip
+
+    def _size(self, number: int) -> int | None:
+        self.asked += 1
+        return self.sizes[number]
+
+
+def exhausted(model: TableModel) -> None:
+    while model.arranging is not None:
+        next(model.arranging, None)
+
+
+def at_once(rows: Rows, model: TableModel) -> Sequence[Any]:
+    """Return what a model that is arranged in the same way shows without turns."""
+    other = TableModel(sort_name=model.sort_name, is_reversed=model.is_reversed, filter=model.filter)
+    other.show(rows)
+    return list(other.shown)
+
+
+@pytest.mark.parametrize("only_even", [False, True])
+@pytest.mark.parametrize("text", ["", "3"])
+@pytest.mark.parametrize("sort", [None, "size"])
+def test_turns_lead_to_the_same_rows(sort: str | None, text: str, only_even: bool) -> None:
+    things, model = Things(1), TableModel(works_in_turns=True)
+    model.show(things.rows(only_even=only_even))
+    model.sort_by(sort)
+    model.set_filter(Filter(text))
+    exhausted(model)
+    assert list(model.shown) == at_once(things.rows(only_even=only_even), model)
+
+
+def test_no_turn_looks_at_more_than_some_rows() -> None:
+    things, model = Things(1), TableModel(works_in_turns=True)
+    model.show(things.rows())
+    model.sort_by("size")
+    assert things.asked == 0, "not even the first turn is done at once"
+    most = 0
+    while model.arranging is not None:
+        before = things.asked
+        next(model.arranging, None)
+        most = max(most, things.asked - before)
+    assert 0 < most <= TURN
+
+
+def test_the_cursor_stays_where_it_was_moved_meanwhile() -> None:
+    things, model = Things(2), TableModel(works_in_turns=True)
+    model.show(things.rows())
+    model.sort_by("size")
+    assert model.arranging is not None
+    next(model.arranging)
+    model.cursor = 4_321
+    exhausted(model)
+    assert model.cursor_item == 4_321
+    assert model.shown[0] == max(range(COUNT), key=lambda n: things.sizes[n] or 0)
+
+
+def test_newer_rows_wait_for_the_end_and_then_have_their_own_order() -> None:
+    """If each frame began anew, rows that take longer than a frame would never be sorted."""
+    old, new, model = Things(3), Things(4), TableModel(works_in_turns=True)
+    model.show(old.rows())
+    model.sort_by("size")
+    work = model.arranging
+    for _ in range(3):
+        assert model.arranging is work and work is not None
+        next(work)
+        model.show(new.rows())
+    while model.arranging is work:
+        next(work, None)  # type: ignore[call-overload]
+    assert list(model.shown) == at_once(old.rows(), model)
+    assert model.arranging is not None
+    exhausted(model)
+    assert list(model.shown) == at_once(new.rows(), model)
+
+
+def test_another_wish_meanwhile_counts_at_once() -> None:
+    things, model = Things(5), TableModel(works_in_turns=True)
+    model.show(things.rows())
+    model.sort_by("size")
+    assert model.arranging is not None
+    next(model.arranging)
+    model.set_filter(Filter("thing-77"))
+    model.show(things.rows(only_even=True))
+    exhausted(model)
+    assert list(model.shown) == at_once(things.rows(only_even=True), model)
+    assert model.shown[0] % 2 == 0
+
+
+def test_rows_that_were_left_meanwhile_are_forgotten() -> None:
+    things, model = Things(6), TableModel(works_in_turns=True)
+    model.show(things.rows())
+    model.sort_by("size")
+    model.leave()
+    assert model.arranging is None and not model.shown
+    model.show(things.rows())
+    exhausted(model)
+    assert list(model.shown) == at_once(things.rows(), model)
+
+
+def test_a_table_on_the_screen_is_sorted_and_filtered_as_frames_come() -> None:
+    cluster = FakeCluster(3, {"orders": AT_ONCE, "clicks": 300}, partition_bytes=1_000_000)
+    feed = FakeFeed(cluster, plays=False)
+
+    async def run() -> None:
+        async with dashboard(feed, page="partitions") as driven:
+            await driven.tick(2)
+            model = driven.main.model
+            cluster.move_leader(TopicPartition("orders", 4_999), 2)
+            model.sort_by("leader_epoch")
+            await driven.tick()
+            await driven.until(lambda: model.arranging is None)
+            assert str(model.shown[0].name) == "orders-4999" and "orders-4999" in driven.drawn
+            await driven.press("slash")
+            await driven.type("clicks")
+            await driven.until(lambda: model.arranging is None)
+            assert len(model.shown) == 300 and "clicks-0" in driven.drawn
+
+    drive(run)
