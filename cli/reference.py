@@ -34,7 +34,7 @@ _HEAD = """\
 
 <!-- Made by `python -m cli.reference` from the commands themselves; do not edit. -->
 
-`klamm COMMAND --help` says the same on a terminal. stdout is data, stderr is talk.
+`klamm COMMAND --help` says the same on a terminal. stdout carries data, stderr carries messages.
 
 """
 

@@ -126,9 +126,11 @@ class _Builder:
 
     def _tell_dead(self, dead: list[int], is_emptied: bool) -> None:
         listed = ", ".join(map(str, dead))
-        plural = "broker" if len(dead) == 1 else "brokers"
-        fate = "emptied first" if is_emptied else "left as they are"
-        self.notes.append(f"{plural} {listed} not registered: their replicas are {fate}")
+        one = len(dead) == 1
+        who = f"broker {listed} is" if one else f"brokers {listed} are"
+        emptied, kept = ("it is", "its") if one else ("they are", "their")
+        fate = f"{emptied} emptied first" if is_emptied else f"{kept} replicas stay"
+        self.notes.append(f"{who} not registered: {fate}")
 
     def _check_ids(self, live: set[int], known: set[int]) -> None:
         listed = f"live brokers: {', '.join(map(str, sorted(live))) or 'none'}"

@@ -161,7 +161,7 @@ def _check(problem: Problem, limits: ByteLimits, solved: Solved) -> None:
             raise Infeasible(
                 f"no plan was found that brings {disk.rack_name} of broker {disk.id} within its limits:"
                 f" it would be {off} bytes outside",
-                hint="allow more with --tolerance, or take broker or capacity out",
+                hint="allow more with --tolerance, or leave out the broker or the capacity",
             )
 
 

@@ -143,7 +143,7 @@ def _replace_notes(problem: Problem, after: Lists) -> list[str]:
     what = f"{elsewhere} replicas of brokers that are replaced go"
     if elsewhere == 1:
         what = "1 replica of a broker that is replaced goes"
-    return [f"{what} elsewhere: racks, its capacity, or a replica that is there already forbid the new broker"]
+    return [f"{what} elsewhere: racks, capacity or a replica that is already there rule out the new broker"]
 
 
 def _waiting_notes(problem: Problem, after: Lists) -> list[str]:

@@ -245,7 +245,7 @@ def level_notes(problem: Problem, solved: Solved) -> list[str]:
         if high - low > 1:
             notes.append(
                 f"level means {low} to {high} {name} on a broker, not the same on all:"
-                " racks of unequal size, pins, excluded brokers or the strategy allow nothing more even"
+                " racks of unequal size, pins, excluded brokers or the strategy rule out a more even spread"
             )
     return notes
 

@@ -77,7 +77,7 @@ PAGES = (
     ("logs", "l", "Logs"),
 )
 _PAGE_HELP = {
-    "overview": "Is the cluster well, and why not.",
+    "overview": "Whether the cluster is healthy, and if not, why.",
     "brokers": "Who is there, what each carries, and what stopping it would cost.",
     "topics": "Topics with the state of their partitions, traffic and sizes.",
     "partitions": "Leader, ISR and offsets of every partition.",

@@ -15,7 +15,7 @@ __all__ = ["group", "local_parts", "local_up"]
     "down", needs=Needs(changes=True, bounded=False), examples=("klamm local down", "klamm local down --dir elsewhere")
 )
 def down(invocation: Invocation, directory: Directory = DEFAULT_DIRECTORY) -> None:
-    """End the brokers, then ZooKeeper; the data stays in the folder."""
+    """Stop the brokers, then ZooKeeper; the data stays in the folder."""
     cluster = found_cluster(invocation, directory)
     if invocation.goes_ahead(f"end the local cluster in {directory}"):
         cluster.stop()

@@ -216,7 +216,7 @@ _strategy(
     "rebalance",
     """Level replicas and leaders over the brokers, or bytes, with the fewest bytes or moves.
 
-    Racks that hold a partition twice are repaired, and dead brokers are emptied first.
+    Partitions with two replicas in one rack are repaired, and dead brokers are emptied first.
     """,
     (
         "klamm plan rebalance --out plan.json",

@@ -81,7 +81,7 @@ async def commit(
         str, typer.Option("--group", metavar="NAME", help="A group of its own, which no consumer uses.")
     ],
 ) -> Report:
-    """Commit where a Spark query is to a Kafka group, once, so that tools which know only groups see it.
+    """Commit a Spark query's position to a Kafka group, once, so that tools which know only groups see it.
 
     Only finished batches count. Spark never reads the group, so this moves no query. Where two sources of the query
     read the same topic, each goes to NAME-<source>. It refuses a group that has members.

@@ -72,7 +72,7 @@ def command(
 ) -> int:
     """Watch a cluster live, and operate it.
 
-    The first screen says whether the cluster is well, and if not, why. ? shows the keys of a screen, q quits. Before
+    The first screen says whether the cluster is healthy, and if not, why. ? shows the keys of a screen, q quits. Before
     the dashboard changes the cluster, it shows what it would do and the command that does the same, and asks. If it
     cannot reach the cluster, it says who does not answer and keeps trying.
 

@@ -15,7 +15,7 @@ from cli.output.format import OutputFormat
 from cli.output.report import Report
 
 Watch = Annotated[bool, typer.Option("--watch", help="Repeat every --interval until Ctrl-C.")]
-Interval = Annotated[str, typer.Option("--interval", metavar="TIME", help="Time between two looks of --watch: 2s, 1m.")]
+Interval = Annotated[str, typer.Option("--interval", metavar="TIME", help="Time between two refreshes: 2s, 1m.")]
 
 
 async def watch_reports(invocation: Invocation, interval: str, read: Callable[[], Awaitable[Report]]) -> NoReturn:

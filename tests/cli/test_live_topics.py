@@ -232,7 +232,7 @@ def test_both_sides_named(live_cluster: LocalCluster, capsys: Capture, topic_nam
     made = in_process("topics", "create", topic_name, *both, "-v", capture=capsys)
     assert (made.code, "answered CreateTopics" in made.err) == (0, True)
     seen = in_process("topics", "describe", topic_name, *both, "-v", capture=capsys)
-    assert "ZooKeeper told 1 topic with" in seen.err
+    assert "ZooKeeper reported 1 topic with" in seen.err
     seen = in_process("topics", "describe", topic_name, *both, "-v", "--via", "wire", capture=capsys)
     assert "answered Metadata" in seen.err
 

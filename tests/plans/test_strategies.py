@@ -109,9 +109,12 @@ def test_dead_brokers_are_emptied_by_rebalance_kept_on_request_and_never_a_targe
     snapshot = cluster({1: None, 2: None, 3: None}, {"t": [(1, 9), (2, 9), (3, 1)]})
     made = make_plan(snapshot, Strategy.REBALANCE, PlanOptions(minimise=MOVES))
     assert all(9 not in replicas for replicas in lists(made).values())
-    assert "broker 9 not registered: their replicas are emptied first" in made.notes
+    assert "broker 9 is not registered: it is emptied first" in made.notes
     kept = make_plan(snapshot, Strategy.REBALANCE, PlanOptions(minimise=MOVES, keep_dead=True))
     assert [9 in after for after in (lists(kept).get(f"t-{n}", (9,)) for n in (0, 1))] == [True, True]
+    assert "broker 9 is not registered: its replicas stay" in kept.notes
+    both = make_plan(cluster({1: None, 2: None}, {"t": [(1, 9), (2, 8)]}), Strategy.REBALANCE, PlanOptions())
+    assert "brokers 8, 9 are not registered: they are emptied first" in both.notes
     decommissioned = make_plan(snapshot, Strategy.DECOMMISSION, PlanOptions(brokers=(9,)))
     assert decommissioned.plan.klamm.score.moves == 2
 

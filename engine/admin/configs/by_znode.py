@@ -55,7 +55,7 @@ class ZkConfigReader:
         for entity, read in zip(entities, reads, strict=True):
             settings = {} if isinstance(read, ZooKeeperError) else or_raise(read)
             found.append(_described(entity, settings, include_all=include_all))
-        self._observe(f"ZooKeeper told the settings of {len(found)} {kind.value}")
+        self._observe(f"ZooKeeper reported the settings of {len(found)} {kind.value}")
         return found
 
     async def _entities(self, kind: EntityType) -> list[Entity]:
@@ -80,7 +80,7 @@ class ZkConfigReader:
         if entity.type is EntityType.TOPIC and not await self._kafka.topics.topic_exists(entity.name or ""):
             raise NotFound(f"topic {entity.name!r} does not exist", hint=SEE_TOPICS)
         settings = await self._kafka.configs.get_entity_configs(path)
-        self._observe(f"ZooKeeper told {len(settings)} settings of {entity}")
+        self._observe(f"ZooKeeper reported {len(settings)} settings of {entity}")
         _refuse_all_of(entity.type, include_all=include_all)
         return _described(entity, settings, include_all=include_all)
 

@@ -119,7 +119,7 @@ class ZkTopicReader:
         states = await self._kafka.partitions.get_partition_states(
             [name for topic in topics for name in topic.by_partition()]
         )
-        self._observe(f"ZooKeeper told {counted(len(there), 'topic')} with {counted(len(states), 'partition')}")
+        self._observe(f"ZooKeeper reported {counted(len(there), 'topic')} with {counted(len(states), 'partition')}")
         found = []
         for topic in topics:
             with self._unreadable_told():

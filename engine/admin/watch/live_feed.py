@@ -84,9 +84,9 @@ _WIRE_STAGES = (
 )
 _SPARK_STAGE = _PolledStage(Stage.SPARK, 10_000, 0.1)
 _MOVING_LOG_DIRS_MS = 2_000
+"""How often sizes are read while partitions move."""
 _ALSO_WATCHED = (Stage.REASSIGNMENTS, Stage.SETTINGS)
 """Stages that brokers are asked for only while ZooKeeper cannot tell."""
-"""How often sizes are read while partitions move."""
 
 
 class LiveFeed:
