@@ -142,7 +142,8 @@ class Board:
 
     def _remember(self, frame: Frame) -> None:
         past = self._past
-        if not past or frame.at_ms - past[-1].at_ms >= RATE_OVER_MS / 4:
+        has_ends = frame.stage(Stage.OFFSETS).read_at_ms is not None
+        if has_ends and (not past or frame.at_ms - past[-1].at_ms >= RATE_OVER_MS / 4):
             # Rates need the ends of logs only: the rest of a large cluster's frames is tens of megabytes.
             ends = LogEnds.of(frame.offsets)
             past.append(replace(frame, offsets=ends, cluster=None, logs={}, log_dirs=(), groups=(), events=()))

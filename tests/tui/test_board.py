@@ -38,3 +38,15 @@ def test_of_earlier_frames_only_what_rates_need_is_kept() -> None:
     for one in earlier:
         assert one.offsets
         assert not (one.cluster or one.logs or one.log_dirs or one.groups or one.events)
+
+
+def test_without_two_readings_of_the_ends_no_rate_is_known() -> None:
+    """A frame without ends had counted as one in which nothing was in the logs, in 1970."""
+    cluster, board = FakeCluster(3, {"orders": 3}, rate=100), Board()
+    first = cluster.frame()
+    board.take(replace(with_stage(first, Stage.OFFSETS, StageStatus()), offsets={}))
+    for expected in (None, 300.0):
+        cluster.advance()
+        board.take(cluster.frame())
+        assert board.in_per_s == expected
+        assert set(board.samples[-1].in_by_broker.values()) == ({100.0} if expected else set())

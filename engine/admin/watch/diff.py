@@ -53,7 +53,8 @@ def _events(before: Frame, after: Frame) -> Iterator[Event]:
         if before.cluster is not after.cluster:
             yield from _brokers(before, after, before.cluster, after.cluster)
             yield from _controller(before, after, before.cluster, after.cluster)
-            yield from _broker_configs(after, before.cluster, after.cluster)
+            if before.stage(Stage.SETTINGS).read_at_ms is not None:
+                yield from _broker_configs(after, before.cluster, after.cluster)
             if before.stage(Stage.METADATA).read_at_ms is not None:
                 yield from _topics(before, after, before.cluster, after.cluster)
         if before.log_dirs is not after.log_dirs:

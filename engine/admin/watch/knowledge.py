@@ -97,6 +97,8 @@ class Knowledge:
         self._sequence = 0
         self._last: Frame | None = None
         self._health = HealthMemory()
+        self._has_doubts = False
+        """Whether a broker named another controller when it was asked last."""
 
     # Members
 
@@ -246,6 +248,18 @@ class Knowledge:
         self.logs = making.made(self.logs)
         self.log_dirs = tuple(replace(one, replicas=()) for one in told)
 
+    def take_words(self, words: Mapping[int, BrokerWords]) -> bool:
+        """Take what each broker said about itself; return whether they should be asked again soon.
+
+        A broker hears of a new controller a moment after ZooKeeper has it. So another one that a broker names counts
+        only if it names that one again.
+        """
+        had_doubts = self._has_doubts
+        self._has_doubts = any(said.controller_id not in (None, self._controller_id) for said in words.values())
+        is_new = self._has_doubts and not had_doubts
+        self.words = {b: replace(said, controller_id=None) for b, said in words.items()} if is_new else words
+        return is_new
+
     def coordinators_may_be_asked(self) -> bool:
         """Whether brokers can have groups: they live in a topic that is created with the first one."""
         return GROUP_METADATA_TOPIC in self.topics
@@ -309,6 +323,7 @@ class Knowledge:
         if controller_id != self._controller_id:
             # What brokers said before they knew the new controller means nothing.
             self.words = {broker: replace(said, controller_id=None) for broker, said in self.words.items()}
+            self._has_doubts = False
         self._controller_id, self._controller_epoch = controller_id, controller_epoch
 
     def _set_brokers(self, brokers: tuple[BrokerInfo, ...]) -> None:

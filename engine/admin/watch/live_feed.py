@@ -54,6 +54,8 @@ OPERATION_S = 10.0
 _LOOKS_AFTER_S = (0.15, 0.3, 0.6)
 """This long after brokers came or went, read the metadata again, besides the usual readings."""
 
+_DOUBT_S = 1.0
+"""This long after a broker named another controller than ZooKeeper does, ask it again."""
 _REASSIGNMENTS_LIMIT_S = 3.0
 _NO_BROKERS = "no broker is registered in ZooKeeper"
 _WAITS = "no broker is named, and ZooKeeper has not reported any yet"
@@ -113,6 +115,7 @@ class LiveFeed:
         self._has_ended = False
         self._seen_brokers: tuple[BrokerInfo, ...] = ()
         self._elections_until_s = 0.0
+        self._misses_ends = False
         self._tasks: list[asyncio.Task[None]] = []
         self._uses_wire = target.may_ask_brokers
         source = SnapshotSource.WIRE if self._uses_wire else SnapshotSource.ZOOKEEPER
@@ -356,6 +359,10 @@ class LiveFeed:
         wire = await self._wire.wire()
         ends, missing, requests = await by_wire.read_ends(wire, self._knowledge.topics.values(), live)
         self._knowledge.take_ends(ends, self._clock.now_ms())
+        if bool(missing) != self._misses_ends:
+            # A broker has fallen silent, or is back: the probes say which, long before its session ends.
+            self._misses_ends = bool(missing)
+            self._trigger(Stage.PROBES)
         return requests, missing
 
     async def _read_log_dirs(self) -> _Told:
@@ -415,7 +422,8 @@ class LiveFeed:
     async def _read_probes(self) -> _Told:
         frame = self._box.latest
         assert frame is not None and frame.cluster is not None
-        self._knowledge.words = await by_wire.read_words(self._slow, frame.cluster)
+        if self._knowledge.take_words(await by_wire.read_words(self._slow, frame.cluster)):
+            asyncio.get_running_loop().call_later(_DOUBT_S, self._trigger, Stage.PROBES)
         return 2 * len(self._knowledge.words), ()
 
     # Inside

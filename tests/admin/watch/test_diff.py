@@ -10,7 +10,7 @@ from engine.admin.cluster.target import Side
 from engine.admin.watch.diff import WATCHED_WITHIN_MS, diff
 from engine.admin.watch.events import Event, EventKind
 from engine.admin.watch.fake_cluster import FakeCluster, small_cluster
-from engine.admin.watch.frame import Frame, Link, LinkState, Stage, StageSource
+from engine.admin.watch.frame import Frame, Link, LinkState, Stage, StageSource, StageStatus
 from engine.common.model import NO_CONTROLLER, NO_LEADER, ReplicaAssignment, TopicPartition
 from engine.common.snapshot import TopicSnapshot
 from tui.presenters.timeline import timelines
@@ -267,3 +267,12 @@ def test_equal_texts_of_events_are_one_object() -> None:
             assert getattr(one, name) is getattr(again, name), name
     assert len(shrank[1]) == 3
     assert shrank[1][0].within_ms == 1000 and len({id(one.within_ms) for one in shrank[1]}) == 1
+
+
+def test_settings_of_brokers_that_are_read_for_the_first_time_are_no_change(cluster: FakeCluster) -> None:
+    before = cluster.frame()
+    cluster.set_broker_config(1, "follower.replication.throttled.rate", "8000000")
+    after = cluster.frame()
+    assert [event.kind for event in diff(before, after)] == [EventKind.BROKER_CONFIG_CHANGED]
+    unread = replace(before, stages={**before.stages, Stage.SETTINGS: StageStatus()})
+    assert diff(unread, after) == ()

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 import pytest
 
-from engine.admin.cluster.target import Side
+from engine.admin.cluster.target import ClusterTarget, Origin, Side
 from engine.admin.health.report import Check
 from engine.admin.watch.fake_cluster import FakeCluster, small_cluster
 from engine.admin.watch.frame import BrokerWords, Frame, Link, LinkState, Stage, StageStatus
 from engine.admin.watch.judging import HealthMemory
+from engine.admin.watch.knowledge import Knowledge
+from engine.admin.watch.live_feed import LiveFeed
 from engine.common.model import TopicPartition
+from engine.common.snapshot import SnapshotSource
 
 
 def _reasons(frame: Frame) -> set[Check]:
@@ -101,3 +105,52 @@ def test_without_any_reading_of_partitions_nothing_is_said() -> None:
     frame = small_cluster().frame()
     assert HealthMemory().judge(replace(frame, stages={})) is None
     assert HealthMemory().judge(replace(frame, cluster=None)) is None
+
+
+def test_another_controller_counts_when_a_broker_names_it_twice() -> None:
+    """A broker hears of a new controller a moment after ZooKeeper has it: that was critical for 10 s."""
+    knowledge = Knowledge(SnapshotSource.ZOOKEEPER)
+    knowledge.take_members((), {}, 2, 1, "id")
+    late = {1: BrokerWords(0, ()), 2: BrokerWords(2, ())}
+    assert knowledge.take_words(late), "ask again soon"
+    assert {said.controller_id for said in knowledge.words.values()} == {None}
+    assert not knowledge.take_words({1: BrokerWords(2, ()), 2: BrokerWords(2, ())})
+    assert {said.controller_id for said in knowledge.words.values()} == {2}
+    assert knowledge.take_words(late)
+    assert not knowledge.take_words(late)
+    assert {said.controller_id for said in knowledge.words.values()} == {0, 2}
+
+
+def test_a_new_controller_begins_new_doubts() -> None:
+    knowledge = Knowledge(SnapshotSource.ZOOKEEPER)
+    late = {1: BrokerWords(0, ())}
+    for controller in (2, 3):
+        knowledge.take_members((), {}, controller, controller, "id")
+        assert knowledge.take_words(late)
+
+
+@pytest.mark.parametrize("missing", [("broker 1: cannot connect",), ()])
+def test_a_broker_that_falls_silent_or_comes_back_is_probed_at_once(
+    missing: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def read_ends(*_: object) -> object:
+        return {}, missing, 1
+
+    async def wire(*_: object) -> None:
+        return None
+
+    monkeypatch.setattr("engine.admin.watch.by_wire.read_ends", read_ends)
+    monkeypatch.setattr("engine.admin.cluster.connection.Cluster.wire", wire)
+
+    async def run() -> None:
+        feed = LiveFeed(ClusterTarget("t", Origin.OPTIONS, bootstrap=(("127.0.0.1", 1),)))
+        feed._misses_ends = not missing
+        schedule = feed._schedules[Stage.PROBES]
+        schedule.next_ms = in_an_hour = 3_600_000 + feed._clock.monotonic_ms()
+        await feed._read_offsets()
+        assert schedule.next_ms <= feed._clock.monotonic_ms()
+        schedule.next_ms = in_an_hour
+        await feed._read_offsets()
+        assert schedule.next_ms == in_an_hour, "once"
+
+    asyncio.run(run())
