@@ -424,6 +424,9 @@ class LiveFeed:
         assert frame is not None and frame.cluster is not None
         if self._knowledge.take_words(await by_wire.read_words(self._slow, frame.cluster)):
             asyncio.get_running_loop().call_later(_DOUBT_S, self._trigger, Stage.PROBES)
+        silent = [f"broker {broker}: {said.trouble}" for broker, said in self._knowledge.words.items() if said.trouble]
+        if silent and len(silent) == len(self._knowledge.words):
+            raise Unreachable("; ".join(silent))
         return 2 * len(self._knowledge.words), ()
 
     # Inside
