@@ -208,7 +208,8 @@ def _throttles(board: Board, moves: MovesBoard) -> list[Line]:
         side = "sends" if one.is_leader else "takes"
         is_bad = one.verdict is ThrottleVerdict.NEVER_ENDS
         more = f": {byte_rate(one.suggested_rate)} would let it end" if one.suggested_rate else ""
-        told = f"broker {one.broker} {side} at most {byte_rate(one.rate)}: the throttle {one.verdict.value}{more}"
+        verdict = "" if one.verdict is ThrottleVerdict.UNKNOWN else f": the throttle {one.verdict.value}{more}"
+        told = f"broker {one.broker} {side} at most {byte_rate(one.rate)}{verdict}"
         lines.append(line((told, Tone.BAD if is_bad else Tone.QUIET), ("   H changes it", Tone.QUIET)))
     return lines
 

@@ -9,14 +9,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import takewhile
 
+from engine.admin.watch.events import EventKind
 from engine.admin.watch.frame import Frame
 from engine.common.model import NO_LEADER, TopicPartition
 from engine.common.snapshot import PartitionSnapshot
-from tui.presenters.slope import Slope, slope_of
+from tui.presenters.slope import SAMPLES_MIN, Slope, slope_of
 from tui.state.history import SAMPLES_MAX, History, Sample
 
-WINDOW_MS = 60_000
+RATE_MS = 10_000
+"""Rates are over the last ten seconds, or over the last three readings if these take longer."""
+STEADY_MS = 30_000
+STEADY_MIN_MS = 20_000
+"""Under a throttle brokers copy in bursts with pauses between them: this is longer than both."""
 STALLED_MS = 30_000
 """A copy that has not grown for this long stands still."""
 WAITING_LONG_S = 300
@@ -48,6 +54,7 @@ class CopyProgress:
 
     Attributes:
         inflow: bytes a second that are produced to the partition.
+        steady_rate: the rate of the last half minute; None if a throttle or what is copied has changed of late.
         left_s: the time left; ``left_low_s`` and ``left_high_s`` are the range that the samples leave.
         stalled_s: for how long it has not grown; ``is_at_least``: or longer, for the readings go no further back.
         reason: why it stands still, where that is known.
@@ -67,6 +74,7 @@ class CopyProgress:
     stalled_s: float | None = None
     reason: str = ""
     is_at_least: bool = False
+    steady_rate: float | None = None
 
     @property
     def waits_long(self) -> bool:
@@ -99,14 +107,17 @@ class MovesBoard:
 def moves_board(frame: Frame, history: History) -> MovesBoard:
     """Return the state of all reassignments under way."""
     moving = history.moving(frame)
+    throttled_ms = _last_ms(frame, history, _THROTTLES)
+    changed_ms = max(throttled_ms, _last_ms(frame, history, _COPIES))
     names = [(name, broker) for name, found in moving.items() for broker in found.assignment.adding_replicas]
     busy = frozenset((moving[name].leader, broker) for name, broker in names if _grows(history, name, broker))
-    copies = _with_waiting_time(
-        [
-            _copy(frame, history, name, moving[name], broker, is_busy=(moving[name].leader, broker) in busy)
-            for name, broker in names
-        ]
-    )
+    copies = []
+    for name, broker in names:
+        is_busy = (moving[name].leader, broker) in busy
+        copy = _copy(frame, history, name, moving[name], broker, is_busy=is_busy, throttled_ms=throttled_ms)
+        steady_rate = _steady_rate(history.copied_bytes.of((name, broker)), changed_ms)
+        copies.append(replace(copy, steady_rate=steady_rate))
+    copies = _with_waiting_time(copies)
     copies.sort(key=lambda one: (_ORDER[one.state], -(one.stalled_s or 0), one.name, one.broker))
     known = [one for one in copies if one.total_bytes is not None and one.copied_bytes is not None]
     left = [one for one in copies if one.state is not CopyState.DONE]
@@ -163,6 +174,28 @@ def _grows(history: History, name: TopicPartition, broker: int) -> bool:
     return stalled_s is not None and stalled_s * 1000 < STALLED_MS and samples[0].value < samples[-1].value
 
 
+def _last_ms(frame: Frame, history: History, kinds: frozenset[EventKind]) -> int:
+    """Return when one of these last happened; 0: not in the last minute."""
+    late = takewhile(lambda event: event.at_ms >= frame.at_ms - 60_000, reversed(history.events))
+    return next((event.at_ms for event in late if event.kind in kinds), 0)
+
+
+def _window_ms(samples: Sequence[Sample], since_ms: int) -> int:
+    """Return how far back the rate goes: never beyond ``since_ms``, the last change of a throttle."""
+    if not samples:
+        return 0
+    latest_ms = samples[-1].at_ms
+    return min(max(RATE_MS, latest_ms - samples[-SAMPLES_MIN:][0].at_ms), latest_ms - since_ms)
+
+
+def _steady_rate(samples: Sequence[Sample], since_ms: int) -> float | None:
+    """Return the mean rate of the last half minute; None: the readings since then take too short a time."""
+    late = [one for one in samples if one.at_ms >= max(since_ms, samples[-1].at_ms - STEADY_MS)]
+    if not late or (taken_ms := late[-1].at_ms - late[0].at_ms) < STEADY_MIN_MS:
+        return None
+    return (late[-1].value - late[0].value) * 1000 / taken_ms
+
+
 def _since_begun(samples: Sequence[Sample]) -> Sequence[Sample]:
     """Leave out the time before the first byte: it says nothing of the rate."""
     first = next((at for at, one in enumerate(samples) if one.value > 0), len(samples))
@@ -170,8 +203,9 @@ def _since_begun(samples: Sequence[Sample]) -> Sequence[Sample]:
 
 
 def _copy(
-    frame: Frame, history: History, name: TopicPartition, partition: PartitionSnapshot, broker: int, *, is_busy: bool
-) -> CopyProgress:
+    frame: Frame, history: History, name: TopicPartition, partition: PartitionSnapshot, broker: int, *,
+    is_busy: bool, throttled_ms: int,
+) -> CopyProgress:  # fmt: skip
     sizes = {log.broker: log.size_bytes for log in frame.logs.get(name, ()) if not log.is_future}
     total = sizes.get(partition.leader)
     source = partition.leader
@@ -185,8 +219,10 @@ def _copy(
         state = CopyState.STALLED if reason else CopyState.UNKNOWN
         return CopyProgress(name, broker, source, state, copied, total, stalled_s=stalled_s, reason=reason)
     copied = min(copied, total)
-    slope = slope_of(_since_begun(samples), WINDOW_MS)
-    inflow = slope_of(history.sizes.of(name), WINDOW_MS)
+    window_ms = _window_ms(samples, throttled_ms)
+    slope = slope_of(_since_begun(samples), window_ms)
+    sizes_read = history.sizes.of(name)
+    inflow = slope_of(sizes_read, _window_ms(sizes_read, 0))
     produced = None if inflow is None else max(0.0, inflow.per_s)
     rate = None if slope is None else max(0.0, slope.per_s)
     if is_busy and not copied and not reason and total:
@@ -244,6 +280,12 @@ def _longest(times: list[float | None]) -> float | None:
     return max(known) if known and len(known) == len(times) else None
 
 
+_THROTTLES = frozenset((EventKind.BROKER_CONFIG_CHANGED, EventKind.TOPIC_CONFIG_CHANGED))
+_COPIES = frozenset((
+    EventKind.REASSIGNMENT_STARTED, EventKind.REASSIGNMENT_CHANGED, EventKind.REASSIGNMENT_FINISHED,
+    EventKind.REASSIGNMENT_CANCELLED, EventKind.ISR_GREW, EventKind.ISR_CHANGED, EventKind.LEADER_CHANGED,
+))  # fmt: skip
+"""What changes how many copies share a throttle."""
 _ORDER = {state: order for order, state in enumerate((
     CopyState.STALLED, CopyState.FALLING_BEHIND, CopyState.UNKNOWN, CopyState.MEASURING, CopyState.WAITING,
     CopyState.COPYING, CopyState.CATCHING_UP, CopyState.DONE,

@@ -20,7 +20,9 @@ from tui.presenters.moves import CopyProgress, CopyState, MovesBoard
 
 GOAL_S = 3_600
 """A suggested rate copies what is left within an hour, together with what is produced."""
-_AT_LIMIT, _FAR_BELOW = 0.85, 0.5
+_AT_LIMIT, _FAR_BELOW = 0.85, 0.25
+"""Two copies that a throttle held up were seen to use 45 % of it: only far below that is it known not to be the limit.
+"""
 _ROUND_TO = 1_000_000
 
 
@@ -31,7 +33,7 @@ class ThrottleVerdict(StrEnum):
     """At least as much is produced to the moving partitions as the throttle lets through."""
     IS_THE_LIMIT = "is the limit"
     NOT_THE_LIMIT = "is not what holds it up"
-    UNKNOWN = "is not measured yet"
+    UNKNOWN = "may be the limit or not"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,8 @@ def _advice(broker: int, rate: int, copies: list[CopyProgress], *, is_leader: bo
     remaining = sum((one.total_bytes or 0) - (one.copied_bytes or 0) for one in copies)
     rates = [one.rate for one in copies if one.rate is not None]
     used = sum(rates) if rates else None
+    steady_rates = [one.steady_rate for one in copies if one.steady_rate is not None]
+    steady = sum(steady_rates) if len(steady_rates) == len(copies) else None
     left_s = remaining / (rate - inflow) if rate > inflow else None
     if rate <= inflow:
         verdict = ThrottleVerdict.NEVER_ENDS
@@ -88,7 +92,7 @@ def _advice(broker: int, rate: int, copies: list[CopyProgress], *, is_leader: bo
         verdict = ThrottleVerdict.UNKNOWN
     elif used >= rate * _AT_LIMIT:
         verdict = ThrottleVerdict.IS_THE_LIMIT
-    elif used < rate * _FAR_BELOW and not any(one.state is CopyState.MEASURING for one in copies):
+    elif steady is not None and max(used, steady) < rate * _FAR_BELOW:
         verdict = ThrottleVerdict.NOT_THE_LIMIT
     else:
         verdict = ThrottleVerdict.UNKNOWN

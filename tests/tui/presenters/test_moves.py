@@ -138,13 +138,17 @@ def test_a_copy_in_the_isr_is_done_and_counts_whole() -> None:
 
 def _throttled(throttle: int, **more: int) -> tuple[Frame, MovesBoard]:
     cluster, history = _cluster(**more), History()
+    _limit(cluster, throttle)
+    cluster.reassign(ORDERS, (1, 2, 4))
+    return _after(cluster, 31, history)
+
+
+def _limit(cluster: FakeCluster, throttle: int) -> None:
     for broker in (1, 4):
         cluster.set_broker_config(broker, "leader.replication.throttled.rate", str(throttle))
         cluster.set_broker_config(broker, "follower.replication.throttled.rate", str(throttle))
     cluster.set_topic_config("orders", "leader.replication.throttled.replicas", "0:1")
     cluster.set_topic_config("orders", "follower.replication.throttled.replicas", f"{throttle}:2147483647,0:4")
-    cluster.reassign(ORDERS, (1, 2, 4))
-    return _after(cluster, 31, history)
 
 
 def test_a_throttle_below_what_is_produced_can_never_finish() -> None:
@@ -178,7 +182,7 @@ def test_nothing_is_said_of_a_throttle_while_a_copy_through_it_is_still_measured
     frame = replace(frame, cluster=replace(frame.cluster, topics=topics))
     (copy,) = moves.copies
     assert {one.verdict for one in throttle_advice(frame, moves)} == {ThrottleVerdict.NOT_THE_LIMIT}
-    fresh = replace(copy, name=TopicPartition("orders", 1), state=CopyState.MEASURING, rate=None)
+    fresh = replace(copy, name=TopicPartition("orders", 1), state=CopyState.MEASURING, rate=None, steady_rate=None)
     advice = throttle_advice(frame, replace(moves, copies=(copy, fresh)))
     assert {one.verdict for one in advice} == {ThrottleVerdict.UNKNOWN}
 
@@ -191,3 +195,39 @@ def test_replicas_that_no_topic_lists_are_not_throttled() -> None:
     assert throttle_advice(*_after(cluster, 30, history)) == []
     cluster.set_topic_config("orders", "follower.replication.throttled.replicas", "*")
     assert len(throttle_advice(*_after(cluster, 1, history))) == 1
+
+
+def test_the_rate_is_that_of_the_last_seconds() -> None:
+    cluster, history = _cluster(copy_rate=1_000_000), History()
+    cluster.reassign(ORDERS, (1, 2, 4))
+    _after(cluster, 61, history)
+    cluster.copy_rate = 8_000_000
+    _, board = _after(cluster, 20, history)
+    assert board.copies[0].rate == pytest.approx(8e6)
+
+
+def test_rates_are_not_averaged_across_a_change_of_the_throttle() -> None:
+    cluster, history = _cluster(copy_rate=1_000_000), History()
+    _limit(cluster, 20_000_000)
+    cluster.reassign(ORDERS, (1, 2, 4))
+    assert {one.verdict for one in throttle_advice(*_after(cluster, 41, history))} == {ThrottleVerdict.NOT_THE_LIMIT}
+    cluster.set_broker_config(1, "leader.replication.throttled.rate", "40000000")
+    frame, board = _after(cluster, 10, history)
+    assert board.copies[0].state is CopyState.MEASURING and board.copies[0].rate is None
+    assert {one.verdict for one in throttle_advice(frame, board)} == {ThrottleVerdict.UNKNOWN}
+
+
+def test_a_throttle_is_not_cleared_while_other_copies_have_just_ended() -> None:
+    """They shared it: the rest was slow for that, and is faster from now on."""
+    cluster, history = FakeCluster(5, {"orders": 6}, partition_bytes=9_000_000_000, copy_rate=1_000_000), History()
+    _limit(cluster, 20_000_000)
+    cluster.reassign(ORDERS, (1, 2, 4))
+    cluster.reassign(TopicPartition("orders", 5), (1, 5, 4))
+    assert ThrottleVerdict.NOT_THE_LIMIT in {one.verdict for one in throttle_advice(*_after(cluster, 41, history))}
+    cluster.cancel(TopicPartition("orders", 5))
+    assert {one.verdict for one in throttle_advice(*_after(cluster, 10, history))} == {ThrottleVerdict.UNKNOWN}
+
+
+def test_a_broker_that_uses_half_of_its_throttle_may_still_be_held_up_by_it() -> None:
+    """Measured: two copies used 45 % of it, and were faster at once when it was raised."""
+    assert {one.verdict for one in throttle_advice(*_throttled(110_000_000))} == {ThrottleVerdict.UNKNOWN}
