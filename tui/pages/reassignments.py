@@ -118,8 +118,10 @@ def _rate(item: MoveItem) -> Cell:
 
 
 def waited(copy: CopyProgress) -> str:
-    """Return for how long a copy has waited for its first byte, in words."""
-    return f"waiting {'at least ' * copy.is_at_least}{span(copy.stalled_s)}, nothing copied"
+    """Return for how long a copy has waited for a byte, in words."""
+    return (
+        f"waiting {'at least ' * copy.is_at_least}{span(copy.stalled_s)}{', nothing copied' * (not copy.copied_bytes)}"
+    )
 
 
 def why_of(copy: CopyProgress) -> str:

@@ -6,11 +6,20 @@ that its broker reported last. New records have to be copied too, so the time le
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import lru_cache
 from itertools import takewhile
 
+from engine.admin.reassignment.throttle_settings import (
+    FOLLOWER_RATE,
+    FOLLOWER_REPLICAS,
+    LEADER_RATE,
+    LEADER_REPLICAS,
+    read_list,
+)
 from engine.admin.watch.events import EventKind
 from engine.admin.watch.frame import Frame
 from engine.common.model import NO_LEADER, TopicPartition
@@ -35,14 +44,14 @@ class CopyState(StrEnum):
     DONE = "done"
     """It is in the ISR; other copies of the partition may not be."""
     MEASURING = "measuring"
-    """There are too few samples to say more."""
+    """The samples are too few, or the pause is too short, to say more."""
     COPYING = "copying"
     CATCHING_UP = "catching up"
     """It has nearly all records, and is not in the ISR yet."""
     WAITING = "waiting"
-    """It has no byte yet, and others are copied between the same two brokers."""
+    """It gets no byte, and others are copied between the same two brokers, or from the same throttled leader."""
     FALLING_BEHIND = "falling behind"
-    """More is produced than copied: at this rate it never ends."""
+    """More is produced than copied, now and over the last minute: at this rate it never ends."""
     STALLED = "stands still"
     UNKNOWN = "not known"
     """Nobody reports the sizes."""
@@ -110,10 +119,14 @@ def moves_board(frame: Frame, history: History) -> MovesBoard:
     throttled_ms = _last_ms(frame, history, _THROTTLES)
     changed_ms = max(throttled_ms, _last_ms(frame, history, _COPIES))
     names = [(name, broker) for name, found in moving.items() for broker in found.assignment.adding_replicas]
-    busy = frozenset((moving[name].leader, broker) for name, broker in names if _grows(history, name, broker))
+    growing = frozenset((name, broker) for name, broker in names if _grows(history, name, broker))
+    busy = Counter(place for name, broker in growing for place in _queues(moving[name].leader, broker))
     copies = []
     for name, broker in names:
-        is_busy = (moving[name].leader, broker) in busy
+        queues = _queues(moving[name].leader, broker)
+        if throttle_of(frame, name, moving[name].leader, is_leader=True) is None:
+            queues = queues[:1]
+        is_busy = any(busy[queue] > ((name, broker) in growing) for queue in queues)
         copy = _copy(frame, history, name, moving[name], broker, is_busy=is_busy, throttled_ms=throttled_ms)
         steady_rate = _steady_rate(history.copied_bytes.of((name, broker)), changed_ms)
         copies.append(replace(copy, steady_rate=steady_rate))
@@ -136,16 +149,23 @@ def moves_board(frame: Frame, history: History) -> MovesBoard:
     )
 
 
+def _queues(source: int, broker: int) -> tuple[tuple[int, int | None], ...]:
+    """Return what a copy may wait in: for the copies between the same brokers, and for all of a throttled leader."""
+    return (source, broker), (source, None)
+
+
 def _with_waiting_time(copies: list[CopyProgress]) -> list[CopyProgress]:
-    """Give copies that wait the time that all copies between the same two brokers need together."""
-    beside: dict[tuple[int, int], list[CopyProgress]] = {}
+    """Give copies that wait the time that all copies between the same two brokers, or else of the leader, need."""
+    beside: dict[tuple[int, int | None], list[CopyProgress]] = {}
     for copy in copies:
-        beside.setdefault((copy.source, copy.broker), []).append(copy)
-    together = {pair: _together(found) for pair, found in beside.items()}
+        for queue in _queues(copy.source, copy.broker):
+            beside.setdefault(queue, []).append(copy)
+    together = {queue: _together(found) for queue, found in beside.items()}
     told = []
     for copy in copies:
         if copy.state is CopyState.WAITING:
-            left, low, high = together[copy.source, copy.broker]
+            between, of_leader = (together[queue] for queue in _queues(copy.source, copy.broker))
+            left, low, high = of_leader if between[0] is None else between
             copy = replace(copy, left_s=left, left_low_s=low, left_high_s=high)
         told.append(copy)
     return told
@@ -225,7 +245,7 @@ def _copy(
     inflow = slope_of(sizes_read, _window_ms(sizes_read, 0))
     produced = None if inflow is None else max(0.0, inflow.per_s)
     rate = None if slope is None else max(0.0, slope.per_s)
-    if is_busy and not copied and not reason and total:
+    if is_busy and (not copied or rate == 0) and not reason and copied < total:
         is_at_least = len(samples) >= SAMPLES_MAX
         reason = f"others are copied from broker {source} first"
         return CopyProgress(
@@ -242,7 +262,10 @@ def _copy(
     if slope is None:
         return CopyProgress(name, broker, source, CopyState.MEASURING, copied, total, rate, produced)
     left, low, high = _left_s(total - copied, slope, produced or 0.0)
-    state = CopyState.FALLING_BEHIND if left is None else CopyState.COPYING
+    minute = slope_of(_since_begun(samples), min(60_000, samples[-1].at_ms - throttled_ms)) or slope
+    state = CopyState.COPYING if rate else CopyState.MEASURING
+    if left is None and produced and minute.per_s <= produced:
+        state = CopyState.FALLING_BEHIND
     return CopyProgress(name, broker, source, state, copied, total, rate, produced, left, low, high, stalled_s)
 
 
@@ -273,6 +296,27 @@ def _what_is_wrong(frame: Frame, partition: PartitionSnapshot, broker: int) -> s
         return "the partition has no leader to copy from"
     failed = [one.log_dir for one in frame.log_dirs if one.broker == broker and one.log_dir is not None and one.error]
     return f"a log dir of broker {broker} has failed: {failed[0]}" if failed else ""
+
+
+def throttle_of(frame: Frame, name: TopicPartition, broker: int, *, is_leader: bool) -> int | None:
+    """Return the bytes a second that a broker may send (or take) of a partition; None: it is not throttled."""
+    topic = None if frame.cluster is None else frame.cluster.topic(name.topic)
+    if frame.cluster is None or topic is None or not topic.configs:
+        return None
+    listed = _listed(topic.configs.get(LEADER_REPLICAS if is_leader else FOLLOWER_REPLICAS))
+    if listed.isdisjoint(("*", f"{name.partition}:{broker}")):
+        return None
+    key = LEADER_RATE if is_leader else FOLLOWER_RATE
+    configs = frame.cluster.broker_configs
+    text = configs.get(broker, {}).get(key) or configs.get(None, {}).get(key) or ""
+    return int(text) if text.isdecimal() else None
+
+
+@lru_cache(256)
+def _listed(text: str | None) -> frozenset[str]:
+    """Return the entries of a topic's list of throttled replicas: read once for all of its copies."""
+    found = read_list(text)
+    return frozenset((*found.others, *found.ours))
 
 
 def _longest(times: list[float | None]) -> float | None:

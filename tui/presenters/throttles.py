@@ -8,15 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from engine.admin.reassignment.throttle_settings import (
-    FOLLOWER_RATE,
-    FOLLOWER_REPLICAS,
-    LEADER_RATE,
-    LEADER_REPLICAS,
-    read_list,
-)
 from engine.admin.watch.frame import Frame
-from tui.presenters.moves import CopyProgress, CopyState, MovesBoard
+from tui.presenters.moves import CopyProgress, CopyState, MovesBoard, throttle_of
 
 GOAL_S = 3_600
 """A suggested rate copies what is left within an hour, together with what is produced."""
@@ -65,15 +58,12 @@ def throttle_advice(frame: Frame, moves: MovesBoard) -> list[ThrottleAdvice]:
     found: list[ThrottleAdvice] = []
     going = [one for one in moves.copies if one.state is not CopyState.DONE]
     for is_leader in (True, False):
-        by_broker: dict[int, list[CopyProgress]] = {}
+        by_throttle: dict[tuple[int, int], list[CopyProgress]] = {}
         for one in going:
             broker = one.source if is_leader else one.broker
-            if _is_listed(frame, one, broker, is_leader=is_leader):
-                by_broker.setdefault(broker, []).append(one)
-        for broker, copies in by_broker.items():
-            rate = _rate(frame, broker, LEADER_RATE if is_leader else FOLLOWER_RATE)
-            if rate is not None:
-                found.append(_advice(broker, rate, copies, is_leader=is_leader))
+            if (rate := throttle_of(frame, one.name, broker, is_leader=is_leader)) is not None:
+                by_throttle.setdefault((broker, rate), []).append(one)
+        found += [_advice(*throttle, copies, is_leader=is_leader) for throttle, copies in by_throttle.items()]
     order = list(ThrottleVerdict)
     return sorted(found, key=lambda one: (order.index(one.verdict), one.broker, not one.is_leader))
 
@@ -100,18 +90,3 @@ def _advice(broker: int, rate: int, copies: list[CopyProgress], *, is_leader: bo
     is_too_low = verdict in (ThrottleVerdict.NEVER_ENDS, ThrottleVerdict.IS_THE_LIMIT) and wanted > rate
     suggested = -(-int(wanted + 1) // _ROUND_TO) * _ROUND_TO if is_too_low else None
     return ThrottleAdvice(broker, is_leader, rate, used, inflow, remaining, verdict, left_s, suggested)
-
-
-def _rate(frame: Frame, broker: int, key: str) -> int | None:
-    configs = {} if frame.cluster is None else frame.cluster.broker_configs
-    text = configs.get(broker, {}).get(key) or configs.get(None, {}).get(key) or ""
-    return int(text) if text.isdecimal() else None
-
-
-def _is_listed(frame: Frame, copy: CopyProgress, broker: int, *, is_leader: bool) -> bool:
-    topic = None if frame.cluster is None else frame.cluster.topic(copy.name.topic)
-    if topic is None or not topic.configs:
-        return False
-    listed = read_list(topic.configs.get(LEADER_REPLICAS if is_leader else FOLLOWER_REPLICAS))
-    entries = {*listed.others, *listed.ours}
-    return "*" in entries or f"{copy.name.partition}:{broker}" in entries

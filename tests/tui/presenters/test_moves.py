@@ -231,3 +231,51 @@ def test_a_throttle_is_not_cleared_while_other_copies_have_just_ended() -> None:
 def test_a_broker_that_uses_half_of_its_throttle_may_still_be_held_up_by_it() -> None:
     """Measured: two copies used 45 % of it, and were faster at once when it was raised."""
     assert {one.verdict for one in throttle_advice(*_throttled(110_000_000))} == {ThrottleVerdict.UNKNOWN}
+
+
+def test_a_copy_that_waits_after_its_first_bytes_is_not_falling_behind() -> None:
+    later = TopicPartition("orders", 5)
+    cluster, history = FakeCluster(5, {"orders": 6}, partition_bytes=9_000_000_000, rate=0), History()
+    cluster.reassign(ORDERS, (1, 2, 4))
+    cluster.reassign(later, (1, 5, 4))
+    _after(cluster, 11, history)
+    cluster._stalled.add(later)
+    for seconds in (30, 30):
+        _, board = _after(cluster, seconds, history)
+        waiting, copying = board.copies
+        assert (waiting.name, waiting.state, copying.state) == (later, CopyState.WAITING, CopyState.COPYING)
+        assert board.left_s == waiting.left_s and board.left_s is not None
+    assert why_of(waiting).startswith("waiting 1m") and "nothing copied" not in why_of(waiting)
+
+
+def test_a_copy_waits_for_those_from_the_same_throttled_leader() -> None:
+    later = TopicPartition("orders", 5)
+    cluster, history = FakeCluster(5, {"orders": 6}, partition_bytes=9_000_000_000, rate=0), History()
+    cluster.reassign(ORDERS, (1, 2, 4))
+    cluster.reassign(later, (1, 5, 2), is_stalled=True)
+    _, board = _after(cluster, 41, history)
+    assert [copy.state for copy in board.copies] == [CopyState.STALLED, CopyState.COPYING]
+    cluster.set_broker_config(1, "leader.replication.throttled.rate", "50000000")
+    cluster.set_topic_config("orders", "leader.replication.throttled.replicas", "*")
+    _, board = _after(cluster, 31, history)
+    assert [copy.state for copy in board.copies] == [CopyState.WAITING, CopyState.COPYING]
+    assert board.left_s is not None
+
+
+def test_a_copy_without_a_new_byte_is_not_falling_behind_if_nobody_writes() -> None:
+    cluster, history = _cluster(rate=0), History()
+    cluster.reassign(ORDERS, (1, 2, 4))
+    _after(cluster, 11, history)
+    cluster._stalled.add(ORDERS)
+    _, board = _after(cluster, 20, history)
+    assert board.copies[0].state is CopyState.MEASURING and board.copies[0].left_s is None
+
+
+def test_a_pause_of_a_copy_is_not_falling_behind() -> None:
+    """It was faster than the producers over the last minute."""
+    cluster, history = _cluster(rate=100), History()
+    cluster.reassign(ORDERS, (1, 2, 4))
+    _after(cluster, 21, history)
+    cluster._stalled.add(ORDERS)
+    _, board = _after(cluster, 20, history)
+    assert board.copies[0].state is CopyState.MEASURING
