@@ -177,6 +177,9 @@ def _summary(view: View, width: int) -> list[Line]:
     share = moves.copied_bytes / moves.total_bytes if moves.total_bytes else None
     moving = f"{counted(moves.partitions, 'partition')} moving   "
     told = f"{NOTHING if share is None else percent(share)}  {size(moves.copied_bytes)} of {size(moves.total_bytes)}"
+    if moves.copies and moves.unknown_count == len(moves.copies):
+        is_soon_read = any(one.state is CopyState.MEASURING for one in moves.copies)
+        told = CopyState.MEASURING.value if is_soon_read else "sizes are not known"
     told += f"   {byte_rate(moves.rate)}   {_left_of_all(moves)}"
     # The time left matters more than the bar.
     room = min(20, width - len(moving) - len(told) - 1)

@@ -232,11 +232,12 @@ def _copy(
     if broker in partition.isr:
         return CopyProgress(name, broker, source, CopyState.DONE, total, total)
     reason = _what_is_wrong(frame, partition, broker)
-    copied = sizes.get(broker, 0 if total is not None and not reason else None)
+    copied = sizes.get(broker)
     samples = history.copied_bytes.of((name, broker))
     stalled_s = _stalled_s(history, name, broker)
     if total is None or copied is None:
-        state = CopyState.STALLED if reason else CopyState.UNKNOWN
+        is_soon_read = total is not None and any(one.broker == broker for one in frame.log_dirs)
+        state = CopyState.STALLED if reason else CopyState.MEASURING if is_soon_read else CopyState.UNKNOWN
         return CopyProgress(name, broker, source, state, copied, total, stalled_s=stalled_s, reason=reason)
     copied = min(copied, total)
     window_ms = _window_ms(samples, throttled_ms)

@@ -7,9 +7,12 @@ from dataclasses import replace
 import pytest
 
 from engine.admin.watch.fake_cluster import FakeCluster
-from engine.admin.watch.frame import Frame
+from engine.admin.watch.frame import Frame, Stage
 from engine.common.model import TopicPartition
-from tui.pages.reassignments import why_of
+from tui.board import Board
+from tui.location import Location
+from tui.pages.page import View
+from tui.pages.reassignments import PAGE, why_of
 from tui.presenters.moves import CopyState, MovesBoard, moves_board
 from tui.presenters.throttles import ThrottleVerdict, throttle_advice
 from tui.state.history import History
@@ -279,3 +282,20 @@ def test_a_pause_of_a_copy_is_not_falling_behind() -> None:
     cluster._stalled.add(ORDERS)
     _, board = _after(cluster, 20, history)
     assert board.copies[0].state is CopyState.MEASURING
+
+
+def test_a_copy_that_was_never_read_is_measured_and_not_empty() -> None:
+    cluster, history = _cluster(), History()
+    _after(cluster, 1, history)
+    cluster.delay_stage(Stage.LOG_DIRS)
+    cluster.reassign(ORDERS, (1, 2, 4))
+    frame, board = _after(cluster, 5, history)
+    (copy,) = board.copies
+    assert (copy.state, copy.copied_bytes, board.total_bytes) == (CopyState.MEASURING, None, 0)
+    shown = Board()
+    shown.frame, shown.history = frame, history
+    told = str(PAGE.summary(View(shown, Location("reassignments")), 120))
+    assert "1 partition moving" in told and "measuring" in told and "0 B" not in told
+    cluster.heal_stage(Stage.LOG_DIRS)
+    _, board = _after(cluster, 5, history)
+    assert board.copies[0].copied_bytes == 500_000_000
