@@ -65,7 +65,7 @@ class CopyProgress:
         inflow: bytes a second that are produced to the partition.
         steady_rate: the rate of the last half minute; None if a throttle or what is copied has changed of late.
         left_s: the time left; ``left_low_s`` and ``left_high_s`` are the range that the samples leave.
-        stalled_s: for how long it has not grown; ``is_at_least``: or longer, for the readings go no further back.
+        stalled_s: for how long no growth was read; ``is_at_least``: or longer, for the readings go no further back.
         reason: why it stands still, where that is known.
     """
 
@@ -234,7 +234,9 @@ def _copy(
     reason = _what_is_wrong(frame, partition, broker)
     copied = sizes.get(broker)
     samples = history.copied_bytes.of((name, broker))
-    stalled_s = _stalled_s(history, name, broker)
+    stalled_s = read_s = _stalled_s(history, name, broker)
+    if stalled_s:
+        stalled_s += (frame.at_ms - samples[-1].at_ms) / 1000
     if total is None or copied is None:
         is_soon_read = total is not None and any(one.broker == broker for one in frame.log_dirs)
         state = CopyState.STALLED if reason else CopyState.MEASURING if is_soon_read else CopyState.UNKNOWN
@@ -253,7 +255,7 @@ def _copy(
             name, broker, source, CopyState.WAITING, copied, total, None, produced, stalled_s=stalled_s, reason=reason,
             is_at_least=is_at_least,
         )  # fmt: skip
-    if reason or (stalled_s is not None and stalled_s * 1000 >= STALLED_MS and copied < total):
+    if reason or (read_s is not None and read_s * 1000 >= STALLED_MS and copied < total):
         reason = reason or f"nothing was copied for {stalled_s:.0f} s"
         return CopyProgress(
             name, broker, source, CopyState.STALLED, copied, total, rate, produced, stalled_s=stalled_s, reason=reason

@@ -99,7 +99,7 @@ def test_a_copy_that_waits_for_minutes_is_pointed_out_without_a_guess() -> None:
     _, board = _after(cluster, 60, history)
     waiting = board.copies[0]
     assert (waiting.state, waiting.waits_long, waiting.is_at_least) == (CopyState.WAITING, True, False)
-    assert why_of(waiting) == "waiting 5m 40s, nothing copied: others are copied from broker 1 first"
+    assert why_of(waiting) == "waiting 5m 49s, nothing copied: others are copied from broker 1 first"
     told = why_of(replace(waiting, stalled_s=1200.0, is_at_least=True))
     assert told.startswith("waiting at least 20m, nothing copied")
 
@@ -299,3 +299,12 @@ def test_a_copy_that_was_never_read_is_measured_and_not_empty() -> None:
     cluster.heal_stage(Stage.LOG_DIRS)
     _, board = _after(cluster, 5, history)
     assert board.copies[0].copied_bytes == 500_000_000
+
+
+def test_the_time_without_a_byte_counts_on_between_two_readings() -> None:
+    cluster, history = _cluster(), History()
+    cluster.reassign(ORDERS, (1, 2, 4))
+    _after(cluster, 11, history)
+    cluster._stalled.add(ORDERS)
+    told = [_after(cluster, seconds, history)[1].copies[0].stalled_s for seconds in (10, 1, 4)]
+    assert told == [10, 11, 15]
