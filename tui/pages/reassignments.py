@@ -12,7 +12,7 @@ from tui.cells import NO_DATA, Cell, Column, Tone
 from tui.lines import Line, line
 from tui.location import Location
 from tui.pages.page import Page, View, why_empty
-from tui.presenters.moves import CopyProgress, CopyState, MovesBoard, moves_board
+from tui.presenters.moves import CopyProgress, CopyState, MovesBoard, left_of_all, moves_board
 from tui.presenters.throttles import ThrottleVerdict, throttle_advice
 from tui.table_model import Rows
 from tui.units import NOTHING, byte_rate, count, counted, ids, percent, size, span
@@ -104,14 +104,6 @@ def _left(item: MoveItem) -> Cell:
     return Cell(f"{span(low)} to {span(high)}" if is_wide else span(copy.left_s))
 
 
-def _left_of_all(moves: MovesBoard) -> str:
-    """The time left of all copies, with the range that the samples leave: the longest may be that none is known."""
-    low, high = span(moves.left_low_s), span(moves.left_high_s)
-    if moves.left_s is None or low == high:
-        return f"{span(moves.left_s)} left"
-    return f"at least {low} left" if moves.left_high_s is None else f"{low} to {high} left"
-
-
 def _rate(item: MoveItem) -> Cell:
     rate = _of(item, "rate")
     return NO_DATA if rate is None else Cell(byte_rate(rate))
@@ -180,7 +172,7 @@ def _summary(view: View, width: int) -> list[Line]:
     if moves.copies and moves.unknown_count == len(moves.copies):
         is_soon_read = any(one.state is CopyState.MEASURING for one in moves.copies)
         told = CopyState.MEASURING.value if is_soon_read else "sizes are not known"
-    told += f"   {byte_rate(moves.rate)}   {_left_of_all(moves)}"
+    told += f"   {byte_rate(moves.rate)}   {left_of_all(moves)}"
     # The time left matters more than the bar.
     room = min(20, width - len(moving) - len(told) - 1)
     drawn = f"{bar(share, room)} " if room >= BAR_MIN else ""
