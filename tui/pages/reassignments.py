@@ -13,11 +13,15 @@ from tui.lines import Line, line
 from tui.location import Location
 from tui.pages.page import Page, View, why_empty
 from tui.presenters.moves import CopyProgress, CopyState, MovesBoard, left_of_all, moves_board
-from tui.presenters.throttles import ThrottleVerdict, throttle_advice
+from tui.presenters.throttles import ThrottleAdvice, ThrottleVerdict, throttle_advice
 from tui.table_model import Rows
 from tui.units import NOTHING, byte_rate, count, counted, ids, percent, size, span
 
 BAR_MIN = 6
+THROTTLES_MAX = 4
+"""As many lines tell of throttles: brokers with the same one, that does the same, share a line."""
+NAMED_MAX = 8
+"""More brokers than this are counted, not named."""
 FINISHING = "finishing"
 """A partition that moves and has nothing left to copy."""
 _TONES = {
@@ -200,15 +204,27 @@ def _throttles(board: Board, moves: MovesBoard) -> list[Line]:
     advice = throttle_advice(board.frame, moves)
     if not advice:
         return [line(("no throttle limits these copies   H sets one", Tone.QUIET))]
+    alike: dict[tuple[ThrottleVerdict, bool, int], list[ThrottleAdvice]] = {}
+    for one in advice:
+        alike.setdefault((one.verdict, one.is_leader, one.rate), []).append(one)
     lines = []
-    for one in advice[:2]:
-        side = "sends" if one.is_leader else "takes"
-        is_bad = one.verdict is ThrottleVerdict.NEVER_ENDS
-        more = f": {byte_rate(one.suggested_rate)} would let it end" if one.suggested_rate else ""
-        verdict = "" if one.verdict is ThrottleVerdict.UNKNOWN else f": the throttle {one.verdict.value}{more}"
-        told = f"broker {one.broker} {side} at most {byte_rate(one.rate)}{verdict}"
-        lines.append(line((told, Tone.BAD if is_bad else Tone.QUIET), ("   H changes it", Tone.QUIET)))
+    for (verdict, is_leader, rate), found in list(alike.items())[:THROTTLES_MAX]:
+        who = f"broker {found[0].broker} {'sends' if is_leader else 'takes'}"
+        if len(found) > 1:
+            who = f"{_brokers([one.broker for one in found])} {'send' if is_leader else 'take'}"
+        suggested = max(one.suggested_rate or 0 for one in found)
+        more = f": {byte_rate(suggested)} would let it end" if suggested else ""
+        does = "" if verdict is ThrottleVerdict.UNKNOWN else f": the throttle {verdict.value}{more}"
+        told = f"{who} at most {byte_rate(rate)}{does}"
+        tone = Tone.BAD if verdict is ThrottleVerdict.NEVER_ENDS else Tone.QUIET
+        lines.append(line((told, tone), ("   H changes it", Tone.QUIET)))
+    if len(alike) > THROTTLES_MAX:
+        lines.append(line((f"and {counted(len(alike) - THROTTLES_MAX, 'other throttle')}", Tone.QUIET)))
     return lines
+
+
+def _brokers(brokers: Sequence[int]) -> str:
+    return f"brokers {', '.join(map(str, brokers))}" if len(brokers) <= NAMED_MAX else counted(len(brokers), "broker")
 
 
 def _command(view: View, items: Sequence[Any]) -> list[str]:

@@ -308,3 +308,23 @@ def test_the_time_without_a_byte_counts_on_between_two_readings() -> None:
     cluster._stalled.add(ORDERS)
     told = [_after(cluster, seconds, history)[1].copies[0].stalled_s for seconds in (10, 1, 4)]
     assert told == [10, 11, 15]
+
+
+def test_the_throttle_lines_name_all_brokers_that_send_and_take() -> None:
+    cluster, board = FakeCluster(9, {"orders": 9}, partition_bytes=9_000_000_000), Board()
+    for key in ("leader.replication.throttled", "follower.replication.throttled"):
+        cluster.set_broker_config(None, f"{key}.rate", "1000000")
+        cluster.set_topic_config("orders", f"{key}.replicas", "*")
+    cluster.set_broker_config(2, "leader.replication.throttled.rate", "2000000")
+    for partition in range(3):
+        cluster.reassign(TopicPartition("orders", partition), (partition + 1, partition + 2, partition + 7))
+    for _ in range(2):
+        cluster.advance()
+        board.take(cluster.frame())
+    lines = PAGE.summary(View(board, Location("reassignments")), 120)
+    told = ["".join(text for text, _ in one) for one in lines[1:]]
+    assert told == [
+        "brokers 1, 3 send at most 977 KiB/s   H changes it",
+        "broker 2 sends at most 1.9 MiB/s   H changes it",
+        "brokers 7, 8, 9 take at most 977 KiB/s   H changes it",
+    ]
