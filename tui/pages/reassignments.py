@@ -124,7 +124,7 @@ def why_of(copy: CopyProgress) -> str:
     """Return why a copy is not done, as far as it can be known."""
     if copy.state is CopyState.WAITING and copy.stalled_s:
         return f"{waited(copy)}: {copy.reason}"
-    still = f"no byte for {span(copy.stalled_s)}" if copy.stalled_s and " for " not in copy.reason else ""
+    still = f"no byte seen for {span(copy.stalled_s)}" if copy.stalled_s and " for " not in copy.reason else ""
     return ", ".join(part for part in (copy.reason, still) if part)
 
 

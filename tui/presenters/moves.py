@@ -265,7 +265,7 @@ def _copy(
             is_at_least=is_at_least,
         )  # fmt: skip
     if reason or (read_s is not None and read_s * 1000 >= STALLED_MS and copied < total):
-        reason = reason or f"nothing was copied for {stalled_s:.0f} s"
+        reason = reason or f"no byte seen for {stalled_s:.0f} s"
         return CopyProgress(
             name, broker, source, CopyState.STALLED, copied, total, rate, produced, stalled_s=stalled_s, reason=reason
         )

@@ -64,7 +64,7 @@ def test_a_copy_that_does_not_grow_stands_still_and_comes_first() -> None:
     stalled, copying = board.copies
     assert stalled.name == ORDERS and stalled.state is CopyState.STALLED and board.stalled_count == 1
     assert stalled.stalled_s is not None and stalled.stalled_s >= 30
-    assert stalled.reason == f"nothing was copied for {stalled.stalled_s:.0f} s"
+    assert stalled.reason == f"no byte seen for {stalled.stalled_s:.0f} s"
     assert copying.state is CopyState.COPYING and board.left_s is None
 
 
