@@ -5,10 +5,11 @@ Pure. A throttle limits what a broker sends (leader) and takes (follower) of the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from engine.admin.watch.frame import Frame
+from engine.common.model import TopicPartition
 from tui.presenters.moves import CopyProgress, CopyState, MovesBoard, throttle_of
 
 GOAL_S = 3_600
@@ -64,8 +65,28 @@ def throttle_advice(frame: Frame, moves: MovesBoard) -> list[ThrottleAdvice]:
             if (rate := throttle_of(frame, one.name, broker, is_leader=is_leader)) is not None:
                 by_throttle.setdefault((broker, rate), []).append(one)
         found += [_advice(*throttle, copies, is_leader=is_leader) for throttle, copies in by_throttle.items()]
+    found = [
+        replace(one, verdict=ThrottleVerdict.UNKNOWN)
+        if one.verdict is ThrottleVerdict.NOT_THE_LIMIT and _is_shared(frame, one)
+        else one
+        for one in found
+    ]
     order = list(ThrottleVerdict)
     return sorted(found, key=lambda one: (order.index(one.verdict), one.broker, not one.is_leader))
+
+
+def _is_shared(frame: Frame, advice: ThrottleAdvice) -> bool:
+    """Whether replicas that do not move, and are out of the ISR, are copied through a throttle too."""
+    for topic in () if frame.cluster is None else frame.cluster.topics:
+        for partition in topic.partitions if topic.configs else ():
+            if len(partition.isr) == len(partition.replicas):
+                continue
+            out = {*partition.replicas} - {*partition.isr, *partition.assignment.adding_replicas}
+            is_through = partition.leader == advice.broker if advice.is_leader else advice.broker in out
+            name = TopicPartition(topic.name, partition.partition)
+            if out and is_through and throttle_of(frame, name, advice.broker, is_leader=advice.is_leader) is not None:
+                return True
+    return False
 
 
 def _advice(broker: int, rate: int, copies: list[CopyProgress], *, is_leader: bool) -> ThrottleAdvice:

@@ -328,3 +328,15 @@ def test_the_throttle_lines_name_all_brokers_that_send_and_take() -> None:
         "broker 2 sends at most 1.9 MiB/s   H changes it",
         "brokers 7, 8, 9 take at most 977 KiB/s   H changes it",
     ]
+
+
+def test_a_throttle_is_not_cleared_while_a_replica_that_does_not_move_catches_up_through_it() -> None:
+    frame, moves = _throttled(500_000_000)
+    assert {one.verdict for one in throttle_advice(frame, moves)} == {ThrottleVerdict.NOT_THE_LIMIT}
+    assert frame.cluster is not None
+    (topic,) = (one for one in frame.cluster.topics if one.name == "orders")
+    behind = replace(topic.partitions[0], isr=(1, 2))
+    topic = replace(topic, partitions=(behind,))
+    frame = replace(frame, cluster=replace(frame.cluster, topics=(topic,)))
+    leader, follower = sorted(throttle_advice(frame, moves), key=lambda one: one.broker)
+    assert (leader.verdict, follower.verdict) == (ThrottleVerdict.UNKNOWN, ThrottleVerdict.NOT_THE_LIMIT)
