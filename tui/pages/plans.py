@@ -12,6 +12,7 @@ from tui.cells import NO_DATA, Cell, Column, Tone
 from tui.lines import Line, beside, folded, line, width_of, wrapped
 from tui.operations.plan_commands import making_words
 from tui.pages.page import View
+from tui.presenters.moves import moves_board
 from tui.presenters.plan_card import CARD_WIDTH, Load, card_lines, heat_lines, loads_of, proof, sentence
 from tui.presenters.plan_runs import run_lines
 from tui.state.opened_plan import OpenedPlan
@@ -124,7 +125,10 @@ def summary_of(
     view: View, plan: OpenedPlan | None, run: PlanRunState | None, cursor: TopicPartition | None, width: int
 ) -> list[Line]:
     """Return what the plan is and its progress, brokers before and after, and why the row's partition moves."""
-    ran = [] if run is None else run_lines(run)
+    ran: list[Line] = []
+    if run is not None:
+        frame = view.board.frame
+        ran = run_lines(run, moves_board(frame, view.board.history) if frame and run.is_under_way else None)
     if plan is None:
         items = items_of(view.board, None)
         head = line(("reassignments under way", Tone.STRONG), ("   N makes a plan   o opens a file", Tone.QUIET))

@@ -12,12 +12,16 @@ from tui.cells import NO_DATA, Cell, Column, Tone
 from tui.lines import Line, line
 from tui.location import Location
 from tui.pages.page import Page, View, why_empty
-from tui.presenters.moves import CopyProgress, CopyState, MovesBoard, moves_board
-from tui.presenters.throttles import ThrottleVerdict, throttle_advice
+from tui.presenters.moves import CopyProgress, CopyState, MovesBoard, left_of_all, moves_board
+from tui.presenters.throttles import ThrottleAdvice, ThrottleVerdict, throttle_advice
 from tui.table_model import Rows
 from tui.units import NOTHING, byte_rate, count, counted, ids, percent, size, span
 
 BAR_MIN = 6
+THROTTLES_MAX = 4
+"""As many lines tell of throttles: brokers with the same one, that does the same, share a line."""
+NAMED_MAX = 8
+"""More brokers than this are counted, not named."""
 FINISHING = "finishing"
 """A partition that moves and has nothing left to copy."""
 _TONES = {
@@ -104,29 +108,23 @@ def _left(item: MoveItem) -> Cell:
     return Cell(f"{span(low)} to {span(high)}" if is_wide else span(copy.left_s))
 
 
-def _left_of_all(moves: MovesBoard) -> str:
-    """The time left of all copies, with the range that the samples leave: the longest may be that none is known."""
-    low, high = span(moves.left_low_s), span(moves.left_high_s)
-    if moves.left_s is None or low == high:
-        return f"{span(moves.left_s)} left"
-    return f"at least {low} left" if moves.left_high_s is None else f"{low} to {high} left"
-
-
 def _rate(item: MoveItem) -> Cell:
     rate = _of(item, "rate")
     return NO_DATA if rate is None else Cell(byte_rate(rate))
 
 
 def waited(copy: CopyProgress) -> str:
-    """Return for how long a copy has waited for its first byte, in words."""
-    return f"waiting {'at least ' * copy.is_at_least}{span(copy.stalled_s)}, nothing copied"
+    """Return for how long a copy has waited for a byte, in words."""
+    return (
+        f"waiting {'at least ' * copy.is_at_least}{span(copy.stalled_s)}{', nothing copied' * (not copy.copied_bytes)}"
+    )
 
 
 def why_of(copy: CopyProgress) -> str:
     """Return why a copy is not done, as far as it can be known."""
     if copy.state is CopyState.WAITING and copy.stalled_s:
         return f"{waited(copy)}: {copy.reason}"
-    still = f"no byte for {span(copy.stalled_s)}" if copy.stalled_s and " for " not in copy.reason else ""
+    still = f"no byte seen for {span(copy.stalled_s)}" if copy.stalled_s and " for " not in copy.reason else ""
     return ", ".join(part for part in (copy.reason, still) if part)
 
 
@@ -175,7 +173,10 @@ def _summary(view: View, width: int) -> list[Line]:
     share = moves.copied_bytes / moves.total_bytes if moves.total_bytes else None
     moving = f"{counted(moves.partitions, 'partition')} moving   "
     told = f"{NOTHING if share is None else percent(share)}  {size(moves.copied_bytes)} of {size(moves.total_bytes)}"
-    told += f"   {byte_rate(moves.rate)}   {_left_of_all(moves)}"
+    if moves.copies and moves.unknown_count == len(moves.copies):
+        is_soon_read = any(one.state is CopyState.MEASURING for one in moves.copies)
+        told = CopyState.MEASURING.value if is_soon_read else "sizes are not known"
+    told += f"   {byte_rate(moves.rate)}   {left_of_all(moves)}"
     # The time left matters more than the bar.
     room = min(20, width - len(moving) - len(told) - 1)
     drawn = f"{bar(share, room)} " if room >= BAR_MIN else ""
@@ -203,14 +204,27 @@ def _throttles(board: Board, moves: MovesBoard) -> list[Line]:
     advice = throttle_advice(board.frame, moves)
     if not advice:
         return [line(("no throttle limits these copies   H sets one", Tone.QUIET))]
+    alike: dict[tuple[ThrottleVerdict, bool, int], list[ThrottleAdvice]] = {}
+    for one in advice:
+        alike.setdefault((one.verdict, one.is_leader, one.rate), []).append(one)
     lines = []
-    for one in advice[:2]:
-        side = "sends" if one.is_leader else "takes"
-        is_bad = one.verdict is ThrottleVerdict.NEVER_ENDS
-        more = f": {byte_rate(one.suggested_rate)} would let it end" if one.suggested_rate else ""
-        told = f"broker {one.broker} {side} at most {byte_rate(one.rate)}: the throttle {one.verdict.value}{more}"
-        lines.append(line((told, Tone.BAD if is_bad else Tone.QUIET), ("   H changes it", Tone.QUIET)))
+    for (verdict, is_leader, rate), found in list(alike.items())[:THROTTLES_MAX]:
+        who = f"broker {found[0].broker} {'sends' if is_leader else 'takes'}"
+        if len(found) > 1:
+            who = f"{_brokers([one.broker for one in found])} {'send' if is_leader else 'take'}"
+        suggested = max(one.suggested_rate or 0 for one in found)
+        more = f": {byte_rate(suggested)} would let it end" if suggested else ""
+        does = "" if verdict is ThrottleVerdict.UNKNOWN else f": the throttle {verdict.value}{more}"
+        told = f"{who} at most {byte_rate(rate)}{does}"
+        tone = Tone.BAD if verdict is ThrottleVerdict.NEVER_ENDS else Tone.QUIET
+        lines.append(line((told, tone), ("   H changes it", Tone.QUIET)))
+    if len(alike) > THROTTLES_MAX:
+        lines.append(line((f"and {counted(len(alike) - THROTTLES_MAX, 'other throttle')}", Tone.QUIET)))
     return lines
+
+
+def _brokers(brokers: Sequence[int]) -> str:
+    return f"brokers {', '.join(map(str, brokers))}" if len(brokers) <= NAMED_MAX else counted(len(brokers), "broker")
 
 
 def _command(view: View, items: Sequence[Any]) -> list[str]:

@@ -6,17 +6,33 @@ that its broker reported last. New records have to be copied too, so the time le
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import lru_cache
+from itertools import takewhile
 
+from engine.admin.reassignment.throttle_settings import (
+    FOLLOWER_RATE,
+    FOLLOWER_REPLICAS,
+    LEADER_RATE,
+    LEADER_REPLICAS,
+    read_list,
+)
+from engine.admin.watch.events import EventKind
 from engine.admin.watch.frame import Frame
 from engine.common.model import NO_LEADER, TopicPartition
 from engine.common.snapshot import PartitionSnapshot
-from tui.presenters.slope import Slope, slope_of
+from tui.presenters.slope import SAMPLES_MIN, Slope, slope_of
 from tui.state.history import SAMPLES_MAX, History, Sample
+from tui.units import span
 
-WINDOW_MS = 60_000
+RATE_MS = 10_000
+"""Rates are over the last ten seconds, or over the last three readings if these take longer."""
+STEADY_MS = 30_000
+STEADY_MIN_MS = 20_000
+"""Under a throttle brokers copy in bursts with pauses between them: this is longer than both."""
 STALLED_MS = 30_000
 """A copy that has not grown for this long stands still."""
 WAITING_LONG_S = 300
@@ -29,14 +45,14 @@ class CopyState(StrEnum):
     DONE = "done"
     """It is in the ISR; other copies of the partition may not be."""
     MEASURING = "measuring"
-    """There are too few samples to say more."""
+    """The samples are too few, or the pause is too short, to say more."""
     COPYING = "copying"
     CATCHING_UP = "catching up"
     """It has nearly all records, and is not in the ISR yet."""
     WAITING = "waiting"
-    """It has no byte yet, and others are copied between the same two brokers."""
+    """It gets no byte, and others are copied between the same two brokers, or from the same throttled leader."""
     FALLING_BEHIND = "falling behind"
-    """More is produced than copied: at this rate it never ends."""
+    """More is produced than copied, now and over the last minute: at this rate it never ends."""
     STALLED = "stands still"
     UNKNOWN = "not known"
     """Nobody reports the sizes."""
@@ -48,8 +64,9 @@ class CopyProgress:
 
     Attributes:
         inflow: bytes a second that are produced to the partition.
+        steady_rate: the rate of the last half minute; None if a throttle or what is copied has changed of late.
         left_s: the time left; ``left_low_s`` and ``left_high_s`` are the range that the samples leave.
-        stalled_s: for how long it has not grown; ``is_at_least``: or longer, for the readings go no further back.
+        stalled_s: for how long no growth was read; ``is_at_least``: or longer, for the readings go no further back.
         reason: why it stands still, where that is known.
     """
 
@@ -67,6 +84,7 @@ class CopyProgress:
     stalled_s: float | None = None
     reason: str = ""
     is_at_least: bool = False
+    steady_rate: float | None = None
 
     @property
     def waits_long(self) -> bool:
@@ -99,14 +117,21 @@ class MovesBoard:
 def moves_board(frame: Frame, history: History) -> MovesBoard:
     """Return the state of all reassignments under way."""
     moving = history.moving(frame)
+    throttled_ms = _last_ms(frame, history, _THROTTLES)
+    changed_ms = max(throttled_ms, _last_ms(frame, history, _COPIES))
     names = [(name, broker) for name, found in moving.items() for broker in found.assignment.adding_replicas]
-    busy = frozenset((moving[name].leader, broker) for name, broker in names if _grows(history, name, broker))
-    copies = _with_waiting_time(
-        [
-            _copy(frame, history, name, moving[name], broker, is_busy=(moving[name].leader, broker) in busy)
-            for name, broker in names
-        ]
-    )
+    growing = frozenset((name, broker) for name, broker in names if _grows(history, name, broker))
+    busy = Counter(place for name, broker in growing for place in _queues(moving[name].leader, broker))
+    copies = []
+    for name, broker in names:
+        queues = _queues(moving[name].leader, broker)
+        if throttle_of(frame, name, moving[name].leader, is_leader=True) is None:
+            queues = queues[:1]
+        is_busy = any(busy[queue] > ((name, broker) in growing) for queue in queues)
+        copy = _copy(frame, history, name, moving[name], broker, is_busy=is_busy, throttled_ms=throttled_ms)
+        steady_rate = _steady_rate(history.copied_bytes.of((name, broker)), changed_ms)
+        copies.append(replace(copy, steady_rate=steady_rate))
+    copies = _with_waiting_time(copies)
     copies.sort(key=lambda one: (_ORDER[one.state], -(one.stalled_s or 0), one.name, one.broker))
     known = [one for one in copies if one.total_bytes is not None and one.copied_bytes is not None]
     left = [one for one in copies if one.state is not CopyState.DONE]
@@ -125,16 +150,31 @@ def moves_board(frame: Frame, history: History) -> MovesBoard:
     )
 
 
+def _queues(source: int, broker: int) -> tuple[tuple[int, int | None], ...]:
+    """Return what a copy may wait in: for the copies between the same brokers, and for all of a throttled leader."""
+    return (source, broker), (source, None)
+
+
+def left_of_all(moves: MovesBoard) -> str:
+    """Return the time left of all copies, with the range that the samples leave, as far as it is known."""
+    low, high = span(moves.left_low_s), span(moves.left_high_s)
+    if moves.left_s is None or low == high:
+        return f"{span(moves.left_s)} left"
+    return f"at least {low} left" if moves.left_high_s is None else f"{low} to {high} left"
+
+
 def _with_waiting_time(copies: list[CopyProgress]) -> list[CopyProgress]:
-    """Give copies that wait the time that all copies between the same two brokers need together."""
-    beside: dict[tuple[int, int], list[CopyProgress]] = {}
+    """Give copies that wait the time that all copies between the same two brokers, or else of the leader, need."""
+    beside: dict[tuple[int, int | None], list[CopyProgress]] = {}
     for copy in copies:
-        beside.setdefault((copy.source, copy.broker), []).append(copy)
-    together = {pair: _together(found) for pair, found in beside.items()}
+        for queue in _queues(copy.source, copy.broker):
+            beside.setdefault(queue, []).append(copy)
+    together = {queue: _together(found) for queue, found in beside.items()}
     told = []
     for copy in copies:
         if copy.state is CopyState.WAITING:
-            left, low, high = together[copy.source, copy.broker]
+            between, of_leader = (together[queue] for queue in _queues(copy.source, copy.broker))
+            left, low, high = of_leader if between[0] is None else between
             copy = replace(copy, left_s=left, left_low_s=low, left_high_s=high)
         told.append(copy)
     return told
@@ -163,6 +203,28 @@ def _grows(history: History, name: TopicPartition, broker: int) -> bool:
     return stalled_s is not None and stalled_s * 1000 < STALLED_MS and samples[0].value < samples[-1].value
 
 
+def _last_ms(frame: Frame, history: History, kinds: frozenset[EventKind]) -> int:
+    """Return when one of these last happened; 0: not in the last minute."""
+    late = takewhile(lambda event: event.at_ms >= frame.at_ms - 60_000, reversed(history.events))
+    return next((event.at_ms for event in late if event.kind in kinds), 0)
+
+
+def _window_ms(samples: Sequence[Sample], since_ms: int) -> int:
+    """Return how far back the rate goes: never beyond ``since_ms``, the last change of a throttle."""
+    if not samples:
+        return 0
+    latest_ms = samples[-1].at_ms
+    return min(max(RATE_MS, latest_ms - samples[-SAMPLES_MIN:][0].at_ms), latest_ms - since_ms)
+
+
+def _steady_rate(samples: Sequence[Sample], since_ms: int) -> float | None:
+    """Return the mean rate of the last half minute; None: the readings since then take too short a time."""
+    late = [one for one in samples if one.at_ms >= max(since_ms, samples[-1].at_ms - STEADY_MS)]
+    if not late or (taken_ms := late[-1].at_ms - late[0].at_ms) < STEADY_MIN_MS:
+        return None
+    return (late[-1].value - late[0].value) * 1000 / taken_ms
+
+
 def _since_begun(samples: Sequence[Sample]) -> Sequence[Sample]:
     """Leave out the time before the first byte: it says nothing of the rate."""
     first = next((at for at, one in enumerate(samples) if one.value > 0), len(samples))
@@ -170,34 +232,40 @@ def _since_begun(samples: Sequence[Sample]) -> Sequence[Sample]:
 
 
 def _copy(
-    frame: Frame, history: History, name: TopicPartition, partition: PartitionSnapshot, broker: int, *, is_busy: bool
-) -> CopyProgress:
+    frame: Frame, history: History, name: TopicPartition, partition: PartitionSnapshot, broker: int, *,
+    is_busy: bool, throttled_ms: int,
+) -> CopyProgress:  # fmt: skip
     sizes = {log.broker: log.size_bytes for log in frame.logs.get(name, ()) if not log.is_future}
     total = sizes.get(partition.leader)
     source = partition.leader
     if broker in partition.isr:
         return CopyProgress(name, broker, source, CopyState.DONE, total, total)
     reason = _what_is_wrong(frame, partition, broker)
-    copied = sizes.get(broker, 0 if total is not None and not reason else None)
+    copied = sizes.get(broker)
     samples = history.copied_bytes.of((name, broker))
-    stalled_s = _stalled_s(history, name, broker)
+    stalled_s = read_s = _stalled_s(history, name, broker)
+    if stalled_s:
+        stalled_s += (frame.at_ms - samples[-1].at_ms) / 1000
     if total is None or copied is None:
-        state = CopyState.STALLED if reason else CopyState.UNKNOWN
+        is_soon_read = total is not None and any(one.broker == broker for one in frame.log_dirs)
+        state = CopyState.STALLED if reason else CopyState.MEASURING if is_soon_read else CopyState.UNKNOWN
         return CopyProgress(name, broker, source, state, copied, total, stalled_s=stalled_s, reason=reason)
     copied = min(copied, total)
-    slope = slope_of(_since_begun(samples), WINDOW_MS)
-    inflow = slope_of(history.sizes.of(name), WINDOW_MS)
+    window_ms = _window_ms(samples, throttled_ms)
+    slope = slope_of(_since_begun(samples), window_ms)
+    sizes_read = history.sizes.of(name)
+    inflow = slope_of(sizes_read, _window_ms(sizes_read, 0))
     produced = None if inflow is None else max(0.0, inflow.per_s)
     rate = None if slope is None else max(0.0, slope.per_s)
-    if is_busy and not copied and not reason and total:
+    if is_busy and (not copied or rate == 0) and not reason and copied < total:
         is_at_least = len(samples) >= SAMPLES_MAX
         reason = f"others are copied from broker {source} first"
         return CopyProgress(
             name, broker, source, CopyState.WAITING, copied, total, None, produced, stalled_s=stalled_s, reason=reason,
             is_at_least=is_at_least,
         )  # fmt: skip
-    if reason or (stalled_s is not None and stalled_s * 1000 >= STALLED_MS and copied < total):
-        reason = reason or f"nothing was copied for {stalled_s:.0f} s"
+    if reason or (read_s is not None and read_s * 1000 >= STALLED_MS and copied < total):
+        reason = reason or f"no byte seen for {stalled_s:.0f} s"
         return CopyProgress(
             name, broker, source, CopyState.STALLED, copied, total, rate, produced, stalled_s=stalled_s, reason=reason
         )
@@ -206,7 +274,10 @@ def _copy(
     if slope is None:
         return CopyProgress(name, broker, source, CopyState.MEASURING, copied, total, rate, produced)
     left, low, high = _left_s(total - copied, slope, produced or 0.0)
-    state = CopyState.FALLING_BEHIND if left is None else CopyState.COPYING
+    minute = slope_of(_since_begun(samples), min(60_000, samples[-1].at_ms - throttled_ms)) or slope
+    state = CopyState.COPYING if rate else CopyState.MEASURING
+    if left is None and produced and minute.per_s <= produced:
+        state = CopyState.FALLING_BEHIND
     return CopyProgress(name, broker, source, state, copied, total, rate, produced, left, low, high, stalled_s)
 
 
@@ -239,11 +310,38 @@ def _what_is_wrong(frame: Frame, partition: PartitionSnapshot, broker: int) -> s
     return f"a log dir of broker {broker} has failed: {failed[0]}" if failed else ""
 
 
+def throttle_of(frame: Frame, name: TopicPartition, broker: int, *, is_leader: bool) -> int | None:
+    """Return the bytes a second that a broker may send (or take) of a partition; None: it is not throttled."""
+    topic = None if frame.cluster is None else frame.cluster.topic(name.topic)
+    if frame.cluster is None or topic is None or not topic.configs:
+        return None
+    listed = _listed(topic.configs.get(LEADER_REPLICAS if is_leader else FOLLOWER_REPLICAS))
+    if listed.isdisjoint(("*", f"{name.partition}:{broker}")):
+        return None
+    key = LEADER_RATE if is_leader else FOLLOWER_RATE
+    configs = frame.cluster.broker_configs
+    text = configs.get(broker, {}).get(key) or configs.get(None, {}).get(key) or ""
+    return int(text) if text.isdecimal() else None
+
+
+@lru_cache(256)
+def _listed(text: str | None) -> frozenset[str]:
+    """Return the entries of a topic's list of throttled replicas: read once for all of its copies."""
+    found = read_list(text)
+    return frozenset((*found.others, *found.ours))
+
+
 def _longest(times: list[float | None]) -> float | None:
     known = [time for time in times if time is not None]
     return max(known) if known and len(known) == len(times) else None
 
 
+_THROTTLES = frozenset((EventKind.BROKER_CONFIG_CHANGED, EventKind.TOPIC_CONFIG_CHANGED))
+_COPIES = frozenset((
+    EventKind.REASSIGNMENT_STARTED, EventKind.REASSIGNMENT_CHANGED, EventKind.REASSIGNMENT_FINISHED,
+    EventKind.REASSIGNMENT_CANCELLED, EventKind.ISR_GREW, EventKind.ISR_CHANGED, EventKind.LEADER_CHANGED,
+))  # fmt: skip
+"""What changes how many copies share a throttle."""
 _ORDER = {state: order for order, state in enumerate((
     CopyState.STALLED, CopyState.FALLING_BEHIND, CopyState.UNKNOWN, CopyState.MEASURING, CopyState.WAITING,
     CopyState.COPYING, CopyState.CATCHING_UP, CopyState.DONE,

@@ -12,6 +12,7 @@ from engine.admin.reassignment.journal import JournalRecord
 from engine.admin.reassignment.wave_progress import WaveProgress
 from tui.cells import Tone
 from tui.lines import Line, line
+from tui.presenters.moves import MovesBoard, left_of_all
 from tui.presenters.plan_card import throttle_text
 from tui.state.plan_run import PlanRunState, RunState
 from tui.units import NOTHING, byte_rate, clock_time, percent, size, span
@@ -23,13 +24,16 @@ _MARKS = {RunState.UNDER_WAY: "▶", RunState.DONE: "✔", RunState.STOPPED: "�
 _BAR = 16
 
 
-def run_lines(run: PlanRunState) -> list[Line]:
-    """Return the progress of a run, and what it said last."""
+def run_lines(run: PlanRunState, moves: MovesBoard | None = None) -> list[Line]:
+    """Return the progress of a run, and what it said last.
+
+    Until the run itself can tell the time left, it is that of the reassignments under way.
+    """
     tone = _TONES[run.state]
     head: list[Any] = [(f"{_MARKS[run.state]} {run.run.verb} {run.run.path.name}: {run.state}", tone)]
     lines = [line(*head)]
     if run.progress is not None and run.is_under_way:
-        where, how = progress_texts(run.progress)
+        where, how = progress_texts(run.progress, moves)
         lines = [line(*head, f"   {where}"), line(("  ", Tone.PLAIN), (how, tone))]
     if run.said:
         at_ms, text = run.said[-1]
@@ -37,7 +41,7 @@ def run_lines(run: PlanRunState) -> list[Line]:
     return lines
 
 
-def progress_texts(progress: WaveProgress) -> tuple[str, str]:
+def progress_texts(progress: WaveProgress, moves: MovesBoard | None = None) -> tuple[str, str]:
     """Return where a run is: wave, partitions, throttle; and its progress: bytes, rate, a range for the time left."""
     where = f"wave {progress.wave} of {progress.wave_count}   {progress.done_count}/{progress.count} partitions"
     where = f"{where}   {throttle_text(progress.throttle)}"
@@ -47,14 +51,16 @@ def progress_texts(progress: WaveProgress) -> tuple[str, str]:
     full = int(share * _BAR)
     bar = f"{'━' * full}{'╌' * (_BAR - full)} {percent(share)}"
     sizes = f"{size(progress.moved_bytes)} of {size(progress.total_bytes)}"
-    return where, f"{bar}  {sizes}   {byte_rate(progress.rate)}   {time_left(progress)}"
+    return where, f"{bar}  {sizes}   {byte_rate(progress.rate)}   {time_left(progress, moves)}"
 
 
-def time_left(progress: WaveProgress) -> str:
+def time_left(progress: WaveProgress, moves: MovesBoard | None = None) -> str:
     """Return the time left, as a range if the rate varies."""
     least, most = progress.left_s_min, progress.left_s_max
     if least is None:
-        return "time left not known"
+        if moves is None or moves.left_s is None:
+            return "time left not known"
+        return f"moving now: {left_of_all(moves)}"
     if most is None:
         return f"at least {span(least)} left"
     return f"{span(least)} left" if span(least) == span(most) else f"{span(least)} to {span(most)} left"

@@ -5,22 +5,18 @@ Pure. A throttle limits what a broker sends (leader) and takes (follower) of the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from engine.admin.reassignment.throttle_settings import (
-    FOLLOWER_RATE,
-    FOLLOWER_REPLICAS,
-    LEADER_RATE,
-    LEADER_REPLICAS,
-    read_list,
-)
 from engine.admin.watch.frame import Frame
-from tui.presenters.moves import CopyProgress, CopyState, MovesBoard
+from engine.common.model import TopicPartition
+from tui.presenters.moves import CopyProgress, CopyState, MovesBoard, throttle_of
 
 GOAL_S = 3_600
 """A suggested rate copies what is left within an hour, together with what is produced."""
-_AT_LIMIT, _FAR_BELOW = 0.85, 0.5
+_AT_LIMIT, _FAR_BELOW = 0.85, 0.25
+"""Two copies that a throttle held up were seen to use 45 % of it: only far below that is it known not to be the limit.
+"""
 _ROUND_TO = 1_000_000
 
 
@@ -31,7 +27,7 @@ class ThrottleVerdict(StrEnum):
     """At least as much is produced to the moving partitions as the throttle lets through."""
     IS_THE_LIMIT = "is the limit"
     NOT_THE_LIMIT = "is not what holds it up"
-    UNKNOWN = "is not measured yet"
+    UNKNOWN = "may be the limit or not"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,17 +59,34 @@ def throttle_advice(frame: Frame, moves: MovesBoard) -> list[ThrottleAdvice]:
     found: list[ThrottleAdvice] = []
     going = [one for one in moves.copies if one.state is not CopyState.DONE]
     for is_leader in (True, False):
-        by_broker: dict[int, list[CopyProgress]] = {}
+        by_throttle: dict[tuple[int, int], list[CopyProgress]] = {}
         for one in going:
             broker = one.source if is_leader else one.broker
-            if _is_listed(frame, one, broker, is_leader=is_leader):
-                by_broker.setdefault(broker, []).append(one)
-        for broker, copies in by_broker.items():
-            rate = _rate(frame, broker, LEADER_RATE if is_leader else FOLLOWER_RATE)
-            if rate is not None:
-                found.append(_advice(broker, rate, copies, is_leader=is_leader))
+            if (rate := throttle_of(frame, one.name, broker, is_leader=is_leader)) is not None:
+                by_throttle.setdefault((broker, rate), []).append(one)
+        found += [_advice(*throttle, copies, is_leader=is_leader) for throttle, copies in by_throttle.items()]
+    found = [
+        replace(one, verdict=ThrottleVerdict.UNKNOWN)
+        if one.verdict is ThrottleVerdict.NOT_THE_LIMIT and _is_shared(frame, one)
+        else one
+        for one in found
+    ]
     order = list(ThrottleVerdict)
     return sorted(found, key=lambda one: (order.index(one.verdict), one.broker, not one.is_leader))
+
+
+def _is_shared(frame: Frame, advice: ThrottleAdvice) -> bool:
+    """Whether replicas that do not move, and are out of the ISR, are copied through a throttle too."""
+    for topic in () if frame.cluster is None else frame.cluster.topics:
+        for partition in topic.partitions if topic.configs else ():
+            if len(partition.isr) == len(partition.replicas):
+                continue
+            out = {*partition.replicas} - {*partition.isr, *partition.assignment.adding_replicas}
+            is_through = partition.leader == advice.broker if advice.is_leader else advice.broker in out
+            name = TopicPartition(topic.name, partition.partition)
+            if out and is_through and throttle_of(frame, name, advice.broker, is_leader=advice.is_leader) is not None:
+                return True
+    return False
 
 
 def _advice(broker: int, rate: int, copies: list[CopyProgress], *, is_leader: bool) -> ThrottleAdvice:
@@ -81,6 +94,8 @@ def _advice(broker: int, rate: int, copies: list[CopyProgress], *, is_leader: bo
     remaining = sum((one.total_bytes or 0) - (one.copied_bytes or 0) for one in copies)
     rates = [one.rate for one in copies if one.rate is not None]
     used = sum(rates) if rates else None
+    steady_rates = [one.steady_rate for one in copies if one.steady_rate is not None]
+    steady = sum(steady_rates) if len(steady_rates) == len(copies) else None
     left_s = remaining / (rate - inflow) if rate > inflow else None
     if rate <= inflow:
         verdict = ThrottleVerdict.NEVER_ENDS
@@ -88,7 +103,7 @@ def _advice(broker: int, rate: int, copies: list[CopyProgress], *, is_leader: bo
         verdict = ThrottleVerdict.UNKNOWN
     elif used >= rate * _AT_LIMIT:
         verdict = ThrottleVerdict.IS_THE_LIMIT
-    elif used < rate * _FAR_BELOW and not any(one.state is CopyState.MEASURING for one in copies):
+    elif steady is not None and max(used, steady) < rate * _FAR_BELOW:
         verdict = ThrottleVerdict.NOT_THE_LIMIT
     else:
         verdict = ThrottleVerdict.UNKNOWN
@@ -96,18 +111,3 @@ def _advice(broker: int, rate: int, copies: list[CopyProgress], *, is_leader: bo
     is_too_low = verdict in (ThrottleVerdict.NEVER_ENDS, ThrottleVerdict.IS_THE_LIMIT) and wanted > rate
     suggested = -(-int(wanted + 1) // _ROUND_TO) * _ROUND_TO if is_too_low else None
     return ThrottleAdvice(broker, is_leader, rate, used, inflow, remaining, verdict, left_s, suggested)
-
-
-def _rate(frame: Frame, broker: int, key: str) -> int | None:
-    configs = {} if frame.cluster is None else frame.cluster.broker_configs
-    text = configs.get(broker, {}).get(key) or configs.get(None, {}).get(key) or ""
-    return int(text) if text.isdecimal() else None
-
-
-def _is_listed(frame: Frame, copy: CopyProgress, broker: int, *, is_leader: bool) -> bool:
-    topic = None if frame.cluster is None else frame.cluster.topic(copy.name.topic)
-    if topic is None or not topic.configs:
-        return False
-    listed = read_list(topic.configs.get(LEADER_REPLICAS if is_leader else FOLLOWER_REPLICAS))
-    entries = {*listed.others, *listed.ours}
-    return "*" in entries or f"{copy.name.partition}:{broker}" in entries

@@ -7,9 +7,12 @@ from dataclasses import replace
 import pytest
 
 from engine.admin.watch.fake_cluster import FakeCluster
-from engine.admin.watch.frame import Frame
+from engine.admin.watch.frame import Frame, Stage
 from engine.common.model import TopicPartition
-from tui.pages.reassignments import why_of
+from tui.board import Board
+from tui.location import Location
+from tui.pages.page import View
+from tui.pages.reassignments import PAGE, why_of
 from tui.presenters.moves import CopyState, MovesBoard, moves_board
 from tui.presenters.throttles import ThrottleVerdict, throttle_advice
 from tui.state.history import History
@@ -61,7 +64,7 @@ def test_a_copy_that_does_not_grow_stands_still_and_comes_first() -> None:
     stalled, copying = board.copies
     assert stalled.name == ORDERS and stalled.state is CopyState.STALLED and board.stalled_count == 1
     assert stalled.stalled_s is not None and stalled.stalled_s >= 30
-    assert stalled.reason == f"nothing was copied for {stalled.stalled_s:.0f} s"
+    assert stalled.reason == f"no byte seen for {stalled.stalled_s:.0f} s"
     assert copying.state is CopyState.COPYING and board.left_s is None
 
 
@@ -96,7 +99,7 @@ def test_a_copy_that_waits_for_minutes_is_pointed_out_without_a_guess() -> None:
     _, board = _after(cluster, 60, history)
     waiting = board.copies[0]
     assert (waiting.state, waiting.waits_long, waiting.is_at_least) == (CopyState.WAITING, True, False)
-    assert why_of(waiting) == "waiting 5m 40s, nothing copied: others are copied from broker 1 first"
+    assert why_of(waiting) == "waiting 5m 49s, nothing copied: others are copied from broker 1 first"
     told = why_of(replace(waiting, stalled_s=1200.0, is_at_least=True))
     assert told.startswith("waiting at least 20m, nothing copied")
 
@@ -138,13 +141,17 @@ def test_a_copy_in_the_isr_is_done_and_counts_whole() -> None:
 
 def _throttled(throttle: int, **more: int) -> tuple[Frame, MovesBoard]:
     cluster, history = _cluster(**more), History()
+    _limit(cluster, throttle)
+    cluster.reassign(ORDERS, (1, 2, 4))
+    return _after(cluster, 31, history)
+
+
+def _limit(cluster: FakeCluster, throttle: int) -> None:
     for broker in (1, 4):
         cluster.set_broker_config(broker, "leader.replication.throttled.rate", str(throttle))
         cluster.set_broker_config(broker, "follower.replication.throttled.rate", str(throttle))
     cluster.set_topic_config("orders", "leader.replication.throttled.replicas", "0:1")
     cluster.set_topic_config("orders", "follower.replication.throttled.replicas", f"{throttle}:2147483647,0:4")
-    cluster.reassign(ORDERS, (1, 2, 4))
-    return _after(cluster, 31, history)
 
 
 def test_a_throttle_below_what_is_produced_can_never_finish() -> None:
@@ -178,7 +185,7 @@ def test_nothing_is_said_of_a_throttle_while_a_copy_through_it_is_still_measured
     frame = replace(frame, cluster=replace(frame.cluster, topics=topics))
     (copy,) = moves.copies
     assert {one.verdict for one in throttle_advice(frame, moves)} == {ThrottleVerdict.NOT_THE_LIMIT}
-    fresh = replace(copy, name=TopicPartition("orders", 1), state=CopyState.MEASURING, rate=None)
+    fresh = replace(copy, name=TopicPartition("orders", 1), state=CopyState.MEASURING, rate=None, steady_rate=None)
     advice = throttle_advice(frame, replace(moves, copies=(copy, fresh)))
     assert {one.verdict for one in advice} == {ThrottleVerdict.UNKNOWN}
 
@@ -191,3 +198,145 @@ def test_replicas_that_no_topic_lists_are_not_throttled() -> None:
     assert throttle_advice(*_after(cluster, 30, history)) == []
     cluster.set_topic_config("orders", "follower.replication.throttled.replicas", "*")
     assert len(throttle_advice(*_after(cluster, 1, history))) == 1
+
+
+def test_the_rate_is_that_of_the_last_seconds() -> None:
+    cluster, history = _cluster(copy_rate=1_000_000), History()
+    cluster.reassign(ORDERS, (1, 2, 4))
+    _after(cluster, 61, history)
+    cluster.copy_rate = 8_000_000
+    _, board = _after(cluster, 20, history)
+    assert board.copies[0].rate == pytest.approx(8e6)
+
+
+def test_rates_are_not_averaged_across_a_change_of_the_throttle() -> None:
+    cluster, history = _cluster(copy_rate=1_000_000), History()
+    _limit(cluster, 20_000_000)
+    cluster.reassign(ORDERS, (1, 2, 4))
+    assert {one.verdict for one in throttle_advice(*_after(cluster, 41, history))} == {ThrottleVerdict.NOT_THE_LIMIT}
+    cluster.set_broker_config(1, "leader.replication.throttled.rate", "40000000")
+    frame, board = _after(cluster, 10, history)
+    assert board.copies[0].state is CopyState.MEASURING and board.copies[0].rate is None
+    assert {one.verdict for one in throttle_advice(frame, board)} == {ThrottleVerdict.UNKNOWN}
+
+
+def test_a_throttle_is_not_cleared_while_other_copies_have_just_ended() -> None:
+    """They shared it: the rest was slow for that, and is faster from now on."""
+    cluster, history = FakeCluster(5, {"orders": 6}, partition_bytes=9_000_000_000, copy_rate=1_000_000), History()
+    _limit(cluster, 20_000_000)
+    cluster.reassign(ORDERS, (1, 2, 4))
+    cluster.reassign(TopicPartition("orders", 5), (1, 5, 4))
+    assert ThrottleVerdict.NOT_THE_LIMIT in {one.verdict for one in throttle_advice(*_after(cluster, 41, history))}
+    cluster.cancel(TopicPartition("orders", 5))
+    assert {one.verdict for one in throttle_advice(*_after(cluster, 10, history))} == {ThrottleVerdict.UNKNOWN}
+
+
+def test_a_broker_that_uses_half_of_its_throttle_may_still_be_held_up_by_it() -> None:
+    """Measured: two copies used 45 % of it, and were faster at once when it was raised."""
+    assert {one.verdict for one in throttle_advice(*_throttled(110_000_000))} == {ThrottleVerdict.UNKNOWN}
+
+
+def test_a_copy_that_waits_after_its_first_bytes_is_not_falling_behind() -> None:
+    later = TopicPartition("orders", 5)
+    cluster, history = FakeCluster(5, {"orders": 6}, partition_bytes=9_000_000_000, rate=0), History()
+    cluster.reassign(ORDERS, (1, 2, 4))
+    cluster.reassign(later, (1, 5, 4))
+    _after(cluster, 11, history)
+    cluster._stalled.add(later)
+    for seconds in (30, 30):
+        _, board = _after(cluster, seconds, history)
+        waiting, copying = board.copies
+        assert (waiting.name, waiting.state, copying.state) == (later, CopyState.WAITING, CopyState.COPYING)
+        assert board.left_s == waiting.left_s and board.left_s is not None
+    assert why_of(waiting).startswith("waiting 1m") and "nothing copied" not in why_of(waiting)
+
+
+def test_a_copy_waits_for_those_from_the_same_throttled_leader() -> None:
+    later = TopicPartition("orders", 5)
+    cluster, history = FakeCluster(5, {"orders": 6}, partition_bytes=9_000_000_000, rate=0), History()
+    cluster.reassign(ORDERS, (1, 2, 4))
+    cluster.reassign(later, (1, 5, 2), is_stalled=True)
+    _, board = _after(cluster, 41, history)
+    assert [copy.state for copy in board.copies] == [CopyState.STALLED, CopyState.COPYING]
+    cluster.set_broker_config(1, "leader.replication.throttled.rate", "50000000")
+    cluster.set_topic_config("orders", "leader.replication.throttled.replicas", "*")
+    _, board = _after(cluster, 31, history)
+    assert [copy.state for copy in board.copies] == [CopyState.WAITING, CopyState.COPYING]
+    assert board.left_s is not None
+
+
+def test_a_copy_without_a_new_byte_is_not_falling_behind_if_nobody_writes() -> None:
+    cluster, history = _cluster(rate=0), History()
+    cluster.reassign(ORDERS, (1, 2, 4))
+    _after(cluster, 11, history)
+    cluster._stalled.add(ORDERS)
+    _, board = _after(cluster, 20, history)
+    assert board.copies[0].state is CopyState.MEASURING and board.copies[0].left_s is None
+
+
+def test_a_pause_of_a_copy_is_not_falling_behind() -> None:
+    """It was faster than the producers over the last minute."""
+    cluster, history = _cluster(rate=100), History()
+    cluster.reassign(ORDERS, (1, 2, 4))
+    _after(cluster, 21, history)
+    cluster._stalled.add(ORDERS)
+    _, board = _after(cluster, 20, history)
+    assert board.copies[0].state is CopyState.MEASURING
+
+
+def test_a_copy_that_was_never_read_is_measured_and_not_empty() -> None:
+    cluster, history = _cluster(), History()
+    _after(cluster, 1, history)
+    cluster.delay_stage(Stage.LOG_DIRS)
+    cluster.reassign(ORDERS, (1, 2, 4))
+    frame, board = _after(cluster, 5, history)
+    (copy,) = board.copies
+    assert (copy.state, copy.copied_bytes, board.total_bytes) == (CopyState.MEASURING, None, 0)
+    shown = Board()
+    shown.frame, shown.history = frame, history
+    told = str(PAGE.summary(View(shown, Location("reassignments")), 120))
+    assert "1 partition moving" in told and "measuring" in told and "0 B" not in told
+    cluster.heal_stage(Stage.LOG_DIRS)
+    _, board = _after(cluster, 5, history)
+    assert board.copies[0].copied_bytes == 500_000_000
+
+
+def test_the_time_without_a_byte_counts_on_between_two_readings() -> None:
+    cluster, history = _cluster(), History()
+    cluster.reassign(ORDERS, (1, 2, 4))
+    _after(cluster, 11, history)
+    cluster._stalled.add(ORDERS)
+    told = [_after(cluster, seconds, history)[1].copies[0].stalled_s for seconds in (10, 1, 4)]
+    assert told == [10, 11, 15]
+
+
+def test_the_throttle_lines_name_all_brokers_that_send_and_take() -> None:
+    cluster, board = FakeCluster(9, {"orders": 9}, partition_bytes=9_000_000_000), Board()
+    for key in ("leader.replication.throttled", "follower.replication.throttled"):
+        cluster.set_broker_config(None, f"{key}.rate", "1000000")
+        cluster.set_topic_config("orders", f"{key}.replicas", "*")
+    cluster.set_broker_config(2, "leader.replication.throttled.rate", "2000000")
+    for partition in range(3):
+        cluster.reassign(TopicPartition("orders", partition), (partition + 1, partition + 2, partition + 7))
+    for _ in range(2):
+        cluster.advance()
+        board.take(cluster.frame())
+    lines = PAGE.summary(View(board, Location("reassignments")), 120)
+    told = ["".join(text for text, _ in one) for one in lines[1:]]
+    assert told == [
+        "brokers 1, 3 send at most 977 KiB/s   H changes it",
+        "broker 2 sends at most 1.9 MiB/s   H changes it",
+        "brokers 7, 8, 9 take at most 977 KiB/s   H changes it",
+    ]
+
+
+def test_a_throttle_is_not_cleared_while_a_replica_that_does_not_move_catches_up_through_it() -> None:
+    frame, moves = _throttled(500_000_000)
+    assert {one.verdict for one in throttle_advice(frame, moves)} == {ThrottleVerdict.NOT_THE_LIMIT}
+    assert frame.cluster is not None
+    (topic,) = (one for one in frame.cluster.topics if one.name == "orders")
+    behind = replace(topic.partitions[0], isr=(1, 2))
+    topic = replace(topic, partitions=(behind,))
+    frame = replace(frame, cluster=replace(frame.cluster, topics=(topic,)))
+    leader, follower = sorted(throttle_advice(frame, moves), key=lambda one: one.broker)
+    assert (leader.verdict, follower.verdict) == (ThrottleVerdict.UNKNOWN, ThrottleVerdict.NOT_THE_LIMIT)

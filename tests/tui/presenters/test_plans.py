@@ -27,11 +27,15 @@ from plans.made import MadePlan
 from plans.options import Aim, BrokerCapacity, Minimise, PlanOptions, Replacement, Strategy
 from plans.planning import make_plan
 from plans.score import Bounds, Score
+from tui.board import Board
 from tui.lines import Line
+from tui.location import Location
 from tui.offers import Ask, PlanWish
 from tui.operations import plans as plan_operations
 from tui.operations.plan_commands import making_words, running_words
 from tui.operations.plans import CancelPlan, history_outcome, read_journals, run_asked_for
+from tui.pages import plans
+from tui.pages.page import View
 from tui.plan_desk import command_after, run_outcome, with_logs
 from tui.plan_forms import ask_for_plan
 from tui.presenters.plan_card import Load, card_lines, detail_lines, heat_lines, proof, shade
@@ -363,3 +367,16 @@ def test_the_past_is_told_run_by_run_the_newest_first(tmp_path: Path) -> None:
 def test_what_no_plan_can_do_is_an_error_with_its_hint() -> None:
     with pytest.raises(BadOption, match="99"):
         made(options=PlanOptions(brokers=(99,)))
+
+
+def test_until_the_run_knows_the_time_left_it_is_that_of_the_reassignments() -> None:
+    run = state()
+    run.show(replace(HALF, left_s_min=None, left_s_max=None))
+    cluster, board = FakeCluster(5, {"orders": 1}), Board()
+    cluster.reassign(TopicPartition("orders", 0), (1, 2, 4))
+    for _ in range(31):
+        cluster.advance()
+        board.take(cluster.frame())
+    view = View(board, Location("plans"))
+    assert "   moving now: 9s left" in text_of(plans.summary_of(view, None, run, None, 120))
+    assert "time left not known" in text_of(plans.summary_of(View(Board(), Location("plans")), None, run, None, 120))
