@@ -59,6 +59,7 @@ class PlanDesk:
         self.run: PlanRunState | None = None
         self._control = WaveControl()
         self._execution: asyncio.Task[None] | None = None
+        self._untold: OutcomeDialog | None = None
 
     @property
     def folder(self) -> Path:
@@ -286,8 +287,14 @@ class PlanDesk:
         session.feed.refresh()
         if self._screen.is_running:
             leads, words = command_after(state)
-            dialog = OutcomeDialog(run_outcome(state), command_text(words, target), leads)
-            await self._screen.app.push_screen(dialog)
+            self._untold = OutcomeDialog(run_outcome(state), command_text(words, target), leads)
+            self.tell_outcome()
+
+    def tell_outcome(self) -> None:
+        """Show how a run has ended, as soon as its window takes no keys from another window or from a field."""
+        if self._untold is not None and self._screen.is_free:
+            dialog, self._untold = self._untold, None
+            self._screen.app.push_screen(dialog)
 
     def _changed(self) -> None:
         """Draw it. A failure here must not end the run, which calls this."""

@@ -12,6 +12,7 @@ from dashboards import Driven, dashboard, drive
 
 from engine.admin.cluster.target import ClusterTarget, Origin
 from engine.admin.reassignment.plan_runs import PlanRun, Verb
+from engine.admin.reassignment.wave_values import Outcome, WavesResult
 from engine.admin.watch.fake_cluster import FakeCluster
 from engine.admin.watch.fake_feed import FakeFeed, fake_feed
 from engine.common.errors import OperationError
@@ -289,6 +290,35 @@ def test_an_operation_that_fails_by_a_mistake_of_ours_is_told_and_the_dashboard_
         await driven.sees("ZeroDivisionError: by zero")
         await driven.press("escape")
         await driven.tick()
+
+    shown("live", look, target=target, make_cluster=lambda *_: NoCluster())
+
+
+def test_the_end_of_a_run_takes_no_keys_from_a_window_or_a_field(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = ClusterTarget("first", Origin.OPTIONS, bootstrap=(("k", 1),))
+    run = PlanRun(Verb.APPLY, Path("plan.json"), "sha256:0", ())
+
+    may_end = asyncio.Event()
+
+    async def carry_out(*_: object, **__: object) -> WavesResult:
+        await may_end.wait()
+        return WavesResult(Outcome.DONE, None, 1, 1, 0, (), 0)
+
+    monkeypatch.setattr(PlanRun, "carry_out", carry_out)
+
+    async def look(driven: Driven) -> None:
+        for key, typed, closes in (("colon", "tz", "escape"), ("slash", "qA", "enter")):
+            may_end.clear()
+            driven.main.desk.begin(run, ())
+            await driven.press(key)
+            may_end.set()
+            await driven.until(lambda: not driven.main.desk.run.is_under_way)
+            await driven.type(typed)
+            assert "Apply plan.json" not in driven.text
+            await driven.press(closes)
+            await driven.sees("Apply plan.json: done")
+            await driven.press("escape")
+            assert driven.app.screen is driven.main
 
     shown("live", look, target=target, make_cluster=lambda *_: NoCluster())
 
