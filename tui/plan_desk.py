@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import shlex
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -28,7 +27,7 @@ from engine.common.quantities import counted
 from engine.common.snapshot import ClusterSnapshot, ReplicaLog, TopicSnapshot
 from plans.options import Strategy
 from tui.cells import Cell, Tone
-from tui.dialogs.confirm import SAME, OutcomeDialog
+from tui.dialogs.confirm import GO_ON, SAME, OutcomeDialog
 from tui.dialogs.dialog import ProgressDialog, TextDialog
 from tui.dialogs.form import FormDialog
 from tui.dialogs.menu import Choice, MenuDialog
@@ -350,8 +349,14 @@ class PlanDesk:
         run = self.run
         if run is None or not run.is_under_way:
             return ""
-        command = shlex.join(["klamm", *running_words(run.run, run.run.goes_on_with)])
-        return f"{run.run.path.name} was stopped in wave {run.wave} of {run.wave_count}; go on with: {command}"
+        return f"{run.run.path.name} was stopped in {run.place}; {GO_ON}: {self.way_on}"
+
+    @property
+    def way_on(self) -> str:
+        """The command that goes on with the run, if it is stopped now."""
+        run, target = self.run, self._screen.dashboard.session.target
+        assert run is not None and target is not None
+        return command_text(running_words(run.run, run.run.goes_on_with), target)
 
     def _tell(self, title: str, lines: list[Line]) -> None:
         self._screen.app.push_screen(TextDialog(title, lines, is_wide=True, folds=True))
@@ -372,7 +377,7 @@ def command_after(state: PlanRunState) -> tuple[str, list[str]]:
     """Return the command of a run that is over, and what it is: what was done, or how to go on."""
     if state.state is RunState.DONE:
         return SAME, running_words(state.run)
-    return "go on with", running_words(state.run, state.run.goes_on_with)
+    return GO_ON, running_words(state.run, state.run.goes_on_with)
 
 
 def run_outcome(state: PlanRunState) -> Outcome:

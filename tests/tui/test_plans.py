@@ -12,7 +12,7 @@ from dashboards import Driven, dashboard, drive
 
 from engine.admin.cluster.target import ClusterTarget, Origin
 from engine.admin.reassignment.plan_runs import PlanRun, Verb
-from engine.admin.reassignment.wave_values import Outcome, WavesResult
+from engine.admin.reassignment.wave_values import Outcome, Step, WavesResult
 from engine.admin.watch.fake_cluster import FakeCluster
 from engine.admin.watch.fake_feed import FakeFeed, fake_feed
 from engine.common.errors import OperationError
@@ -323,11 +323,28 @@ def test_the_end_of_a_run_takes_no_keys_from_a_window_or_a_field(monkeypatch: py
     shown("live", look, target=target, make_cluster=lambda *_: NoCluster())
 
 
+def test_whoever_quits_during_a_run_learns_how_to_go_on_with_it_on_this_cluster() -> None:
+    target = ClusterTarget("first", Origin.OPTIONS, zookeeper="z:2181", bootstrap=(("k", 1),))
+    run = PlanRun(Verb.ROLLBACK, Path("plan.json"), "sha256:0", ())
+
+    async def look(driven: Driven) -> None:
+        driven.main.desk.run = PlanRunState(run, "first", 3, clock=lambda: 0, changed=lambda: None)
+        driven.main.desk.run.step(Step.WAVE_BEGUN, 2)
+        await driven.press("q")
+        assert "plan.json will stop in wave 2 of 3" in driven.text
+        command = "klamm plan rollback plan.json --zookeeper z:2181 --bootstrap-server k:1"
+        assert f"go on with\n{command}\n" in driven.text
+        assert driven.main.desk.left_behind == f"plan.json was stopped in wave 2 of 3; go on with: {command}"
+
+    shown("live", look, target=target)
+
+
 def test_the_keys_that_matter_most_are_in_the_last_line_at_80_columns() -> None:
+    target = ClusterTarget("first", Origin.OPTIONS, bootstrap=(("k", 1),))
     run = PlanRun(Verb.APPLY, Path("plan.json"), "sha256:0", ())
 
     async def look() -> None:
-        async with dashboard("live", size=(80, 24), page="topics") as driven:
+        async with dashboard("live", size=(80, 24), page="topics", target=target) as driven:
             last = driven.text.splitlines()[-1]
             assert all(key in last for key in ("N new", "A settings", "D delete", "E elect", "/ filter", "? help"))
             await driven.press("7")
