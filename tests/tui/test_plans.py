@@ -11,17 +11,21 @@ import pytest
 from dashboards import Driven, dashboard, drive
 
 from engine.admin.cluster.target import ClusterTarget, Origin
+from engine.admin.reassignment.plan_file import PartitionMove
 from engine.admin.reassignment.plan_runs import PlanRun, Verb
 from engine.admin.reassignment.wave_values import Outcome, Step, WavesResult
+from engine.admin.reassignment.waves import Standing, WaveMove
 from engine.admin.watch.fake_cluster import FakeCluster
 from engine.admin.watch.fake_feed import FakeFeed, fake_feed
 from engine.common.errors import OperationError
+from engine.common.model import TopicPartition
 from plans.errors import Infeasible
 from plans.options import PlanOptions, Strategy
 from tui import solver
 from tui.dialogs.dialog import TextDialog
 from tui.location import Location
 from tui.operations.operation import Prepared
+from tui.operations.plans import wave_lines
 from tui.plan_desk import with_logs
 from tui.solver import solve_apart
 from tui.state.plan_run import PlanRunState
@@ -337,6 +341,16 @@ def test_whoever_quits_during_a_run_learns_how_to_go_on_with_it_on_this_cluster(
         assert driven.main.desk.left_behind == f"plan.json was stopped in wave 2 of 3; go on with: {command}"
 
     shown("live", look, target=target)
+
+
+def test_what_is_done_is_no_part_of_what_a_resume_copies() -> None:
+    names = [TopicPartition("t", number) for number in range(3)]
+    first, second, third = (WaveMove(PartitionMove(name, (0, 2)), (0, 1), 1024) for name in names)
+    waves = ((first,), (second, third))
+    lines = ("wave 1  1.0 KiB  t-0: 0,1 → 0,2", "wave 2  2.0 KiB  t-1: 0,1 → 0,2, t-2: 0,1 → 0,2")
+    assert wave_lines(waves, None) == lines
+    standings = {names[0]: Standing.DONE, names[1]: Standing.DONE, names[2]: Standing.MOVING}
+    assert wave_lines(waves, standings) == ("wave 2  1.0 KiB  t-2: 0,1 → 0,2",)
 
 
 def test_the_keys_that_matter_most_are_in_the_last_line_at_80_columns() -> None:

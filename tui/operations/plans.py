@@ -12,9 +12,9 @@ from engine.admin.cluster.errors import AdminError, BadRequest
 from engine.admin.reassignment.adaptive_throttle import ThrottleRange
 from engine.admin.reassignment.journal import JournalRecord, read_journal
 from engine.admin.reassignment.lock import read_holder, refuse_while_held
-from engine.admin.reassignment.plan_runs import PlanRun, Verb
+from engine.admin.reassignment.plan_runs import PlanRun, Verb, what_is_left
 from engine.admin.reassignment.running import list_running
-from engine.admin.reassignment.waves import Wave, WaveCaps
+from engine.admin.reassignment.waves import Standing, Wave, WaveCaps
 from engine.admin.snapshots.taking import read_snapshot
 from engine.common.model import TopicPartition
 from engine.common.quantities import counted, parse_duration_s, parse_size
@@ -118,14 +118,21 @@ class CarryOutPlan:
             self.saves(run.path)
             self.begins(run, waves)
 
-        told = run.told(cluster, waves, None if is_fresh else await run.standings(cluster))
+        standings = None if is_fresh else await run.standings(cluster)
+        told = run.told(cluster, waves, standings)
         return Prepared(
             f"{told[0].upper()}{told[1:]}?",
-            shortened([_wave_line(number, wave) for number, wave in enumerate(waves, 1)]),
+            wave_lines(waves, standings),
             tuple(planner_words(one.message) for one in findings) if is_fresh else (),
             command_text(running_words(run), cluster.target),
             begins=begin,
         )
+
+
+def wave_lines(waves: Sequence[Wave], standings: Mapping[TopicPartition, Standing] | None) -> tuple[str, ...]:
+    """Return what each wave copies, without the partitions that are done, and without waves that have only those."""
+    numbered = enumerate(what_is_left(waves, standings), 1)
+    return shortened([_wave_line(number, left) for number, left in numbered if left])
 
 
 def _wave_line(number: int, wave: Wave) -> str:
