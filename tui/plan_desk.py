@@ -17,7 +17,7 @@ from pathlib import Path
 from engine.admin.cluster.errors import AdminError, BadRequest
 from engine.admin.reassignment.adaptive_throttle import ThrottleRange
 from engine.admin.reassignment.journal import throttle_of_last_run
-from engine.admin.reassignment.plan_runs import PlanRun, beside
+from engine.admin.reassignment.plan_runs import PlanRun, Verb, beside
 from engine.admin.reassignment.wave_values import WaveControl
 from engine.admin.reassignment.waves import Wave
 from engine.admin.snapshots.taking import take_for_planning
@@ -338,9 +338,11 @@ class PlanDesk:
 
     async def _stop_told(self) -> None:
         await self.stop()
-        if self.run is not None:
-            self.run.says("moves under way go on in the cluster")
-        self._screen.tell("stopped: moves under way go on in the cluster; R resumes the plan, B rolls it back")
+        assert self.run is not None
+        self.run.says("moves under way go on in the cluster")
+        is_back = self.run.run.verb is Verb.ROLLBACK
+        keys = "B goes on rolling back, R applies the plan again" if is_back else "R resumes the plan, B rolls it back"
+        self._screen.tell(f"stopped: moves under way go on in the cluster; {keys}")
         self._changed()
 
     @property

@@ -353,6 +353,25 @@ def test_what_is_done_is_no_part_of_what_a_resume_copies() -> None:
     assert wave_lines(waves, standings) == ("wave 2  1.0 KiB  t-2: 0,1 → 0,2",)
 
 
+@pytest.mark.parametrize(
+    ("verb", "told"),
+    [
+        (Verb.RESUME, "R resumes the plan, B rolls it back"),
+        (Verb.ROLLBACK, "B goes on rolling back, R applies the plan again"),
+    ],
+)
+def test_whoever_stops_a_run_learns_which_key_leads_where(verb: Verb, told: str) -> None:
+    async def look(driven: Driven) -> None:
+        run = PlanRun(verb, Path("plan.json"), "sha256:0", ())
+        driven.main.desk.run = PlanRunState(run, "first", 3, clock=lambda: 0, changed=lambda: None)
+        await driven.press("7", "Z")
+        message = f"stopped: moves under way go on in the cluster; {told}"
+        await driven.until(lambda: message in [one.message for one in driven.app._notifications])
+        driven.main.desk.run.stopped()
+
+    shown("live", look)
+
+
 def test_the_keys_that_matter_most_are_in_the_last_line_at_80_columns() -> None:
     target = ClusterTarget("first", Origin.OPTIONS, bootstrap=(("k", 1),))
     run = PlanRun(Verb.APPLY, Path("plan.json"), "sha256:0", ())
