@@ -74,8 +74,10 @@ def _marks(screen: MainView) -> list[tuple[str, Tone]]:
         marks.append(("  only trouble", Tone.WARN))
     if not screen.model.filter.is_empty and screen.location.page != "overview":
         marks.append((f"  /{plain(screen.model.filter.text)}", Tone.ACCENT))
-    if screen.model.tags:
-        marks.append((f"  {len(screen.model.tags)} tagged", Tone.ACCENT))
+    if tagged := len(screen.model.tags):
+        marks.append((f"  {tagged} tagged", Tone.ACCENT))
+        if hidden := screen.model.tags_out_of_sight:
+            marks.append((", not in sight" if hidden == tagged else f", {hidden} not in sight", Tone.WARN))
     return marks
 
 

@@ -145,6 +145,22 @@ def test_a_filter_holds_while_frames_come_and_ends_with_escape() -> None:
     shown("live", look)
 
 
+def test_tags_that_a_filter_hides_are_counted_as_such() -> None:
+    async def look(driven: Driven) -> None:
+        await driven.press("3", "t", "t")
+        assert "2 tagged  " in driven.text.splitlines()[0]
+        await driven.press("slash")
+        await driven.type("consumer")
+        await driven.press("enter")
+        assert "2 tagged, 1 not in sight" in driven.text.splitlines()[0]
+        await driven.press("slash", "ctrl+u")
+        await driven.type("orders")
+        await driven.press("enter")
+        assert "2 tagged, not in sight" in driven.text.splitlines()[0]
+
+    shown("live", look)
+
+
 def test_keys_typed_into_the_filter_are_letters_not_actions() -> None:
     async def look(driven: Driven) -> None:
         await driven.press("3", "slash")
