@@ -41,12 +41,16 @@ def title_line(screen: MainView) -> Line:
         crumbs += [(" › ", Tone.QUIET), (plain(crumb), Tone.STRONG)]
     word = health_word(app.board, is_seen=standing_of(app.newest, app.now_ms).is_seen)
     every = f"  every {app.session.feed.status.interval_s:g}s "
-    left = line(*crumbs, *_marks(screen))
+    way, marks = line(*crumbs), line(*_marks(screen))
+    left = line(*way, *marks)
     right = line(word, (every, Tone.QUIET))
     if width_of(left) + width_of(right) + 2 > width:
         right = line(word, " ")
-        # How the cluster is matters more than the last breadcrumbs.
-        left = fitted(left, min(width_of(left), width - width_of(right) - 2))
+        room = width - width_of(right) - 2
+        # How the cluster is, and that it is read-only, matters more than a long name and the last breadcrumbs.
+        way = fitted(way, min(width_of(way), max(room - width_of(marks), room // 2)))
+        left = line(*way, *marks)
+        left = fitted(left, min(width_of(left), room))
     gap = width - width_of(left) - width_of(right)
     return line(*left, " " * max(2, gap), *right)
 

@@ -13,7 +13,7 @@ from dashboards import Driven, dashboard, drive
 from textual.command import CommandList
 
 from engine.admin.cluster.profiles import load_profiles, profiles_path
-from engine.admin.cluster.target import Side
+from engine.admin.cluster.target import ClusterTarget, Origin, Side
 from engine.admin.watch.fake_cluster import FakeCluster
 from engine.admin.watch.fake_feed import FakeFeed, fake_feed
 from engine.admin.watch.frame import LinkState
@@ -108,6 +108,18 @@ def test_a_long_way_here_leaves_room_for_how_the_cluster_is() -> None:
         assert first.endswith("● healthy") and "…" in first
 
     shown("live", look, size=(80, 24))
+
+
+def test_a_long_name_leaves_room_for_what_must_not_be_changed() -> None:
+    target = ClusterTarget("a-cluster-with-a-very-long-name." * 2, Origin.OPTIONS, bootstrap=(("k", 1),))
+
+    async def look(driven: Driven) -> None:
+        driven.main.go_to(Location("partitions", topic="orders"))
+        first = driven.text.splitlines()[0]
+        assert "  read-only  " in first
+        assert first.endswith("● healthy")
+
+    shown("live", look, size=(80, 24), page="topics", target=target, is_read_only=True)
 
 
 def test_drill_down_leaves_breadcrumbs_and_history_leads_back() -> None:
