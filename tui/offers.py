@@ -173,7 +173,7 @@ def _cancel(view: View, items: Sequence[Any]) -> Offer:
 def _throttle(view: View, items: Sequence[Any]) -> Offer:
     from tui.operations.reassignments import ChangeThrottle
 
-    field = FieldNeeded("rate", "Bytes a second", hint="50000000 is 50 MB/s, for each broker")
+    field = FieldNeeded("rate", "Bytes a second", hint="50M, for each broker")
     return Ask("Change the throttle", (field,), lambda v: ChangeThrottle.of(v["rate"]))
 
 

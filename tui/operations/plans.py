@@ -17,7 +17,7 @@ from engine.admin.reassignment.running import list_running
 from engine.admin.reassignment.waves import Standing, Wave, WaveCaps
 from engine.admin.snapshots.taking import read_snapshot
 from engine.common.model import TopicPartition
-from engine.common.quantities import counted, parse_duration_s, parse_size
+from engine.common.quantities import counted, parse_duration_s
 from plans.checking import check_drift, check_plan, what_stops
 from plans.findings import Check
 from plans.lines import plan_lines
@@ -25,25 +25,13 @@ from tui.cells import Cell, Tone
 from tui.operations.operation import Outcome, Prepared, command_text, shortened
 from tui.operations.plan_commands import running_words
 from tui.operations.reassignments import CancelReassignments
-from tui.operations.topics import whole_number
+from tui.operations.topics import size_of, whole_number
 from tui.plan_words import planner_words
 from tui.presenters.plan_runs import NO_END, past_runs
 from tui.state.opened_plan import OpenedPlan
 from tui.units import byte_rate, ids, size
 
 _TITLES = {Verb.APPLY: "Apply the plan", Verb.RESUME: "Resume the plan", Verb.ROLLBACK: "Roll the plan back"}
-
-
-def size_of(what: str, text: str) -> int | None:
-    """Return the bytes that a field asks for; None if it is empty.
-
-    Raises:
-        BadRequest: it is not a size.
-    """
-    try:
-        return parse_size(text) if text.strip() else None
-    except ValueError as error:
-        raise BadRequest(f"{what}: {error}") from error
 
 
 def run_asked_for(verb: Verb, plan: OpenedPlan, path: Path, values: Mapping[str, str]) -> PlanRun:
