@@ -40,10 +40,12 @@ def title_line(screen: MainView) -> Line:
     for crumb in screen.location.breadcrumbs:
         crumbs += [(" › ", Tone.QUIET), (plain(crumb), Tone.STRONG)]
     word = health_word(app.board, is_seen=standing_of(app.newest, app.now_ms).is_seen)
-    every = f"  every {app.session.feed.status.interval_s:g}s "
+    pace = f"  every {app.session.feed.status.interval_s:g}s "
+    if app.session.feed.playback is not None and app.board.frame is not None:
+        pace = f"  at {clock_time(app.board.frame.at_ms)} "
     way, marks = line(*crumbs), line(*_marks(screen))
     left = line(*way, *marks)
-    right = line(word, (every, Tone.QUIET))
+    right = line(word, (pace, Tone.QUIET))
     if width_of(left) + width_of(right) + 2 > width:
         right = line(word, " ")
         room = width - width_of(right) - 2
