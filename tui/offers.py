@@ -181,7 +181,9 @@ def _verify(view: View, items: Sequence[Any]) -> Offer:
     from tui.operations.replicas import VerifyReplicas
 
     topics = topics_of(view, items)
-    return VerifyReplicas(topics) if topics else NotNow("choose a topic")
+    if not topics:
+        return NotNow("choose a topic")
+    return VerifyReplicas(topics, items[0].name if view.location.page == "partition" else None)
 
 
 def _delete_records(view: View, items: Sequence[Any]) -> Offer:

@@ -14,6 +14,7 @@ from tui.location import Location
 from tui.offers import NotNow, Offer, offer_for
 from tui.operations.elections import Elect
 from tui.operations.records import DeleteRecords
+from tui.operations.replicas import VerifyReplicas
 from tui.plan_offers import plan_offer
 
 ELECTIONS = {"leader.elect": ElectionType.PREFERRED, "leader.elect_unclean": ElectionType.UNCLEAN}
@@ -40,8 +41,10 @@ def test_on_the_screen_of_a_partition_keys_act_on_that_partition() -> None:
         await driven.settled()
         for action_id, election in ELECTIONS.items():
             assert offered(driven, action_id) == Elect(election, ElectionScope((("orders", 7),)))
+        name = TopicPartition("orders", 7)
+        assert offered(driven, "replicas.verify") == VerifyReplicas(("orders",), name)
         asked = offered(driven, "records.delete")
-        assert asked.build({"before": "-1"}) == DeleteRecords.of((TopicPartition("orders", 7),), "-1")  # type: ignore[union-attr]
+        assert asked.build({"before": "-1"}) == DeleteRecords.of((name,), "-1")  # type: ignore[union-attr]
 
     shown(look)
 

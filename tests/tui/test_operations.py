@@ -280,6 +280,8 @@ def test_growing_electing_and_verifying_tell_each_partition(three_brokers: Local
     verified = carried_out(target, VerifyReplicas((topic,)))
     assert [row[3].text for row in verified.rows] == ["agree"] * 3
     assert verified.notes == ("all replicas agree",)
+    one_partition = carried_out(target, VerifyReplicas((topic,), TopicPartition(topic, 1)))
+    assert [row[0].text for row in one_partition.rows] == [f"{topic}-1"]
 
 
 def test_groups_are_reset_and_deleted(
