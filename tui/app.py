@@ -24,7 +24,7 @@ from engine.admin.watch.frame import Frame
 from engine.common.collection import full_collections_put_off, leave_uncollected
 from tui.board import Board
 from tui.clipboard import copy_natively, native_command, told
-from tui.dialogs.confirm import ConfirmDialog
+from tui.dialogs.confirm import GO_ON, ConfirmDialog
 from tui.dialogs.dialog import EarlyKeys
 from tui.dialogs.palette import Palette
 from tui.main_screen import MainScreen
@@ -300,15 +300,18 @@ class Dashboard(App[int], inherit_bindings=False):
     def leave(self, code: int) -> None:
         """End the dashboard; if that would end the run of a plan, ask first. A second request needs no answer."""
         desk = None if self._main is None else self._main.opened_desk
-        left = "" if desk is None else desk.left_behind
-        if not left or self._is_leaving:
+        run = None if desk is None else desk.run
+        if desk is None or run is None or not run.is_under_way or self._is_leaving:
             self.exit(code)
             return
         self._is_leaving = True
         prepared = Prepared(
             "End the dashboard, and the run of the plan with it?",
-            ("moves under way go on in the cluster; the remaining waves do not begin", left),
-            command=left.rpartition("go on with: ")[2],
+            (
+                "moves under way go on in the cluster; the remaining waves do not begin",
+                f"{run.run.path.name} will stop in {run.place}",
+            ),
+            command=desk.way_on,
         )
 
         def answered(is_meant: bool | None) -> None:
@@ -316,7 +319,7 @@ class Dashboard(App[int], inherit_bindings=False):
                 self.exit(code)
             self._is_leaving = False
 
-        self.push_screen(ConfirmDialog(prepared), answered)
+        self.push_screen(ConfirmDialog(prepared, GO_ON), answered)
 
     def action_command_palette(self) -> None:
         """Show the palette; while it is open, the key for it goes to its field."""

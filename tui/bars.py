@@ -40,13 +40,19 @@ def title_line(screen: MainView) -> Line:
     for crumb in screen.location.breadcrumbs:
         crumbs += [(" › ", Tone.QUIET), (plain(crumb), Tone.STRONG)]
     word = health_word(app.board, is_seen=standing_of(app.newest, app.now_ms).is_seen)
-    every = f"  every {app.session.feed.status.interval_s:g}s "
-    left = line(*crumbs, *_marks(screen))
-    right = line(word, (every, Tone.QUIET))
+    pace = f"  every {app.session.feed.status.interval_s:g}s "
+    if app.session.feed.playback is not None and app.board.frame is not None:
+        pace = f"  at {clock_time(app.board.frame.at_ms)} "
+    way, marks = line(*crumbs), line(*_marks(screen))
+    left = line(*way, *marks)
+    right = line(word, (pace, Tone.QUIET))
     if width_of(left) + width_of(right) + 2 > width:
         right = line(word, " ")
-        # How the cluster is matters more than the last breadcrumbs.
-        left = fitted(left, min(width_of(left), width - width_of(right) - 2))
+        room = width - width_of(right) - 2
+        # How the cluster is, and that it is read-only, matters more than a long name and the last breadcrumbs.
+        way = fitted(way, min(width_of(way), max(room - width_of(marks), room // 2)))
+        left = line(*way, *marks)
+        left = fitted(left, min(width_of(left), room))
     gap = width - width_of(left) - width_of(right)
     return line(*left, " " * max(2, gap), *right)
 
@@ -74,8 +80,10 @@ def _marks(screen: MainView) -> list[tuple[str, Tone]]:
         marks.append(("  only trouble", Tone.WARN))
     if not screen.model.filter.is_empty and screen.location.page != "overview":
         marks.append((f"  /{plain(screen.model.filter.text)}", Tone.ACCENT))
-    if screen.model.tags:
-        marks.append((f"  {len(screen.model.tags)} tagged", Tone.ACCENT))
+    if tagged := len(screen.model.tags):
+        marks.append((f"  {tagged} tagged", Tone.ACCENT))
+        if hidden := screen.model.tags_out_of_sight:
+            marks.append((", not in sight" if hidden == tagged else f", {hidden} not in sight", Tone.WARN))
     return marks
 
 

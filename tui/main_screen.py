@@ -107,6 +107,11 @@ class MainScreen(Screen[None]):
         return self.location.page in self._only_trouble
 
     @property
+    def is_free(self) -> bool:
+        """Whether no window is in front, and nobody types into the filter."""
+        return self.app.screen is self and not isinstance(self.focused, Input)
+
+    @property
     def view(self) -> View:
         return View(self.dashboard.board, self.location, self.dashboard.session.target, self.size.height)
 
@@ -239,6 +244,18 @@ class MainScreen(Screen[None]):
         summary = self.query_one("#summary", LinesView)
         summary.set_class(bool(lines), "-shown")
         summary.set_lines(lines)
+
+    def on_screen_resume(self) -> None:
+        """Tell what has waited for the last window to close."""
+        self._tell_outcome()
+
+    def on_descendant_blur(self) -> None:
+        """Tell what has waited for the end of typing."""
+        self._tell_outcome()
+
+    def _tell_outcome(self) -> None:
+        if self.opened_desk is not None:
+            self.opened_desk.tell_outcome()
 
     def on_resize(self) -> None:
         """Say so if there is too little room."""

@@ -62,8 +62,8 @@ def offer_for(action_id: str, view: View, items: Sequence[Any]) -> Offer:
 
 
 def topics_of(view: View, items: Sequence[Any]) -> tuple[str, ...]:
-    """Return the topics of rows of topics or partitions."""
-    if not items and view.location.topic is not None:
+    """Return the topics of rows of topics or partitions; without a row, the topic whose partitions are shown."""
+    if not items and view.location.page == "partitions" and view.location.topic is not None:
         return (view.location.topic,)
     names = (item.topic.name if isinstance(item, PartitionItem) else item.name for item in items)
     return tuple(dict.fromkeys(names))
@@ -132,27 +132,34 @@ def _delete_topics(view: View, items: Sequence[Any]) -> Offer:
 def _elect(view: View, items: Sequence[Any]) -> Offer:
     from tui.operations.elections import Elect
 
-    return Elect(ElectionType.PREFERRED, _scope(view, items))
+    if view.location.page == "overview":
+        return Elect(ElectionType.PREFERRED, ElectionScope())
+    return _election(ElectionType.PREFERRED, view, items)
 
 
 def _elect_unclean(view: View, items: Sequence[Any]) -> Offer:
+    return _election(ElectionType.UNCLEAN, view, items)
+
+
+def _election(election: ElectionType, view: View, items: Sequence[Any]) -> Offer:
+    """Return an election among the chosen rows, never among all partitions, which an empty scope would mean."""
     from tui.operations.elections import Elect
 
-    return Elect(ElectionType.UNCLEAN, _scope(view, items)) if items else NotNow("choose a topic or partition")
+    if not items:
+        return NotNow("nothing is chosen whose leaders could be elected")
+    wanted = _wanted(view, items)
+    return Elect(election, ElectionScope(wanted)) if wanted else NotNow("no partition prefers to be led by it")
 
 
-def _scope(view: View, items: Sequence[Any]) -> ElectionScope:
-    """Return the chosen partitions: all, those of topics, those that a broker should lead, or single ones."""
-    match view.location.page:
+def _wanted(view: View, items: Sequence[Any]) -> tuple[tuple[str, int | None], ...]:
+    """Return the chosen partitions, those of topics (None: all of a topic), or those that a broker should lead."""
+    match view.location.screen:
         case "topics":
-            return ElectionScope(tuple((topic.name, None) for topic in items))
-        case "partitions":
-            return ElectionScope(tuple((item.topic.name, item.partition.partition) for item in items))
+            return tuple((topic.name, None) for topic in items)
         case "brokers":
-            wanted = {item.id for item in items}
-            led = (item for item in view.board.items if item.partition.preferred_leader in wanted)
-            return ElectionScope(tuple((item.topic.name, item.partition.partition) for item in led))
-    return ElectionScope()
+            brokers = {item.id for item in items}
+            items = [item for item in view.board.items if item.partition.preferred_leader in brokers]
+    return tuple((item.topic.name, item.partition.partition) for item in items)
 
 
 def _cancel(view: View, items: Sequence[Any]) -> Offer:
@@ -166,7 +173,7 @@ def _cancel(view: View, items: Sequence[Any]) -> Offer:
 def _throttle(view: View, items: Sequence[Any]) -> Offer:
     from tui.operations.reassignments import ChangeThrottle
 
-    field = FieldNeeded("rate", "Bytes a second", hint="50000000 is 50 MB/s, for each broker")
+    field = FieldNeeded("rate", "Bytes a second", hint="50M, for each broker")
     return Ask("Change the throttle", (field,), lambda v: ChangeThrottle.of(v["rate"]))
 
 
@@ -174,7 +181,9 @@ def _verify(view: View, items: Sequence[Any]) -> Offer:
     from tui.operations.replicas import VerifyReplicas
 
     topics = topics_of(view, items)
-    return VerifyReplicas(topics) if topics else NotNow("choose a topic")
+    if not topics:
+        return NotNow("choose a topic")
+    return VerifyReplicas(topics, items[0].name if view.location.page == "partition" else None)
 
 
 def _delete_records(view: View, items: Sequence[Any]) -> Offer:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import shlex
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -18,7 +17,7 @@ from pathlib import Path
 from engine.admin.cluster.errors import AdminError, BadRequest
 from engine.admin.reassignment.adaptive_throttle import ThrottleRange
 from engine.admin.reassignment.journal import throttle_of_last_run
-from engine.admin.reassignment.plan_runs import PlanRun, beside
+from engine.admin.reassignment.plan_runs import PlanRun, Verb, beside
 from engine.admin.reassignment.wave_values import WaveControl
 from engine.admin.reassignment.waves import Wave
 from engine.admin.snapshots.taking import take_for_planning
@@ -28,7 +27,7 @@ from engine.common.quantities import counted
 from engine.common.snapshot import ClusterSnapshot, ReplicaLog, TopicSnapshot
 from plans.options import Strategy
 from tui.cells import Cell, Tone
-from tui.dialogs.confirm import SAME, OutcomeDialog
+from tui.dialogs.confirm import GO_ON, SAME, OutcomeDialog
 from tui.dialogs.dialog import ProgressDialog, TextDialog
 from tui.dialogs.form import FormDialog
 from tui.dialogs.menu import Choice, MenuDialog
@@ -59,6 +58,7 @@ class PlanDesk:
         self.run: PlanRunState | None = None
         self._control = WaveControl()
         self._execution: asyncio.Task[None] | None = None
+        self._untold: OutcomeDialog | None = None
 
     @property
     def folder(self) -> Path:
@@ -286,8 +286,14 @@ class PlanDesk:
         session.feed.refresh()
         if self._screen.is_running:
             leads, words = command_after(state)
-            dialog = OutcomeDialog(run_outcome(state), command_text(words, target), leads)
-            await self._screen.app.push_screen(dialog)
+            self._untold = OutcomeDialog(run_outcome(state), command_text(words, target), leads)
+            self.tell_outcome()
+
+    def tell_outcome(self) -> None:
+        """Show how a run has ended, as soon as its window takes no keys from another window or from a field."""
+        if self._untold is not None and self._screen.is_free:
+            dialog, self._untold = self._untold, None
+            self._screen.app.push_screen(dialog)
 
     def _changed(self) -> None:
         """Draw it. A failure here must not end the run, which calls this."""
@@ -332,9 +338,11 @@ class PlanDesk:
 
     async def _stop_told(self) -> None:
         await self.stop()
-        if self.run is not None:
-            self.run.says("moves under way go on in the cluster")
-        self._screen.tell("stopped: moves under way go on in the cluster; R resumes the plan, B rolls it back")
+        assert self.run is not None
+        self.run.says("moves under way go on in the cluster")
+        is_back = self.run.run.verb is Verb.ROLLBACK
+        keys = "B goes on rolling back, R applies the plan again" if is_back else "R resumes the plan, B rolls it back"
+        self._screen.tell(f"stopped: moves under way go on in the cluster; {keys}")
         self._changed()
 
     @property
@@ -343,8 +351,14 @@ class PlanDesk:
         run = self.run
         if run is None or not run.is_under_way:
             return ""
-        command = shlex.join(["klamm", *running_words(run.run, run.run.goes_on_with)])
-        return f"{run.run.path.name} was stopped in wave {run.wave} of {run.wave_count}; go on with: {command}"
+        return f"{run.run.path.name} was stopped in {run.place}; {GO_ON}: {self.way_on}"
+
+    @property
+    def way_on(self) -> str:
+        """The command that goes on with the run, if it is stopped now."""
+        run, target = self.run, self._screen.dashboard.session.target
+        assert run is not None and target is not None
+        return command_text(running_words(run.run, run.run.goes_on_with), target)
 
     def _tell(self, title: str, lines: list[Line]) -> None:
         self._screen.app.push_screen(TextDialog(title, lines, is_wide=True, folds=True))
@@ -365,7 +379,7 @@ def command_after(state: PlanRunState) -> tuple[str, list[str]]:
     """Return the command of a run that is over, and what it is: what was done, or how to go on."""
     if state.state is RunState.DONE:
         return SAME, running_words(state.run)
-    return "go on with", running_words(state.run, state.run.goes_on_with)
+    return GO_ON, running_words(state.run, state.run.goes_on_with)
 
 
 def run_outcome(state: PlanRunState) -> Outcome:

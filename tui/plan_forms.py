@@ -17,8 +17,7 @@ from plans.capacity_file import parse_capacities
 from plans.errors import BadOption
 from plans.options import BrokerCapacity, LogDirCapacity, PlanOptions, Strategy
 from tui.offers import Ask, FieldNeeded, PlanWish
-from tui.operations.plans import size_of
-from tui.operations.topics import whole_number
+from tui.operations.topics import size_of, whole_number
 from tui.plan_words import planner_words
 
 STRATEGIES: Mapping[Strategy, str] = {

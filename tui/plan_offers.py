@@ -13,7 +13,8 @@ from engine.admin.reassignment.adaptive_throttle import ThrottleRange
 from engine.admin.reassignment.plan_runs import Verb
 from plans.options import Strategy
 from tui.offers import Ask, FieldNeeded, NotNow, Offer, offer_for, topics_of
-from tui.operations.plans import CancelPlan, CarryOutPlan, CheckPlan, PlanHistory, ThrottlePlan, run_asked_for, size_of
+from tui.operations.plans import CancelPlan, CarryOutPlan, CheckPlan, PlanHistory, ThrottlePlan, run_asked_for
+from tui.operations.topics import size_of
 from tui.pages.page import View
 from tui.plan_desk import PlanDesk
 from tui.plan_forms import ask_for_plan

@@ -163,6 +163,13 @@ class TableModel:
         self.tags = set() if keys <= self.tags else self.tags | keys
 
     @property
+    def tags_out_of_sight(self) -> int:
+        """How many tagged rows are not shown: an operation applies to them all the same."""
+        if not self.tags or len(self.shown) == len(self.rows.items):
+            return 0
+        return len(self.tags) - sum(self.rows.key(item) in self.tags for item in self.shown)
+
+    @property
     def chosen(self) -> list[Any]:
         """The rows for an operation: the tagged ones, else the one under the cursor."""
         if self.tags:

@@ -37,7 +37,7 @@ from tui.operations.reassignments import CancelReassignments, ChangeThrottle
 from tui.operations.records import DeleteRecords
 from tui.operations.replicas import VerifyReplicas
 from tui.operations.settings import AlterSettings
-from tui.operations.topics import CreateTopic, DeleteTopics, GrowTopic
+from tui.operations.topics import CreateTopic, DeleteTopics, GrowTopic, size_of
 from tui.session import Session
 
 
@@ -280,6 +280,8 @@ def test_growing_electing_and_verifying_tell_each_partition(three_brokers: Local
     verified = carried_out(target, VerifyReplicas((topic,)))
     assert [row[3].text for row in verified.rows] == ["agree"] * 3
     assert verified.notes == ("all replicas agree",)
+    one_partition = carried_out(target, VerifyReplicas((topic,), TopicPartition(topic, 1)))
+    assert [row[0].text for row in one_partition.rows] == [f"{topic}-1"]
 
 
 def test_groups_are_reset_and_deleted(
@@ -521,11 +523,16 @@ def test_bad_values_are_told_in_the_form_and_nothing_is_asked() -> None:
         (lambda: GrowTopic.of("t", 1, ""), "nothing to alter"),
         (lambda: ChangeThrottle.of("5"), "a throttle below"),
         (lambda: ChangeThrottle.of(""), "give a throttle"),
+        (lambda: ChangeThrottle.of("fast"), "the throttle: .*fast"),
         (lambda: DeleteRecords.of((TopicPartition("t", 0),), "-2"), "give an offset"),
         (lambda: ResetOffsets.of("g", "", "somewhere"), "cannot reset to"),
     ):
         with pytest.raises(BadRequest, match=told):
             build()
+
+
+def test_a_throttle_is_given_as_in_the_form_of_a_plan() -> None:
+    assert ChangeThrottle.of("2M") == ChangeThrottle.of(str(size_of("the throttle", "2M")))
 
 
 def test_commands_name_the_cluster_as_it_was_named(three_brokers: LocalCluster) -> None:

@@ -11,16 +11,21 @@ import pytest
 from dashboards import Driven, dashboard, drive
 
 from engine.admin.cluster.target import ClusterTarget, Origin
+from engine.admin.reassignment.plan_file import PartitionMove
 from engine.admin.reassignment.plan_runs import PlanRun, Verb
+from engine.admin.reassignment.wave_values import Outcome, Step, WavesResult
+from engine.admin.reassignment.waves import Standing, WaveMove
 from engine.admin.watch.fake_cluster import FakeCluster
 from engine.admin.watch.fake_feed import FakeFeed, fake_feed
 from engine.common.errors import OperationError
+from engine.common.model import TopicPartition
 from plans.errors import Infeasible
 from plans.options import PlanOptions, Strategy
 from tui import solver
 from tui.dialogs.dialog import TextDialog
 from tui.location import Location
 from tui.operations.operation import Prepared
+from tui.operations.plans import wave_lines
 from tui.plan_desk import with_logs
 from tui.solver import solve_apart
 from tui.state.plan_run import PlanRunState
@@ -293,11 +298,86 @@ def test_an_operation_that_fails_by_a_mistake_of_ours_is_told_and_the_dashboard_
     shown("live", look, target=target, make_cluster=lambda *_: NoCluster())
 
 
+def test_the_end_of_a_run_takes_no_keys_from_a_window_or_a_field(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = ClusterTarget("first", Origin.OPTIONS, bootstrap=(("k", 1),))
+    run = PlanRun(Verb.APPLY, Path("plan.json"), "sha256:0", ())
+
+    may_end = asyncio.Event()
+
+    async def carry_out(*_: object, **__: object) -> WavesResult:
+        await may_end.wait()
+        return WavesResult(Outcome.DONE, None, 1, 1, 0, (), 0)
+
+    monkeypatch.setattr(PlanRun, "carry_out", carry_out)
+
+    async def look(driven: Driven) -> None:
+        for key, typed, closes in (("colon", "tz", "escape"), ("slash", "qA", "enter")):
+            may_end.clear()
+            driven.main.desk.begin(run, ())
+            await driven.press(key)
+            may_end.set()
+            await driven.until(lambda: not driven.main.desk.run.is_under_way)
+            await driven.type(typed)
+            assert "Apply plan.json" not in driven.text
+            await driven.press(closes)
+            await driven.sees("Apply plan.json: done")
+            await driven.press("escape")
+            assert driven.app.screen is driven.main
+
+    shown("live", look, target=target, make_cluster=lambda *_: NoCluster())
+
+
+def test_whoever_quits_during_a_run_learns_how_to_go_on_with_it_on_this_cluster() -> None:
+    target = ClusterTarget("first", Origin.OPTIONS, zookeeper="z:2181", bootstrap=(("k", 1),))
+    run = PlanRun(Verb.ROLLBACK, Path("plan.json"), "sha256:0", ())
+
+    async def look(driven: Driven) -> None:
+        driven.main.desk.run = PlanRunState(run, "first", 3, clock=lambda: 0, changed=lambda: None)
+        driven.main.desk.run.step(Step.WAVE_BEGUN, 2)
+        await driven.press("q")
+        assert "plan.json will stop in wave 2 of 3" in driven.text
+        command = "klamm plan rollback plan.json --zookeeper z:2181 --bootstrap-server k:1"
+        assert f"go on with\n{command}\n" in driven.text
+        assert driven.main.desk.left_behind == f"plan.json was stopped in wave 2 of 3; go on with: {command}"
+
+    shown("live", look, target=target)
+
+
+def test_what_is_done_is_no_part_of_what_a_resume_copies() -> None:
+    names = [TopicPartition("t", number) for number in range(3)]
+    first, second, third = (WaveMove(PartitionMove(name, (0, 2)), (0, 1), 1024) for name in names)
+    waves = ((first,), (second, third))
+    lines = ("wave 1  1.0 KiB  t-0: 0,1 → 0,2", "wave 2  2.0 KiB  t-1: 0,1 → 0,2, t-2: 0,1 → 0,2")
+    assert wave_lines(waves, None) == lines
+    standings = {names[0]: Standing.DONE, names[1]: Standing.DONE, names[2]: Standing.MOVING}
+    assert wave_lines(waves, standings) == ("wave 2  1.0 KiB  t-2: 0,1 → 0,2",)
+
+
+@pytest.mark.parametrize(
+    ("verb", "told"),
+    [
+        (Verb.RESUME, "R resumes the plan, B rolls it back"),
+        (Verb.ROLLBACK, "B goes on rolling back, R applies the plan again"),
+    ],
+)
+def test_whoever_stops_a_run_learns_which_key_leads_where(verb: Verb, told: str) -> None:
+    async def look(driven: Driven) -> None:
+        run = PlanRun(verb, Path("plan.json"), "sha256:0", ())
+        driven.main.desk.run = PlanRunState(run, "first", 3, clock=lambda: 0, changed=lambda: None)
+        await driven.press("7", "Z")
+        message = f"stopped: moves under way go on in the cluster; {told}"
+        await driven.until(lambda: message in [one.message for one in driven.app._notifications])
+        driven.main.desk.run.stopped()
+
+    shown("live", look)
+
+
 def test_the_keys_that_matter_most_are_in_the_last_line_at_80_columns() -> None:
+    target = ClusterTarget("first", Origin.OPTIONS, bootstrap=(("k", 1),))
     run = PlanRun(Verb.APPLY, Path("plan.json"), "sha256:0", ())
 
     async def look() -> None:
-        async with dashboard("live", size=(80, 24), page="topics") as driven:
+        async with dashboard("live", size=(80, 24), page="topics", target=target) as driven:
             last = driven.text.splitlines()[-1]
             assert all(key in last for key in ("N new", "A settings", "D delete", "E elect", "/ filter", "? help"))
             await driven.press("7")

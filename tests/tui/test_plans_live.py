@@ -99,7 +99,8 @@ async def watched_throttled_and_cancelled(driven: Driven, file: Path) -> None:
     await driven.press("A")
     assert driven.app.screen is driven.main, "one run at a time"
     await driven.press("q")
-    await driven.sees(f"go on with: klamm plan resume {file}")
+    await driven.sees("plan-move.json will stop in wave 1 of 2")
+    assert "klamm plan resume" in driven.text
     await driven.press("n")
     await driven.press("H")
     await driven.sees("Change the throttle of the plan")
@@ -205,6 +206,7 @@ def test_a_run_that_was_killed_is_resumed(
     driven_live(three_brokers, tmp_path, begun)
     assert ended[0].app.left_behind == (
         f"plan.json was stopped in wave 1 of 2; go on with: klamm plan resume {plan} --throttle 15000"
+        f" --bootstrap-server {three_brokers.bootstrap_servers}"
     ), "told when the screen is gone"
     journal = tmp_path / "plan.json.journal"
     journal.write_text("".join(journal.read_text().splitlines(keepends=True)[:-1]), "utf-8")

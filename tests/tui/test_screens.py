@@ -13,7 +13,7 @@ from dashboards import Driven, dashboard, drive
 from textual.command import CommandList
 
 from engine.admin.cluster.profiles import load_profiles, profiles_path
-from engine.admin.cluster.target import Side
+from engine.admin.cluster.target import ClusterTarget, Origin, Side
 from engine.admin.watch.fake_cluster import FakeCluster
 from engine.admin.watch.fake_feed import FakeFeed, fake_feed
 from engine.admin.watch.frame import LinkState
@@ -110,6 +110,18 @@ def test_a_long_way_here_leaves_room_for_how_the_cluster_is() -> None:
     shown("live", look, size=(80, 24))
 
 
+def test_a_long_name_leaves_room_for_what_must_not_be_changed() -> None:
+    target = ClusterTarget("a-cluster-with-a-very-long-name." * 2, Origin.OPTIONS, bootstrap=(("k", 1),))
+
+    async def look(driven: Driven) -> None:
+        driven.main.go_to(Location("partitions", topic="orders"))
+        first = driven.text.splitlines()[0]
+        assert "  read-only  " in first
+        assert first.endswith("● healthy")
+
+    shown("live", look, size=(80, 24), page="topics", target=target, is_read_only=True)
+
+
 def test_drill_down_leaves_breadcrumbs_and_history_leads_back() -> None:
     async def look(driven: Driven) -> None:
         await driven.press("3", "down", "down", "enter")
@@ -141,6 +153,22 @@ def test_a_filter_holds_while_frames_come_and_ends_with_escape() -> None:
         assert not driven.lines_with("invoices")
         await driven.press("escape")
         assert driven.lines_with("invoices")
+
+    shown("live", look)
+
+
+def test_tags_that_a_filter_hides_are_counted_as_such() -> None:
+    async def look(driven: Driven) -> None:
+        await driven.press("3", "t", "t")
+        assert "2 tagged  " in driven.text.splitlines()[0]
+        await driven.press("slash")
+        await driven.type("consumer")
+        await driven.press("enter")
+        assert "2 tagged, 1 not in sight" in driven.text.splitlines()[0]
+        await driven.press("slash", "ctrl+u")
+        await driven.type("orders")
+        await driven.press("enter")
+        assert "2 tagged, not in sight" in driven.text.splitlines()[0]
 
     shown("live", look)
 

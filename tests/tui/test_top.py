@@ -25,6 +25,7 @@ from engine.admin.watch.fake_feed import fake_feed
 from engine.admin.watch.frame import LinkState, Stage
 from engine.admin.watch.recording import FrameWriter, Recording
 from engine.admin.watch.replay_feed import ReplayFeed
+from tui.units import clock_time
 
 NOBODY = ("--bootstrap-server", "127.0.0.1:1")
 WAIT_S = 40.0
@@ -278,6 +279,18 @@ def test_a_recording_is_played_without_a_cluster_and_can_be_stepped_through(tmp_
         top.read_until(b"4/5")
         os.write(top.master, b"q")
         assert top.ended() == 0
+
+
+def test_a_recording_says_of_which_instant_the_frame_is(tmp_path: Path) -> None:
+    async def run() -> None:
+        feed = ReplayFeed(recording(tmp_path))
+        feed.pause()
+        async with dashboard(feed) as driven:  # type: ignore[arg-type]
+            frame = driven.app.board.frame
+            assert frame is not None
+            assert driven.text.splitlines()[0].rstrip().endswith(f"at {clock_time(frame.at_ms)}")
+
+    drive(run)
 
 
 def test_a_recording_is_played_faster_and_slower_within_bounds(tmp_path: Path) -> None:

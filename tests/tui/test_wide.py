@@ -69,6 +69,21 @@ def test_beside_the_table_stands_what_there_is_to_say_of_the_row_under_the_curso
     shown("live", look, size=HUGE)
 
 
+def test_a_lone_replica_that_is_down_did_not_leave_the_isr() -> None:
+    async def look(driven: Driven) -> None:
+        driven.feed.cluster.create_topic("alone", 1, replication_factor=1)
+        await driven.tick()
+        (leader,) = driven.feed.cluster.frame().cluster.topic("alone").partitions[0].isr
+        driven.feed.cluster.kill(leader)
+        await driven.tick()
+        driven.main.go_to(Location("partition", topic="alone", partition=0))
+        await driven.settled()
+        assert "what happened" in aside(driven)
+        assert "out of the ISR" not in aside(driven)
+
+    shown("live", look, size=HUGE)
+
+
 def test_a_move_shows_its_course_and_why_it_stands_still() -> None:
     board = board_after(fake_feed("reassigning", plays=False), 40)
     (move,) = reassignments.items_of(board)

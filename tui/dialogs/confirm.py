@@ -20,6 +20,7 @@ from tui.operations.operation import Outcome, Prepared
 from tui.widgets.lines_view import LinesScroll, LinesView
 
 SAME = "the same as a command"
+GO_ON = "go on with"
 
 
 class ConfirmDialog(Dialog[bool]):
@@ -38,18 +39,19 @@ class ConfirmDialog(Dialog[bool]):
         Binding("pageup", "scroll_preview(-10)", "Page up", show=False, priority=True),
     ]
 
-    def __init__(self, prepared: Prepared) -> None:
+    def __init__(self, prepared: Prepared, leads: str = SAME) -> None:
         word = prepared.typed
         hint = f"type {word} and press enter   esc: no" if word else "y: yes   n: no"
         super().__init__(prepared.question, f"{hint}   ^y copies the command")
         self._prepared = prepared
+        self._leads = leads
 
     def body(self) -> list[Widget]:
         """Return warnings, old and new, the command, and the field for a name if one is needed."""
         prepared = self._prepared
         lines: list[Line] = [line(("! ", Tone.WARN), (text, Tone.WARN)) for text in prepared.warnings]
         lines += [()] * bool(lines) + [line(text) for text in prepared.lines]
-        widgets: list[Widget] = [LinesScroll(lines, id="preview"), _command_view(prepared.command)]
+        widgets: list[Widget] = [LinesScroll(lines, id="preview"), _command_view(prepared.command, self._leads)]
         if prepared.typed is not None:
             widgets.append(Input(id="typed"))
         return widgets

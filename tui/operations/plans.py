@@ -12,12 +12,12 @@ from engine.admin.cluster.errors import AdminError, BadRequest
 from engine.admin.reassignment.adaptive_throttle import ThrottleRange
 from engine.admin.reassignment.journal import JournalRecord, read_journal
 from engine.admin.reassignment.lock import read_holder, refuse_while_held
-from engine.admin.reassignment.plan_runs import PlanRun, Verb
+from engine.admin.reassignment.plan_runs import PlanRun, Verb, what_is_left
 from engine.admin.reassignment.running import list_running
-from engine.admin.reassignment.waves import Wave, WaveCaps
+from engine.admin.reassignment.waves import Standing, Wave, WaveCaps
 from engine.admin.snapshots.taking import read_snapshot
 from engine.common.model import TopicPartition
-from engine.common.quantities import counted, parse_duration_s, parse_size
+from engine.common.quantities import counted, parse_duration_s
 from plans.checking import check_drift, check_plan, what_stops
 from plans.findings import Check
 from plans.lines import plan_lines
@@ -25,25 +25,13 @@ from tui.cells import Cell, Tone
 from tui.operations.operation import Outcome, Prepared, command_text, shortened
 from tui.operations.plan_commands import running_words
 from tui.operations.reassignments import CancelReassignments
-from tui.operations.topics import whole_number
+from tui.operations.topics import size_of, whole_number
 from tui.plan_words import planner_words
 from tui.presenters.plan_runs import NO_END, past_runs
 from tui.state.opened_plan import OpenedPlan
 from tui.units import byte_rate, ids, size
 
 _TITLES = {Verb.APPLY: "Apply the plan", Verb.RESUME: "Resume the plan", Verb.ROLLBACK: "Roll the plan back"}
-
-
-def size_of(what: str, text: str) -> int | None:
-    """Return the bytes that a field asks for; None if it is empty.
-
-    Raises:
-        BadRequest: it is not a size.
-    """
-    try:
-        return parse_size(text) if text.strip() else None
-    except ValueError as error:
-        raise BadRequest(f"{what}: {error}") from error
 
 
 def run_asked_for(verb: Verb, plan: OpenedPlan, path: Path, values: Mapping[str, str]) -> PlanRun:
@@ -118,14 +106,21 @@ class CarryOutPlan:
             self.saves(run.path)
             self.begins(run, waves)
 
-        told = run.told(cluster, waves, None if is_fresh else await run.standings(cluster))
+        standings = None if is_fresh else await run.standings(cluster)
+        told = run.told(cluster, waves, standings)
         return Prepared(
             f"{told[0].upper()}{told[1:]}?",
-            shortened([_wave_line(number, wave) for number, wave in enumerate(waves, 1)]),
+            wave_lines(waves, standings),
             tuple(planner_words(one.message) for one in findings) if is_fresh else (),
             command_text(running_words(run), cluster.target),
             begins=begin,
         )
+
+
+def wave_lines(waves: Sequence[Wave], standings: Mapping[TopicPartition, Standing] | None) -> tuple[str, ...]:
+    """Return what each wave copies, without the partitions that are done, and without waves that have only those."""
+    numbered = enumerate(what_is_left(waves, standings), 1)
+    return shortened([_wave_line(number, left) for number, left in numbered if left])
 
 
 def _wave_line(number: int, wave: Wave) -> str:

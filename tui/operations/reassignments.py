@@ -22,7 +22,7 @@ from engine.common.model import TopicPartition
 from engine.common.quantities import counted
 from tui.cells import Cell
 from tui.operations.operation import Outcome, Prepared, command_text, result_cell, shortened
-from tui.operations.topics import whole_number
+from tui.operations.topics import size_of
 from tui.units import byte_rate, ids
 
 PLAN_FILE = "plan.json"
@@ -98,11 +98,11 @@ class ChangeThrottle:
         """Return the operation that a form asks for.
 
         Raises:
-            BadRequest: it is not a number, or too low for anything to get through.
+            BadRequest: it is not a size, or too low for anything to get through.
         """
-        rate = whole_number("the throttle", text)
+        rate = size_of("the throttle", text)
         if rate is None:
-            raise BadRequest("give a throttle in bytes a second", hint="50000000 is 50 MB/s")
+            raise BadRequest("give a throttle, such as 50M")
         Throttle(rate).check()
         return ChangeThrottle(rate)
 

@@ -16,9 +16,10 @@ from tui.units import count
 
 @dataclass(frozen=True, slots=True)
 class VerifyReplicas:
-    """The replicas of all partitions of some topics."""
+    """The replicas of all partitions of some topics, or of ``only`` one, for which there is no command."""
 
     topics: tuple[str, ...]
+    only: TopicPartition | None = None
     title: str = "Verify replicas"
     asks: bool = False
 
@@ -27,11 +28,11 @@ class VerifyReplicas:
         for topic in self.topics:
             words += ["--topic", topic]
         what = self.topics[0] if len(self.topics) == 1 else counted(len(self.topics), "topic")
-        command = command_text(words, cluster.target)
-        return Prepared(f"Compare the replicas of {what}", command=command, run=self._run)
+        command = "" if self.only else command_text(words, cluster.target)
+        return Prepared(f"Compare the replicas of {self.only or what}", command=command, run=self._run)
 
     async def _run(self, cluster: Cluster) -> Outcome:
-        results = await verify_topics(cluster, select_topics(self.topics), lambda compared: None)
+        results = await verify_topics(cluster, select_topics(self.topics), lambda compared: None, only=self.only)
         rows = tuple(_row(one) for one in results)
         bad = sum(not one.is_good for one in results)
         note = f"{counted(bad, 'partition')} differ or cannot be read" if bad else "all replicas agree"

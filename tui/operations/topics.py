@@ -16,7 +16,7 @@ from engine.admin.topics.changes import (
     deletion_warnings,
     parse_topic_configs,
 )
-from engine.common.quantities import counted
+from engine.common.quantities import counted, parse_size
 from tui.cells import Cell
 from tui.operations.operation import Outcome, Prepared, command_text, failures_told, result_cell, shortened
 
@@ -162,3 +162,15 @@ def _row(change: TopicChange) -> tuple[Cell, ...]:
         Cell("" if change.partition_count is None else str(change.partition_count)),
         Cell("" if change.replication_factor is None else str(change.replication_factor)),
     )
+
+
+def size_of(what: str, text: str) -> int | None:
+    """Return the bytes that a field asks for; None if it is empty.
+
+    Raises:
+        BadRequest: it is not a size.
+    """
+    try:
+        return parse_size(text) if text.strip() else None
+    except ValueError as error:
+        raise BadRequest(f"{what}: {error}") from error

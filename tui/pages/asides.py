@@ -175,7 +175,7 @@ def _past_of(board: Board, item: PartitionItem) -> list[Line]:
     own = [event for event in board.events if _is_about(event, item.name)]
     lines: list[Line] = []
     for row in timelines(own):
-        lines += _title("out of the ISR")
+        lines += _title("out of the ISR") if row.absences else []
         for one in row.absences[-_ROWS:][::-1]:
             since = "before the first look" if one.since_ms is None else clock_time(one.since_ms)
             is_over = not one.is_present(item.partition)

@@ -60,6 +60,11 @@ class PlanRunState:
         return self.state is RunState.UNDER_WAY
 
     @property
+    def place(self) -> str:
+        """How far it is."""
+        return f"wave {self.wave} of {self.wave_count}"
+
+    @property
     def last_words(self) -> str:
         """The last message."""
         return self.said[-1][1] if self.said else ""

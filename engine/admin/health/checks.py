@@ -265,10 +265,11 @@ def _count_brokers(told: _TopicFindings, partition: PartitionSnapshot, live: Set
 
 
 def _offline(partition: PartitionSnapshot, live: Set[int]) -> str:
-    """Say who led, who has a replica, and which dead broker has everything that was acknowledged."""
+    """Say who led, who has a replica, whether all are down, and which dead broker has all that was acknowledged."""
     told = f"leader {_leader(partition)}, replicas {_ids(partition)}"
     if any(broker in live for broker in partition.isr):
         return told
+    told += ", all down" if live.isdisjoint(partition.replicas) else ""
     last = ", ".join(map(str, partition.isr))
     return f"{told}; start broker {last}, last in sync" if last else told
 

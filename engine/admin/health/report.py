@@ -84,7 +84,9 @@ _ADVICE: Mapping[Check, Words] = {
     Check.SILENT_BROKERS: "registered but not answering: check the process and its server.log",
     Check.UNREADABLE_TOPICS: Phrase("a damaged znode is of no use to controllers either: ", Operation.READ_RAW_ZNODE),
     Check.UNKNOWN_SETTINGS: "no broker reports settings, so min ISR and throttles are not checked: is ZooKeeper up?",
-    Check.OFFLINE_PARTITIONS: Phrase("start a broker that has a replica; as a last resort ", Operation.ELECT_UNCLEAN),
+    Check.OFFLINE_PARTITIONS: Phrase(
+        "start a broker that has a replica; as a last resort, if one is not down, ", Operation.ELECT_UNCLEAN
+    ),
     Check.UNDER_MIN_ISR: Phrase("producers with acks=all are refused: ", Operation.DESCRIBE_UNDER_MIN_ISR),
     Check.MIN_ISR_ABOVE_FACTOR: Phrase(
         "these brokers require no more in-sync replicas than exist; older ones refuse every write with acks=all: ",

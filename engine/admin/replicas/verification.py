@@ -97,9 +97,13 @@ class _Replica:
 
 
 async def verify_topics(
-    cluster: Cluster, selection: TopicSelection, on_offsets: OnOffsets, on_total: OnOffsets = lambda total: None
+    cluster: Cluster,
+    selection: TopicSelection,
+    on_offsets: OnOffsets,
+    on_total: OnOffsets = lambda total: None,
+    only: TopicPartition | None = None,
 ) -> list[PartitionVerification]:
-    """Compare the replicas of the chosen topics' partitions; return the verdicts by name.
+    """Compare the replicas of the chosen topics' partitions, or of ``only`` one; return the verdicts by name.
 
     Before that, ``on_total`` gets the approximate number of offsets to compare, if the leaders report it.
 
@@ -108,8 +112,9 @@ async def verify_topics(
     """
     reader = await topic_reader(cluster, on_unknown_settings=cluster.observe)
     topics = await read_selected(reader, selection, if_exists=False)
-    on_total(await _offsets_in(cluster, partitions_of(topics)))
-    return await verify_replicas(cluster, partitions_of(topics), await compacted_topics(cluster, topics), on_offsets)
+    partitions = {name: one for name, one in partitions_of(topics).items() if only in (None, name)}
+    on_total(await _offsets_in(cluster, partitions))
+    return await verify_replicas(cluster, partitions, await compacted_topics(cluster, topics), on_offsets)
 
 
 async def _offsets_in(cluster: Cluster, partitions: Iterable[TopicPartition]) -> int:

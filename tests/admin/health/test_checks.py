@@ -77,6 +77,14 @@ def test_an_offline_partition_names_the_broker_that_can_bring_it_back(isr: tuple
     assert found(facts(partition((0, 3, 4), isr, -1)))[Check.OFFLINE_PARTITIONS] == (f"t-0 ({told})",)
 
 
+def test_nobody_can_be_elected_among_replicas_that_are_all_down() -> None:
+    seen = found(facts(partition((3,), (3,), -1), partition((3, 4), (), -1)))
+    assert seen[Check.OFFLINE_PARTITIONS] == (
+        "t-0 (leader none, replicas 3, all down; start broker 3, last in sync)",
+        "t-1 (leader none, replicas 3,4, all down)",
+    )
+
+
 @pytest.mark.parametrize(
     ("racks", "replicas", "is_violated"),
     [

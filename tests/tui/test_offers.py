@@ -1,0 +1,89 @@
+"""What a key acts on: what is chosen on this screen, and never more than that."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+
+import pytest
+from dashboards import Driven, dashboard, drive
+
+from engine.admin.elections.values import ElectionScope, ElectionType
+from engine.common.model import TopicPartition
+from tui.location import Location
+from tui.offers import NotNow, Offer, offer_for
+from tui.operations.elections import Elect
+from tui.operations.records import DeleteRecords
+from tui.operations.replicas import VerifyReplicas
+from tui.plan_offers import plan_offer
+
+ELECTIONS = {"leader.elect": ElectionType.PREFERRED, "leader.elect_unclean": ElectionType.UNCLEAN}
+
+
+def shown(look: Callable[[Driven], Awaitable[None]]) -> None:
+    async def run() -> None:
+        async with dashboard("live") as driven:
+            await look(driven)
+
+    drive(run)
+
+
+def offered(driven: Driven, action_id: str) -> Offer:
+    main = driven.main
+    if action_id.startswith("plan."):
+        return plan_offer(action_id, main.desk, main.view, main._chosen())
+    return offer_for(action_id, main.view, main._chosen())
+
+
+def test_on_the_screen_of_a_partition_keys_act_on_that_partition() -> None:
+    async def look(driven: Driven) -> None:
+        driven.main.go_to(Location("partition", topic="orders", partition=7))
+        await driven.settled()
+        for action_id, election in ELECTIONS.items():
+            assert offered(driven, action_id) == Elect(election, ElectionScope((("orders", 7),)))
+        name = TopicPartition("orders", 7)
+        assert offered(driven, "replicas.verify") == VerifyReplicas(("orders",), name)
+        asked = offered(driven, "records.delete")
+        assert asked.build({"before": "-1"}) == DeleteRecords.of((name,), "-1")  # type: ignore[union-attr]
+
+    shown(look)
+
+
+def test_a_partition_that_is_gone_is_not_replaced_by_its_topic_or_by_all() -> None:
+    async def look(driven: Driven) -> None:
+        driven.main.go_to(Location("partition", topic="orders", partition=99))
+        await driven.settled()
+        for action in driven.app.session.registry.on_page("partitions"):
+            if action.changes or action.id in ("replicas.verify", "plan.move", "plan.factor"):
+                assert isinstance(offered(driven, action.id), NotNow), action.id
+
+    shown(look)
+
+
+@pytest.mark.parametrize("key", ["2", "3", "4"])
+def test_where_a_filter_leaves_no_row_nothing_is_elected(key: str) -> None:
+    async def look(driven: Driven) -> None:
+        await driven.press(key, "slash")
+        await driven.type("nothing-like-it")
+        await driven.press("enter")
+        for action_id in ELECTIONS:
+            assert isinstance(offered(driven, action_id), NotNow)
+
+    shown(look)
+
+
+def test_a_broker_that_should_lead_nothing_is_not_all_brokers() -> None:
+    async def look(driven: Driven) -> None:
+        idle = SimpleNamespace(id=99)
+        driven.main.go_to(Location("brokers"))
+        assert isinstance(offer_for("leader.elect", driven.main.view, [idle]), NotNow)
+
+    shown(look)
+
+
+def test_only_the_overview_elects_among_all() -> None:
+    async def look(driven: Driven) -> None:
+        assert offered(driven, "leader.elect") == Elect(ElectionType.PREFERRED, ElectionScope())
+        assert isinstance(offered(driven, "leader.elect_unclean"), NotNow)
+
+    shown(look)
