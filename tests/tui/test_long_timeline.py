@@ -137,6 +137,14 @@ def board_with(count: int) -> Board:
     return board
 
 
+def opened_timeline() -> tuple[Board, View, TableModel]:
+    """Return a board whose timeline is full, and the rows of that."""
+    board = board_with(history.EVENTS_MAX)
+    view, model = View(board, Location("timeline"), None, 40), TableModel()
+    model.show(timeline.PAGE.rows(view))
+    return board, view, model
+
+
 def told(board: Board, subject: str) -> None:
     assert board.frame is not None
     frame = board.frame
@@ -161,10 +169,7 @@ def test_rows_of_events_keep_their_numbers_while_more_happens(monkeypatch: pytes
 
 def test_the_rows_of_a_full_timeline_take_no_memory() -> None:
     """Two lists of 20,000 pairs were 4 MB at each visit, and left holes in Python's memory when they were gone."""
-    board = board_with(history.EVENTS_MAX)
-    view = View(board, Location("timeline"), None, 40)
-    model = TableModel()
-    model.show(timeline.PAGE.rows(view))
+    board, view, model = opened_timeline()
     tracemalloc.start()
     try:
         told(board, "one more")
@@ -180,10 +185,7 @@ def test_the_rows_of_a_full_timeline_take_no_memory() -> None:
 @pytest.mark.parametrize("arrange", ["sort", "filter", "reverse"])
 def test_the_rows_of_an_arranged_timeline_keep_no_event_of_their_own(arrange: str) -> None:
     """A list of 20,000 pairs was 2 MB, made anew in each second, between which lasting values found a place."""
-    board = board_with(history.EVENTS_MAX)
-    view = View(board, Location("timeline"), None, 40)
-    model = TableModel()
-    model.show(timeline.PAGE.rows(view))
+    _, _, model = opened_timeline()
     tracemalloc.start()
     try:
         before_bytes = tracemalloc.get_traced_memory()[0]

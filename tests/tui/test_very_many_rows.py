@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -15,6 +16,7 @@ from engine.common.model import TopicPartition
 from tui.cells import Cell, Column
 from tui.filters import Filter
 from tui.table_model import AT_ONCE, TURN, Rows, TableModel
+from tui.widgets.line_table import LineTable
 
 COUNT = AT_ONCE + 1_500
 
@@ -147,5 +149,30 @@ def test_a_table_on_the_screen_is_sorted_and_filtered_as_frames_come() -> None:
             await driven.type("clicks")
             await driven.until(lambda: model.arranging is None)
             assert len(model.shown) == 300 and "clicks-0" in driven.drawn
+
+    drive(run)
+
+
+def test_rows_that_cannot_be_put_in_order_stay_and_the_user_is_told() -> None:
+    feed = FakeFeed(FakeCluster(3, {"orders": AT_ONCE + 1}), plays=False)
+
+    def broken(_: object) -> bool:
+        raise ZeroDivisionError
+
+    async def run() -> None:
+        async with dashboard(feed, page="partitions") as driven:
+            await driven.tick(2)
+            model = driven.main.model
+            model.rows = replace(model.rows, search=broken)
+            model.set_filter(Filter("orders"))
+            driven.main.query_one(LineTable).refresh_rows(is_new_data=False)
+            await driven.until(lambda: model.arranging is None)
+            assert [one.message for one in driven.app._notifications] == [
+                "the rows could not be put in order: see the logs (l)"
+            ]
+            assert len(model.shown) == AT_ONCE + 1 and "orders-0" in driven.drawn
+            await driven.tick()
+            await driven.until(lambda: model.arranging is None)
+            assert len(driven.app._notifications) == 1, "the next frame's rows are sound"
 
     drive(run)

@@ -119,7 +119,8 @@ class LineTable(ScrollView, can_focus=True):
                 next(self.model.arranging, None)
                 await asyncio.sleep(0)
         except Exception:
-            log.exception("the rows could not be arranged")
+            log.exception("the rows could not be put in order")
+            self.notify("the rows could not be put in order: see the logs (l)", severity="error", markup=False)
             self.model.arranging = None
         finally:
             self._is_arranging = False
