@@ -66,7 +66,9 @@ def ranges_between(
     for name, end in sorted(stop.items()):
         first = earliest.get(name, 0)
         begin = start.get(name, first)
-        if begin > end:
+        if end < first and end < begin:
+            on_data_loss(f"records of {name} are gone: needed up to offset {end}, the first is now {first}")
+        elif begin > end:
             on_data_loss(f"the end of {name} went back from offset {begin} to {end}: was the topic created again?")
         elif begin < first and begin < end:
             on_data_loss(f"records of {name} are gone: needed from offset {begin} on, the first is now {first}")

@@ -57,6 +57,7 @@ def test_a_batch_reads_what_lies_between() -> None:
     [
         ({A: 3}, {A: 9}, {A: 6}, "needed from offset 3 on, the first is now 6", [(6, 9)]),
         ({A: 3}, {A: 5}, {A: 8}, "needed from offset 3 on", []),
+        ({A: 8}, {A: 5}, {A: 8}, "needed up to offset 5, the first is now 8", []),
         ({A: 9}, {A: 2}, {A: 0}, "went back from offset 9 to 2", []),
         ({A: 1, B: 1}, {A: 2}, {A: 0}, "gone: t-1", [(1, 2)]),
     ],
