@@ -179,22 +179,28 @@ def _partition(
         return Event(after.at_ms, kind, subject, old, new, within_ms, broker, name.topic, name.partition, reason)
 
     if was.leader == NO_LEADER and not was.isr:
-        # It had no state so far. Its first leader and ISR are one event: nobody came back.
+        # It had no state so far. Its first leader and ISR are one event: nobody caught up.
         if now.leader != NO_LEADER:
             yield event(EventKind.FIRST_LEADER, "", _leader(now), now.leader, f"created with ISR {_ids(now.isr)}")
         yield from _reassignment(event, was, now)
         return
     if was.leader != now.leader:
-        reason = f"broker {was.leader} is down" if was.leader != NO_LEADER and was.leader not in live else ""
-        if now.leader == NO_LEADER:
-            yield event(EventKind.PARTITION_OFFLINE, _leader(was), _leader(now), was.leader, reason)
-        else:
-            if not reason and now.leader == now.preferred_leader:
-                reason = "the preferred replica leads again"
-            yield event(EventKind.LEADER_CHANGED, _leader(was), _leader(now), now.leader, reason)
+        kind = EventKind.PARTITION_OFFLINE if now.leader == NO_LEADER else EventKind.LEADER_CHANGED
+        broker = was.leader if now.leader == NO_LEADER else now.leader
+        yield event(kind, _leader(was), _leader(now), broker, _why_another_leads(was, now, live))
     if was.isr != now.isr and set(was.isr) != set(now.isr):
         yield _isr_event(event, was, now, live)
     yield from _reassignment(event, was, now)
+
+
+def _why_another_leads(was: PartitionSnapshot, now: PartitionSnapshot, live: frozenset[int]) -> str:
+    if was.leader != NO_LEADER and was.leader not in live:
+        return f"broker {was.leader} is down"
+    if now.leader == NO_LEADER:
+        return ""
+    if was.leader != NO_LEADER and was.leader not in now.replicas:
+        return f"broker {was.leader} has no replica any more"
+    return "the preferred replica leads" if now.leader == now.preferred_leader else ""
 
 
 def _isr_event(event: _MakeEvent, was: PartitionSnapshot, now: PartitionSnapshot, live: frozenset[int]) -> Event:
@@ -202,8 +208,8 @@ def _isr_event(event: _MakeEvent, was: PartitionSnapshot, now: PartitionSnapshot
     came = [broker for broker in now.isr if broker not in was.isr]
     kind = EventKind.ISR_CHANGED if left and came else EventKind.ISR_SHRANK if left else EventKind.ISR_GREW
     told = [f"{broker} left, down" if broker not in live else f"{broker} left" for broker in left]
-    had = was.assignment.origin_replicas
-    told += [f"{broker} came back" if broker in had else f"{broker} joined" for broker in came]
+    # Brokers and znodes are read at different times, so whether a reassignment added the replica is not certain.
+    told += [f"{broker} caught up" for broker in came]
     who = (left or came)[0] if len(left) + len(came) == 1 else None
     return event(kind, _ids(was.isr), _ids(now.isr), who, ", ".join(told))
 

@@ -61,7 +61,7 @@ def test_a_broker_that_comes_back_and_its_replica(cluster: FakeCluster) -> None:
     assert _kinds(cluster) == [EventKind.BROKER_UP]
     cluster.advance()
     (grew,) = _events(cluster)
-    assert (grew.kind, grew.reason) == (EventKind.ISR_GREW, "3 came back")
+    assert (grew.kind, grew.reason) == (EventKind.ISR_GREW, "3 caught up")
 
 
 def test_a_restart_that_no_frame_saw_is_told_by_the_broker_epoch(cluster: FakeCluster) -> None:
@@ -75,13 +75,24 @@ def test_leadership_that_goes_back_and_a_partition_without_a_leader(cluster: Fak
     cluster.move_leader(ORDERS, 2)
     assert _events(cluster)[0].reason == ""
     cluster.elect_preferred()
-    assert _events(cluster)[0].reason == "the preferred replica leads again"
+    assert _events(cluster)[0].reason == "the preferred replica leads"
     for broker in (3, 2):
         cluster.kill(broker)
     cluster.frame()
     cluster.kill(1)
     offline = next(event for event in _events(cluster) if event.kind is EventKind.PARTITION_OFFLINE)
     assert (offline.before, offline.after, offline.reason) == ("1", "none", "broker 1 is down")
+
+
+def test_a_leader_whose_replica_moved_away_says_so(cluster: FakeCluster) -> None:
+    """The new leader is the preferred one then, which is not why it leads."""
+    before = cluster.frame()
+    assert before.cluster is not None
+    (topic,) = before.cluster.topics
+    moved = replace(topic.partitions[0], assignment=ReplicaAssignment((2, 3)), leader=2, isr=(2, 3))
+    after = replace(before, cluster=replace(before.cluster, topics=(replace(topic, partitions=(moved,)),)))
+    reasons = {event.kind: event.reason for event in diff(before, after)}
+    assert reasons[EventKind.LEADER_CHANGED] == "broker 1 has no replica any more"
 
 
 def test_an_isr_in_another_order_is_no_event_and_one_that_swapped_is_one(cluster: FakeCluster) -> None:
@@ -96,7 +107,7 @@ def test_an_isr_in_another_order_is_no_event_and_one_that_swapped_is_one(cluster
     assert diff(before, turned) == ()
     small, other = (replace(before, cluster=replace(before.cluster, topics=with_isr(*isr))) for isr in ((1, 2), (1, 3)))
     (event,) = diff(small, other)
-    assert (event.kind, event.reason, event.broker) == (EventKind.ISR_CHANGED, "2 left, 3 came back", None)
+    assert (event.kind, event.reason, event.broker) == (EventKind.ISR_CHANGED, "2 left, 3 caught up", None)
 
 
 def test_a_new_partition_gets_its_first_leader_and_nobody_comes_back(cluster: FakeCluster) -> None:
@@ -119,7 +130,7 @@ def test_a_new_partition_gets_its_first_leader_and_nobody_comes_back(cluster: Fa
     assert [one.kind for one in diff(offline, led)] == [EventKind.LEADER_CHANGED, EventKind.ISR_GREW], "it had a state"
 
 
-def test_a_replica_that_a_reassignment_adds_joins(cluster: FakeCluster) -> None:
+def test_a_replica_that_a_reassignment_adds_does_not_come_back(cluster: FakeCluster) -> None:
     after = cluster.frame()
     assert after.cluster is not None
     (topic,) = after.cluster.topics
@@ -131,7 +142,7 @@ def test_a_replica_that_a_reassignment_adds_joins(cluster: FakeCluster) -> None:
         for one in (partition, grown)
     )
     (grew,) = diff(before, after)
-    assert (grew.kind, grew.reason) == (EventKind.ISR_GREW, "3 joined")
+    assert (grew.kind, grew.reason) == (EventKind.ISR_GREW, "3 caught up")
 
 
 def test_topics_come_grow_change_and_go(cluster: FakeCluster) -> None:
