@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from broker_logs import assert_no_fault
+from broker_program import OLD_RECORDS_STAY
 
 from engine.local.cluster import LocalCluster
 
@@ -14,7 +15,7 @@ from engine.local.cluster import LocalCluster
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[LocalCluster]:
     """A running broker with id 0 and its ZooKeeper."""
-    with LocalCluster(1, config={"num.partitions": "2"}) as running:
+    with LocalCluster(1, config=OLD_RECORDS_STAY | {"num.partitions": "2"}) as running:
         yield running
         assert_no_fault(running.broker(0).logs_path)
         assert running.broker(0).is_alive

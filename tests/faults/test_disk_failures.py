@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from broker_program import BrokerProgram, settings
+from broker_program import OLD_RECORDS_STAY, BrokerProgram, settings
 from idempotent_wire import SequencedProducer
 from required_tools import require
 from wire_client import (
@@ -31,7 +31,10 @@ from engine.protocol.apis.describe_log_dirs import DescribeLogDirsRequest
 from engine.protocol.records.batch import Record, encode_batch
 
 DISK_BYTES = 6_000_000
-QUICK = {"zookeeper.session.timeout.ms": "2000", "replica.high.watermark.checkpoint.interval.ms": "200"}
+QUICK = OLD_RECORDS_STAY | {
+    "zookeeper.session.timeout.ms": "2000",
+    "replica.high.watermark.checkpoint.interval.ms": "200",
+}
 SMALL = encode_batch([Record(0, 1_700_000_000_000, b"k", b"small")])
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from apache_kafka import ApacheKafkaBroker, run_tool, wait_until_all_know_each_other
+from broker_program import OLD_RECORDS_STAY
 from command_rounds import ROUNDS, Operated, Round
 
 from engine.local.addresses import own_loopback_address
@@ -37,7 +38,8 @@ def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, s
                 host=host,
                 port=21092 + broker_id,
                 zookeeper_connect=zookeeper,
-                overrides={
+                overrides=OLD_RECORDS_STAY
+                | {
                     "log.dirs": f"{home / 'one'},{home / 'two'}",
                     "auto.create.topics.enable": "false",
                     "auto.leader.rebalance.enable": "false",

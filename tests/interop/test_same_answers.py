@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from apache_kafka import ApacheKafkaBroker
-from broker_program import BrokerProgram, settings
+from broker_program import OLD_RECORDS_STAY, BrokerProgram, settings
 from compared_records import written
 from requests_compared import AREAS
 from side_by_side import SideBySide
@@ -27,7 +27,7 @@ CHECKPOINTS = (
     "replication-offset-checkpoint",
 )
 
-COMMON = {
+COMMON = OLD_RECORDS_STAY | {
     "zookeeper.session.timeout.ms": "18000",
     "auto.create.topics.enable": "true",
     "num.partitions": "2",

@@ -36,8 +36,7 @@ def topic(live_cluster: LocalCluster, topic_name: str) -> str:
 
 def create(cluster: LocalCluster, name: str, *, partitions: int = 2, replicas: int = 2, **config: str) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    # Some tests send records of 1970, which the default retention of seven days would delete.
-    settings = {"retention.ms": "-1"} | {key.replace("_", "."): value for key, value in config.items()}
+    settings = {key.replace("_", "."): value for key, value in config.items()}
     new = NewTopic(name, num_partitions=partitions, replication_factor=replicas, config=settings)
     admin.create_topics([new])[name].result(30)
 

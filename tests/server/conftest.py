@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from broker_logs import assert_no_fault
+from broker_program import OLD_RECORDS_STAY
 
 from engine.local.cluster import LocalCluster
 
@@ -14,7 +15,7 @@ from engine.local.cluster import LocalCluster
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[LocalCluster]:
     """A running broker with id 0. Whatever the tests do to it, no handler may fail and the broker must survive."""
-    with LocalCluster(1, config={"socket.request.max.bytes": "10000000"}) as running:
+    with LocalCluster(1, config=OLD_RECORDS_STAY | {"socket.request.max.bytes": "10000000"}) as running:
         yield running
         assert running.broker(0).is_alive
         assert_no_fault(running.broker(0).logs_path)

@@ -14,6 +14,9 @@ from broker_logs import server_log
 from engine.config.properties import format_properties
 from engine.runtime.own_process import module_command
 
+OLD_RECORDS_STAY = {"log.initial.task.delay.ms": "3600000"}
+"""Setting for brokers whose tests send records of long ago: half a minute after its start, a broker deletes those."""
+
 
 class BrokerProgram:
     """One run of the broker with its own properties file. It is killed at the end if it still runs."""

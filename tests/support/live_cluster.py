@@ -7,6 +7,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from broker_program import OLD_RECORDS_STAY
 
 from engine.local.cluster import LocalCluster
 
@@ -14,7 +15,7 @@ from engine.local.cluster import LocalCluster
 @pytest.fixture(scope="session")
 def live_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """A running cluster of two brokers in racks a and b, which creates no topic by itself."""
-    settings = {
+    settings = OLD_RECORDS_STAY | {
         "auto.create.topics.enable": "false",
         "default.replication.factor": "2",
         "num.partitions": "2",
