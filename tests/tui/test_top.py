@@ -356,7 +356,7 @@ def test_a_picture_of_the_first_frame_shows_all_of_the_screen(frames: int, tmp_p
     drawn = (tmp_path / "x.svg").read_text("utf-8").replace("&#160;", " ")
     assert "● live" in drawn and "data 0.0s old" in drawn
     assert "3 groups," in drawn and "search-index" in drawn
-    assert "enter" in drawn and "reset offsets" in drawn, "the line at the bottom"
+    assert "enter" in drawn and "quit" in drawn, "the line at the bottom"
 
 
 def test_a_picture_of_nobody_says_so_and_ends_with_3(tmp_path: Path) -> None:
