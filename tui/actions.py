@@ -225,7 +225,7 @@ ACTIONS: tuple[Action, ...] = (
     ),
     Action(
         "plan.stop", ("Z",), "Stop", "End the run of the plan; moves under way go on in the cluster.", Group.PLANS,
-        _on("plans"), in_footer=True,
+        _on("plans"), changes=True, in_footer=True,
     ),
     Action(
         "plan.cancel", ("C",), "Cancel", "End the run, and cancel the plan's moves under way.", Group.PLANS,

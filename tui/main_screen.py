@@ -506,7 +506,7 @@ class MainScreen(Screen[None]):
         "plan.save": lambda self: self.desk.ask_where_to_save(),
         "plan.details": lambda self: self.desk.show_details(),
         "plan.explain": lambda self: self.desk.explain(),
-        "plan.stop": lambda self: self.desk.stop_now(),
+        "plan.stop": lambda self: self.desk.ask_to_stop(),
         "replay.step": lambda self: step(self, 1),
         "replay.back": lambda self: step(self, -1),
         "replay.begin": lambda self: seek(self, to_end=False),

@@ -126,5 +126,5 @@ _FROM_ROWS: Mapping[str, Callable[[Path, View, Sequence[Any]], Offer]] = {
 }
 """Plans that start from rows of another screen."""
 
-PLAN_CHANGES = frozenset({*_VERBS, "plan.cancel", "plan.throttle"})
+PLAN_CHANGES = frozenset({*_VERBS, "plan.cancel", "plan.throttle", "plan.stop"})
 """Actions that change the cluster."""
