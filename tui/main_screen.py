@@ -113,7 +113,8 @@ class MainScreen(Screen[None]):
 
     @property
     def view(self) -> View:
-        return View(self.dashboard.board, self.location, self.dashboard.session.target, self.size.height)
+        app = self.dashboard
+        return View(app.board, self.location, app.session.target, self.size.height, app.newest)
 
     @property
     def model(self) -> TableModel:
