@@ -298,6 +298,11 @@ class Registry:
     def named(self, action_id: str) -> Action:
         return next(action for action in self.actions if action.id == action_id)
 
+    @property
+    def keys(self) -> frozenset[str]:
+        """All keys that do something on any screen."""
+        return frozenset(key for action in self.actions for key in action.keys)
+
     def on_page(self, page: str) -> tuple[Action, ...]:
         """Return what can be done on a screen."""
         return tuple(action for action in self.actions if action.is_on(page))

@@ -135,6 +135,18 @@ def test_it_ends_with_its_code_and_leaves_the_terminal_as_it_was(how: str, code:
     assert "WARNING tui.app: The dashboard is disconnected. cluster=127.0.0.1:1" in kept
 
 
+def test_a_key_right_after_esc_closes_a_window_and_then_does_its_own(tmp_path: Path) -> None:
+    with terminal("top", *NOBODY, folder=tmp_path) as top:
+        top.read_until(b"127.0.0.1:1")
+        os.write(top.master, b"?")
+        top.read_until_words("Keysofoverview")
+        os.write(top.master, b"\x1b2")
+        top.read_until_words("brokersarenotknownyet")
+        os.write(top.master, b":")
+        os.write(top.master, b"\x1bq")
+        assert top.ended() == 0
+
+
 @pytest.mark.parametrize("is_ignored", [False, True], ids=["HUP", "nohup"])
 def test_it_ends_when_its_terminal_is_gone(is_ignored: bool, tmp_path: Path) -> None:
     with terminal("top", *NOBODY, folder=tmp_path, ignores_hup=is_ignored) as top:
