@@ -112,6 +112,8 @@ ACTIONS: tuple[Action, ...] = (
     ),
     Action("rows.sort", ("s",), "Sort", "Sort by the next column; a click on a title sorts too.", Group.ROWS),
     Action("rows.reverse", ("S",), "Reverse", "Reverse the order.", Group.ROWS),
+    Action("rows.right", ("right",), "Columns right", "Show the columns further right; the first stays.", Group.ROWS),
+    Action("rows.left", ("left",), "Columns left", "Show the columns further left again.", Group.ROWS),
     Action("rows.tag", ("t",), "Tag", "Tag the row: an operation applies to all tagged rows.", Group.ROWS),
     Action("rows.tag_all", ("T",), "Tag all", "Tag all visible rows, or remove all tags.", Group.ROWS),
     Action("rows.trouble", ("z",), "Only trouble", "Show only rows with a problem, or all again.", Group.ROWS),
@@ -269,6 +271,8 @@ _LABELS = {
     "greater_than_sign": ">",
     "left_square_bracket": "[",
     "right_square_bracket": "]",
+    "left": "←",
+    "right": "→",
     "escape": "esc",
     "question_mark_": "?",
 }

@@ -423,6 +423,10 @@ class MainScreen(Screen[None]):
         self.model.reverse()
         self.query_one(LineTable).refresh_rows(is_new_data=False)
 
+    def _scroll_columns(self, by: int) -> None:
+        if not self.query_one(LineTable).scroll_columns(by):
+            self.tell(f"there are no columns further {'right' if by > 0 else 'left'}")
+
     def _tag(self) -> None:
         self.model.toggle_tag()
         self.query_one(LineTable).take_key("down")
@@ -490,6 +494,8 @@ class MainScreen(Screen[None]):
         "rows.filter": _filter,
         "rows.sort": _sort,
         "rows.reverse": _reverse,
+        "rows.left": lambda self: self._scroll_columns(-1),
+        "rows.right": lambda self: self._scroll_columns(1),
         "rows.tag": _tag,
         "rows.tag_all": _tag_all,
         "rows.trouble": _trouble,

@@ -82,6 +82,8 @@ class TableModel:
     sort_name: str | None = None
     is_reversed: bool = False
     tags: set[Any] = field(default_factory=set)
+    skipped: int = 0
+    """How many columns behind the first one are scrolled out of sight to the left."""
     cursor: int = 0
     shown: Sequence[Any] = ()
     """The items that pass the filter, in their order."""

@@ -75,6 +75,8 @@ def test_without_a_file_the_table_holds(tmp_path: Path) -> None:
             ["2: rows.filter: up is taken: it moves the cursor or ends the program"],
         ),
         ('[keys]\n# x\n"rows.filter" = "s"\n', ["3: s is the key of rows.sort too"]),
+        ('[keys]\n"rows.filter" = "right"\n', ["2: → is the key of rows.right too"]),
+        ('[keys]\n"rows.right" = ["→", "shift+right"]\n', []),
         ('[keys]\n"topic.delete" = "X"\n"records.delete" = "D"\n', []),
         ("[keys\n", ["1: not TOML: Expected ']' at the end of a table declaration (at line 1, column 6)"]),
         ("\n[colours]\n", ["2: unknown table 'colours': keys stand under [keys]"]),
