@@ -163,6 +163,10 @@ ACTIONS: tuple[Action, ...] = (
         _on("reassignments"), changes=True, in_footer=True,
     ),
     Action(
+        "reassignment.unthrottle", ("X",), "Remove throttles", "Remove klamm's throttles that no reassignment needs.",
+        Group.CHANGES, _on("reassignments"), changes=True, in_footer=True, short="unthrottle",
+    ),
+    Action(
         "replicas.verify", ("V",), "Verify", "Compare the replicas of the topics, batch by batch.", Group.CHANGES,
         _on("topics", "partitions"),
     ),

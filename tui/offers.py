@@ -197,6 +197,12 @@ def _throttle(view: View, items: Sequence[Any]) -> Offer:
     return Ask("Change the throttle", (field,), lambda v: ChangeThrottle.of(v["rate"]))
 
 
+def _remove_throttles(view: View, items: Sequence[Any]) -> Offer:
+    from tui.operations.reassignments import RemoveThrottles
+
+    return RemoveThrottles()
+
+
 def _verify(view: View, items: Sequence[Any]) -> Offer:
     from tui.operations.replicas import VerifyReplicas
 
@@ -266,6 +272,7 @@ _OFFERS: Mapping[str, Callable[[View, Sequence[Any]], Offer]] = {
     "leader.elect_unclean": _elect_unclean,
     "reassignment.cancel": _cancel,
     "reassignment.throttle": _throttle,
+    "reassignment.unthrottle": _remove_throttles,
     "replicas.verify": _verify,
     "records.delete": _delete_records,
     "group.reset": _reset,
