@@ -112,6 +112,8 @@ ACTIONS: tuple[Action, ...] = (
     ),
     Action("rows.sort", ("s",), "Sort", "Sort by the next column; a click on a title sorts too.", Group.ROWS),
     Action("rows.reverse", ("S",), "Reverse", "Reverse the order.", Group.ROWS),
+    Action("rows.right", ("right",), "Columns right", "Show the columns further right; the first stays.", Group.ROWS),
+    Action("rows.left", ("left",), "Columns left", "Show the columns further left again.", Group.ROWS),
     Action("rows.tag", ("t",), "Tag", "Tag the row: an operation applies to all tagged rows.", Group.ROWS),
     Action("rows.tag_all", ("T",), "Tag all", "Tag all visible rows, or remove all tags.", Group.ROWS),
     Action("rows.trouble", ("z",), "Only trouble", "Show only rows with a problem, or all again.", Group.ROWS),
@@ -159,6 +161,10 @@ ACTIONS: tuple[Action, ...] = (
     Action(
         "reassignment.throttle", ("H",), "Throttle", "Change how fast brokers copy for reassignments.", Group.CHANGES,
         _on("reassignments"), changes=True, in_footer=True,
+    ),
+    Action(
+        "reassignment.unthrottle", ("X",), "Remove throttles", "Remove klamm's throttles that no reassignment needs.",
+        Group.CHANGES, _on("reassignments"), changes=True, in_footer=True, short="unthrottle",
     ),
     Action(
         "replicas.verify", ("V",), "Verify", "Compare the replicas of the topics, batch by batch.", Group.CHANGES,
@@ -225,7 +231,7 @@ ACTIONS: tuple[Action, ...] = (
     ),
     Action(
         "plan.stop", ("Z",), "Stop", "End the run of the plan; moves under way go on in the cluster.", Group.PLANS,
-        _on("plans"), in_footer=True,
+        _on("plans"), changes=True, in_footer=True,
     ),
     Action(
         "plan.cancel", ("C",), "Cancel", "End the run, and cancel the plan's moves under way.", Group.PLANS,
@@ -269,6 +275,8 @@ _LABELS = {
     "greater_than_sign": ">",
     "left_square_bracket": "[",
     "right_square_bracket": "]",
+    "left": "←",
+    "right": "→",
     "escape": "esc",
     "question_mark_": "?",
 }
@@ -297,6 +305,11 @@ class Registry:
 
     def named(self, action_id: str) -> Action:
         return next(action for action in self.actions if action.id == action_id)
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """All keys that do something on any screen."""
+        return frozenset(key for action in self.actions for key in action.keys)
 
     def on_page(self, page: str) -> tuple[Action, ...]:
         """Return what can be done on a screen."""

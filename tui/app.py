@@ -28,7 +28,6 @@ from tui.dialogs.confirm import GO_ON, ConfirmDialog
 from tui.dialogs.dialog import EarlyKeys
 from tui.dialogs.palette import Palette
 from tui.main_screen import MainScreen
-from tui.operations.operation import Prepared
 from tui.plain_text import PlainTextFilter
 from tui.session import Session
 from tui.state.history import EVENTS_MAX
@@ -305,14 +304,7 @@ class Dashboard(App[int], inherit_bindings=False):
             self.exit(code)
             return
         self._is_leaving = True
-        prepared = Prepared(
-            "End the dashboard, and the run of the plan with it?",
-            (
-                "moves under way go on in the cluster; the remaining waves do not begin",
-                f"{run.run.path.name} will stop in {run.place}",
-            ),
-            command=desk.way_on,
-        )
+        prepared = desk.end_prepared("End the dashboard, and the run of the plan with it?")
 
         def answered(is_meant: bool | None) -> None:
             if is_meant:

@@ -103,8 +103,14 @@ def tab_items(screen: MainView) -> list[KeyItem]:
 
 
 def footer_items(screen: MainView) -> list[KeyItem]:
-    """Return the keys that are worth a place at the bottom, those of this screen before those that are everywhere."""
-    shown = [action for action in screen.dashboard.session.registry.on_page(screen.page_name) if action.in_footer]
+    """Return the keys that are worth a place at the bottom, those of this screen before those that are everywhere.
+
+    Where nothing may be changed, the keys for that give their places to others; the help has them with the reason.
+    """
+    session = screen.dashboard.session
+    shown = [action for action in session.registry.on_page(screen.page_name) if action.in_footer]
+    if session.why_no_changes:
+        shown = [action for action in shown if not action.changes]
     if screen.page_name == "overview":
         shown = [action for action in shown if not action.is_of_rows]
     shown.sort(key=lambda action: not action.pages)

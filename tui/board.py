@@ -112,6 +112,7 @@ class Board:
         """Results for the newest frame: several columns of a row need them."""
         self._topic_bytes: dict[str, int | None] = {}
         self._in_per_s: float | None = None
+        self._rates_from: tuple[LogEnds, LogEnds, int] | None = None
         self._in_by_broker: dict[int, float] = {}
         self._end_sums: dict[int, int] = {}
         self._counting: Iterator[int] | None = None
@@ -130,14 +131,16 @@ class Board:
             self.samples.clear()
             self._counting = None
         is_same_cluster = self.frame is not None and frame.cluster is self.frame.cluster
+        before = self.topics
         self.frame = frame
         if not is_same_cluster:
             self._replicas = None
+        if self.topics is not before:
             self._all_items = None
         if self.history.take(frame):
             self._event_count += len(frame.events)
         self.findings = self._sanity.check(frame)
-        self._topic_in, self._topic_bytes, self._in_per_s = {}, {}, None
+        self._topic_in, self._topic_bytes, self._in_per_s, self._rates_from = {}, {}, None, None
         self._remember(frame)
 
     def _remember(self, frame: Frame) -> None:
@@ -279,11 +282,14 @@ class Board:
         then = self._then()
         if self.frame is None or then is None:
             return None
-        now, before = self.frame.offsets.get(name), then.offsets.get(name)
-        elapsed_ms = self._offsets_ms(self.frame) - self._offsets_ms(then)
+        if self._rates_from is None:
+            elapsed_ms = self._offsets_ms(self.frame) - self._offsets_ms(then)
+            self._rates_from = LogEnds.of(self.frame.offsets), LogEnds.of(then.offsets), elapsed_ms
+        ends, ends_before, elapsed_ms = self._rates_from
+        now, before = ends.end(name), ends_before.end(name)
         if now is None or before is None or elapsed_ms <= 0:
             return None
-        return max(0.0, (now.end - before.end) * 1000 / elapsed_ms)
+        return max(0.0, (now - before) * 1000 / elapsed_ms)
 
     def topic_in(self, topic: TopicSnapshot) -> float | None:
         """Return how many records a second a topic gets, over the partitions whose rate is known."""

@@ -6,7 +6,7 @@ A tone is what a cell means. A theme gives it a colour; where there is no colour
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -54,6 +54,8 @@ class Column:
         is_figure: aligned to the right.
         is_wide: takes the room that is left over.
         is_age: changes with time alone, which is no news: it is never tinted.
+        basis: what its values are made of besides the item. While that is the same object, and the items too, very many
+            rows keep their order without a look at them. None: not known, or more than one thing.
     """
 
     name: str
@@ -65,6 +67,11 @@ class Column:
     is_figure: bool = False
     is_wide: bool = False
     is_age: bool = False
+    basis: object = field(default=None, compare=False)
+
+
+ITEM_ALONE = object()
+"""The ``basis`` of a column whose values are parts of the item."""
 
 
 def tinted(value: float | None, text: str, *, bad_from: float = 1, tone: Tone = Tone.BAD) -> Cell:

@@ -8,7 +8,7 @@ from tui.actions import Action, Group
 from tui.cells import Tone
 from tui.lines import Line, line
 
-_MOVES = "  arrows, page up and down, home, end move the cursor; so does a click, and a second click opens"
+_MOVES = "  ↑ ↓, page up and down, home, end move the cursor; so does a click, and a second click opens"
 
 
 def help_lines(actions: Sequence[Action], why_not: Callable[[Action], str]) -> list[Line]:

@@ -18,7 +18,7 @@ from engine.admin.cluster.profiles import user_folder
 from tui.actions import PAGES, Registry, key_label, key_name
 
 _KEY = re.compile(r"(ctrl\+|shift\+|alt\+)*([a-z]+[a-z_0-9]*|[A-Z]|[0-9])")
-_TAKEN = frozenset({"up", "down", "left", "right", "home", "end", "pageup", "pagedown", "tab", "shift+tab", "ctrl+c"})
+_TAKEN = frozenset({"up", "down", "home", "end", "pageup", "pagedown", "tab", "shift+tab", "ctrl+c"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,7 +113,8 @@ class MainScreen(Screen[None]):
 
     @property
     def view(self) -> View:
-        return View(self.dashboard.board, self.location, self.dashboard.session.target, self.size.height)
+        app = self.dashboard
+        return View(app.board, self.location, app.session.target, self.size.height, app.newest)
 
     @property
     def model(self) -> TableModel:
@@ -422,6 +423,10 @@ class MainScreen(Screen[None]):
         self.model.reverse()
         self.query_one(LineTable).refresh_rows(is_new_data=False)
 
+    def _scroll_columns(self, by: int) -> None:
+        if not self.query_one(LineTable).scroll_columns(by):
+            self.tell(f"there are no columns further {'right' if by > 0 else 'left'}")
+
     def _tag(self) -> None:
         self.model.toggle_tag()
         self.query_one(LineTable).take_key("down")
@@ -489,6 +494,8 @@ class MainScreen(Screen[None]):
         "rows.filter": _filter,
         "rows.sort": _sort,
         "rows.reverse": _reverse,
+        "rows.left": lambda self: self._scroll_columns(-1),
+        "rows.right": lambda self: self._scroll_columns(1),
         "rows.tag": _tag,
         "rows.tag_all": _tag_all,
         "rows.trouble": _trouble,
@@ -506,7 +513,7 @@ class MainScreen(Screen[None]):
         "plan.save": lambda self: self.desk.ask_where_to_save(),
         "plan.details": lambda self: self.desk.show_details(),
         "plan.explain": lambda self: self.desk.explain(),
-        "plan.stop": lambda self: self.desk.stop_now(),
+        "plan.stop": lambda self: self.desk.ask_to_stop(),
         "replay.step": lambda self: step(self, 1),
         "replay.back": lambda self: step(self, -1),
         "replay.begin": lambda self: seek(self, to_end=False),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from engine.admin.cluster.target import Side
 from engine.admin.configs.values import Entity, EntityType
 from engine.admin.elections.values import ElectionScope, ElectionType
+from engine.common.quantities import counted
 from tui.board import PartitionItem
 from tui.operations.operation import Operation
 from tui.pages.page import View
@@ -58,6 +59,8 @@ Offer = Operation | Ask | NotNow
 
 def offer_for(action_id: str, view: View, items: Sequence[Any]) -> Offer:
     """Return what an action means on a screen for the chosen rows."""
+    if action_id != "topic.create" and (gone := topic_gone(view, items)) is not None:
+        return gone
     return _OFFERS[action_id](view, items)
 
 
@@ -67,6 +70,23 @@ def topics_of(view: View, items: Sequence[Any]) -> tuple[str, ...]:
         return (view.location.topic,)
     names = (item.topic.name if isinstance(item, PartitionItem) else item.name for item in items)
     return tuple(dict.fromkeys(names))
+
+
+def topic_gone(view: View, items: Sequence[Any]) -> NotNow | None:
+    """Return that a topic is gone, if the screen shows one that the cluster does not have any more.
+
+    A frozen view still has its row, and a screen that was opened from its row stays.
+    """
+    if view.location.screen not in ("topics", "partitions"):
+        return None
+    names = topics_of(view, items) or ((view.location.topic,) if view.location.topic is not None else ())
+    frame = view.newest or view.board.frame
+    known = {topic.name for topic in frame.cluster.topics} if frame is not None and frame.cluster is not None else ()
+    gone = [name for name in names if name not in known]
+    if not gone:
+        return None
+    others = f", and so {'is' if len(gone) == 2 else 'are'} {counted(len(gone) - 1, 'other')}" if len(gone) > 1 else ""
+    return NotNow(f"topic {gone[0]} is gone: the cluster has no topic of this name{others}")
 
 
 def _create_topic(view: View, items: Sequence[Any]) -> Offer:
@@ -177,6 +197,12 @@ def _throttle(view: View, items: Sequence[Any]) -> Offer:
     return Ask("Change the throttle", (field,), lambda v: ChangeThrottle.of(v["rate"]))
 
 
+def _remove_throttles(view: View, items: Sequence[Any]) -> Offer:
+    from tui.operations.reassignments import RemoveThrottles
+
+    return RemoveThrottles()
+
+
 def _verify(view: View, items: Sequence[Any]) -> Offer:
     from tui.operations.replicas import VerifyReplicas
 
@@ -246,6 +272,7 @@ _OFFERS: Mapping[str, Callable[[View, Sequence[Any]], Offer]] = {
     "leader.elect_unclean": _elect_unclean,
     "reassignment.cancel": _cancel,
     "reassignment.throttle": _throttle,
+    "reassignment.unthrottle": _remove_throttles,
     "replicas.verify": _verify,
     "records.delete": _delete_records,
     "group.reset": _reset,

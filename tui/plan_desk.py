@@ -27,7 +27,7 @@ from engine.common.quantities import counted
 from engine.common.snapshot import ClusterSnapshot, ReplicaLog, TopicSnapshot
 from plans.options import Strategy
 from tui.cells import Cell, Tone
-from tui.dialogs.confirm import GO_ON, SAME, OutcomeDialog
+from tui.dialogs.confirm import GO_ON, SAME, ConfirmDialog, OutcomeDialog
 from tui.dialogs.dialog import ProgressDialog, TextDialog
 from tui.dialogs.form import FormDialog
 from tui.dialogs.menu import Choice, MenuDialog
@@ -35,7 +35,7 @@ from tui.lines import Line, line
 from tui.location import Location
 from tui.main_view import MainView
 from tui.offers import Ask, FieldNeeded, PlanWish
-from tui.operations.operation import EXPECTED, Outcome, command_text, failure_text
+from tui.operations.operation import EXPECTED, Outcome, Prepared, command_text, failure_text
 from tui.operations.plan_commands import making_words, running_words
 from tui.plan_forms import STRATEGIES, ask_for_plan, path_named
 from tui.presenters.plan_card import detail_lines
@@ -329,12 +329,34 @@ class PlanDesk:
             with suppress(asyncio.CancelledError):
                 await execution
 
-    def stop_now(self) -> None:
-        """End the run at a person's request, and say how to go on."""
-        if self.run is None or not self.run.is_under_way:
-            self._screen.tell("no plan is being carried out here", is_error=True)
-            return
-        self._screen.run_worker(self._stop_told(), name="stop", group="plan-stop", exclusive=True)
+    def ask_to_stop(self) -> None:
+        """Ask whether to end the run. This asks no cluster: a run has to end also if the cluster is out of reach."""
+        if self._is_under_way():
+            prepared = self.end_prepared("End the run of the plan?")
+            self._screen.app.push_screen(ConfirmDialog(prepared, GO_ON), self._stop_answered)
+
+    def _stop_answered(self, is_meant: bool | None) -> None:
+        if not is_meant:
+            self._screen.tell("the run goes on")
+        elif self._is_under_way():
+            self._screen.run_worker(self._stop_told(), name="stop", group="plan-stop", exclusive=True)
+
+    def _is_under_way(self) -> bool:
+        """Whether a run is under way; if not, say so."""
+        if self.run is not None and self.run.is_under_way:
+            return True
+        self._screen.tell("no plan is being carried out here", is_error=True)
+        return False
+
+    def end_prepared(self, question: str) -> Prepared:
+        """Return what becomes of the run that is under way if it ends now."""
+        run = self.run
+        assert run is not None
+        lines = (
+            "moves under way go on in the cluster; the remaining waves do not begin",
+            f"{run.run.path.name} will stop in {run.place}",
+        )
+        return Prepared(question, lines, command=self.way_on)
 
     async def _stop_told(self) -> None:
         await self.stop()

@@ -12,7 +12,7 @@ from engine.admin.cluster.errors import BadRequest
 from engine.admin.reassignment.adaptive_throttle import ThrottleRange
 from engine.admin.reassignment.plan_runs import Verb
 from plans.options import Strategy
-from tui.offers import Ask, FieldNeeded, NotNow, Offer, offer_for, topics_of
+from tui.offers import Ask, FieldNeeded, NotNow, Offer, offer_for, topic_gone, topics_of
 from tui.operations.plans import CancelPlan, CarryOutPlan, CheckPlan, PlanHistory, ThrottlePlan, run_asked_for
 from tui.operations.topics import size_of
 from tui.pages.page import View
@@ -107,6 +107,8 @@ def _raise_factor(folder: Path, view: View, items: Sequence[Any]) -> Offer:
 
 
 def _of_topics(strategy: Strategy, folder: Path, view: View, items: Sequence[Any]) -> Offer:
+    if (gone := topic_gone(view, items)) is not None:
+        return gone
     topics = topics_of(view, items)
     if not topics:
         return NotNow("choose a topic")
@@ -126,5 +128,5 @@ _FROM_ROWS: Mapping[str, Callable[[Path, View, Sequence[Any]], Offer]] = {
 }
 """Plans that start from rows of another screen."""
 
-PLAN_CHANGES = frozenset({*_VERBS, "plan.cancel", "plan.throttle"})
+PLAN_CHANGES = frozenset({*_VERBS, "plan.cancel", "plan.throttle", "plan.stop"})
 """Actions that change the cluster."""

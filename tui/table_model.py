@@ -82,6 +82,8 @@ class TableModel:
     sort_name: str | None = None
     is_reversed: bool = False
     tags: set[Any] = field(default_factory=set)
+    skipped: int = 0
+    """How many columns behind the first one are scrolled out of sight to the left."""
     cursor: int = 0
     shown: Sequence[Any] = ()
     """The items that pass the filter, in their order."""
@@ -89,6 +91,8 @@ class TableModel:
     """What is left to do until ``shown`` is right, in turns of an event loop."""
     _is_overtaken: bool = False
     """Newer rows have come while older ones are being arranged."""
+    _in_order_of: tuple[Sequence[Any], object] | None = None
+    """The items that ``shown`` is right for, and the basis of the column that they are sorted by, if it has one."""
     _left_key: Any | None = None
     """The row under the cursor when its screen was left."""
 
@@ -96,7 +100,7 @@ class TableModel:
         """Forget the rows, which hold on to a whole frame, until they are shown again."""
         if self.rows is not NO_ROWS:
             self._left_key = self.cursor_key
-            self.rows, self.shown, self.arranging = NO_ROWS, (), None
+            self.rows, self.shown, self.arranging, self._in_order_of = NO_ROWS, (), None, None
 
     def show(self, rows: Rows) -> None:
         """Take newer rows; cursor and tags stay with their rows."""
@@ -107,7 +111,7 @@ class TableModel:
             # If each new frame began anew, a slow machine would never come to the end.
             self._is_overtaken = True
             self._stay_as_they_are()
-        else:
+        elif not self._is_in_order:
             self._arrange(key)
         if self.tags:
             self.tags &= {rows.key(item) for item in rows.items}
@@ -192,8 +196,18 @@ class TableModel:
     def _column(self, name: str | None) -> Column | None:
         return next((column for column in self.rows.columns if column.name == name), None)
 
+    @property
+    def _is_in_order(self) -> bool:
+        """Whether the rows would get the order that they have: neither they nor what they are sorted by has changed."""
+        if self._in_order_of is None or self.rows.is_kept is not None:
+            return False
+        items, basis = self._in_order_of
+        column = self._column(self.sort_name)
+        return items is self.rows.items and column is not None and basis is column.basis
+
     def _arrange(self, key: Any | None) -> None:
         items, self._is_overtaken, self.arranging = self.rows.items, False, None
+        self._in_order_of = None
         if self.sort_name is None and self.rows.is_kept is None and self.filter.is_empty:
             self.shown = Picked(items, reversed(range(len(items)))) if self.is_reversed else items
             self._keep_cursor(key)
@@ -232,7 +246,9 @@ class TableModel:
         self.shown = Picked(rows.items, places)
         self.arranging = None
         self._keep_cursor(key)
-        if self._is_overtaken:
+        if column is not None and column.basis is not None and rows.is_kept is None:
+            self._in_order_of = rows.items, column.basis
+        if self._is_overtaken and not self._is_in_order:
             self._arrange(self.cursor_key)
 
     def _keep_cursor(self, key: Any | None) -> None:

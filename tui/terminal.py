@@ -1,20 +1,54 @@
-"""The terminal that the dashboard draws on, which may vanish or stop taking output while the dashboard runs."""
+"""The terminal that the dashboard draws on, which may vanish or stop taking output while the dashboard runs.
+
+And the keys that come from it, where Textual takes ``esc`` and the next key for one.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from types import FrameType
 from typing import IO, Any, cast
 
+from textual import events
+from textual._xterm_parser import XTermParser
+from textual.drivers import linux_driver
 from textual.drivers.linux_driver import LinuxDriver
 
 INTERRUPTED = 130
 TERMINATED = 143
 _CODES: dict[int, int] = {signal.SIGINT: INTERRUPTED, signal.SIGTERM: TERMINATED, signal.SIGHUP: TERMINATED}
+
+
+_ESC = "\x1b"
+_NOT_AFTER_ESC = frozenset("[Obf\t\x7f")
+"""What may follow ``esc`` in one key: sequences of more bytes begin with ``[`` and ``O``, and in a field alt with
+``b``, ``f`` and backspace goes by words.
+"""
+
+
+class KeyParser(XTermParser):
+    """Reads ``esc`` and a key that follows at once as these two keys.
+
+    A terminal sends the same bytes for both as for alt and the key, which Textual makes of them: it would lose ``esc``
+    before ``enter``, and both before a letter or a digit. Alt means something only where ``keys.toml`` says so.
+    """
+
+    def __init__(self, bound: Collection[str], debug: bool = False) -> None:
+        self._bound = bound
+        super().__init__(debug)
+
+    def _sequence_to_key_events(self, sequence: str, alt: bool = False) -> Iterable[events.Key]:
+        if len(sequence) == 2 and sequence[0] == _ESC and sequence[1] not in _NOT_AFTER_ESC:
+            with_alt = super()._sequence_to_key_events(sequence[1], alt=True)
+            if not any(event.key in self._bound for event in with_alt if event.key.startswith("alt+")):
+                yield events.Key("escape", _ESC)
+                sequence = sequence[1]
+        yield from super()._sequence_to_key_events(sequence, alt)
 
 
 class Terminal(LinuxDriver):
@@ -24,6 +58,12 @@ class Terminal(LinuxDriver):
         super().__init__(*args, **options)
         assert self._file is not None
         self._file = cast("Any", _Output(self._file, self._on_gone))
+
+    def run_input_thread(self) -> None:
+        """Read keys with a parser of our own; Textual makes the parser in the loop that this begins."""
+        bound = cast("Any", self._app).session.registry.keys
+        linux_driver.XTermParser = partial(KeyParser, bound)  # type: ignore[attr-defined, assignment]
+        super().run_input_thread()
 
     def _on_gone(self) -> None:
         with suppress(RuntimeError):  # the loop has ended before

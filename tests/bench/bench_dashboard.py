@@ -24,6 +24,8 @@ from tui.session import Session
 PARTITIONS = int(os.environ.get("KLAMM_BENCH_PARTITIONS", "50000"))
 TICKS = 10
 SHOWN = ("overview", "brokers", "topics", "partitions", "groups", "reassignments", "timeline")
+SORTED_BY = ("bytes", "follower_lag", "leader", "end_offset", "in_per_s")
+"""Sorted by these, the partitions are drawn once more: sizes stay, offsets move in each frame."""
 
 
 class _OneFrame:
@@ -87,10 +89,18 @@ async def _measure(frames: list[Frame]) -> None:
         for page, key, _ in PAGES:
             if page in SHOWN:
                 await pilot.press(key)
-                cpu_ms, hold = await _frame_cost(app, frames[1:])
-                held_ms, work_ms = hold.longest_s * 1000, hold.longest_work_s * 1000
-                print(f"{page:<16}{cpu_ms:>20.1f}{held_ms:>20.0f}{work_ms:>20.0f}")
+                await _print_cost(page, app, frames[1:])
+        await pilot.press("4")
+        for name in SORTED_BY:
+            app.main.model.sort_by(name)
+            app.main.draw(is_new_data=False)
+            await _print_cost(f"by {name}", app, frames[1:])
     print(f"memory beside the frames: {_memory_mb() - before_mb:.0f} MB")
+
+
+async def _print_cost(what: str, app: Dashboard, frames: list[Frame]) -> None:
+    cpu_ms, hold = await _frame_cost(app, frames)
+    print(f"{what:<16}{cpu_ms:>20.1f}{hold.longest_s * 1000:>20.0f}{hold.longest_work_s * 1000:>20.0f}")
 
 
 async def _frame_cost(app: Dashboard, frames: list[Frame]) -> tuple[float, _Hold]:

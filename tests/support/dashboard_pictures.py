@@ -69,14 +69,22 @@ async def drawn(picture: Picture) -> str:
     """Return the picture as the dashboard draws it now."""
     from dashboards import dashboard
 
+    from engine.admin.cluster.target import ClusterTarget, Origin
+
+    target = ClusterTarget(f"made-up cluster ({picture.scene})", Origin.OPTIONS, bootstrap=(("made-up", 1),))
     async with dashboard(picture.scene, size=picture.size, page=picture.page, theme=picture.theme) as driven:
         if picture.then is not None:
             await driven.tick(picture.ticks - 4)
             picture.then(driven.feed.cluster)
         await driven.tick(picture.ticks if picture.then is None else 4)
-        await driven.press(*picture.keys)
         if picture.shows:
+            # Nobody answers for the cluster: a plan is made from the frame, as for a recording.
+            await driven.press(*picture.keys)
             await driven.sees(f"› {picture.shows}")
+            driven.app.session.target = target
+        else:
+            driven.app.session.target = target
+            await driven.press(*picture.keys)
         driven.main.draw(is_new_data=False)
         await driven.pilot.pause()
         return plain_svg(driven.app.export_screenshot(title="klamm top"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+import pytest
 from dashboards import Driven, dashboard, drive
 from textual import events
 from textual.keys import key_to_character
@@ -12,6 +13,7 @@ from textual.widgets import Input
 from engine.admin.cluster.target import ClusterTarget, Origin
 from tui.dialogs.confirm import ConfirmDialog
 from tui.operations.operation import Prepared
+from tui.terminal import KeyParser
 
 TARGET = ClusterTarget("first", Origin.OPTIONS, bootstrap=(("k", 1),))
 
@@ -72,6 +74,28 @@ def test_a_window_is_closed_by_a_key_that_came_before_it_was_drawn() -> None:
         assert driven.main.location.page == "brokers"
 
     shown(look)
+
+
+@pytest.mark.parametrize(
+    ("sent", "keys"),
+    [
+        ("\x1b2", ["escape", "2"]),
+        ("\x1bj\x1bD", ["escape", "j", "escape", "D"]),
+        ("\x1b\r", ["escape", "enter"]),
+        ("\x1b/x", ["escape", "slash", "x"]),
+        ("\x1b\x1b", ["escape", "escape"]),
+        ("\x1bj\x1b[B", ["escape", "j", "down"]),
+        ("\x1bm", ["alt+m"]),
+        ("\x1b\x7f", ["ctrl+w"]),
+        ("\x1b[B", ["down"]),
+        ("\x1bOB", ["down"]),
+    ],
+)
+def test_esc_and_the_key_behind_it_are_two_keys(sent: str, keys: list[str]) -> None:
+    for pieces in ([sent], list(sent)):
+        parser = KeyParser({"alt+m", "escape"})
+        told = [event for piece in (*pieces, "") for event in parser.feed(piece)]
+        assert [event.key for event in told if isinstance(event, events.Key)] == keys
 
 
 def test_what_is_typed_while_the_palette_opens_is_searched_for_and_carried_out() -> None:

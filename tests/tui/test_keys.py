@@ -36,6 +36,16 @@ def test_ids_are_unique_and_every_change_is_an_operation() -> None:
     )
 
 
+def test_keys_that_change_something_are_capitals_and_the_other_capitals_are_known() -> None:
+    changing = {key for action in ACTIONS if action.changes for key in action.keys}
+    assert all(key.isupper() and len(key) == 1 for key in changing)
+    others = {action.id for action in ACTIONS if not action.changes and any(key.isupper() for key in action.keys)}
+    plans_made = {"plan.make", "plan.rebalance", "plan.retire", "plan.replace", "plan.move", "plan.factor"}
+    assert others - plans_made == {"rows.reverse", "rows.tag_all", "replicas.verify", "plan.history"}, (
+        "the guide names those that only arrange rows or read"
+    )
+
+
 def test_keys_of_a_file_take_the_place_of_those_of_the_table(tmp_path: Path) -> None:
     path = tmp_path / "keys.toml"
     path.write_text('[keys]\n"rows.filter" = "f"\nview.pause = ["K", "^s"]\n"view.export" = "ctrl+e"\n', "utf-8")
@@ -65,6 +75,8 @@ def test_without_a_file_the_table_holds(tmp_path: Path) -> None:
             ["2: rows.filter: up is taken: it moves the cursor or ends the program"],
         ),
         ('[keys]\n# x\n"rows.filter" = "s"\n', ["3: s is the key of rows.sort too"]),
+        ('[keys]\n"rows.filter" = "right"\n', ["2: → is the key of rows.right too"]),
+        ('[keys]\n"rows.right" = ["→", "shift+right"]\n', []),
         ('[keys]\n"topic.delete" = "X"\n"records.delete" = "D"\n', []),
         ("[keys\n", ["1: not TOML: Expected ']' at the end of a table declaration (at line 1, column 6)"]),
         ("\n[colours]\n", ["2: unknown table 'colours': keys stand under [keys]"]),

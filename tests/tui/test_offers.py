@@ -9,6 +9,8 @@ import pytest
 from dashboards import Driven, dashboard, drive
 
 from engine.admin.elections.values import ElectionScope, ElectionType
+from engine.admin.watch.fake_cluster import FakeCluster
+from engine.admin.watch.fake_feed import FakeFeed
 from engine.common.model import TopicPartition
 from tui.location import Location
 from tui.offers import NotNow, Offer, offer_for
@@ -20,9 +22,9 @@ from tui.plan_offers import plan_offer
 ELECTIONS = {"leader.elect": ElectionType.PREFERRED, "leader.elect_unclean": ElectionType.UNCLEAN}
 
 
-def shown(look: Callable[[Driven], Awaitable[None]]) -> None:
+def shown(look: Callable[[Driven], Awaitable[None]], scene: str | FakeFeed = "live") -> None:
     async def run() -> None:
-        async with dashboard("live") as driven:
+        async with dashboard(scene) as driven:
             await look(driven)
 
     drive(run)
@@ -58,6 +60,48 @@ def test_a_partition_that_is_gone_is_not_replaced_by_its_topic_or_by_all() -> No
                 assert isinstance(offered(driven, action.id), NotNow), action.id
 
     shown(look)
+
+
+def two_topics() -> FakeFeed:
+    return FakeFeed(FakeCluster(3, {"orders": 2, "clicks": 2}), plays=False)
+
+
+OF_TOPICS = (
+    "topic.grow", "settings.alter", "leader.elect", "leader.elect_unclean", "replicas.verify", "plan.move",
+    "plan.factor",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("where", [Location("partitions", topic="orders"), Location("partition", "orders", 0)])
+def test_a_topic_that_was_deleted_while_it_was_looked_at_is_said_to_be_gone(where: Location) -> None:
+    async def look(driven: Driven) -> None:
+        driven.main.go_to(where)
+        driven.feed.cluster.delete_topic("orders")
+        await driven.tick()
+        for action_id in (*OF_TOPICS, "records.delete"):
+            offer = offered(driven, action_id)
+            assert isinstance(offer, NotNow), action_id
+            assert offer.why == "topic orders is gone: the cluster has no topic of this name"
+
+    shown(look, two_topics())
+
+
+def test_a_topic_whose_row_is_still_there_in_a_frozen_view_is_said_to_be_gone() -> None:
+    async def look(driven: Driven) -> None:
+        await driven.press("3", "space")
+        assert driven.main.model.put_cursor_on("orders")
+        for name in ("orders", "clicks"):
+            driven.feed.cluster.delete_topic(name)
+        await driven.tick()
+        for action_id in (*OF_TOPICS, "topic.delete"):
+            offer = offered(driven, action_id)
+            assert isinstance(offer, NotNow) and offer.why.startswith("topic orders is gone"), action_id
+        assert not isinstance(offered(driven, "topic.create"), NotNow)
+        await driven.press("T")
+        offer = offered(driven, "topic.delete")
+        assert isinstance(offer, NotNow) and offer.why.endswith("of this name, and so is 1 other")
+
+    shown(look, two_topics())
 
 
 @pytest.mark.parametrize("key", ["2", "3", "4"])

@@ -33,7 +33,7 @@ from tui.cells import Tone
 from tui.operations.elections import Elect
 from tui.operations.groups import DeleteGroups, DeleteOffsets, ResetOffsets
 from tui.operations.operation import Operation, Outcome, Prepared
-from tui.operations.reassignments import CancelReassignments, ChangeThrottle
+from tui.operations.reassignments import CancelReassignments, ChangeThrottle, RemoveThrottles
 from tui.operations.records import DeleteRecords
 from tui.operations.replicas import VerifyReplicas
 from tui.operations.settings import AlterSettings
@@ -427,6 +427,47 @@ def test_a_move_is_throttled_and_cancelled_by_keys(three_brokers: LocalCluster, 
     assert "throttled" not in " ".join(by_wire.settings("--broker", "2"))
 
 
+def test_throttles_that_were_left_behind_are_removed_by_keys(
+    three_brokers: LocalCluster, by_wire: Klamm, tmp_path: Path
+) -> None:
+    name = f"l-{uuid4().hex[:8]}"
+    filled(by_wire, name, "0:1")
+    plan = tmp_path / "plan.json"
+    plan.write_text(f'{{"version":1,"partitions":[{{"topic":"{name}","partition":0,"replicas":[2,1]}}]}}')
+    files = ("--reassignment-json-file", plan)
+    back = ("--rollback-file", tmp_path / "back.json")
+    assert by_wire("reassign", "execute", *files, "--throttle", "15000", "--yes", *back).code == 5
+    assert by_wire("reassign", "cancel", *files, "--preserve-throttles", "--yes").code == 0
+    foreign = "follower.replication.throttled.rate"
+    assert by_wire("configs", "alter", "--broker", "1", "--add-config", f"{foreign}=70000", "--yes").code == 0
+
+    async def scene(driven: Driven) -> None:
+        await driven.press("6")
+        await driven.sees("throttle settings serve no move   X removes those that klamm has set")
+        await driven.press("X")
+        await driven.sees("Remove throttles from 3 brokers and 1 topic in tried?")
+        assert f"topic {name}  throttled replicas → none" in driven.text
+        assert "broker 2  14.6 KiB/s → none" in driven.text
+        assert f"broker 1 keeps {foreign}=70000: no mark says that klamm set it" in driven.text
+        assert "klamm reassign verify --all" in driven.text
+        await driven.press("enter", "n")
+        await driven.press("X")
+        await driven.sees("Remove throttles from 3 brokers and 1 topic in tried?")
+        await driven.press("y")
+        await driven.sees("Remove throttles: some throttles stay")
+        for whose in ("broker 0", "broker 1", "broker 2", f"topic {name}"):
+            assert any(line.endswith("removed") for line in driven.lines_with(whose)), whose
+        assert f"broker 1 keeps {foreign}=70000" in driven.text
+        await driven.press("escape", "X")
+        await driven.sees("klamm has left no throttle behind")
+        await driven.press("escape")
+
+    driven_live(target_of(three_brokers), scene)
+    assert by_wire.settings("--broker", "2") == {} == by_wire.settings("--topic", name)
+    assert by_wire.settings("--broker", "1") == {foreign: "70000"}
+    assert by_wire("configs", "alter", "--broker", "1", "--delete-config", foreign, "--yes").code == 0
+
+
 def test_a_read_only_cluster_is_refused_by_the_engine_whatever_the_dashboard_lets_through(
     three_brokers: LocalCluster, topic: str, by_wire: Klamm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -446,6 +487,7 @@ def test_a_read_only_cluster_is_refused_by_the_engine_whatever_the_dashboard_let
         ResetOffsets.of(group, topic, "earliest"),
         DeleteOffsets(group, (topic,)),
         DeleteGroups((group,)),
+        RemoveThrottles(),
     ):
         with pytest.raises(BadRequest, match="read-only"):
             carried_out(target_of(three_brokers, is_read_only=True), operation)
@@ -469,7 +511,14 @@ def test_a_read_only_session_lets_no_changing_key_through(three_brokers: LocalCl
     async def scene(driven: Driven) -> None:
         assert "read-only" in driven.text.splitlines()[0]
         registry = driven.app.session.registry
-        for page, key in (("brokers", "2"), ("topics", "3"), ("partitions", "4"), ("groups", "5"), ("overview", "1")):
+        for page, key in (
+            ("brokers", "2"),
+            ("topics", "3"),
+            ("partitions", "4"),
+            ("groups", "5"),
+            ("reassignments", "6"),
+            ("overview", "1"),
+        ):
             await driven.press(key)
             for action in registry.on_page(page):
                 if action.changes:

@@ -30,6 +30,8 @@ from tui.plan_desk import with_logs
 from tui.solver import solve_apart
 from tui.state.plan_run import PlanRunState
 
+TARGET = ClusterTarget("first", Origin.OPTIONS, bootstrap=(("k", 1),))
+
 
 def shown(scene: str | FakeFeed, look: Callable[[Driven], Awaitable[None]], **options: object) -> None:
     async def run() -> None:
@@ -287,19 +289,16 @@ def test_an_operation_that_fails_by_a_mistake_of_ours_is_told_and_the_dashboard_
         async def prepare(self, cluster: object) -> Prepared:
             raise ZeroDivisionError("by zero")
 
-    target = ClusterTarget("first", Origin.OPTIONS, bootstrap=(("k", 1),))
-
     async def look(driven: Driven) -> None:
         driven.main.work.offer(Broken())  # type: ignore[arg-type]
         await driven.sees("ZeroDivisionError: by zero")
         await driven.press("escape")
         await driven.tick()
 
-    shown("live", look, target=target, make_cluster=lambda *_: NoCluster())
+    shown("live", look, target=TARGET, make_cluster=lambda *_: NoCluster())
 
 
 def test_the_end_of_a_run_takes_no_keys_from_a_window_or_a_field(monkeypatch: pytest.MonkeyPatch) -> None:
-    target = ClusterTarget("first", Origin.OPTIONS, bootstrap=(("k", 1),))
     run = PlanRun(Verb.APPLY, Path("plan.json"), "sha256:0", ())
 
     may_end = asyncio.Event()
@@ -324,7 +323,7 @@ def test_the_end_of_a_run_takes_no_keys_from_a_window_or_a_field(monkeypatch: py
             await driven.press("escape")
             assert driven.app.screen is driven.main
 
-    shown("live", look, target=target, make_cluster=lambda *_: NoCluster())
+    shown("live", look, target=TARGET, make_cluster=lambda *_: NoCluster())
 
 
 def test_whoever_quits_during_a_run_learns_how_to_go_on_with_it_on_this_cluster() -> None:
@@ -365,19 +364,39 @@ def test_whoever_stops_a_run_learns_which_key_leads_where(verb: Verb, told: str)
         run = PlanRun(verb, Path("plan.json"), "sha256:0", ())
         driven.main.desk.run = PlanRunState(run, "first", 3, clock=lambda: 0, changed=lambda: None)
         await driven.press("7", "Z")
+        assert "End the run of the plan?" in driven.text
+        assert "the remaining waves do not begin" in driven.text
+        assert f"klamm plan {verb.value if verb is Verb.ROLLBACK else 'resume'} plan.json" in driven.text
         message = f"stopped: moves under way go on in the cluster; {told}"
+        await driven.press("n")
+        assert "the run goes on" in [one.message for one in driven.app._notifications]
+        await driven.press("Z", "enter")
+        assert "End the run of the plan?" in driven.text, "enter is no answer"
+        assert message not in [one.message for one in driven.app._notifications]
+        await driven.press("y")
         await driven.until(lambda: message in [one.message for one in driven.app._notifications])
         driven.main.desk.run.stopped()
 
-    shown("live", look)
+    shown("live", look, target=TARGET)
+
+
+def test_a_run_that_ends_while_its_end_is_confirmed_is_left_alone() -> None:
+    async def look(driven: Driven) -> None:
+        run = PlanRun(Verb.APPLY, Path("plan.json"), "sha256:0", ())
+        state = driven.main.desk.run = PlanRunState(run, "first", 3, clock=lambda: 0, changed=lambda: None)
+        await driven.press("7", "Z")
+        state.stopped()
+        await driven.press("y")
+        assert [one.message for one in driven.app._notifications] == ["no plan is being carried out here"]
+
+    shown("live", look, target=TARGET)
 
 
 def test_the_keys_that_matter_most_are_in_the_last_line_at_80_columns() -> None:
-    target = ClusterTarget("first", Origin.OPTIONS, bootstrap=(("k", 1),))
     run = PlanRun(Verb.APPLY, Path("plan.json"), "sha256:0", ())
 
     async def look() -> None:
-        async with dashboard("live", size=(80, 24), page="topics", target=target) as driven:
+        async with dashboard("live", size=(80, 24), page="topics", target=TARGET) as driven:
             last = driven.text.splitlines()[-1]
             assert all(key in last for key in ("N new", "A settings", "D delete", "E elect", "/ filter", "? help"))
             await driven.press("7")

@@ -193,6 +193,8 @@ def test_a_run_that_was_killed_is_resumed(
         await driven.press("y")
         await driven.until(lambda: driven.main.desk.run is not None and driven.main.desk.run.progress is not None)
         await driven.press("Z")
+        await driven.sees("End the run of the plan?")
+        await driven.press("y")
         await driven.until(lambda: state_of(driven) is RunState.STOPPED)
         assert driven.lines_with("1 under way"), "what moves goes on in the cluster"
         await driven.press("R", "ctrl+u")

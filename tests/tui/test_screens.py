@@ -18,7 +18,7 @@ from engine.admin.watch.fake_cluster import FakeCluster
 from engine.admin.watch.fake_feed import FakeFeed, fake_feed
 from engine.admin.watch.frame import LinkState
 from engine.common.model import TopicPartition
-from tui.actions import PAGES
+from tui.actions import ACTIONS, PAGES
 from tui.location import Location
 from tui.recorded_feed import RecordedFeed
 from tui.saving import write_new
@@ -120,6 +120,22 @@ def test_a_long_name_leaves_room_for_what_must_not_be_changed() -> None:
         assert first.endswith("● healthy")
 
     shown("live", look, size=(80, 24), page="topics", target=target, is_read_only=True)
+
+
+def test_where_nothing_may_be_changed_the_last_line_has_no_keys_for_it() -> None:
+    target = ClusterTarget("first", Origin.OPTIONS, bootstrap=(("k", 1),))
+
+    async def look(driven: Driven) -> None:
+        for page, key, _ in PAGES:
+            await driven.press(key)
+            listed = [action for action in ACTIONS if action.title.lower() in driven.text.splitlines()[-1]]
+            assert not [one.id for one in listed if one.changes and one.in_footer and one.is_on(page)], page
+            assert "? help" in driven.text.splitlines()[-1]
+        await driven.press("3", "question_mark")
+        (told,) = [line for line in driven.text.splitlines() if "Delete the topics" in line]
+        assert told.endswith("— started with --read-only")
+
+    shown("live", look, target=target, is_read_only=True)
 
 
 def test_drill_down_leaves_breadcrumbs_and_history_leads_back() -> None:

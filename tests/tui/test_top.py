@@ -135,6 +135,18 @@ def test_it_ends_with_its_code_and_leaves_the_terminal_as_it_was(how: str, code:
     assert "WARNING tui.app: The dashboard is disconnected. cluster=127.0.0.1:1" in kept
 
 
+def test_a_key_right_after_esc_closes_a_window_and_then_does_its_own(tmp_path: Path) -> None:
+    with terminal("top", *NOBODY, folder=tmp_path) as top:
+        top.read_until(b"127.0.0.1:1")
+        os.write(top.master, b"?")
+        top.read_until_words("Keysofoverview")
+        os.write(top.master, b"\x1b2")
+        top.read_until_words("brokersarenotknownyet")
+        os.write(top.master, b":")
+        os.write(top.master, b"\x1bq")
+        assert top.ended() == 0
+
+
 @pytest.mark.parametrize("is_ignored", [False, True], ids=["HUP", "nohup"])
 def test_it_ends_when_its_terminal_is_gone(is_ignored: bool, tmp_path: Path) -> None:
     with terminal("top", *NOBODY, folder=tmp_path, ignores_hup=is_ignored) as top:
@@ -356,7 +368,7 @@ def test_a_picture_of_the_first_frame_shows_all_of_the_screen(frames: int, tmp_p
     drawn = (tmp_path / "x.svg").read_text("utf-8").replace("&#160;", " ")
     assert "● live" in drawn and "data 0.0s old" in drawn
     assert "3 groups," in drawn and "search-index" in drawn
-    assert "enter" in drawn and "reset offsets" in drawn, "the line at the bottom"
+    assert "enter" in drawn and "quit" in drawn, "the line at the bottom"
 
 
 def test_a_picture_of_nobody_says_so_and_ends_with_3(tmp_path: Path) -> None:

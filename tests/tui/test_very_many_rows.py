@@ -53,6 +53,11 @@ def at_once(rows: Rows, model: TableModel) -> Sequence[Any]:
     return list(other.shown)
 
 
+def is_right(model: TableModel, rows: Rows) -> bool:
+    """Compare here: pytest would look for every difference between thousands of rows."""
+    return list(model.shown) == at_once(rows, model)
+
+
 @pytest.mark.parametrize("only_even", [False, True])
 @pytest.mark.parametrize("text", ["", "3"])
 @pytest.mark.parametrize("sort", [None, "size"])
@@ -130,6 +135,80 @@ def test_rows_that_were_left_meanwhile_are_forgotten() -> None:
     model.show(things.rows())
     exhausted(model)
     assert list(model.shown) == at_once(things.rows(), model)
+
+
+def test_rows_stay_in_their_order_without_a_look_while_what_it_is_made_of_is_the_same() -> None:
+    things, items, model = Things(7), range(COUNT), TableModel(works_in_turns=True)
+
+    def rows(basis: object, items: Sequence[int] = items) -> Rows:
+        rows = things.rows()
+        return replace(rows, items=items, columns=(replace(rows.columns[0], basis=basis),))
+
+    first, second = object(), object()
+    model.show(rows(first))
+    model.sort_by("size")
+    assert model.arranging is not None
+    next(model.arranging)
+    model.show(rows(first))
+    exhausted(model)
+    assert things.asked == COUNT, "newer rows that came meanwhile have the same order"
+    newer = rows(first)
+    model.show(newer)
+    assert model.arranging is None and model.rows is newer and things.asked == COUNT
+    things.sizes.reverse()
+    some, fewer = replace(rows(second), is_kept=lambda n: n > 5), rows(second, range(COUNT - 1))
+    for changed in (rows(second), some, rows(second), fewer):
+        model.show(changed)
+        exhausted(model)
+        assert is_right(model, changed)
+    model.show(rows(second))
+    exhausted(model)
+    model.set_filter(Filter("3"))
+    model.show(rows(second))
+    exhausted(model)
+    assert is_right(model, rows(second))
+
+
+def test_rows_whose_order_failed_are_put_in_order_anew() -> None:
+    things, model = Things(8), TableModel(works_in_turns=True)
+    rows = things.rows()
+    rows = replace(rows, columns=(replace(rows.columns[0], basis=things),))
+    model.show(rows)
+    model.sort_by("size")
+    for text in ("", "3"):
+        model.set_filter(Filter(text))
+        model.arranging = None
+        model.show(rows)
+        exhausted(model)
+        assert is_right(model, rows)
+
+
+def test_a_table_of_partitions_is_sorted_by_size_only_when_sizes_were_read() -> None:
+    cluster = FakeCluster(3, {"orders": AT_ONCE + 1}, partition_bytes=1_000_000)
+
+    async def run() -> None:
+        async with dashboard(FakeFeed(cluster, plays=False), page="partitions") as driven:
+            await driven.tick(2)
+            model = driven.main.model
+            for name, stays in (("bytes", True), ("leader", True), ("end_offset", False)):
+                model.sort_by(name)
+                await driven.tick()
+                await driven.until(lambda: model.arranging is None)
+                shown, logs = model.shown, driven.app.board.frame.logs
+                await driven.tick()
+                await driven.until(lambda: model.arranging is None)
+                assert driven.app.board.frame.logs is logs, "they are read every ten seconds"
+                assert (model.shown is shown) is stays, name
+            cluster.move_leader(TopicPartition("orders", 7), 2)
+            model.sort_by("leader_epoch")
+            await driven.tick()
+            await driven.until(lambda: model.arranging is None)
+            cluster.move_leader(TopicPartition("orders", 9), 2)
+            cluster.move_leader(TopicPartition("orders", 9), 1)
+            await driven.tick()
+            await driven.until(lambda: str(model.shown[0].name) == "orders-9")
+
+    drive(run)
 
 
 def test_a_table_on_the_screen_is_sorted_and_filtered_as_frames_come() -> None:

@@ -1,4 +1,4 @@
-"""Cancels reassignments under way, or changes their throttle."""
+"""Cancels reassignments under way, changes their throttle, and removes throttles that were left behind."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from engine.admin.reassignment.execute import prepare_reassignment
 from engine.admin.reassignment.plan_file import PartitionMove, plan_document, plan_text
 from engine.admin.reassignment.running import list_running
 from engine.admin.reassignment.throttle_settings import Throttle, ThrottleSettings
-from engine.admin.reassignment.throttles import set_throttle
+from engine.admin.reassignment.throttles import ClearedThrottles, set_throttle
+from engine.admin.reassignment.verify import preview_unneeded_throttles, verify_reassignment
 from engine.common.model import TopicPartition
 from engine.common.quantities import counted
 from tui.cells import Cell
@@ -148,3 +149,45 @@ async def _throttled(cluster: Cluster, settings: ThrottleSettings, wanted: Chang
         (Cell(f"broker {broker}"), Cell(rate), result_cell("throttled", is_good=True)) for broker in settings.brokers
     ]
     return Outcome(wanted.title, ("broker", "limit", "result"), tuple(rows))
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveThrottles:
+    """Removes klamm's throttles from all topics and brokers that no move needs them for."""
+
+    title: str = "Remove throttles"
+    asks: bool = True
+
+    async def prepare(self, cluster: Cluster) -> Prepared:
+        cluster.check_may_change()
+        found = await preview_unneeded_throttles(cluster)
+        whose = [(len(found.brokers), "broker"), (len(found.topics), "topic")]
+        told = " and ".join(counted(number, noun) for number, noun in whose if number)
+        if not told:
+            return Prepared("klamm has left no throttle behind", found.left)
+        lines = [f"{name}  {rates or 'throttled replicas'} → none" for name, rates in _throttles_of(found)]
+        return Prepared(
+            f"Remove throttles from {told} in {cluster.target.name}?",
+            shortened(lines),
+            found.left,
+            command_text(["reassign", "verify", "--all"], cluster.target),
+            run=self._run,
+        )
+
+    async def _run(self, cluster: Cluster) -> Outcome:
+        cluster.accepted("some throttles may be removed already")
+        done = (await verify_reassignment(cluster, None)).cleared
+        rows = tuple(
+            (Cell(name), Cell(rates), result_cell("removed", is_good=True)) for name, rates in _throttles_of(done)
+        )
+        verdict = "some throttles stay" if done.left else ""
+        return Outcome(self.title, ("of", "rate", "result"), rows, (), done.left, verdict)
+
+
+def _throttles_of(found: ClearedThrottles) -> list[tuple[str, str]]:
+    """Return each broker with the rates it loses, and each topic."""
+    brokers = [
+        (f"broker {broker}", ", ".join(dict.fromkeys(byte_rate(int(rate)) for rate in rates.values())))
+        for broker, rates in sorted(found.rates.items())
+    ]
+    return brokers + [(f"topic {topic}", "") for topic in found.topics]

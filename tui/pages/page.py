@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.admin.cluster.target import ClusterTarget
+from engine.admin.watch.frame import Frame
 from tui.board import Board
 from tui.lines import Line
 from tui.location import Location
@@ -15,12 +16,16 @@ from tui.table_model import Rows
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What a screen is drawn from. ``height`` is that of the whole terminal, in lines."""
+    """What a screen is drawn from. ``height`` is that of the whole terminal, in lines.
+
+    ``newest`` is the newest frame, if the board does not show it yet because the view is frozen.
+    """
 
     board: Board
     location: Location
     target: ClusterTarget | None = None
     height: int = 40
+    newest: Frame | None = None
 
 
 def opens_nothing(view: View, item: Any) -> Location | None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from engine.admin.watch.log_ends import LogEnds
+from engine.admin.watch.replica_logs import ReplicaLogs
 from engine.common.model import NO_LEADER
 from tui.board import Board, PartitionItem
-from tui.cells import NO_DATA, Cell, Column, Tone
+from tui.cells import ITEM_ALONE, NO_DATA, Cell, Column, Tone
 from tui.lines import Line, line
 from tui.location import Location
 from tui.pages.page import Page, View, why_empty
@@ -19,7 +21,7 @@ def items_of(view: View) -> Sequence[PartitionItem]:
     """Return the partitions at this location."""
     board, where = view.board, view.location
     if where.topic is not None:
-        return [item for topic in board.topics if topic.name == where.topic for item in board.items_of(topic)]
+        return next((board.items_of(topic) for topic in board.topics if topic.name == where.topic), [])
     if where.broker is not None:
         return [item for item in board.items if where.broker in item.partition.replicas]
     return board.items
@@ -45,23 +47,26 @@ def columns_of(board: Board) -> tuple[Column, ...]:
     """Return the columns; offsets and sizes are the board's."""
     frame = board.frame
     live = board.live
+    ends = LogEnds.of({} if frame is None else frame.offsets)
+    logs = ReplicaLogs.of({} if frame is None else frame.logs)
 
     def state(item: PartitionItem) -> tuple[str, Tone]:
         return state_of(item, None if frame is None else frame.min_isr.get(item.topic.name), live)
 
     def end(item: PartitionItem) -> int | None:
-        known = None if frame is None else frame.offsets.get(item.name)
-        return None if known is None else known.end
+        return ends.end(item.name)
 
     def bytes_of(item: PartitionItem) -> int | None:
-        logs = frame.logs.get(item.name) if frame is not None else None
-        own = [log.size_bytes for log in logs or () if log.broker == item.partition.leader and not log.is_future]
-        return own[0] if own else None
+        leader = item.partition.leader
+        for broker, is_future, size_bytes, _ in logs.numbers(item.name):
+            if broker == leader and not is_future:
+                return size_bytes
+        return None
 
     def behind(item: PartitionItem) -> int | None:
         """The most that a follower lacks, as its broker reports it."""
-        logs = frame.logs.get(item.name) if frame is not None else None
-        lags = [log.offset_lag for log in logs or () if log.broker != item.partition.leader and not log.is_future]
+        leader = item.partition.leader
+        lags = [lag for broker, is_future, _, lag in logs.numbers(item.name) if broker != leader and not is_future]
         return max(lags, default=None)
 
     def age_s(item: PartitionItem) -> float | None:
@@ -77,22 +82,24 @@ def columns_of(board: Board) -> tuple[Column, ...]:
 
     columns = (
         Column("partition", "PARTITION", lambda i: Cell(str(i.name), Tone.STRONG), lambda i: i.name, is_wide=True,
-               width=16),
+               width=16, basis=ITEM_ALONE),
         Column("state", "STATE", lambda i: Cell(*state(i)), lambda i: state(i)[0], width=10),
-        Column("leader", "LEADER", _leader, lambda i: i.partition.leader, is_figure=True),
-        Column("replicas", "REPLICAS", lambda i: Cell(ids(i.partition.replicas)), lambda i: i.partition.replicas),
-        Column("isr", "ISR", _isr, lambda i: i.partition.isr, width=5),
-        Column("osr", "MISSING", _osr, lambda i: i.partition.osr, rank=5),
+        Column("leader", "LEADER", _leader, lambda i: i.partition.leader, is_figure=True, basis=ITEM_ALONE),
+        Column("replicas", "REPLICAS", lambda i: Cell(ids(i.partition.replicas)), lambda i: i.partition.replicas,
+               basis=ITEM_ALONE),
+        Column("isr", "ISR", _isr, lambda i: i.partition.isr, width=5, basis=ITEM_ALONE),
+        Column("osr", "MISSING", _osr, lambda i: i.partition.osr, rank=5, basis=ITEM_ALONE),
         Column("leader_epoch", "EPOCH", lambda i: known(i.partition.leader_epoch, str(i.partition.leader_epoch),
-               Tone.QUIET), lambda i: i.partition.leader_epoch, rank=6, is_figure=True),
+               Tone.QUIET), lambda i: i.partition.leader_epoch, rank=6, is_figure=True, basis=ITEM_ALONE),
         Column("zk_version", "ZK VERSION", lambda i: known(i.partition.zk_version, str(i.partition.zk_version),
-               Tone.QUIET), lambda i: i.partition.zk_version, rank=8, is_figure=True),
-        Column("end_offset", "END", lambda i: known(end(i), count(end(i))), end, rank=2, is_figure=True, width=9),
+               Tone.QUIET), lambda i: i.partition.zk_version, rank=8, is_figure=True, basis=ITEM_ALONE),
+        Column("end_offset", "END", lambda i: known(end(i), count(end(i))), end, rank=2, is_figure=True, width=9,
+               basis=ends),
         Column("in_per_s", "IN/S", lambda i: known(board.partition_in(i.name), short_count(board.partition_in(i.name))),
                lambda i: board.partition_in(i.name), rank=3, is_figure=True, width=6),
         Column("bytes", "SIZE", lambda i: known(bytes_of(i), size(bytes_of(i))), bytes_of, rank=4, is_figure=True,
-               width=9),
-        Column("follower_lag", "BEHIND", behind_cell, behind, rank=4, is_figure=True, width=6),
+               width=9, basis=logs),
+        Column("follower_lag", "BEHIND", behind_cell, behind, rank=4, is_figure=True, width=6, basis=logs),
     )  # fmt: skip
     if frame is not None and frame.read_at_ms:
         aged = Column("age_s", "SEEN", lambda i: known(age_s(i), span(age_s(i)), Tone.QUIET), age_s, rank=1,

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from engine.admin.health.report import Check
+from engine.admin.watch.frame import Frame
 from engine.common.model import ReplicaAssignment, TopicPartition
 from tui.board import Board
 from tui.cells import NO_DATA, Cell, Column, Tone
@@ -168,8 +170,9 @@ def _summary(view: View, width: int) -> list[Line]:
     if board.frame is None:
         return []
     moves = moves_board(board.frame, board.history)
+    left_behind = _left_behind(board.frame)
     if not moves.partitions:
-        return []
+        return left_behind
     share = moves.copied_bytes / moves.total_bytes if moves.total_bytes else None
     moving = f"{counted(moves.partitions, 'partition')} moving   "
     told = f"{NOTHING if share is None else percent(share)}  {size(moves.copied_bytes)} of {size(moves.total_bytes)}"
@@ -185,7 +188,17 @@ def _summary(view: View, width: int) -> list[Line]:
         still = "1 copy stands" if moves.stalled_count == 1 else f"{count(moves.stalled_count)} copies stand"
         lines.append(line((f"{still} still", Tone.BAD)))
     lines += _waiting_long([copy for copy in moves.copies if copy.waits_long])
-    return [*lines, *_throttles(board, moves)]
+    return [*lines, *_throttles(board, moves), *left_behind]
+
+
+def _left_behind(frame: Frame) -> list[Line]:
+    """Say that there are throttles which no move needs: they slow down ordinary replication."""
+    reasons = () if frame.health is None else frame.health.reasons
+    number = next((one.count for one in reasons if one.check is Check.LEAKED_THROTTLES), 0)
+    if not number:
+        return []
+    told = f"{counted(number, 'throttle setting')} {'serves' if number == 1 else 'serve'} no move"
+    return [line((told, Tone.WARN), ("   X removes those that klamm has set", Tone.QUIET))]
 
 
 def _waiting_long(copies: list[CopyProgress]) -> list[Line]:

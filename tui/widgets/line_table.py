@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 GAP = 2
 _MORE = 4
-"""The place on the right that says how many columns do not fit."""
+"""The place that says how many columns are out of sight: on the right, or behind the first column."""
 _AIR = 12
 """A wide column may be this much wider than its longest text."""
 _MARK = 2
@@ -87,7 +87,8 @@ class LineTable(ScrollView, can_focus=True):
         self._widths: dict[str, int] = {}
         self._layout: list[tuple[Column, int]] = []
         self._laid_out_for = -1
-        self._hidden = 0
+        self._out_of_sight = 0
+        """Columns that do not fit; ``model.skipped`` counts others, which were scrolled away."""
         self._texts: dict[Any, tuple[str, ...]] = {}
         self._changed: dict[Any, frozenset[int]] = {}
         self._styles: dict[str, Style] = {}
@@ -158,19 +159,47 @@ class LineTable(ScrollView, can_focus=True):
             title = cell_len(column.title) + (2 if column.name == self.model.sort_name else 0)
             self._widths[column.name] = max(self._widths.get(column.name, 0), column.width, needed, title)
         room = self.size.width - _MARK - 1
+        self._skip_no_more_than_needed(room)
+        kept = self._behind_the_skipped(room) if self.model.skipped else self._most_important(room)
+        self._out_of_sight = len(columns) - len(kept) - self.model.skipped
+        room -= _MORE * (bool(self._out_of_sight) + bool(self.model.skipped))
+        spare = min(room - self._needed(kept), self._spread(kept))
+        self._layout = [(column, self._width_of(column) + (spare if column.is_wide else 0)) for column in kept]
+        if spare < 0 or not any(column.is_wide for column in kept):
+            self._layout = self._squeezed(room)
+
+    def _skip_no_more_than_needed(self, room: int) -> None:
+        """Scroll columns back into sight for which there is room: the last column has come, or the table is wider."""
+        columns, model = self.model.rows.columns, self.model
+        model.skipped = max(0, min(model.skipped, len(columns) - 2))
+        while model.skipped:
+            marks = _MORE if model.skipped > 1 else 0
+            if self._needed([columns[0], *columns[model.skipped :]]) + marks > room:
+                break
+            model.skipped -= 1
+
+    def _behind_the_skipped(self, room: int) -> list[Column]:
+        """Return the first column, and as many as fit of those behind the skipped ones: at least one."""
+        first, *others = self.model.rows.columns
+        following = others[self.model.skipped :]
+        fitting = len(following)
+        while fitting > 1:
+            marks = _MORE * (2 if fitting < len(following) else 1)
+            if self._needed([first, *following[:fitting]]) + marks <= room:
+                break
+            fitting -= 1
+        return [first, *following[:fitting]]
+
+    def _most_important(self, room: int) -> list[Column]:
+        """Return the columns that fit, without those of the highest rank."""
+        columns = self.model.rows.columns
         kept = list(columns)
         while len(kept) > 1 and self._needed(kept) + (_MORE if len(kept) < len(columns) else 0) > room:
             worst = max(range(len(kept)), key=lambda index: (kept[index].rank, index))
             if kept[worst].rank == 0:
                 break
             del kept[worst]
-        kept = self._with_what_fits(kept, room - _MORE)
-        self._hidden = len(columns) - len(kept)
-        room -= _MORE if self._hidden else 0
-        spare = min(room - self._needed(kept), self._spread(kept))
-        self._layout = [(column, self._width_of(column) + (spare if column.is_wide else 0)) for column in kept]
-        if spare < 0 or not any(column.is_wide for column in kept):
-            self._layout = self._squeezed(room)
+        return self._with_what_fits(kept, room - _MORE)
 
     def _with_what_fits(self, kept: Sequence[Column], room: int) -> list[Column]:
         """Return the columns plus those that were left out for others but are narrow enough to fit."""
@@ -233,13 +262,15 @@ class LineTable(ScrollView, can_focus=True):
 
     def _header(self) -> list[Segment]:
         segments = [Segment(" " * _MARK, self._base_style)]
-        for column, width in self._layout:
+        for place, (column, width) in enumerate(self._layout):
             is_sorted = column.name == self.model.sort_name
             title = f"{column.title} {'▼' if self.model.is_reversed else '▲'}" if is_sorted else column.title
             style = self._component("line-table--sorted" if is_sorted else "line-table--header")
             segments += [Segment(_fitted(title, width, is_right=column.is_figure), style), self._gap()]
-        if self._hidden:
-            segments.append(Segment(f"+{self._hidden}", self._style(Tone.QUIET)))
+            if place == 0 and self.model.skipped:
+                segments.append(Segment(f"←{self.model.skipped}".ljust(_MORE), self._style(Tone.QUIET)))
+        if self._out_of_sight:
+            segments.append(Segment(f"{self._out_of_sight}→", self._style(Tone.QUIET)))
         return segments
 
     def _row(self, index: int) -> list[Segment]:
@@ -249,13 +280,15 @@ class LineTable(ScrollView, can_focus=True):
         changed = self._changed.get(key, frozenset())
         places = {column.name: place for place, column in enumerate(self.model.rows.columns)}
         segments = [Segment(self._mark(index, key), base + self._component_part("line-table--tag"))]
+        gap = GAP + (_MORE if self.model.skipped else 0)
         for column, width in self._layout:
             cell: Cell = column.cell(item)
             style = base + self._part(cell.tone)
             if places[column.name] in changed and index != self.model.cursor:
                 style += self._component_part("line-table--changed", background=True)
             text = _fitted(plain(cell.text), width, is_right=column.is_figure)
-            segments += [Segment(text, style), Segment(" " * GAP, base)]
+            segments += [Segment(text, style), Segment(" " * gap, base)]
+            gap = GAP
         return segments
 
     @property
@@ -324,6 +357,14 @@ class LineTable(ScrollView, can_focus=True):
         self._show_cursor()
         self.refresh()
 
+    def scroll_columns(self, by: int) -> bool:
+        """Show other columns behind the first one, one further right or left; return whether there are any."""
+        before = self.model.skipped
+        self.model.skipped = max(0, before + by)
+        self._lay_out()
+        self.refresh()
+        return self.model.skipped != before
+
     def take_key(self, key: str) -> bool:
         """Move the cursor by a key; return whether the key moves it."""
         at, last, page = self.model.cursor, len(self.model.shown) - 1, max(1, self._page - 1)
@@ -373,11 +414,18 @@ class LineTable(ScrollView, can_focus=True):
 
     def _click_header(self, x: int) -> None:
         left = _MARK
-        for column, width in self._layout:
+        for place, (column, width) in enumerate(self._layout):
             if left <= x < left + width + GAP:
                 self.post_message(self.HeaderClicked(column.name))
                 return
             left += width + GAP
+            if place == 0 and self.model.skipped:
+                if left <= x < left + _MORE:
+                    self.scroll_columns(-1)
+                    return
+                left += _MORE
+        if self._out_of_sight and left <= x:
+            self.scroll_columns(1)
 
 
 def _fitted(text: str, width: int, *, is_right: bool) -> str:

@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from engine.admin.cluster.asking import FAILURES
 from engine.admin.cluster.connection import Cluster
@@ -48,11 +48,15 @@ _PAUSE_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class ClearedThrottles:
-    """What lost klamm's throttle, and one sentence for each thing that could not or must not be touched."""
+    """What lost klamm's throttle, and one sentence for each thing that could not or must not be touched.
+
+    ``rates`` are the settings that each broker lost, with their values.
+    """
 
     topics: tuple[str, ...] = ()
     brokers: tuple[int, ...] = ()
     left: tuple[str, ...] = ()
+    rates: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
 
 
 async def plan_throttle(
@@ -134,6 +138,8 @@ async def clear_throttles(
     topics_of_plan: Sequence[str] | None,
     own_rates: Mapping[str, str] | None = None,
     given: Set[int] = frozenset(),
+    *,
+    is_preview: bool = False,
 ) -> ClearedThrottles:
     """Remove klamm's throttles from everything that no longer moves; what others set stays.
 
@@ -142,7 +148,8 @@ async def clear_throttles(
     topics, and so do ``own_rates``: rates that the caller has set itself, which need no mark. If nobody returns the
     settings of topics, it removes nothing and says so. A broker that does not answer keeps its rates, and the topics
     keep their marks for a later run; all other brokers lose theirs. The same holds for brokers that the caller has
-    ``given`` a rate and that are dead, if nobody else knows their settings.
+    ``given`` a rate and that are dead, if nobody else knows their settings. A preview returns the same, and removes
+    nothing.
     """
     try:
         marked = await _marked_topics(cluster, None if own_rates else topics_of_plan)
@@ -152,18 +159,19 @@ async def clear_throttles(
     done = [topic for topic in marked if topic.name not in still]
     others = [topic for topic in marked if topic.name in still]
     if others:
-        return await _clear_topics(cluster, done, await _rates_left(cluster, done, others))
+        return await _clear_topics(cluster, done, await _rates_left(cluster, done, others), is_preview=is_preview)
     if not done and topics_of_plan is not None and not own_rates:
         return ClearedThrottles()
     ours = {key: set(rates) for key, rates in marked_rates(known_configs(topic) for topic in marked).items()}
     for key, rate in (own_rates or {}).items():
         ours[key].add(rate)
-    brokers = await _clear_brokers(cluster, ours, given)
+    brokers = await _clear_brokers(cluster, ours, given, is_preview=is_preview)
+    cleared = tuple(brokers.cleared)
     if brokers.is_partial:
         # The marks must stay: they tell a later run which rates are klamm's.
-        return ClearedThrottles((), brokers.cleared, brokers.left)
-    topics = await _clear_topics(cluster, done, {})
-    return ClearedThrottles(topics.topics, brokers.cleared, brokers.left + topics.left)
+        return ClearedThrottles((), cleared, brokers.left, brokers.cleared)
+    topics = await _clear_topics(cluster, done, {}, is_preview=is_preview)
+    return ClearedThrottles(topics.topics, cleared, brokers.left + topics.left, brokers.cleared)
 
 
 async def _moving_between_dirs(cluster: Cluster, marked: Sequence[TopicSnapshot]) -> set[str]:
@@ -207,13 +215,13 @@ async def _rates_left(
 
 
 async def _clear_topics(
-    cluster: Cluster, topics: Sequence[TopicSnapshot], rates_left: Mapping[str, Set[str]]
+    cluster: Cluster, topics: Sequence[TopicSnapshot], rates_left: Mapping[str, Set[str]], *, is_preview: bool
 ) -> ClearedThrottles:
     cleared, left = [], []
     for topic in topics:
         additions, deletions = unthrottled_settings(known_configs(topic), rates_left)
         try:
-            if additions or deletions:
+            if (additions or deletions) and not is_preview:
                 await alter_entity(cluster, Entity(EntityType.TOPIC, topic.name), additions, deletions)
         except NotFound:
             continue
@@ -314,16 +322,18 @@ async def _rates_of_brokers(cluster: Cluster, brokers: Iterable[int]) -> dict[in
 class _ClearedBrokers:
     """Brokers that lost their rates, and which rates are left. ``is_partial``: some of those may be klamm's."""
 
-    cleared: tuple[int, ...]
+    cleared: Mapping[int, Mapping[str, str]]
     left: tuple[str, ...]
     is_partial: bool
 
 
-async def _clear_brokers(cluster: Cluster, ours: Mapping[str, Set[str]], given: Set[int]) -> _ClearedBrokers:
+async def _clear_brokers(
+    cluster: Cluster, ours: Mapping[str, Set[str]], given: Set[int], *, is_preview: bool
+) -> _ClearedBrokers:
     live = await (await topic_reader(cluster)).live_brokers()
     asked = await _brokers_with_settings(cluster)
     unknown = set() if (await reassignment_changer(cluster)).is_znode else given - asked
-    cleared: dict[int, dict[str, None]] = {}
+    cleared: dict[int, dict[str, str]] = {}
     foreign = []
     failed = [f"broker {broker}: its rate cannot be removed while it is not alive" for broker in sorted(unknown)]
     for broker, present in (await _rates_of_brokers(cluster, asked)).items():
@@ -339,14 +349,16 @@ async def _clear_brokers(cluster: Cluster, ours: Mapping[str, Set[str]], given: 
         if not deletions:
             continue
         try:
-            await delete_broker_settings(cluster, broker, deletions, is_alive=broker in live)
-            cleared[broker] = dict.fromkeys(deletions)
+            if not is_preview:
+                await delete_broker_settings(cluster, broker, deletions, is_alive=broker in live)
+            cleared[broker] = {key: present[key] for key in deletions}
         except FAILURES as error:
             failed.append(f"broker {broker}: {', '.join(deletions)} cannot be removed now: {error}")
-    late = await _late_broker(cluster, {broker: gone for broker, gone in cleared.items() if broker in live})
+    gone = {broker: dict.fromkeys(rates) for broker, rates in cleared.items() if broker in live}
+    late = None if is_preview else await _late_broker(cluster, gone)
     if late is not None:
         cluster.complain(
             f"broker {late} still reports the throttle that klamm has removed: it copies no faster until it reads "
             "its settings"
         )
-    return _ClearedBrokers(tuple(cleared), (*foreign, *failed), bool(failed))
+    return _ClearedBrokers(cleared, (*foreign, *failed), bool(failed))

@@ -70,6 +70,12 @@ async def verify_reassignment(
         return VerifiedReassignment(statuses, await clear_finished(cluster, plan, statuses))
 
 
+async def preview_unneeded_throttles(cluster: Cluster) -> ClearedThrottles:
+    """Return which throttles ``verify_reassignment`` without a plan would remove now. Changes nothing."""
+    moving = (await (await reassignment_reader(cluster)).running()).names
+    return await clear_throttles(cluster, moving, None, is_preview=True)
+
+
 async def read_statuses(cluster: Cluster, plan: Sequence[PartitionMove]) -> list[PartitionStatus]:
     """Return how far each partition of a plan is, by name. Changes nothing.
 

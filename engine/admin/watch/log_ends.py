@@ -73,6 +73,14 @@ class LogEnds(Mapping[TopicPartition, PartitionOffsets]):
             None if UNKNOWN in (end, first) else end - first for end, first in zip(now[::2], then[::2], strict=False)
         ]
 
+    def end(self, name: TopicPartition) -> int | None:
+        """Return where a log ends, without making a value of it; None if that is not known."""
+        topic, partition = name
+        rows = self._topics.get(topic, ())
+        if not 0 <= partition < len(rows) // 2 or (end := rows[2 * partition]) == UNKNOWN:
+            return None
+        return end
+
     def __getitem__(self, name: TopicPartition) -> PartitionOffsets:
         topic, partition = name
         rows = self._topics[topic]

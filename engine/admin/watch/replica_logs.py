@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from engine.common.model import TopicPartition
@@ -64,17 +64,24 @@ class ReplicaLogs(Mapping[TopicPartition, tuple[ReplicaLog, ...]]):
         rows = self._topics.get(topic)
         return None if rows is None else sum(rows[2::WIDTH])
 
+    def numbers(self, name: TopicPartition) -> Iterator[tuple[int, bool, int, int]]:
+        """Yield broker, whether it is a future one, bytes and lag of each replica: a table of very many asks for them.
+
+        To make a value of each replica takes several times as long.
+        """
+        topic, partition = name
+        rows = self._topics.get(topic, ())
+        for at in _places_of(rows, partition):
+            broker, is_future, _ = self._places[rows[at + 1]]
+            yield broker, is_future, rows[at + 2], rows[at + 3]
+
     def __getitem__(self, name: TopicPartition) -> tuple[ReplicaLog, ...]:
         topic, partition = name
         rows = self._topics[topic]
-        index, count = bisect_left(_Partitions(rows), partition), len(rows) // WIDTH
-        found = []
-        while index < count and rows[index * WIDTH] == partition:
-            found.append(self._log(rows, index * WIDTH))
-            index += 1
+        found = tuple(self._log(rows, at) for at in _places_of(rows, partition))
         if not found:
             raise KeyError(name)
-        return tuple(found)
+        return found
 
     def __iter__(self) -> Iterator[TopicPartition]:
         for topic, rows in self._topics.items():
@@ -91,12 +98,27 @@ class ReplicaLogs(Mapping[TopicPartition, tuple[ReplicaLog, ...]]):
         return ReplicaLog(broker, log_dir, rows[at + 2], rows[at + 3], is_future)
 
 
+def _places_of(rows: Sequence[int], partition: int) -> range:
+    """Return where the numbers of a partition's replicas begin."""
+    end = len(rows)
+    if not end:
+        return range(0)
+    # Nearly always all partitions have equally many replicas, and the first one is where it would be then.
+    first = WIDTH * partition * (end // WIDTH // (rows[-WIDTH] + 1))
+    if not (0 <= first < end and rows[first] == partition and (first == 0 or rows[first - WIDTH] != partition)):
+        first = WIDTH * bisect_left(_Partitions(rows), partition)
+    last = first
+    while last < end and rows[last] == partition:
+        last += WIDTH
+    return range(first, last, WIDTH)
+
+
 class _Partitions:
     """The partition of each replica of a topic, to search in."""
 
     __slots__ = ("_rows",)
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: Sequence[int]) -> None:
         self._rows = rows
 
     def __len__(self) -> int:

@@ -18,6 +18,7 @@ from engine.admin.watch.replica_logs import LogsMaker, ReplicaLogs
 from engine.common.model import TopicPartition
 from engine.common.snapshot import ReplicaLog
 
+EVERY_NAME = [TopicPartition(topic, partition) for topic in "abcd" for partition in range(6)]
 NAMES = st.builds(TopicPartition, st.sampled_from(["a", "b", "c"]), st.integers(0, 4))
 ENDS = st.dictionaries(NAMES, st.integers(0, 3), max_size=10)
 LOGS = st.dictionaries(
@@ -47,6 +48,7 @@ def test_ends_are_those_of_a_plain_dictionary(readings: list[dict[TopicPartition
         plain |= {name: PartitionOffsets(end, at_ms) for name, end in told.items()
                   if name not in plain or plain[name].end != end}  # fmt: skip
         assert ends == plain and set(ends) == set(plain) and len(ends) == len(plain)
+        assert all(ends.end(name) == (plain[name].end if name in plain else None) for name in EVERY_NAME)
         assert ends.total == sum(one.end for one in plain.values())
         assert LogEnds.of(plain) == ends
     assert ends.get(TopicPartition("a", 5)) is None and ends.get(TopicPartition("d", 0)) is None
@@ -76,6 +78,11 @@ def test_logs_are_those_of_a_plain_dictionary(told: dict[TopicPartition, list[Re
     logs = ReplicaLogs.of(told)
     plain = {name: tuple(sorted(found, key=lambda log: (log.broker, log.is_future))) for name, found in told.items()}
     assert logs == plain and set(logs) == set(plain) and len(logs) == len(plain)
+    for name, found in plain.items():
+        assert list(logs.numbers(name)) == [
+            (one.broker, one.is_future, one.size_bytes, one.offset_lag) for one in found
+        ]
+    assert not list(logs.numbers(TopicPartition("a", 5))) and not list(logs.numbers(TopicPartition("d", 0)))
     assert sorted(map(repr, logs.logs())) == sorted(
         repr((name.topic, name.partition, log)) for name, found in told.items() for log in found
     )

@@ -340,3 +340,21 @@ def test_a_throttle_is_not_cleared_while_a_replica_that_does_not_move_catches_up
     frame = replace(frame, cluster=replace(frame.cluster, topics=(topic,)))
     leader, follower = sorted(throttle_advice(frame, moves), key=lambda one: one.broker)
     assert (leader.verdict, follower.verdict) == (ThrottleVerdict.UNKNOWN, ThrottleVerdict.NOT_THE_LIMIT)
+
+
+def test_throttles_that_no_move_needs_are_told_with_the_key_that_removes_them() -> None:
+    cluster, board = FakeCluster(3, {"orders": 3}), Board()
+    view = View(board, Location("reassignments"))
+
+    def told() -> list[str]:
+        cluster.advance()
+        board.take(cluster.frame())
+        return ["".join(text for text, _ in one) for one in PAGE.summary(view, 76)]
+
+    assert told() == []
+    cluster.set_broker_config(2, "leader.replication.throttled.rate", "1000000")
+    assert told() == ["1 throttle setting serves no move   X removes those that klamm has set"]
+    cluster.set_topic_config("orders", "leader.replication.throttled.replicas", "0:1")
+    assert told() == ["2 throttle settings serve no move   X removes those that klamm has set"]
+    cluster.reassign(TopicPartition("orders", 0), (2, 3))
+    assert not [line for line in told() if "no move" in line], "they may serve this one"

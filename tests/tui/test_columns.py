@@ -1,0 +1,120 @@
+"""Columns that do not fit: keys and clicks bring each of them into sight, and the first column stays."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+from dashboards import Driven, dashboard, drive
+
+from tui.location import Location
+from tui.widgets.line_table import LineTable
+
+SMALL = (80, 24)
+
+
+def shown(look: Callable[[Driven], Awaitable[None]], scene: str = "live", **options: object) -> None:
+    async def run() -> None:
+        async with dashboard(scene, **options) as driven:  # type: ignore[arg-type]
+            await look(driven)
+
+    drive(run)
+
+
+def header(driven: Driven) -> str:
+    table = driven.main.query_one(LineTable)
+    return driven.drawn.splitlines()[table.region.y]
+
+
+@pytest.mark.parametrize(
+    ("scene", "where"),
+    [
+        ("live", Location("brokers")),
+        ("live", Location("topics")),
+        ("live", Location("partitions")),
+        ("live", Location("partition", topic="orders", partition=0)),
+        ("live", Location("groups")),
+        ("reassigning", Location("reassignments")),
+        ("streaming", Location("spark")),
+    ],
+    ids=lambda one: one if isinstance(one, str) else one.page,
+)
+def test_every_column_can_be_reached_in_80_columns(scene: str, where: Location) -> None:
+    async def look(driven: Driven) -> None:
+        await driven.tick(4)
+        driven.main.go_to(where)
+        await driven.settled()
+        columns = driven.main.model.rows.columns
+        table = driven.main.query_one(LineTable)
+        seen, before = set[str](), header(driven)
+        for _ in columns:
+            layout = [column for column, _ in table._layout]
+            assert layout[0] is columns[0], "the first column stays"
+            out_of_sight = len(columns) - len(layout) - driven.main.model.skipped
+            assert (f"{out_of_sight}→" in header(driven)) is bool(out_of_sight)
+            assert (f"←{driven.main.model.skipped} " in header(driven)) is bool(driven.main.model.skipped)
+            assert all(column.title in header(driven) or width < len(column.title) for column, width in table._layout)
+            seen |= {column.name for column in layout}
+            if not out_of_sight:
+                break
+            await driven.press("right")
+        assert seen == {column.name for column in columns}
+        await driven.press(*["left"] * len(columns))
+        assert header(driven) == before, "the way back leads to the columns that matter most"
+
+    shown(look, scene, size=SMALL)
+
+
+def test_at_either_end_a_key_says_that_there_is_no_more() -> None:
+    async def look(driven: Driven) -> None:
+        await driven.press("left")
+        assert [one.message for one in driven.app._notifications] == ["there are no columns further left"]
+        count = len(driven.main.model.rows.columns)
+        await driven.press(*["right"] * count)
+        assert [one.message for one in driven.app._notifications][1:2] == ["there are no columns further right"]
+        assert "→" not in header(driven) and driven.main.model.skipped < count - 2
+
+    shown(look, size=SMALL, page="topics")
+
+
+def test_the_numbers_of_hidden_columns_can_be_clicked_and_titles_still_sort() -> None:
+    async def look(driven: Driven) -> None:
+        table = driven.main.query_one(LineTable)
+
+        async def click(text: str) -> None:
+            await driven.pilot.click(LineTable, offset=(header(driven).index(text), 0))
+            await driven.settled()
+
+        await click("→")
+        assert driven.main.model.skipped == 1
+        column = table._layout[1][0]
+        await click(column.title)
+        assert driven.main.model.sort_name == column.name
+        await click("←1")
+        assert driven.main.model.skipped == 0
+
+    shown(look, size=SMALL, page="topics")
+
+
+def test_a_terminal_that_gets_wider_shows_all_columns_again() -> None:
+    async def look(driven: Driven) -> None:
+        await driven.press("right", "right")
+        assert driven.main.model.skipped == 2
+        await driven.pilot.resize_terminal(200, 24)
+        await driven.settled()
+        assert driven.main.model.skipped == 0 and "→" not in header(driven) and "←" not in header(driven)
+
+    shown(look, size=SMALL, page="topics")
+
+
+def test_each_table_remembers_its_columns_and_a_new_topic_begins_with_the_first() -> None:
+    async def look(driven: Driven) -> None:
+        await driven.press("3", "right", "enter")
+        assert driven.main.location.page == "partitions" and driven.main.model.skipped == 0
+        await driven.press("right", "escape")
+        assert driven.main.model.skipped == 1
+        assert driven.main.model.put_cursor_on("orders")
+        driven.main.go_to(Location("partitions", topic="orders"))
+        assert driven.main.model.skipped == 0
+
+    shown(look, size=SMALL)
