@@ -322,6 +322,17 @@ class WireCluster:
         if client is not None:
             await client.close("it did not answer in time")
 
+    async def fell_silent(self, broker_id: int, why: str) -> None:
+        """Somebody found out that a broker does not answer: whoever waits for it fails now, and later waits are short.
+
+        What was named may be the same broker by another name, so a connection to nobody known is closed as well.
+        """
+        self.silent.setdefault(broker_id, why)
+        others = {f"{node.host}:{node.port}" for node in self._nodes.values() if node.id != broker_id}
+        if self._any is not None and self._any.address not in others:
+            await self._any.close("it did not answer in time")
+        await self._hang_up(broker_id)
+
     async def controller_id(self) -> int:
         """Return the controller's id; wait for an election under way until the caller's deadline."""
         while self._controller_id == NO_CONTROLLER or self._controller_id not in self._nodes:
@@ -389,8 +400,10 @@ class WireCluster:
     async def _any_client(self) -> BrokerClient:
         if self._any is not None and self._any.is_connected:
             return self._any
-        known = [(node.host, node.port) for node in self._nodes.values()]
-        self._any = await self._connections.first_to_greet(dict.fromkeys((*self._bootstrap, *known)))
+        known = {(node.host, node.port): node.id for node in self._nodes.values()}
+        addresses = dict.fromkeys((*self._bootstrap, *known))
+        # Each silent one would be waited for before the next is tried.
+        self._any = await self._connections.first_to_greet(sorted(addresses, key=lambda a: known.get(a) in self.silent))
         return self._any
 
     async def _ask(
