@@ -29,7 +29,7 @@ from engine.admin.cluster.waits import Waits
 from engine.admin.cluster.wire_failures import LOSSES, WHERE_TO_LOOK, outcome_unknown, unreachable
 from engine.common.errors import ErrorCode
 from engine.common.model import NO_CONTROLLER, Node
-from engine.network.client import BrokerClient
+from engine.network.client import CLOSED, BrokerClient
 from engine.network.errors import NetworkError, RequestTimedOut
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -392,10 +392,10 @@ class WireCluster:
         node = self._nodes.get(broker_id)
         return None if node is None else self._connections.get((node.host, node.port))
 
-    async def close(self) -> None:
-        """Close all connections."""
+    async def close(self, reason: str = CLOSED) -> None:
+        """Close all connections; whoever waits for an answer is given the reason."""
         self._any = None
-        await self._connections.close()
+        await self._connections.close(reason)
 
     async def _any_client(self) -> BrokerClient:
         if self._any is not None and self._any.is_connected:

@@ -39,7 +39,7 @@ from engine.common.clock import Clock, SystemClock
 from engine.common.model import BrokerInfo, SecurityProtocol
 from engine.common.snapshot import SnapshotSource
 from engine.protocol.apis.metadata import MetadataResponse
-from engine.zk.errors import ZooKeeperError
+from engine.zk.errors import SessionLost, ZooKeeperError
 
 if TYPE_CHECKING:
     from engine.admin.watch.by_znode import ZooKeeperSide
@@ -435,6 +435,8 @@ class LiveFeed:
         if self._slow.has_zookeeper:
             try:
                 await reader.read(self._clock.now_ms())
+            except SessionLost as error:
+                missing = (f"groups in ZooKeeper: {error}; klamm reads them in the next session",)
             except (*FAILURES, ZooKeeperError) as error:
                 missing = (f"groups in ZooKeeper: {error}",)
         return tuple(reader.known.values()), missing
