@@ -164,6 +164,17 @@ def test_every_reason_is_told_before_the_advice_for_one(height: int) -> None:
         assert words.removesuffix("s") in told
 
 
+@pytest.mark.parametrize("width", [120, 140, 200])
+def test_what_is_wrong_has_the_whole_row(width: int) -> None:
+    feed = fake_feed("broker-down", plays=False)
+    board = board_after(feed, 3)
+    assert board.frame is not None and board.frame.health is not None
+    told = overview_of(board, width, 45)
+    named = 1 if width < 140 else 2
+    assert all(", ".join(reason.examples[:named]) in told for reason in board.frame.health.reasons)
+    assert "last changes" in told
+
+
 def test_a_dead_broker_leaves_the_others_their_share() -> None:
     feed = fake_feed("live", plays=False)
     feed.cluster.kill(2)
