@@ -182,6 +182,11 @@ def test_a_dead_broker_leaves_the_others_their_share() -> None:
     assert [item.skew for item in items] == [0, 0, 0], "each was assigned a third of the replicas, and is still"
 
 
+def test_the_age_of_a_registration_is_not_called_the_age_of_the_process() -> None:
+    titles = {column.name: column.title for column in brokers.COLUMNS}
+    assert titles["registered_s"] == "SESSION" and "UP FOR" not in titles.values()
+
+
 def test_a_lost_cluster_is_told_once() -> None:
     feed = fake_feed("disconnected", plays=False)
     frame = feed.tick()
