@@ -155,6 +155,9 @@ class MainScreen(Screen[None]):
         if location.page in ("partitions", "partition", "logs") and location != self.location:
             # Another topic has other rows: tags and cursor belong to the topic before.
             self._models.pop(location.page, None)
+        if location.page == "timeline" and location != self.location and "timeline" in self._models:
+            # Whoever goes there wants to know what has just happened; whoever goes back finds his row.
+            self._models["timeline"].begin_at_top()
         if is_visit:
             self.history.visit(location)
         else:

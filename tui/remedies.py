@@ -1,4 +1,4 @@
-"""How the dashboard words the engine's advice: an operation is a screen or one of its keys."""
+"""How the dashboard words the engine's advice: an operation is a screen or a key; if it has neither, a command."""
 
 from __future__ import annotations
 
@@ -15,7 +15,13 @@ _PLACES: Mapping[Operation, str] = {
     Operation.DESCRIBE_UNAVAILABLE: "screen Partitions (4), only trouble (z)",
     Operation.DESCRIBE_UNAVAILABLE_OF_TOPIC: "the topic's partitions (:t {})",
     Operation.LIST_BROKERS: "screen Brokers (2)",
+    Operation.DESCRIBE_CONFIGS: "klamm configs describe",
+    Operation.DESCRIBE_TOPIC_CONFIGS: "the line above the topic's partitions (:t {})",
+    Operation.DESCRIBE_ALL_TOPIC_CONFIGS: "klamm configs describe --topic {} --all",
+    Operation.DESCRIBE_BROKER_CONFIGS: "klamm configs describe --broker {}",
+    Operation.DESCRIBE_ALL_BROKER_CONFIGS: "klamm configs describe --broker {} --all",
     Operation.ALTER_CONFIGS: "settings (A) of the topic or broker",
+    Operation.ADD_TOPIC_CONFIG: "{}, in the settings (A) of the topic",
     Operation.DELETE_CONFIGS: "settings (A) of the topic or broker",
     Operation.ELECT_PREFERRED_OF_ALL: "an election (E) of the preferred leaders",
     Operation.ELECT_UNCLEAN: "an unclean election (U) of the partitions",
@@ -27,10 +33,16 @@ _PLACES: Mapping[Operation, str] = {
     Operation.DESCRIBE_GROUP: "the group (:g {})",
     Operation.LIST_OFFSETS: "screen Partitions (4)",
     Operation.LIST_EARLIEST_OFFSETS: "screen Partitions (4)",
+    Operation.DESCRIBE_LOG_DIRS: "klamm brokers log-dirs",
+    Operation.TAKE_SNAPSHOT: "klamm cluster snapshot",
+    Operation.TAKE_SNAPSHOT_WITH_SIZES: "klamm cluster snapshot --sizes {}",
     Operation.READ_ZNODE: "screen ZooKeeper (:zk {})",
     Operation.READ_RAW_ZNODE: "screen ZooKeeper (:zk {})",
     Operation.LIST_ZNODES: "screen ZooKeeper (:zk {})",
+    Operation.CHECK_ZOOKEEPER: "screen ZooKeeper (0)",
+    Operation.MERGE_STATE_CHANGES: "klamm state-changes merge {}",
     Operation.START_LOCAL_CLUSTER: "klamm local up",
+    Operation.KEEP_LAG_HISTORY: "klamm spark lag --out {}",
 }
 
 
@@ -38,10 +50,7 @@ class DashboardSpeller:
     """Spells operations as screens and keys, parameters in plain words."""
 
     def operation(self, operation: Operation, value: str | None) -> str:
-        place = _PLACES.get(operation)
-        if place is None:
-            return operation.value if value is None else f"{operation.value} {value}"
-        return place.replace("{}", value or "…")
+        return _PLACES[operation].replace("{}", value or "…")
 
     def parameter(self, parameter: Parameter) -> str:
         return parameter.value

@@ -102,6 +102,10 @@ class TableModel:
             self._left_key = self.cursor_key
             self.rows, self.shown, self.arranging, self._in_order_of = NO_ROWS, (), None, None
 
+    def begin_at_top(self) -> None:
+        """Put the cursor on the first row, also if the rows are shown only later."""
+        self.cursor, self._left_key = 0, None
+
     def show(self, rows: Rows) -> None:
         """Take newer rows; cursor and tags stay with their rows."""
         key = self._left_key if self.rows is NO_ROWS else self.cursor_key

@@ -161,27 +161,39 @@ async def alter(
         if not await changer.exists(wanted.name, if_exists=if_exists):
             invocation.talk.say(f"topic {wanted.name} does not exist, nothing to do")
             return topic_changes_report([])
+        present = await _present_count(cluster, wanted)
+        adds_none = present is not None and wanted.partition_count is not None and wanted.partition_count <= present
+        if invocation.is_dry_run or adds_none:
+            # The cluster refuses what adds none, before anybody reads of effects or is asked.
+            change = await changer.alter(wanted, validate_only=True)
         for warning in wanted.warnings:
             invocation.talk.warn(warning)
-        if invocation.is_dry_run:
-            change = await changer.alter(wanted, validate_only=True)
-        lines, may_lose_data = await _alteration_lines(cluster, wanted) if invocation.tells_details else ([], False)
+        details = await _alteration_lines(cluster, wanted, present) if invocation.tells_details else ([], False)
+        lines, may_lose_data = details
         what = f"alter topic {wanted.name} in {cluster.target.title}"
         if invocation.confirm(what, lines, may_lose_data=may_lose_data):
             change = await changer.alter(wanted)
     return topic_changes_report([change])
 
 
-async def _alteration_lines(cluster: Cluster, wanted: TopicAlteration) -> tuple[list[str], bool]:
+async def _present_count(cluster: Cluster, wanted: TopicAlteration) -> int | None:
+    """Return how many partitions the topic has, if their number is to change and is known."""
+    from engine.admin.topics.access import topic_reader
+
+    if wanted.partition_count is None:
+        return None
+    shape = (await (await topic_reader(cluster)).shapes([wanted.name])).get(wanted.name)
+    return None if shape is None else shape[0]
+
+
+async def _alteration_lines(cluster: Cluster, wanted: TopicAlteration, present: int | None) -> tuple[list[str], bool]:
     """Return what changes into what, line by line, and whether that may lose records."""
     from engine.admin.configs.changes import read_changes
     from engine.admin.configs.values import Entity, EntityType
-    from engine.admin.topics.access import topic_reader
 
     lines = []
     if wanted.partition_count is not None:
-        shape = (await (await topic_reader(cluster)).shapes([wanted.name])).get(wanted.name)
-        lines.append(f"  partitions: {'unknown' if shape is None else shape[0]} → {wanted.partition_count}")
+        lines.append(f"  partitions: {'unknown' if present is None else present} → {wanted.partition_count}")
     if not wanted.changes_configs:
         return lines, False
     changes = await read_changes(

@@ -44,6 +44,9 @@ which else would soon scan everything in the process for them.
 
 CLIENT_SOFTWARE_NAME = "klamm"
 
+CLOSED = "klamm closed the connection"
+"""What those are told who waited for an answer, unless there is a reason."""
+
 
 class _Waiting:
     """A request that was sent and has no answer yet."""
@@ -163,7 +166,7 @@ class BrokerClient:
         """Open the connection if it is not open.
 
         Raises:
-            ConnectFailed: refused, unreachable, no answer in time, or closed by this side meanwhile.
+            ConnectFailed: refused, unreachable, no answer in time, or closed meanwhile.
         """
         if self._wire is not None:
             return
@@ -180,7 +183,7 @@ class BrokerClient:
         if self._closings != closings:
             if wire.transport is not None:
                 wire.transport.close()
-            raise ConnectFailed("closed by this side while connecting", address=self.address)
+            raise ConnectFailed("klamm gave up this connection before it was open", address=self.address)
         self._wire = wire
         self._versions = None
 
@@ -278,7 +281,7 @@ class BrokerClient:
             self._versions = {k.api_key: (k.min_version, k.max_version) for k in response.api_keys}
         return self._versions
 
-    async def close(self, reason: str = "closed by this side") -> None:
+    async def close(self, reason: str = CLOSED) -> None:
         """Close the connection after pending writes; requests in flight end with ConnectionLost and this reason.
 
         A Produce with acks=0 has no answer to wait for, so ``close`` must not drop anything that was sent.

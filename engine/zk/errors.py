@@ -64,7 +64,7 @@ class ConnectionLost(ZooKeeperError):
 
 
 class SessionLost(ZooKeeperError):
-    """The ZooKeeper session is over; its ephemeral znodes are gone."""
+    """The session with ZooKeeper is over: no answer came in time, or ZooKeeper ended it."""
 
 
 class TooLarge(ZooKeeperError):

@@ -53,7 +53,7 @@ from engine.zk.errors import (
         (RemoteProtocolError("garbage"), ExitCode.UNREACHABLE, "meaningless answer: garbage"),
         (TimeoutError(), ExitCode.UNREACHABLE, "no answer in time"),
         (ConnectionLost(), ExitCode.UNREACHABLE, "broke"),
-        (SessionLost(), ExitCode.UNREACHABLE, "session is over"),
+        (SessionLost(), ExitCode.UNREACHABLE, "session with ZooKeeper is over"),
         (NoAuth(path="/x"), ExitCode.REFUSED, "/x"),
         (NodeExists(path="/x"), ExitCode.REFUSED, "exists"),
         (BadVersion(path="/x"), ExitCode.REFUSED, "version"),

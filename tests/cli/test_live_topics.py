@@ -74,6 +74,7 @@ def test_a_topic_from_its_making_to_its_end(klamm_by: Klamm, by_wire: Klamm, by_
     assert [partition["leader"] >= 0 for partition in after["partitions"]] == [True] * 5
     fewer = klamm_by("topics", "alter", topic_name, "--partitions", "5")
     assert (fewer.code, "Topic already has 5 partitions" in fewer.err) == (4, True)
+    assert "warning" not in fewer.err, "what is refused has no effects to warn of"
 
     refused = klamm_by("topics", "delete", topic_name)
     assert (refused.code, refused.out) == (2, "")
@@ -104,8 +105,12 @@ def test_a_dry_run_checks_and_writes_nothing(klamm_by: Klamm, topic_name: str) -
     assert klamm_by("topics", "describe", topic_name).code == 2
     assert klamm_by("topics", "create", topic_name, *shape, "2").code == 0
     assert klamm_by("topics", "alter", topic_name, "--partitions", "9", "--dry-run").code == 0
-    cannot = klamm_by("topics", "alter", topic_name, "--partitions", "1", "--dry-run")
-    assert (cannot.code, "would" in cannot.err) == (4, False)
+    for words in (["--dry-run"], [], ["--verbose"]):
+        cannot = klamm_by("topics", "alter", topic_name, "--partitions", "1", *words)
+        assert (cannot.code, "would" in cannot.err, "warning" in cannot.err) == (4, False, False)
+    assert (
+        "warning: with more partitions" in klamm_by("topics", "alter", topic_name, "--partitions", "9", "--dry-run").err
+    )
     assert klamm_by("topics", "delete", topic_name, "--dry-run").code == 0
     assert klamm_by("topics", "describe", topic_name, "-o", "json").json[0]["partition_count"] == 2
 

@@ -34,7 +34,7 @@ def test_a_connection_that_opens_after_the_close_is_not_kept() -> None:
         connecting = asyncio.create_task(client.connect())
         await asyncio.sleep(0)
         await client.close()
-        with pytest.raises(ConnectFailed, match="closed by this side"):
+        with pytest.raises(ConnectFailed, match="gave up this connection"):
             await connecting
         assert not client.is_connected
         await asyncio.wait_for(ended.wait(), 10)

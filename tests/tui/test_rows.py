@@ -92,6 +92,19 @@ def test_cursor_and_tags_stay_with_their_rows() -> None:
     assert (model.cursor_key, model.tags) == ("orders", set())
 
 
+def test_a_table_may_begin_at_the_top_when_its_screen_is_shown_again() -> None:
+    model = TableModel()
+    model.show(THREE)
+    model.cursor = 2
+    model.leave()
+    model.show(THREE)
+    assert model.cursor == 2, "as it was left"
+    model.leave()
+    model.begin_at_top()
+    model.show(rows(Thing("new", 9), *THREE.items))
+    assert model.cursor == 0
+
+
 def test_an_operation_is_about_tagged_rows_also_hidden_ones_else_about_the_cursor() -> None:
     model = TableModel()
     model.show(THREE)

@@ -164,11 +164,27 @@ def test_every_reason_is_told_before_the_advice_for_one(height: int) -> None:
         assert words.removesuffix("s") in told
 
 
+@pytest.mark.parametrize("width", [120, 140, 200])
+def test_what_is_wrong_has_the_whole_row(width: int) -> None:
+    feed = fake_feed("broker-down", plays=False)
+    board = board_after(feed, 3)
+    assert board.frame is not None and board.frame.health is not None
+    told = overview_of(board, width, 45)
+    named = 1 if width < 140 else 2
+    assert all(", ".join(reason.examples[:named]) in told for reason in board.frame.health.reasons)
+    assert "last changes" in told
+
+
 def test_a_dead_broker_leaves_the_others_their_share() -> None:
     feed = fake_feed("live", plays=False)
     feed.cluster.kill(2)
     items = brokers.items_of(board_after(feed, 3))
     assert [item.skew for item in items] == [0, 0, 0], "each was assigned a third of the replicas, and is still"
+
+
+def test_the_age_of_a_registration_is_not_called_the_age_of_the_process() -> None:
+    titles = {column.name: column.title for column in brokers.COLUMNS}
+    assert titles["registered_s"] == "SESSION" and "UP FOR" not in titles.values()
 
 
 def test_a_lost_cluster_is_told_once() -> None:

@@ -39,7 +39,7 @@ class BrokerItem:
     full_in_s: float | None
     bytes: int | None
     disk: float | None
-    up_s: float | None
+    registered_s: float | None
     in_per_s: float | None
     trouble: str
 
@@ -84,7 +84,7 @@ def items_of(board: Board) -> list[BrokerItem]:
                 full_in.get(broker),
                 board.broker_bytes(broker),
                 board.broker_disk_share(broker),
-                advice[broker].up_s if broker in advice else None,
+                advice[broker].registered_s if broker in advice else None,
                 rates.get(broker),
                 words.trouble if words is not None else "",
             )
@@ -165,8 +165,8 @@ COLUMNS = (
            rank=4, is_figure=True, width=9),
     Column("disk", "FULL", _disk, lambda i: i.disk, rank=4, is_figure=True, width=5),
     Column("full_in_s", "FULL IN", _full_in_cell, lambda i: i.full_in_s, rank=6, is_figure=True, width=7),
-    Column("up_s", "UP FOR", lambda i: NO_DATA if i.up_s is None else Cell(span(i.up_s)), lambda i: i.up_s, rank=6,
-           is_figure=True, width=7, is_age=True),
+    Column("registered_s", "SESSION", lambda i: NO_DATA if i.registered_s is None else Cell(span(i.registered_s)),
+           lambda i: i.registered_s, rank=6, is_figure=True, width=7, is_age=True),
 )  # fmt: skip
 
 

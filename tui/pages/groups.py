@@ -234,7 +234,9 @@ def group_of(view: View) -> WatchedGroup | None:
 
 def _group_rows(view: View) -> Rows:
     group = group_of(view)
-    empty = f"there is no group {view.location.group}" if view.board.frame else "groups have not been read yet"
+    frame = view.board.frame
+    is_read = frame is not None and frame.stage(Stage.GROUPS).read_at_ms is not None
+    empty = f"there is no group {view.location.group}" if is_read else "groups have not been read yet"
     return Rows(
         PARTITION_COLUMNS,
         () if group is None else group.lag.partitions,

@@ -37,15 +37,16 @@ _KIND = max(len(kind) for kind in EventKind) + 2
 def overview_lines(board: Board, width: int, height: int, *, is_seen: bool = True) -> list[Line]:
     """Return the screen's lines for a room of ``width`` by ``height``."""
     inner = width - 2
-    health = _health(board, inner if width < _WIDE else (inner - 3) // 2, 8 if width >= _WIDE else 4, is_seen=is_seen)
+    # What is wrong has the whole row: half of it would cut the names.
+    health = _health(board, inner, 8 if width >= _WIDE else 4, is_seen=is_seen)
     if width >= _WIDE:
-        half = (inner - 3) // 2
+        half, room = (inner - 3) // 2, height - len(health) - 1
         has_tables = width >= _HUGE[0] and height >= _HUGE[1]
-        left = [*health, (), *_figures(board, half, columns=2)]
-        left += _lists(board, half, height - len(left) - 8)
-        chart_height = min(6, max(2, (height - 12) // 6))
+        left = _figures(board, half, columns=2)
+        left += _lists(board, half, room - len(left) - 8)
+        chart_height = min(6, max(2, (room - 10) // 6))
         right = _charts(board, inner - half - 3, chart_height=chart_height, gap=1, with_brokers=not has_tables)
-        top = beside(left, right, left_width=half)
+        top = [*health, (), *beside(left, right, left_width=half)]
         if has_tables:
             top += tables(board, inner, height - len(top) - _EVENTS_OF_TABLES)
     else:

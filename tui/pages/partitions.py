@@ -14,7 +14,9 @@ from tui.lines import Line, line
 from tui.location import Location
 from tui.pages.page import Page, View, why_empty
 from tui.table_model import Rows
-from tui.units import NOTHING, count, counted, ids, short_count, size, span
+from tui.units import NOTHING, count, counted, ids, plain, short_count, size, span
+
+_BROKERS_NAMED = 12
 
 
 def items_of(view: View) -> Sequence[PartitionItem]:
@@ -139,7 +141,8 @@ def _why_empty(view: View) -> str:
     if where.topic is not None and view.board.has_metadata:
         return f"there is no topic {where.topic}"
     if where.broker is not None and view.board.has_metadata:
-        return f"no partition has a replica on broker {where.broker}"
+        is_known = where.broker in view.board.broker_ids
+        return f"{'no partition has a replica on' if is_known else 'the cluster has no'} broker {where.broker}"
     return why_empty(view, "partitions")
 
 
@@ -148,19 +151,37 @@ def _summary(view: View, width: int) -> list[Line]:
     if not board.has_metadata:
         return []
     if where.topic is not None:
-        return _topic_summary(board, where.topic)
-    total = board.total
+        return [*_missing_partition(board, where), *_topic_summary(board, where.topic)]
     if where.broker is not None:
-        broker = where.broker
-        is_up = broker in board.live
-        return [
-            line(
-                (f"broker {broker} is {'up' if is_up else 'down'}", Tone.GOOD if is_up else Tone.BAD),
-                f"   leads {count(total.leaders[broker])} of the {count(total.preferred[broker])} it is preferred for,"
-                f" holds {count(board.replicas[broker])} replicas, is missed by {count(total.missing[broker])}",
-            )
-        ]
+        return [_broker_line(board, where.broker)]
+    total = board.total
     return [line((f"{counted(total.partitions, 'partition')}   * not led by the preferred replica", Tone.QUIET))]
+
+
+def _broker_line(board: Board, broker: int) -> Line:
+    if broker not in board.broker_ids:
+        known = board.broker_ids
+        told = ", ".join(map(str, known[:_BROKERS_NAMED])) + (", …" if len(known) > _BROKERS_NAMED else "")
+        return line((f"the cluster has no broker {broker}: it has {told or 'none'}", Tone.BAD))
+    total, state, tone = board.total, "is up", Tone.GOOD
+    if broker not in board.live:
+        state, tone = "is down", Tone.BAD
+    elif broker in board.silent and board.frame is not None:
+        state, tone = f"is silent: {plain(board.frame.words[broker].trouble)}", Tone.BAD
+    return line(
+        (f"broker {broker} {state}", tone),
+        f"   leads {count(total.leaders[broker])} of the {count(total.preferred[broker])} it is preferred for,"
+        f" holds {count(board.replicas[broker])} replicas, is missed by {count(total.missing[broker])}",
+    )
+
+
+def _missing_partition(board: Board, where: Location) -> list[Line]:
+    """Say so if the partition that the cursor should be on does not exist."""
+    numbers = [p.partition for topic in board.topics if topic.name == where.topic for p in topic.partitions]
+    if where.row is None or not numbers or where.row in {f"{where.topic}-{number}" for number in numbers}:
+        return []
+    there = f"the topic has {numbers[0]} to {numbers[-1]}" if len(numbers) > 1 else f"the topic has only {numbers[0]}"
+    return [line((f"there is no partition {where.row}: {there}", Tone.BAD))]
 
 
 def _topic_summary(board: Board, name: str) -> list[Line]:

@@ -37,7 +37,8 @@ class RestartAdvice:
         missed_by: under-replicated partitions that miss it.
         would_stop: partitions that would refuse writes with acks=all without it.
         would_go: partitions that nobody could lead without it.
-        up_s: for how long it has been registered; None: nobody reports it.
+        registered_s: for how long it has been registered; it may have run for longer, because each new session with
+        ZooKeeper registers it anew. None: nobody reports it.
     """
 
     broker: int
@@ -46,7 +47,7 @@ class RestartAdvice:
     missed_by: int
     would_stop: int
     would_go: int
-    up_s: float | None
+    registered_s: float | None
 
     @property
     def may_be_restarted(self) -> bool:
@@ -55,7 +56,10 @@ class RestartAdvice:
 
 @dataclass(frozen=True, slots=True)
 class RestartBoard:
-    """All brokers by id, and which one to restart next: the one that is safe and has been up longest; None: none."""
+    """All brokers by id, and which one to restart next; None: none.
+
+    It is the safe one that has been registered longest, since a restart registers a broker anew.
+    """
 
     brokers: tuple[RestartAdvice, ...]
     next_broker: int | None
@@ -70,7 +74,7 @@ def restart_board(frame: Frame, tally: Tally) -> RestartBoard:
     waiting, unknown = _waiting(frame, tally, down), _unknown(frame, tally)
     brokers = tuple(_advice(frame, tally, broker, waiting, unknown) for broker in known)
     ready = [one for one in brokers if one.may_be_restarted]
-    ready.sort(key=lambda one: (one.verdict is Verdict.LAST, -(one.up_s or 0.0), one.broker))
+    ready.sort(key=lambda one: (one.verdict is Verdict.LAST, -(one.registered_s or 0.0), one.broker))
     return RestartBoard(brokers, ready[0].broker if ready else None, down)
 
 
@@ -98,7 +102,7 @@ def _advice(
     else:
         verdict = Verdict.LAST if is_controller else Verdict.SAFE
         reasons = ("it is the controller",) if is_controller else ()
-    return RestartAdvice(broker, verdict, reasons, tally.missing[broker], stop, go, _up_s(frame, broker))
+    return RestartAdvice(broker, verdict, reasons, tally.missing[broker], stop, go, _registered_s(frame, broker))
 
 
 def _waiting(frame: Frame, tally: Tally, down: tuple[int, ...]) -> tuple[str, ...]:
@@ -138,7 +142,7 @@ def _unknown(frame: Frame, tally: Tally) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _up_s(frame: Frame, broker: int) -> float | None:
+def _registered_s(frame: Frame, broker: int) -> float | None:
     registration = frame.registrations.get(broker)
     if registration is None or registration.created_ms is None:
         return None

@@ -88,11 +88,11 @@ class BrokerConnections:
         except NetworkError as error:
             raise unreachable(error) from error
 
-    async def close(self) -> None:
-        """Close all."""
+    async def close(self, reason: str) -> None:
+        """Close all; whoever waits for an answer is given the reason."""
         clients, self._clients = list(self._clients.values()), {}
         for client in clients:
-            await client.close()
+            await client.close(reason)
 
     async def first_to_greet(self, addresses: Iterable[Address]) -> BrokerClient:
         """Return the first broker that says what it offers; try the next while one is silent.

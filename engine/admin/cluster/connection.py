@@ -228,7 +228,7 @@ class Cluster:
         self._has_sent = self.has_sent_changes
         wire, self._wire = self._wire, None
         if wire is not None:
-            await wire.close()
+            await wire.close("klamm closed the connection and opens another")
 
     async def close(self) -> None:
         """Close what is open."""

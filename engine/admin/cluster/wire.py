@@ -29,7 +29,7 @@ from engine.admin.cluster.waits import Waits
 from engine.admin.cluster.wire_failures import LOSSES, WHERE_TO_LOOK, outcome_unknown, unreachable
 from engine.common.errors import ErrorCode
 from engine.common.model import NO_CONTROLLER, Node
-from engine.network.client import BrokerClient
+from engine.network.client import CLOSED, BrokerClient
 from engine.network.errors import NetworkError, RequestTimedOut
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -322,6 +322,17 @@ class WireCluster:
         if client is not None:
             await client.close("it did not answer in time")
 
+    async def fell_silent(self, broker_id: int, why: str) -> None:
+        """Somebody found out that a broker does not answer: whoever waits for it fails now, and later waits are short.
+
+        What was named may be the same broker by another name, so a connection to nobody known is closed as well.
+        """
+        self.silent.setdefault(broker_id, why)
+        others = {f"{node.host}:{node.port}" for node in self._nodes.values() if node.id != broker_id}
+        if self._any is not None and self._any.address not in others:
+            await self._any.close("it did not answer in time")
+        await self._hang_up(broker_id)
+
     async def controller_id(self) -> int:
         """Return the controller's id; wait for an election under way until the caller's deadline."""
         while self._controller_id == NO_CONTROLLER or self._controller_id not in self._nodes:
@@ -381,16 +392,18 @@ class WireCluster:
         node = self._nodes.get(broker_id)
         return None if node is None else self._connections.get((node.host, node.port))
 
-    async def close(self) -> None:
-        """Close all connections."""
+    async def close(self, reason: str = CLOSED) -> None:
+        """Close all connections; whoever waits for an answer is given the reason."""
         self._any = None
-        await self._connections.close()
+        await self._connections.close(reason)
 
     async def _any_client(self) -> BrokerClient:
         if self._any is not None and self._any.is_connected:
             return self._any
-        known = [(node.host, node.port) for node in self._nodes.values()]
-        self._any = await self._connections.first_to_greet(dict.fromkeys((*self._bootstrap, *known)))
+        known = {(node.host, node.port): node.id for node in self._nodes.values()}
+        addresses = dict.fromkeys((*self._bootstrap, *known))
+        # Each silent one would be waited for before the next is tried.
+        self._any = await self._connections.first_to_greet(sorted(addresses, key=lambda a: known.get(a) in self.silent))
         return self._any
 
     async def _ask(

@@ -47,12 +47,17 @@ _KEY = OffsetCommitKey()
 
 
 async def readers_within_pace(
-    wire: WireCluster, committed: Mapping[Reader, int], now_ms: int, *, patience_s: float
+    wire: WireCluster,
+    committed: Mapping[Reader, int],
+    now_ms: int,
+    *,
+    patience_s: float,
+    unowned: Collection[Reader] = (),
 ) -> frozenset[Reader]:
     """Return the readers whose next commit is not late, of those that seem to stand still where they have committed.
 
     The result is an extra: if the commits cannot be read in time, it is empty. If there are very many readers, it
-    checks only some.
+    checks only some. Nobody reads those that are ``unowned``.
     """
     some = dict(list(committed.items())[:_READERS_MAX])
     if not some:
@@ -72,7 +77,9 @@ async def readers_within_pace(
         if isinstance(record, UnreadRecord) and record.timestamp_ms is not None:
             came_ms.setdefault(name, {})[offset] = record.timestamp_ms
     return frozenset(
-        reader for reader, found in steps.items() if is_within_pace(found, came_ms.get(reader[1], {}), now_ms)
+        reader
+        for reader, found in steps.items()
+        if is_within_pace(found, came_ms.get(reader[1], {}), now_ms, is_owned=reader not in unowned)
     )
 
 

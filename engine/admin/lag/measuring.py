@@ -180,16 +180,20 @@ class LagMeter:
     async def _within_pace(self, latest: dict[_Key, GroupSample], history: History) -> frozenset[Reader]:
         """Return the readers that seem to stand still, but just commit rarely."""
         still: dict[Reader, int] = {}
+        unowned: set[Reader] = set()
         for key, group in latest.items():
             if group.type is GroupType.ZOOKEEPER or not self._options.with_times:
                 continue
             for name, one in group.partitions.items():
                 if one.committed is not None and seems_still(_verdict(key, name, one, history)):
                     still[group.group, name] = one.committed
+                    if one.is_owned is False:
+                        unowned.add((group.group, name))
         if not still:
             return frozenset()
         now_ms = time.time_ns() // 1_000_000
-        return await readers_within_pace(await self._cluster.wire(), still, now_ms, patience_s=_PATIENCE_S)
+        wire = await self._cluster.wire()
+        return await readers_within_pace(wire, still, now_ms, patience_s=_PATIENCE_S, unowned=unowned)
 
 
 async def absent_topics(cluster: Cluster, topics: TopicSelection, answer: LagAnswer) -> list[AdminError]:

@@ -63,21 +63,26 @@ def steps_of(commits: Sequence[Commit], committed: int) -> list[Step]:
     return steps[-COMMITS_MAX:]
 
 
-def is_within_pace(steps: Sequence[Step], came_ms: Mapping[int, int], now_ms: int) -> bool:
+def is_within_pace(
+    steps: Sequence[Step], came_ms: Mapping[int, int], now_ms: int, *, is_owned: bool | None = None
+) -> bool:
     """Whether the next commit is not late yet.
 
     Args:
         steps: what ``steps_of`` has found.
         came_ms: when the records at offsets arrived; a step from a record that is gone from the log says nothing.
+        is_owned: whether somebody reads the partition now. If nobody does, and the last step came late by the pace of
+            those before, it was most likely a reset: then no commit follows.
     """
-    waits_ms = [
-        step.after.time_ms - max(step.before.time_ms, came_ms[step.before.offset])
-        for step in steps
-        if step.before.offset in came_ms
-    ]
+    told = [step for step in steps if step.before.offset in came_ms]
+    waits_ms = [step.after.time_ms - max(step.before.time_ms, came_ms[step.before.offset]) for step in told]
     last = steps[-1].after if steps else None
     if last is None or len(waits_ms) < _STEPS_MIN or last.offset not in came_ms:
         return False
+    if is_owned is False:
+        gaps_ms = [step.after.time_ms - step.before.time_ms for step in told]
+        if all(one[-1] > 2 * max(one[:-1]) for one in (waits_ms, gaps_ms)):
+            return False
     return now_ms - max(last.time_ms, came_ms[last.offset]) <= 2 * max(waits_ms)
 
 

@@ -6,11 +6,18 @@ The rules are Burrow's (2025), carried over from commits, which it watches, to s
 2.  Committed beyond the end: REWIND. The log was cut or recreated, and the reader will begin somewhere else.
 3.  Nothing to read: OK, whatever was before.
 4.  An offset lower than the one before it, and not reached again since: REWIND.
-5.  With too few samples (see ``is_telling``) nothing more can be said: unknown.
+5.  With too few samples (see ``is_telling``) nothing more can be said: unknown. Where nobody owns the partition, only
+    the samples since the last jump count: since the only move, or a move after the offset had stood still for longer
+    than between any two moves before, over samples that are enough. A move of a reader that kept up (rule 6) is none.
 6.  Everything that was there two samples ago has been read: OK.
 7.  The offset has stood still for all of the time, or more than twice as long as it moved before: STALL where somebody
-    owns the partition, STOP if nobody does.
+    owns the partition, STOP if nobody does. It is STOP already if it has stood still as long as a move would now be a
+    jump by rule 5.
 8.  The lag fell at least once: OK. Else WARN.
+
+Burrow does not know who owns a partition, and these additions to rules 5 and 7 are not Burrow's. Where nobody does, a
+jump is most likely a reset, which is no reading, and moves before may be those of consumers that are gone. But moves
+that go on may be those of a consumer that chose its partitions itself: it commits, and is no member.
 
 A reader that seems to stand still by rule 7 may just commit rarely: ``pace`` looks that up, and then it is unknown.
 Queries of Spark keep their own history of batches, which has their rhythm (``Rhythm``). For them
@@ -247,9 +254,11 @@ def _judge_known(points: Sequence[KnownPoint], is_owned: bool | None) -> Verdict
         return Verdict(LagStatus.OK, Reason.CAUGHT_UP)
     if went_back(points):
         return Verdict(LagStatus.REWIND, Reason.WENT_BACK)
+    if is_owned is False:
+        points = _since_a_jump(points)
     if not is_telling(points):
         return Verdict(LagStatus.UNKNOWN, Reason.TOO_FEW_SAMPLES)
-    if not _keeps_up(points) and _stands_still(points):
+    if not _keeps_up(points) and (_stands_still(points) or (is_owned is False and _has_stopped(points))):
         if is_owned is False:
             return Verdict(LagStatus.STOP, Reason.NOBODY_READS)
         return Verdict(LagStatus.STALL, Reason.STANDS_STILL)
@@ -306,3 +315,31 @@ def _stands_still(points: Sequence[KnownPoint]) -> bool:
         since = point
     still_ms, moving_ms = last.time_ms - since.time_ms, since.time_ms - points[0].time_ms
     return still_ms > 2 * moving_ms
+
+
+def _moves(points: Sequence[KnownPoint]) -> list[int]:
+    """Return where the offset differs from the one before."""
+    return [index for index in range(1, len(points)) if points[index].committed != points[index - 1].committed]
+
+
+def _since_a_jump(points: Sequence[KnownPoint]) -> Sequence[KnownPoint]:
+    """Return the points since the last jump; all if there was none."""
+    moves = _moves(points)
+    begin, longest_ms = 0, 0
+    if len(moves) == 1 and not _keeps_up(points[: moves[0]]):
+        begin = moves[0]
+    for before, after in pairwise(moves):
+        still_ms = points[after].time_ms - points[before].time_ms
+        if still_ms > longest_ms and is_telling(points[before:after]) and not _keeps_up(points[:after]):
+            begin = after
+        longest_ms = max(longest_ms, still_ms)
+    return points[begin:]
+
+
+def _has_stopped(points: Sequence[KnownPoint]) -> bool:
+    """Whether the offset moved, and has stood still since for longer than before."""
+    times_ms = [points[0].time_ms, *(points[index].time_ms for index in _moves(points))]
+    if len(times_ms) == 1:
+        return False
+    longest_ms = max(after - before for before, after in pairwise(times_ms))
+    return is_telling(points[_moves(points)[-1] :]) and points[-1].time_ms - times_ms[-1] > longest_ms

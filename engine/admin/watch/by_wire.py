@@ -55,16 +55,19 @@ async def read_metadata(wire: WireCluster) -> MetadataResponse:
 
 
 async def read_ends(
-    wire: WireCluster, topics: Iterable[TopicSnapshot], live: frozenset[int]
+    wire: WireCluster, topics: Iterable[TopicSnapshot], live: frozenset[int], silent: Iterable[int] = ()
 ) -> tuple[dict[TopicPartition, int], tuple[str, ...], int]:
-    """Return where the logs end, a line for each broker that did not answer, and how many requests it took."""
+    """Return where the logs end, a line for each broker that did not answer, and how many requests it took.
+
+    Brokers known to be ``silent`` are not asked.
+    """
     by_leader: dict[int, list[TopicPartition]] = {}
     for topic in topics:
         for p in topic.partitions:
             if p.leader != NO_LEADER and p.leader in live:
                 by_leader.setdefault(p.leader, []).append(TopicPartition(topic.name, p.partition))
     ends: dict[TopicPartition, int] = {}
-    missing: list[str] = []
+    missing = [f"broker {leader} does not answer" for leader in sorted(silent) if by_leader.pop(leader, None)]
 
     async def ask(leader: int, names: list[TopicPartition]) -> int:
         count = 0
@@ -101,9 +104,12 @@ async def read_wire_settings(
     return told, brokers, min_isr, tuple(missing)
 
 
-async def read_words(cluster: Cluster, snapshot: ClusterSnapshot) -> dict[int, BrokerWords]:
-    """Ask each broker, over its own connection, who it thinks the controller is, and which log dirs are offline."""
-    probes = await probe_brokers(snapshot, cluster.target.client_properties, {})
+async def read_words(cluster: Cluster, snapshot: ClusterSnapshot, silent: Iterable[int] = ()) -> dict[int, BrokerWords]:
+    """Ask each broker, over its own connection, who it thinks the controller is, and which log dirs are offline.
+
+    Brokers known to be ``silent`` are not asked.
+    """
+    probes = await probe_brokers(snapshot, cluster.target.client_properties, dict.fromkeys(silent, "no answer"))
     return {
         # Each KRaft broker names some live broker: differences mean nothing.
         broker: BrokerWords(None if one.is_kraft else one.controller_id, one.offline_log_dirs, one.trouble or "")

@@ -181,10 +181,10 @@ class ZooKeeperSide:
         match event:
             case SessionEvent.SUSPENDED:
                 self._is_open = False
-                self._lose(Failure("the connection broke"))
+                self._lose(Failure("the connection broke; klamm connects again"))
             case SessionEvent.LOST:
                 self._is_open = False
-                self._lose(Failure("the session is over"))
+                self._lose(Failure("the session is over; klamm opens another"))
             case SessionEvent.AUTH_FAILED:
                 self._lose(Failure("the credentials were refused", is_denied=True))
                 self._is_over = True

@@ -155,7 +155,7 @@ def _stages_failing() -> FakeCluster:
 def _zookeeper_lost() -> FakeCluster:
     """ZooKeeper is gone, the brokers answer."""
     cluster = _after_some_time(small_cluster())
-    cluster.set_link(Side.ZOOKEEPER, LinkState.LOST, "the session is over", next_try_in_ms=3_000)
+    cluster.set_link(Side.ZOOKEEPER, LinkState.LOST, "the session is over; klamm opens another", next_try_in_ms=3_000)
     return cluster
 
 

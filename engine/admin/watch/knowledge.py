@@ -81,6 +81,8 @@ class Knowledge:
         self.groups: tuple[WatchedGroup, ...] = ()
         self.queries: tuple[WatchedQuery, ...] = ()
         self.words: Mapping[int, BrokerWords] = {}
+        self.silent_ms: Mapping[int, int] = {}
+        """For how long brokers that do not answer have not."""
         self.marked_at_ms: Mapping[str, int] = {}
         """When topics were marked for deletion."""
         self.listed_reassignments: tuple[str, ...] = ()
@@ -289,7 +291,7 @@ class Knowledge:
             self.logs,
             self.groups,
             self.queries,
-            self.words,
+            self._words_now(),
             {name: max(0, now_ms - at_ms) for name, at_ms in self.marked_at_ms.items()},
             self.listed_reassignments,
             self.zookeeper_ms,
@@ -302,6 +304,13 @@ class Knowledge:
         # Only what the next diff needs is kept of a frame.
         self._last = fresh
         return fresh
+
+    def _words_now(self) -> Mapping[int, BrokerWords]:
+        """Return what brokers said when they were probed; one that has fallen silent since says nothing."""
+        if not self.silent_ms:
+            return self.words
+        silent = {broker: BrokerWords(trouble=f"no answer for {ms // 1000} s") for broker, ms in self.silent_ms.items()}
+        return {**self.words, **silent}
 
     def _cluster(self, now_ms: int) -> ClusterSnapshot | None:
         if self._snapshot is None and self._knows_members:

@@ -2,7 +2,8 @@
 
 ZooKeeper reports brokers, controller, topics and reassignments as they change; brokers are polled, each stage as often
 as its share of the time allows. The feed retries a lost side by itself; its stages keep their last good data and say
-why these are not newer. A change of members makes a frame, and reads the metadata, at once.
+why these are not newer. A change of members makes a frame, and reads the metadata, at once; so does a broker that
+falls silent, which nobody waits for any more.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from engine.admin.cluster.asking import FAILURES
 from engine.admin.cluster.connection import Cluster
-from engine.admin.cluster.errors import BadRequest, Unreachable
+from engine.admin.cluster.errors import AnswerLost, BadRequest, Unreachable
 from engine.admin.cluster.remedies import Parameter, Phrase
 from engine.admin.cluster.target import ClusterTarget, Side
 from engine.admin.groups.scope import GroupScope
@@ -33,10 +34,12 @@ from engine.admin.watch.frame import Frame, LinkState, Stage, StageSource, Watch
 from engine.admin.watch.knowledge import Knowledge
 from engine.admin.watch.schedule import StageSchedule
 from engine.admin.watch.shared_cluster import BROKERS_NOT_ASKED, SharedCluster
+from engine.admin.watch.silence import LOOK_MS, Listener
 from engine.common.clock import Clock, SystemClock
 from engine.common.model import BrokerInfo, SecurityProtocol
 from engine.common.snapshot import SnapshotSource
-from engine.zk.errors import ZooKeeperError
+from engine.protocol.apis.metadata import MetadataResponse
+from engine.zk.errors import SessionLost, ZooKeeperError
 
 if TYPE_CHECKING:
     from engine.admin.watch.by_znode import ZooKeeperSide
@@ -167,6 +170,7 @@ class LiveFeed:
         if self._uses_wire:
             for one in _WIRE_STAGES:
                 self._spawn(one.stage, partial(self._run_stage, one.stage))
+            self._spawn("silence", self._listen)
         else:
             for stage in (Stage.OFFSETS, Stage.LOG_DIRS, Stage.PROBES):
                 self._board.unreadable(stage, BROKERS_NOT_ASKED)
@@ -242,6 +246,32 @@ class LiveFeed:
             self._elections_until_s = loop.time() + sum(_LOOKS_AFTER_S)
             for after_s in _LOOKS_AFTER_S:
                 loop.call_later(after_s, self._trigger, Stage.METADATA)
+
+    # Brokers that do not answer
+
+    async def _listen(self) -> None:
+        listener = Listener(self._target.client_properties.client_id, self._clock)
+        try:
+            while True:
+                await self._go.wait()
+                before, now = self._knowledge.silent_ms, await listener.look(self._knowledge.brokers)
+                self._knowledge.silent_ms = now
+                if before.keys() != now.keys():
+                    await self._silence_changed(now.keys() - before.keys(), before.keys() - now.keys())
+                await asyncio.sleep(LOOK_MS / 1000)
+        finally:
+            await listener.close()
+
+    async def _silence_changed(self, fallen: Collection[int], back: Collection[int]) -> None:
+        """Tell at once, and free the readings that wait for a silent broker."""
+        self._urgent.set()
+        for cluster in (self._wire, self._slow):
+            wire = await cluster.wire()
+            for broker in back:
+                wire.silent.pop(broker, None)
+            for broker in fallen:
+                await wire.fell_silent(broker, "no answer")
+        self._trigger(Stage.PROBES)
 
     # Stages at brokers
 
@@ -332,7 +362,7 @@ class LiveFeed:
     async def _read_metadata(self) -> _Told:
         self._find_brokers()
         try:
-            answer = await by_wire.read_metadata(await self._wire.wire())
+            answer = await self._ask_metadata()
         except FAILURES:
             await self._wire.close_wire()
             await self._slow.close_wire()
@@ -347,6 +377,13 @@ class LiveFeed:
             self._urgent.set()
         return 1, ()
 
+    async def _ask_metadata(self) -> MetadataResponse:
+        try:
+            return await by_wire.read_metadata(await self._wire.wire())
+        except AnswerLost:
+            # The broker that was asked has ended, or fell silent: another one answers.
+            return await by_wire.read_metadata(await self._wire.wire())
+
     async def _read_reassignments(self) -> _Told:
         wire = await self._wire.wire()
         running = await read_reassignments(wire, limit_s=_REASSIGNMENTS_LIMIT_S, is_patient=False)
@@ -357,7 +394,9 @@ class LiveFeed:
     async def _read_offsets(self) -> _Told:
         live = frozenset(broker.id for broker in self._knowledge.brokers)
         wire = await self._wire.wire()
-        ends, missing, requests = await by_wire.read_ends(wire, self._knowledge.topics.values(), live)
+        ends, missing, requests = await by_wire.read_ends(
+            wire, self._knowledge.topics.values(), live, self._knowledge.silent_ms
+        )
         self._knowledge.take_ends(ends, self._clock.now_ms())
         if bool(missing) != self._misses_ends:
             # A broker has fallen silent, or is back: the probes say which, long before its session ends.
@@ -396,6 +435,8 @@ class LiveFeed:
         if self._slow.has_zookeeper:
             try:
                 await reader.read(self._clock.now_ms())
+            except SessionLost as error:
+                missing = (f"groups in ZooKeeper: {error}; klamm reads them in the next session",)
             except (*FAILURES, ZooKeeperError) as error:
                 missing = (f"groups in ZooKeeper: {error}",)
         return tuple(reader.known.values()), missing
@@ -422,7 +463,8 @@ class LiveFeed:
     async def _read_probes(self) -> _Told:
         frame = self._box.latest
         assert frame is not None and frame.cluster is not None
-        if self._knowledge.take_words(await by_wire.read_words(self._slow, frame.cluster)):
+        words = await by_wire.read_words(self._slow, frame.cluster, self._knowledge.silent_ms)
+        if self._knowledge.take_words(words):
             asyncio.get_running_loop().call_later(_DOUBT_S, self._trigger, Stage.PROBES)
         silent = [f"broker {broker}: {said.trouble}" for broker, said in self._knowledge.words.items() if said.trouble]
         if silent and len(silent) == len(self._knowledge.words):

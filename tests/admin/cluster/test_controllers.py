@@ -107,7 +107,8 @@ def test_a_controller_that_stands_still_holds_up_nobody_for_long() -> None:
             await read_reassignments(wire, limit_s=0.3)
         assert (told.value.where, wire.silent) == ("broker 0, the controller", {0: "no answer within 0.3 s"})
         cluster.leaders = {"t": [1]}
-        cluster.brokers[0].answers[ApiKey.DESCRIBE_CONFIGS] = lambda _: DescribeConfigsResponse()
+        for broker in cluster.brokers:
+            broker.answers[ApiKey.DESCRIBE_CONFIGS] = lambda _: DescribeConfigsResponse()
         wire.operation_s = 1.0
         complaints: list[str] = []
         (topic,) = await WireTopicReader(wire, on_unknown=complaints.append).topics(["t"])

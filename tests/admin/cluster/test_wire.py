@@ -345,3 +345,38 @@ def test_how_long_one_answer_is_waited_for(
         patch.setattr("engine.admin.cluster.broker_connections.BrokerClient", Client)
         asyncio.run(ask())
     assert set(seen) == {limit_ms}
+
+
+def test_whoever_waits_for_a_broker_that_fell_silent_fails_at_once_and_others_are_asked() -> None:
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        first, second = cluster.brokers
+        await wire.metadata([])
+        first.is_frozen = True
+        waiting = [asyncio.create_task(one) for one in (wire.metadata([]), wire.metadata([], broker_id=first.id))]
+        await asyncio.sleep(0)
+        await wire.fell_silent(first.id, "no answer")
+        for one in waiting:
+            with pytest.raises(AnswerLost, match="did not answer in time"):
+                await one
+        assert wire.silent == {first.id: "no answer"}
+        before = len(second.received)
+        async with asyncio.timeout(0.9):
+            await wire.metadata([])
+        assert len(second.received) > before, "it does not try the silent one first"
+
+    play(scene)
+
+
+def test_whoever_waits_is_told_that_klamm_closed_the_connection() -> None:
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        cluster.brokers[0].answers[ApiKey.METADATA] = lambda _: SILENCE
+        for reason, told in ((None, "klamm closed the connection"), ("klamm opens another", "klamm opens another")):
+            await wire.version(await wire._any_client(), ApiKey.METADATA)
+            waiting = asyncio.create_task(wire.metadata([]))
+            await asyncio.sleep(0)
+            await (wire.close() if reason is None else wire.close(reason))
+            with pytest.raises(AnswerLost) as error:
+                await waiting
+            assert error.value.message == told
+
+    play(scene)

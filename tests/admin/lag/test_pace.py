@@ -28,11 +28,18 @@ def commits(*pairs: tuple[float, int]) -> list[Commit]:
     return [Commit(round(NOW_MS - ago * MINUTE_MS), offset) for ago, offset in pairs]
 
 
-def is_in_pace(made: list[Commit], came_ago: dict[int, float] | None = None, committed: int | None = None) -> bool:
+def is_in_pace(
+    made: list[Commit],
+    came_ago: dict[int, float] | None = None,
+    committed: int | None = None,
+    *,
+    is_owned: bool | None = True,
+) -> bool:
     """Judge a reader of records that came long ago, except for the given ones."""
     came_ms = dict.fromkeys((one.offset for one in made), 0)
     came_ms |= {offset: round(NOW_MS - ago * MINUTE_MS) for offset, ago in (came_ago or {}).items()}
-    return is_within_pace(steps_of(made, made[-1].offset if committed is None else committed), came_ms, NOW_MS)
+    steps = steps_of(made, made[-1].offset if committed is None else committed)
+    return is_within_pace(steps, came_ms, NOW_MS, is_owned=is_owned)
 
 
 @pytest.mark.parametrize(
@@ -56,6 +63,19 @@ def is_in_pace(made: list[Commit], came_ago: dict[int, float] | None = None, com
 )
 def test_the_last_commits_tell_the_pace(made: list[Commit], is_in: bool) -> None:
     assert is_in_pace(made) is is_in
+
+
+def test_where_nobody_reads_a_late_step_is_a_reset_and_no_pace() -> None:
+    reset = commits((12, 10), (11, 20), (10, 30), (1, 900))
+    assert is_in_pace(reset), "somebody reads: it was late once"
+    assert is_in_pace(reset, is_owned=None), "not known while the group rebalances"
+    assert not is_in_pace(reset, is_owned=False)
+    regular = commits((3, 10), (2, 20), (1, 30))
+    assert is_in_pace(regular, is_owned=False), "a consumer that chose its partitions itself is no member"
+    # It commits once a minute; the first records came just before a commit.
+    assert is_in_pace(regular, {10: 2.05, 20: 2}, is_owned=False)
+    # Nothing came for long; what came then was committed as quickly as ever.
+    assert is_in_pace(commits((22, 10), (21, 20), (1, 30)), {20: 2}, is_owned=False)
 
 
 def test_time_without_anything_to_read_is_no_pace() -> None:

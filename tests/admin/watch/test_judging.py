@@ -154,3 +154,13 @@ def test_a_broker_that_falls_silent_or_comes_back_is_probed_at_once(
         assert schedule.next_ms == in_an_hour, "once"
 
     asyncio.run(run())
+
+
+def test_a_broker_that_fell_silent_says_nothing_whatever_it_said_before() -> None:
+    knowledge = Knowledge(SnapshotSource.WIRE)
+    knowledge.words = {1: BrokerWords(1), 2: BrokerWords(1)}
+    assert knowledge.frame(1, {}, {}).words == knowledge.words
+    knowledge.silent_ms = {2: 3_400}
+    assert knowledge.frame(2, {}, {}).words == {1: BrokerWords(1), 2: BrokerWords(trouble="no answer for 3 s")}
+    knowledge.silent_ms = {}
+    assert knowledge.frame(3, {}, {}).words[2] == BrokerWords(1)

@@ -17,6 +17,7 @@ from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import BadRequest
 from engine.admin.cluster.target import ClusterTarget, Origin, Side, parse_addresses
 from engine.admin.groups.values import GroupState, GroupType
+from engine.admin.health.report import Check
 from engine.admin.reassignment.access import reassignment_changer
 from engine.admin.topics.access import topic_changer
 from engine.admin.topics.changes import NewTopic, TopicAlteration
@@ -418,6 +419,45 @@ async def test_zookeeper_that_stands_still_is_told_with_cause_and_age_while_brok
             cluster.zookeeper.resume()
         frame = await watching.until(lambda f: standing_of(f) is Standing.LIVE and len(_live(f)) == 3)
         assert not causes_of(frame)
+
+
+@in_event_loop
+async def test_a_frozen_broker_is_told_of_long_before_its_session_ends_and_holds_nobody_up(
+    tmp_path: Path,
+) -> None:
+    settings = {"zookeeper.session.timeout.ms": "18000", "auto.create.topics.enable": "false"}
+    with LocalCluster(3, directory=tmp_path, config=settings) as frozen_one:
+        await asyncio.to_thread(asyncio.run, _create(frozen_one, "orders", 3))
+        async with _watched(_target(frozen_one)) as watching:
+            frame = await watching.until(_is_read)
+            for victim in range(3):
+                await watching.until(lambda f: not _silent(f) and standing_of(f) is Standing.LIVE)
+                frozen_one.pause_broker(victim)
+                began_s = time.monotonic()
+                try:
+                    frame = await watching.until(lambda f, victim=victim: victim in _silent(f))  # type: ignore[misc]
+                    took_s = time.monotonic() - began_s
+                    assert _silent(frame).keys() == {victim} and _silent(frame)[victim].startswith("no answer for ")
+                    assert frame.health is not None
+                    assert any(reason.check is Check.SILENT_BROKERS for reason in frame.health.reasons)
+                    assert victim in _live(frame), "ZooKeeper knows nothing yet"
+                    assert took_s < 5, "about 2 s; this machine may be slow"
+                    ages = []
+                    until_ms = frame.at_ms + 5_000
+
+                    def is_over(f: Frame, ages: list[int] = ages, until_ms: int = until_ms) -> bool:
+                        ages += [f.age_ms(stage) or 0 for stage in (Stage.METADATA, Stage.OFFSETS)]
+                        assert f.link(Side.WIRE).state is LinkState.CONNECTED
+                        return f.at_ms > until_ms
+
+                    await watching.until(is_over)
+                    assert max(ages) < 4_000, "the others are read as before"
+                finally:
+                    frozen_one.resume_broker(victim)
+
+
+def _silent(frame: Frame) -> dict[int, str]:
+    return {broker: said.trouble for broker, said in frame.words.items() if said.trouble}
 
 
 @in_event_loop

@@ -42,7 +42,7 @@ def test_what_was_restarted_just_now_comes_after_the_others() -> None:
     cluster.advance()
     board = _board(cluster)
     assert board.next_broker == 3
-    assert {one.broker: one.up_s for one in board.brokers}[2] == 1.0
+    assert {one.broker: one.registered_s for one in board.brokers}[2] == 1.0
 
 
 def test_while_one_is_down_no_other_may_be_stopped() -> None:

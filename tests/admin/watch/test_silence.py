@@ -1,0 +1,87 @@
+"""Which brokers do not answer, although others do: told soon, and never because this machine was slow."""
+
+from __future__ import annotations
+
+from engine.admin.watch.silence import LOOK_MS, SILENT_MS, Silence
+from engine.common.clock import ManualClock
+
+
+class _Asking:
+    """Asks three brokers once a second, which answer after ``took_ms``; None: not at all."""
+
+    def __init__(self) -> None:
+        self.clock, self.silence = ManualClock(), Silence()
+        self.took_ms: dict[int, int | None] = {0: 5, 1: 5, 2: 5}
+        self.due: dict[int, int] = {}
+        self.waits: set[int] = set()
+        self.told: dict[int, int] = {}
+
+    def run(self, ms: int) -> dict[int, int]:
+        """Let time pass, in looks; return who is silent in the end, and for how long."""
+        for _ in range(0, ms, LOOK_MS):
+            now_ms = self.clock.monotonic_ms()
+            if now_ms % 1_000 == 0:
+                for broker, took_ms in self.took_ms.items():
+                    if broker not in self.waits:
+                        self.waits.add(broker)
+                        self.silence.ask(broker, now_ms)
+                        if took_ms is not None:
+                            self.due[broker] = now_ms + took_ms
+            self.clock.advance(LOOK_MS)
+            self.answer()
+            self.told = self.silence.look(self.clock.monotonic_ms())
+        return self.told
+
+    def answer(self) -> None:
+        for broker in [one for one, at_ms in self.due.items() if at_ms <= self.clock.monotonic_ms()]:
+            self.silence.answered(broker, self.due.pop(broker))
+            self.waits.discard(broker)
+
+
+def test_a_broker_that_does_not_answer_is_told_of_within_two_seconds_with_how_long() -> None:
+    asking = _Asking()
+    assert asking.run(5_000) == {}
+    asking.took_ms[1] = None
+    assert asking.run(SILENT_MS - LOOK_MS) == {}
+    assert asking.run(3 * LOOK_MS).keys() == {1}
+    assert asking.run(3_000) == {1: SILENT_MS + 3_000 + 2 * LOOK_MS}
+    asking.due[1] = asking.clock.monotonic_ms()
+    assert asking.run(LOOK_MS) == {}, "it answers again"
+
+
+def test_nobody_is_silent_while_nobody_answers() -> None:
+    """Then it is most likely this machine, or the way to all of them: the link says so."""
+    asking = _Asking()
+    asking.run(3_000)
+    asking.took_ms = dict.fromkeys(asking.took_ms)
+    assert asking.run(20_000) == {}
+
+
+def test_time_in_which_this_process_did_not_run_does_not_count() -> None:
+    asking = _Asking()
+    asking.took_ms[1] = 300
+    asking.run(4_000)
+    asking.run(LOOK_MS)
+    asking.clock.advance(30_000)
+    assert asking.silence.look(asking.clock.monotonic_ms()) == {}, "its answer may be there, unread"
+    asking.answer()
+    assert asking.silence.look(asking.clock.monotonic_ms()) == {}
+
+
+def test_where_all_brokers_are_slow_more_patience_is_due() -> None:
+    asking = _Asking()
+    asking.took_ms = {0: 600, 1: 700, 2: 600}
+    assert asking.run(10_000) == {}
+    asking.took_ms[1] = None
+    assert asking.run(1_500) == {}, "three times as long as the others take is no news"
+    assert asking.run(1_500).keys() == {1}
+
+
+def test_a_broker_that_is_gone_is_not_silent() -> None:
+    asking = _Asking()
+    asking.run(2_000)
+    asking.took_ms[1] = None
+    assert asking.run(3_000).keys() == {1}
+    asking.silence.forget(1)
+    del asking.took_ms[1]
+    assert asking.run(LOOK_MS) == {}

@@ -1,0 +1,33 @@
+"""Advice names a screen, a key, or, where the dashboard has neither, the command."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from cli.framework.remedies import COMMANDS
+from engine.admin.cluster.advice import advice_for
+from engine.admin.cluster.remedies import Do, Operation, Phrase
+from engine.common.errors import ErrorCode
+from tui.actions import PAGES
+from tui.remedies import spelled
+
+
+@pytest.mark.parametrize("operation", Operation, ids=lambda one: one.name)
+def test_each_operation_says_where(operation: Operation) -> None:
+    told = spelled(Phrase(Do(operation, "x")))
+    command = COMMANDS[operation].split(" {", 1)[0]
+    keys = {f"{title} ({key})" for _, key, title in PAGES}
+    is_a_screen = any(f"screen {one}" in told for one in keys)
+    is_a_key = re.search(r"\([AEUR]\)|\(:(t|g|zk) x\)", told)
+    assert is_a_screen or is_a_key or command in told, f"{told!r} says not where"
+    if told.startswith("klamm "):
+        assert told.startswith(command)
+
+
+def test_a_setting_that_does_not_exist() -> None:
+    advice = advice_for(ErrorCode.INVALID_CONFIG, "Unknown topic config name: retention.sm", "topic orders")
+    assert advice is not None
+    told = spelled(advice)
+    assert told == "did you mean retention.ms? see keys and their values with: klamm configs describe --topic … --all"
