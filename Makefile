@@ -20,7 +20,7 @@ STAMP  := $(VENV)/.installed
 KLAMM  := $(BIN)/klamm
 TESTS  ?= tests
 # The number of processes that run tests. All tests of a file run in the same one. WORKERS=0 uses one, for a debugger.
-WORKERS ?= 2
+WORKERS ?= 3
 PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help

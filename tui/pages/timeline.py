@@ -16,6 +16,7 @@ from tui.units import clock_time, counted, span
 
 _TONES = {
     EventKind.BROKER_DOWN: Tone.BAD,
+    EventKind.BROKER_SILENT: Tone.BAD,
     EventKind.PARTITION_OFFLINE: Tone.BAD,
     EventKind.LOG_DIR_FAILED: Tone.BAD,
     EventKind.CONNECTION_LOST: Tone.BAD,
@@ -25,6 +26,7 @@ _TONES = {
     EventKind.TOPIC_RECREATED: Tone.WARN,
     EventKind.BROKER_RESTARTED: Tone.WARN,
     EventKind.BROKER_UP: Tone.GOOD,
+    EventKind.BROKER_ANSWERS: Tone.GOOD,
     EventKind.ISR_GREW: Tone.GOOD,
     EventKind.LOG_DIR_BACK: Tone.GOOD,
     EventKind.CONNECTION_BACK: Tone.GOOD,

@@ -57,6 +57,8 @@ def _events(before: Frame, after: Frame) -> Iterator[Event]:
                 yield from _broker_configs(after, before.cluster, after.cluster)
             if before.stage(Stage.METADATA).read_at_ms is not None:
                 yield from _topics(before, after, before.cluster, after.cluster)
+        if before.words is not after.words:
+            yield from _silent_brokers(before, after, after.cluster)
         if before.log_dirs is not after.log_dirs:
             yield from _log_dirs(before, after)
         if before.groups is not after.groups and before.stage(Stage.GROUPS).read_at_ms is not None:
@@ -94,6 +96,14 @@ def _brokers(before: Frame, after: Frame, was: ClusterSnapshot, now: ClusterSnap
         else:
             continue
         yield Event(after.at_ms, kind, f"broker {broker_id}", within_ms=within_ms, broker=broker_id)
+
+
+def _silent_brokers(before: Frame, after: Frame, now: ClusterSnapshot) -> Iterator[Event]:
+    for broker in sorted(before.words.keys() & after.words.keys() & now.live_broker_ids):
+        was, trouble = before.words[broker].trouble, after.words[broker].trouble
+        if bool(was) != bool(trouble):
+            kind = EventKind.BROKER_SILENT if trouble else EventKind.BROKER_ANSWERS
+            yield Event(after.at_ms, kind, f"broker {broker}", broker=broker, reason=trouble)
 
 
 def _controller(before: Frame, after: Frame, was: ClusterSnapshot, now: ClusterSnapshot) -> Iterator[Event]:

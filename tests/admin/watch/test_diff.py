@@ -10,7 +10,7 @@ from engine.admin.cluster.target import Side
 from engine.admin.watch.diff import WATCHED_WITHIN_MS, diff
 from engine.admin.watch.events import Event, EventKind
 from engine.admin.watch.fake_cluster import FakeCluster, small_cluster
-from engine.admin.watch.frame import Frame, Link, LinkState, Stage, StageSource, StageStatus
+from engine.admin.watch.frame import BrokerWords, Frame, Link, LinkState, Stage, StageSource, StageStatus
 from engine.common.model import NO_CONTROLLER, NO_LEADER, ReplicaAssignment, TopicPartition
 from engine.common.snapshot import TopicSnapshot
 from tui.presenters.timeline import timelines
@@ -69,6 +69,23 @@ def test_a_restart_that_no_frame_saw_is_told_by_the_broker_epoch(cluster: FakeCl
     cluster.start(3)
     cluster.advance()
     assert _kinds(cluster) == [EventKind.BROKER_RESTARTED]
+
+
+def test_a_broker_that_falls_silent_and_answers_again(cluster: FakeCluster) -> None:
+    answers = cluster.frame()
+    assert answers.cluster is not None
+    hangs = replace(answers, words={**answers.words, 2: BrokerWords(trouble="no answer for 1 s")})
+    longer = replace(answers, words={**answers.words, 2: BrokerWords(trouble="no answer for 2 s")})
+    (silent,) = diff(answers, hangs)
+    assert (silent.kind, silent.subject, silent.broker) == (EventKind.BROKER_SILENT, "broker 2", 2)
+    assert silent.reason == "no answer for 1 s"
+    assert diff(hangs, longer) == ()
+    assert [event.kind for event in diff(longer, answers)] == [EventKind.BROKER_ANSWERS]
+    others = tuple(broker for broker in answers.cluster.brokers if broker.id != 2)
+    down = replace(answers, cluster=replace(answers.cluster, brokers=others))
+    assert [event.kind for event in diff(hangs, down)] == [EventKind.BROKER_DOWN], "it is down, and does not answer"
+    unasked = replace(answers, words={})
+    assert diff(unasked, hangs) == (), "what becomes known for the first time is no event"
 
 
 def test_leadership_that_goes_back_and_a_partition_without_a_leader(cluster: FakeCluster) -> None:
