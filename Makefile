@@ -19,7 +19,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 KLAMM  := $(BIN)/klamm
 TESTS  ?= tests
-# The number of processes that run tests. All tests of a file run in the same one. WORKERS=0 uses one, for a debugger.
+# The number of processes that run tests, most of which wait more than they compute. All tests of a file run in the same one. WORKERS=0 uses one, for a debugger.
 WORKERS ?= 3
 PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
