@@ -1,7 +1,7 @@
 """Reports after a run how long each folder took, its slowest file, and what is over its budget. A pytest plugin.
 
 A run of one folder gets a line per file, a run of one file nothing. Seconds are those of the tests, whichever worker
-ran them: two workers take about half as long.
+ran them: three workers take about a third as long, but on two cores each waits for the others.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
-BUDGETS_S = {"tests/plans": 180, "tests/pipeline": 360, "tests/tui": 120}
+BUDGETS_S = {"tests/plans": 300, "tests/pipeline": 480, "tests/tui": 180}
 """The budgets in CI of folders whose tests could take any time. docs/contributing.md names them too."""
 
 
