@@ -25,7 +25,7 @@ SILENT_MS = 1_000
 _PATIENCE = 3
 """It has this many times as long as the slowest of the late answers."""
 _FORGETS = 0.8
-"""How much of the slowest answer's time each new answer leaves."""
+"""How much of the slowest answer's time one answer of each broker leaves."""
 _GIVE_UP_MS = 5_000
 """After this long, ask again over a new connection: another process may listen there by now."""
 
@@ -57,7 +57,7 @@ class Silence:
         asked_ms, asked_ran_ms = self._asked_ms.pop(broker, (now_ms, self._ran_ms))
         self._answered_ms[broker] = asked_ran_ms
         took_ms = min(now_ms - asked_ms, self._limit_ms)
-        self._slowest_ms = max(took_ms, self._slowest_ms * _FORGETS)
+        self._slowest_ms = max(took_ms, self._slowest_ms * _FORGETS ** (1 / len(self._answered_ms)))
 
     def forget(self, broker: int) -> None:
         """The broker is gone, or nobody listens at its port: it is not silent."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import pytest
+
 from engine.admin.watch.silence import LOOK_MS, SILENT_MS, Silence
 from engine.common.clock import ManualClock
 
 
 class _Asking:
-    """Asks three brokers once a second, which answer after ``took_ms``; None: not at all."""
+    """Asks brokers once a second, which answer after ``took_ms``; None: not at all."""
 
-    def __init__(self) -> None:
+    def __init__(self, brokers: int = 3) -> None:
         self.clock, self.silence = ManualClock(), Silence()
-        self.took_ms: dict[int, int | None] = {0: 5, 1: 5, 2: 5}
+        self.took_ms: dict[int, int | None] = dict.fromkeys(range(brokers), 5)
         self.due: dict[int, int] = {}
         self.waits: set[int] = set()
         self.told: dict[int, int] = {}
@@ -75,6 +77,14 @@ def test_where_all_brokers_are_slow_more_patience_is_due() -> None:
     asking.took_ms[1] = None
     assert asking.run(1_500) == {}, "three times as long as the others take is no news"
     assert asking.run(1_500).keys() == {1}
+
+
+@pytest.mark.parametrize("brokers", [2, 3, 30])
+def test_a_broker_that_always_takes_long_is_soon_given_the_time_among_however_many(brokers: int) -> None:
+    asking = _Asking(brokers)
+    asking.took_ms[1] = 1_900
+    asking.run(5_000)
+    assert [told for _ in range(200) if (told := asking.run(LOOK_MS))] == []
 
 
 def test_a_broker_that_is_gone_is_not_silent() -> None:
