@@ -35,7 +35,7 @@ class Silence:
 
     Only time between frequent looks counts. After a long gap this process, or the whole machine, stood still, and the
     answers may wait to be read. And a broker is silent only if another one has answered a later question: if nobody
-    answers, the fault is most likely on this side.
+    answers, the fault is most likely on this side. Once that is over, the answers of all need not come together.
     """
 
     def __init__(self) -> None:
@@ -47,17 +47,23 @@ class Silence:
         self._answered_ms: dict[int, int] = {}
         """When the latest answered question was asked, in time that counts."""
         self._slowest_ms = 0.0
+        self._heard_ms = 0
+        """When somebody answered last, in time that counts."""
 
     def ask(self, broker: int, now_ms: int) -> None:
         """The broker is asked; a question that repeats an unanswered one changes nothing."""
         self._asked_ms.setdefault(broker, (now_ms, self._ran_ms))
 
-    def answered(self, broker: int, now_ms: int) -> None:
+    def answered(self, broker: int) -> None:
         """The broker has answered."""
-        asked_ms, asked_ran_ms = self._asked_ms.pop(broker, (now_ms, self._ran_ms))
-        self._answered_ms[broker] = asked_ran_ms
-        took_ms = min(now_ms - asked_ms, self._limit_ms)
+        _, asked_ms = self._asked_ms.pop(broker, (0, self._ran_ms))
+        self._answered_ms[broker] = asked_ms
+        took_ms = min(self._ran_ms - asked_ms, self._limit_ms)
         self._slowest_ms = max(took_ms, self._slowest_ms * _FORGETS ** (1 / len(self._answered_ms)))
+        if self._ran_ms - self._heard_ms > ASK_MS + self._limit_ms / 2:
+            # Nobody was heard for a while: from now on each of the others has its time anew.
+            self._asked_ms = {one: (at_ms, self._ran_ms) for one, (at_ms, _) in self._asked_ms.items()}
+        self._heard_ms = self._ran_ms
 
     def forget(self, broker: int) -> None:
         """The broker is gone, or nobody listens at its port: it is not silent."""
@@ -134,7 +140,7 @@ class Listener:
                 self._silence.forget(broker)
             await client.close()
         else:
-            self._silence.answered(broker, self._clock.monotonic_ms())
+            self._silence.answered(broker)
         finally:
             self._asking.pop(broker, None)
 

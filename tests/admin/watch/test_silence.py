@@ -36,7 +36,8 @@ class _Asking:
 
     def answer(self) -> None:
         for broker in [one for one, at_ms in self.due.items() if at_ms <= self.clock.monotonic_ms()]:
-            self.silence.answered(broker, self.due.pop(broker))
+            del self.due[broker]
+            self.silence.answered(broker)
             self.waits.discard(broker)
 
 
@@ -57,6 +58,26 @@ def test_nobody_is_silent_while_nobody_answers() -> None:
     asking.run(3_000)
     asking.took_ms = dict.fromkeys(asking.took_ms)
     assert asking.run(20_000) == {}
+
+
+@pytest.mark.parametrize("out_ms", [1_900, 3_900, 20_900])
+@pytest.mark.parametrize("comes_back", [True, False])
+def test_after_a_time_in_which_nobody_was_heard_answers_need_not_come_together(out_ms: int, comes_back: bool) -> None:
+    """Each connection repeats at times of its own what was lost."""
+    asking = _Asking()
+    asking.run(5_000)
+    asking.took_ms = dict.fromkeys(asking.took_ms)
+    asking.run(out_ms)
+    asking.took_ms = {0: 5, 1: 5, 2: 5 if comes_back else None}
+    back_ms = asking.clock.monotonic_ms()
+    asking.due = {0: back_ms, 1: back_ms}
+    if comes_back:
+        asking.due[2] = back_ms + 900
+    told = [told for _ in range(40) if (told := asking.run(LOOK_MS))]
+    if comes_back:
+        assert told == []
+    else:
+        assert asking.told == {2: out_ms + 4_000}, "it has not answered since before"
 
 
 def test_time_in_which_this_process_did_not_run_does_not_count() -> None:
