@@ -13,7 +13,6 @@ from engine.common.clock import Clock
 from engine.common.errors import KlammError
 from engine.common.model import BrokerInfo, SecurityProtocol
 from engine.network.client import BrokerClient
-from engine.network.errors import NetworkError
 from engine.protocol.apis.api_versions import ApiVersionsRequest
 
 ASK_MS = 1_000
@@ -131,12 +130,14 @@ class Listener:
         return self._clients[broker]
 
     async def _ask(self, broker: int, client: BrokerClient) -> None:
+        began_ms = self._clock.monotonic_ms()
         try:
             await client.connect()
             await client.send(ApiVersionsRequest(), 0)
-        except (KlammError, OSError) as error:
-            # A closed port is no silence: the probes say what is wrong there.
-            if not (isinstance(error, NetworkError) and isinstance(error.__cause__, TimeoutError)):
+        except (KlammError, OSError):
+            # A closed port is no silence: the probes say what is wrong there. It says so at once; that a machine is
+            # off comes out only after seconds.
+            if self._clock.monotonic_ms() - began_ms < SILENT_MS:
                 self._silence.forget(broker)
             await client.close()
         else:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import pytest
 
-from engine.admin.watch.silence import LOOK_MS, SILENT_MS, Silence
+from engine.admin.watch import silence
+from engine.admin.watch.silence import LOOK_MS, SILENT_MS, Listener, Silence
 from engine.common.clock import ManualClock
+from engine.common.model import BrokerInfo, Endpoint, SecurityProtocol
+from engine.network.errors import ConnectFailed
 
 
 class _Asking:
@@ -116,3 +122,72 @@ def test_a_broker_that_is_gone_is_not_silent() -> None:
     asking.silence.forget(1)
     del asking.took_ms[1]
     assert asking.run(LOOK_MS) == {}
+
+
+class _Client:
+    """A connection to a broker. Port 1 answers; others fail after so many milliseconds of the clock."""
+
+    clock = ManualClock()
+    open_ones: set[_Client]
+
+    def __init__(self, host: str, port: int, **options: Any) -> None:
+        self.host, self.port = host, port
+        self.open_ones.add(self)
+
+    async def connect(self) -> None:
+        until_ms = self.clock.monotonic_ms() + self.port
+        while self.port > 1:
+            if self.clock.monotonic_ms() >= until_ms:
+                raise ConnectFailed("no route to host", address=self.host) from OSError()
+            await asyncio.sleep(0)
+
+    async def send(self, request: object, version: int) -> None:
+        pass
+
+    async def close(self) -> None:
+        self.open_ones.discard(self)
+
+
+def _broker(broker: int, port: int, protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT) -> BrokerInfo:
+    return BrokerInfo(broker, (Endpoint(f"k{broker}", port, protocol.name, protocol),), None)
+
+
+class _Listening:
+    """A listener whose looks follow each other as in a feed."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(silence, "BrokerClient", _Client)
+        _Client.clock, _Client.open_ones = ManualClock(), set()
+        self.listener = Listener("klamm", _Client.clock)
+
+    async def looks(self, ms: int, *brokers: BrokerInfo) -> list[dict[int, int]]:
+        told = []
+        for _ in range(0, ms, LOOK_MS):
+            told.append(await self.listener.look(brokers))
+            await asyncio.sleep(0.001)
+            _Client.clock.advance(LOOK_MS)
+        return told
+
+
+def test_a_machine_that_is_off_is_silent_all_the_time_and_a_closed_port_never(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> None:
+        listening = _Listening(monkeypatch)
+        told = await listening.looks(20_000, _broker(0, 1), _broker(1, 3_000), _broker(2, 2))
+        assert all(one.keys() == {1} for one in told[SILENT_MS // LOOK_MS + 2 :])
+        await listening.listener.close()
+        assert not _Client.open_ones and len(asyncio.all_tasks()) == 1
+
+    asyncio.run(run())
+
+
+def test_who_goes_or_listens_elsewhere_is_left_and_who_cannot_be_asked_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> None:
+        listening = _Listening(monkeypatch)
+        others = _broker(0, 1), _broker(3, 9_092, SecurityProtocol.SSL)
+        assert (await listening.looks(4_000, *others, _broker(1, 9_000), _broker(2, 9_000)))[-1].keys() == {1, 2}
+        assert (await listening.looks(2_000, *others, _broker(1, 1)))[-1] == {}
+        assert {(one.host, one.port) for one in _Client.open_ones} == {("k0", 1), ("k1", 1)}
+        await listening.listener.close()
+        assert not _Client.open_ones and len(asyncio.all_tasks()) == 1
+
+    asyncio.run(run())
