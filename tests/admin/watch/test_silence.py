@@ -97,6 +97,15 @@ def test_time_in_which_this_process_did_not_run_does_not_count() -> None:
     assert asking.silence.look(asking.clock.monotonic_ms()) == {}
 
 
+def test_time_without_looks_is_no_time_in_which_a_slow_broker_could_have_answered() -> None:
+    asking = _Asking()
+    asking.took_ms[1] = 1_500
+    asking.run(10_000)
+    asking.run(1_200)
+    asking.clock.advance(30_000)
+    assert asking.silence.look(asking.clock.monotonic_ms()) == {}, "others have answered later questions before"
+
+
 def test_where_all_brokers_are_slow_more_patience_is_due() -> None:
     asking = _Asking()
     asking.took_ms = {0: 600, 1: 700, 2: 600}
@@ -124,17 +133,37 @@ def test_a_broker_that_is_gone_is_not_silent() -> None:
     assert asking.run(LOOK_MS) == {}
 
 
+def test_what_a_broker_answered_that_is_gone_does_not_count() -> None:
+    asking = _Asking(2)
+    asking.run(2_000)
+    asking.took_ms[1] = None
+    assert asking.run(3_000).keys() == {1}
+    asking.silence.forget(0)
+    del asking.took_ms[0]
+    assert asking.run(LOOK_MS) == {}, "nobody else answers"
+
+
+def test_only_the_answer_to_a_later_question_shows_that_others_answer() -> None:
+    asking = _Asking()
+    asking.run(2_000)
+    asking.took_ms[1] = None
+    asking.run(LOOK_MS)
+    asking.took_ms = dict.fromkeys(asking.took_ms)
+    assert asking.run(10_000) == {}, "from then on nobody does"
+
+
 class _Client:
     """A connection to a broker. Port 1 answers; others fail after so many milliseconds of the clock."""
 
     clock = ManualClock()
     open_ones: set[_Client]
+    questions: int
 
     def __init__(self, host: str, port: int, **options: Any) -> None:
         self.host, self.port = host, port
-        self.open_ones.add(self)
 
     async def connect(self) -> None:
+        self.open_ones.add(self)
         until_ms = self.clock.monotonic_ms() + self.port
         while self.port > 1:
             if self.clock.monotonic_ms() >= until_ms:
@@ -142,7 +171,8 @@ class _Client:
             await asyncio.sleep(0)
 
     async def send(self, request: object, version: int) -> None:
-        pass
+        self.open_ones.add(self)
+        _Client.questions += 1
 
     async def close(self) -> None:
         self.open_ones.discard(self)
@@ -158,6 +188,7 @@ class _Listening:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(silence, "BrokerClient", _Client)
         _Client.clock, _Client.open_ones = ManualClock(), set()
+        _Client.questions = 0
         self.listener = Listener("klamm", _Client.clock)
 
     async def looks(self, ms: int, *brokers: BrokerInfo) -> list[dict[int, int]]:
@@ -173,6 +204,8 @@ def test_a_machine_that_is_off_is_silent_all_the_time_and_a_closed_port_never(mo
     async def run() -> None:
         listening = _Listening(monkeypatch)
         told = await listening.looks(20_000, _broker(0, 1), _broker(1, 3_000), _broker(2, 2))
+        assert _Client.questions == 20, "one a second"
+        assert {one.host for one in _Client.open_ones} <= {"k0", "k1"}, "what failed is closed"
         assert all(one.keys() == {1} for one in told[SILENT_MS // LOOK_MS + 2 :])
         await listening.listener.close()
         assert not _Client.open_ones and len(asyncio.all_tasks()) == 1
