@@ -99,7 +99,11 @@ def _brokers(before: Frame, after: Frame, was: ClusterSnapshot, now: ClusterSnap
 
 
 def _silent_brokers(before: Frame, after: Frame, now: ClusterSnapshot) -> Iterator[Event]:
-    for broker in sorted(before.words.keys() & after.words.keys() & now.live_broker_ids):
+    asked = sorted(before.words.keys() & after.words.keys() & now.live_broker_ids)
+    if any(all(frame.words[broker].trouble for broker in asked) for frame in (before, after)):
+        # Where nobody answers, the connection is lost, which is an event of its own.
+        return
+    for broker in asked:
         was, trouble = before.words[broker].trouble, after.words[broker].trouble
         if bool(was) != bool(trouble):
             kind = EventKind.BROKER_SILENT if trouble else EventKind.BROKER_ANSWERS

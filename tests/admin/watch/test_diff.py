@@ -84,6 +84,9 @@ def test_a_broker_that_falls_silent_and_answers_again(cluster: FakeCluster) -> N
     others = tuple(broker for broker in answers.cluster.brokers if broker.id != 2)
     down = replace(answers, cluster=replace(answers.cluster, brokers=others))
     assert [event.kind for event in diff(hangs, down)] == [EventKind.BROKER_DOWN], "it is down, and does not answer"
+    nobody = replace(answers, words=dict.fromkeys(answers.words, BrokerWords(trouble="no answer within 5 s")))
+    assert diff(answers, nobody) == diff(nobody, answers) == (), "the connection is lost: that is told once"
+    assert diff(hangs, nobody) == diff(nobody, hangs) == ()
     unasked = replace(answers, words={})
     assert diff(unasked, hangs) == (), "what becomes known for the first time is no event"
 
