@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from engine.admin.cluster.target import Side
 from engine.admin.configs.values import Entity, EntityType
 from engine.admin.elections.values import ElectionScope, ElectionType
+from engine.admin.watch.frame import Stage
 from engine.common.quantities import counted
 from tui.board import PartitionItem
 from tui.operations.operation import Operation
@@ -81,7 +82,9 @@ def topic_gone(view: View, items: Sequence[Any]) -> NotNow | None:
         return None
     names = topics_of(view, items) or ((view.location.topic,) if view.location.topic is not None else ())
     frame = view.newest or view.board.frame
-    known = {topic.name for topic in frame.cluster.topics} if frame is not None and frame.cluster is not None else ()
+    if frame is None or frame.cluster is None or frame.stage(Stage.METADATA).read_at_ms is None:
+        return None
+    known = {topic.name for topic in frame.cluster.topics}
     gone = [name for name in names if name not in known]
     if not gone:
         return None

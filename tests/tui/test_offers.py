@@ -86,6 +86,17 @@ def test_a_topic_that_was_deleted_while_it_was_looked_at_is_said_to_be_gone(wher
     shown(look, two_topics())
 
 
+def test_a_topic_is_not_said_to_be_gone_before_any_was_read() -> None:
+    async def look(driven: Driven) -> None:
+        driven.main.go_to(Location("partitions", topic="orders"))
+        await driven.settled()
+        assert not driven.app.board.has_metadata
+        offer = offered(driven, "topic.grow")
+        assert not isinstance(offer, NotNow) or "gone" not in offer.why
+
+    shown(look, "connecting")
+
+
 def test_a_topic_whose_row_is_still_there_in_a_frozen_view_is_said_to_be_gone() -> None:
     async def look(driven: Driven) -> None:
         await driven.press("3", "space")
