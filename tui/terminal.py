@@ -43,11 +43,14 @@ class KeyParser(XTermParser):
         super().__init__(debug)
 
     def _sequence_to_key_events(self, sequence: str, alt: bool = False) -> Iterable[events.Key]:
-        if len(sequence) == 2 and sequence[0] == _ESC and sequence[1] not in _NOT_AFTER_ESC:
-            with_alt = super()._sequence_to_key_events(sequence[1], alt=True)
-            if not any(event.key in self._bound for event in with_alt if event.key.startswith("alt+")):
+        # Textual waits for the rest of what begins with ``O``, and tells it as ``alt`` if none comes.
+        is_cut = alt and sequence == "O"
+        if is_cut or (len(sequence) == 2 and sequence[0] == _ESC and sequence[1] not in _NOT_AFTER_ESC):
+            with_alt = super()._sequence_to_key_events(sequence[-1], alt=True)
+            alt = any(event.key in self._bound for event in with_alt if event.key.startswith("alt+"))
+            if not alt:
                 yield events.Key("escape", _ESC)
-                sequence = sequence[1]
+            sequence = sequence[-1]
         yield from super()._sequence_to_key_events(sequence, alt)
 
 

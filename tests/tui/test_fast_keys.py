@@ -86,6 +86,8 @@ def test_a_window_is_closed_by_a_key_that_came_before_it_was_drawn() -> None:
         ("\x1b\x1b", ["escape", "escape"]),
         ("\x1bj\x1b[B", ["escape", "j", "down"]),
         ("\x1bm", ["alt+m"]),
+        ("\x1b3", ["alt+3"]),
+        ("\x1bO", ["escape", "O"]),
         ("\x1b\x7f", ["ctrl+w"]),
         ("\x1b[B", ["down"]),
         ("\x1bOB", ["down"]),
@@ -93,7 +95,7 @@ def test_a_window_is_closed_by_a_key_that_came_before_it_was_drawn() -> None:
 )
 def test_esc_and_the_key_behind_it_are_two_keys(sent: str, keys: list[str]) -> None:
     for pieces in ([sent], list(sent)):
-        parser = KeyParser({"alt+m", "escape"})
+        parser = KeyParser({"alt+m", "alt+3", "escape"})
         told = [event for piece in (*pieces, "") for event in parser.feed(piece)]
         assert [event.key for event in told if isinstance(event, events.Key)] == keys
 
