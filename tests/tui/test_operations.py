@@ -8,6 +8,8 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 from uuid import uuid4
 
 import pytest
@@ -23,6 +25,7 @@ from engine.admin.cluster.errors import BadRequest
 from engine.admin.cluster.target import ClusterTarget, Origin, parse_addresses
 from engine.admin.configs.values import Entity, EntityType
 from engine.admin.elections.values import ElectionScope, ElectionType
+from engine.admin.reassignment.throttles import ClearedThrottles
 from engine.admin.watch.live_feed import LiveFeed
 from engine.common.model import NO_LEADER, TopicPartition
 from engine.common.snapshot import PartitionSnapshot
@@ -30,6 +33,7 @@ from engine.local.cluster import LocalCluster
 from engine.zk.client import ZkClient
 from tui.app import Dashboard
 from tui.cells import Tone
+from tui.operations import reassignments
 from tui.operations.elections import Elect
 from tui.operations.groups import DeleteGroups, DeleteOffsets, ResetOffsets
 from tui.operations.operation import Operation, Outcome, Prepared
@@ -459,13 +463,26 @@ def test_throttles_that_were_left_behind_are_removed_by_keys(
             assert any(line.endswith("removed") for line in driven.lines_with(whose)), whose
         assert f"broker 1 keeps {foreign}=70000" in driven.text
         await driven.press("escape", "X")
-        await driven.sees("klamm has left no throttle behind")
+        await driven.sees("there is no throttle that can be removed now")
         await driven.press("escape")
 
     driven_live(target_of(three_brokers), scene)
     assert by_wire.settings("--broker", "2") == {} == by_wire.settings("--topic", name)
     assert by_wire.settings("--broker", "1") == {foreign: "70000"}
     assert by_wire("configs", "alter", "--broker", "1", "--delete-config", foreign, "--yes").code == 0
+
+
+def test_no_throttle_is_said_to_be_left_only_if_that_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = cast("Any", SimpleNamespace(check_may_change=lambda: None))
+    silent = "broker 2: cannot tell now whether it has a rate of klamm's: no answer within 3 s"
+    for left, told in (((silent,), "there is no throttle that can be removed now"), ((), "klamm has left no throttle")):
+
+        async def preview(cluster: Cluster, left: tuple[str, ...] = left) -> ClearedThrottles:
+            return ClearedThrottles(left=left)
+
+        monkeypatch.setattr(reassignments, "preview_unneeded_throttles", preview)
+        found = asyncio.run(RemoveThrottles().prepare(cluster))
+        assert found.question.startswith(told) and found.run is None and tuple(found.lines) == left
 
 
 def test_a_read_only_cluster_is_refused_by_the_engine_whatever_the_dashboard_lets_through(

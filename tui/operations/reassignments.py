@@ -164,7 +164,9 @@ class RemoveThrottles:
         whose = [(len(found.brokers), "broker"), (len(found.topics), "topic")]
         told = " and ".join(counted(number, noun) for number, noun in whose if number)
         if not told:
-            return Prepared("klamm has left no throttle behind", found.left)
+            # What is left may be klamm's, if a broker does not say.
+            none = "there is no throttle that can be removed now" if found.left else "klamm has left no throttle behind"
+            return Prepared(none, found.left)
         lines = [f"{name}  {rates or 'throttled replicas'} → none" for name, rates in _throttles_of(found)]
         return Prepared(
             f"Remove throttles from {told} in {cluster.target.name}?",
