@@ -169,6 +169,28 @@ def test_rows_stay_in_their_order_without_a_look_while_what_it_is_made_of_is_the
     assert is_right(model, rows(second))
 
 
+@pytest.mark.parametrize("basis", [None, object()])
+def test_rows_have_their_order_after_other_values_and_after_another_screen(basis: object) -> None:
+    things, items, model = Things(9), range(COUNT), TableModel(works_in_turns=True)
+
+    def show() -> Rows:
+        rows = things.rows()
+        rows = replace(rows, items=items, columns=(replace(rows.columns[0], basis=basis),))
+        model.show(rows)
+        exhausted(model)
+        return rows
+
+    show()
+    model.sort_by("size")
+    exhausted(model)
+    assert is_right(model, show())
+    model.leave()
+    assert is_right(model, show())
+    if basis is None:
+        things.sizes.reverse()
+        assert is_right(model, show()), "what these values are made of is not known"
+
+
 def test_rows_whose_order_failed_are_put_in_order_anew() -> None:
     things, model = Things(8), TableModel(works_in_turns=True)
     rows = things.rows()

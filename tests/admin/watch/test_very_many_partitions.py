@@ -18,7 +18,7 @@ from engine.admin.watch.replica_logs import LogsMaker, ReplicaLogs
 from engine.common.model import TopicPartition
 from engine.common.snapshot import ReplicaLog
 
-EVERY_NAME = [TopicPartition(topic, partition) for topic in "abcd" for partition in range(6)]
+EVERY_NAME = [TopicPartition(topic, partition) for topic in "abcd" for partition in range(-1, 6)]
 NAMES = st.builds(TopicPartition, st.sampled_from(["a", "b", "c"]), st.integers(0, 4))
 ENDS = st.dictionaries(NAMES, st.integers(0, 3), max_size=10)
 LOGS = st.dictionaries(
