@@ -114,9 +114,12 @@ class Cluster:
         return FetchResponse(responses=[FetchableTopicResponse(topic=topic.topic, partitions=[data])])
 
 
-def within_pace(cluster: object, committed: int = 30) -> bool:
+def within_pace(cluster: object, committed: int = 30, *, is_unowned: bool = False) -> bool:
     readers = {("seldom", ORDERS): committed}
-    found = asyncio.run(readers_within_pace(cast("WireCluster", cluster), readers, NOW_MS, patience_s=0.0))
+    unowned = readers.keys() if is_unowned else ()
+    found = asyncio.run(
+        readers_within_pace(cast("WireCluster", cluster), readers, NOW_MS, patience_s=0.0, unowned=unowned)
+    )
     assert found <= readers.keys()
     return bool(found)
 
@@ -135,6 +138,13 @@ def test_a_readers_commits_are_found_among_others() -> None:
 
 def test_the_coordinator_knows_of_a_commit_that_the_log_does_not_show() -> None:
     assert not within_pace(Cluster(STEADY), committed=31)
+
+
+def test_where_nobody_reads_a_reset_is_no_pace() -> None:
+    reset = [commit("seldom", 360, 10), commit("seldom", 330, 15), commit("seldom", 300, 20), STEADY[2]]
+    assert within_pace(Cluster(reset))
+    assert not within_pace(Cluster(reset), is_unowned=True)
+    assert within_pace(Cluster(STEADY), is_unowned=True)
 
 
 def test_what_was_deleted_tells_nothing() -> None:

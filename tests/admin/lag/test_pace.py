@@ -70,6 +70,8 @@ def test_where_nobody_reads_a_late_step_is_a_reset_and_no_pace() -> None:
     assert is_in_pace(reset), "somebody reads: it was late once"
     assert is_in_pace(reset, is_owned=None), "not known while the group rebalances"
     assert not is_in_pace(reset, is_owned=False)
+    assert is_in_pace(commits((6, 10), (5, 20), (4, 30), (2.5, 900)), is_owned=False), "not twice as late"
+    assert is_in_pace(commits((9, 10), (8, 20), (5, 30), (1, 40)), is_owned=False), "it was as late before"
     regular = commits((3, 10), (2, 20), (1, 30))
     assert is_in_pace(regular, is_owned=False), "a consumer that chose its partitions itself is no member"
     # It commits once a minute; the first records came just before a commit.

@@ -106,12 +106,27 @@ def test_who_reads_tells_a_stall_from_a_stop(is_owned: bool | None, status: LagS
         ([(5, 90), *[(15, 90)] * 3, *[(25, 90)] * 3, *[(35, 90)] * 4], OK, Reason.LAG_FELL),
         ([(5, 90), *[(15, 90)] * 3, *[(25, 90)] * 3, *[(35, 90)] * 5], STOP, Reason.NOBODY_READS),
         ([(5, 9), (9, 12), (12, 15)], OK, Reason.KEEPS_UP),
+        # It moves as rarely as it did at first, though it was quicker meanwhile.
+        ([(5, 90), *[(15, 90)] * 4, *[(25, 90)] * 2, *[(35, 90)] * 3, (45, 90)], OK, Reason.LAG_FELL),
+        # It had read everything, and went on when there was something again.
+        ([(5, 90), (90, 90), (90, 90), (90, 120), (115, 120)], OK, Reason.KEEPS_UP),
     ],
 )
 def test_where_nobody_owns_the_partition_a_lag_that_fell_says_less(
     pairs: list[tuple[int, int]], status: LagStatus, reason: Reason
 ) -> None:
     assert judge(series(*pairs), is_owned=False) == Verdict(status, reason)
+
+
+def test_while_it_is_not_known_who_reads_a_jump_counts_as_reading() -> None:
+    for is_owned in (True, None):
+        assert judge(series((5, 90), (5, 90), (60, 90)), is_owned=is_owned) == Verdict(OK, Reason.LAG_FELL)
+
+
+def test_two_samples_are_too_few_to_tell_that_a_reader_without_an_owner_has_stopped() -> None:
+    moved = [Point(1_000_000 + 1_000 * second, 5 + second, 90) for second in range(3)]
+    assert judge([*moved, Point(1_005_000, 7, 90)], is_owned=False).status is OK
+    assert judge([*moved, Point(1_015_000, 7, 90)], is_owned=False).status is STOP
 
 
 def test_records_that_were_deleted_unread() -> None:

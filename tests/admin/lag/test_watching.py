@@ -5,16 +5,21 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing
 from datetime import UTC, datetime
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from virtual_time import run_virtual
 
 from engine.admin.cluster.errors import Refused, Unreachable
-from engine.admin.lag.measuring import LagMeter
+from engine.admin.groups.values import GroupState, GroupType
+from engine.admin.lag import measuring
+from engine.admin.lag.history import History
+from engine.admin.lag.measuring import LagMeter, LagOptions
 from engine.admin.lag.results import LagAnswer
+from engine.admin.lag.sampling import GroupSample, PartitionSample, Sample
 from engine.admin.lag.watching import watch_lag
 from engine.common.errors import ErrorCode
+from engine.common.model import TopicPartition
 
 ANSWER = LagAnswer(datetime(2026, 11, 21, tzinfo=UTC), ())
 AWAY = Unreachable("nobody answers")
@@ -68,3 +73,27 @@ def test_a_cluster_that_was_never_there_or_refuses_ends_it(answers: tuple[LagAns
         assert len(told) == len(answers) - 1
 
     run_virtual(watching)
+
+
+def test_the_pace_is_judged_with_who_is_known_to_have_no_owner(monkeypatch: pytest.MonkeyPatch) -> None:
+    owned = {TopicPartition("t", 0): True, TopicPartition("t", 1): False, TopicPartition("t", 2): None}
+    partitions = {name: PartitionSample(5, 9, 0, is_owned) for name, is_owned in owned.items()}
+    groups = {("g", GroupType.CLASSIC): GroupSample("g", GroupType.CLASSIC, GroupState.STABLE, partitions)}
+    history = History()
+    for second in range(0, 60, 10):
+        history.add(Sample(second * 1_000, groups))
+    asked: dict[str, Any] = {}
+
+    async def within_pace(wire: object, still: object, now_ms: int, **options: Any) -> frozenset[Any]:
+        asked.update(options, still=still)
+        return frozenset()
+
+    class Brokers:
+        async def wire(self) -> None:
+            return None
+
+    monkeypatch.setattr(measuring, "readers_within_pace", within_pace)
+    meter = LagMeter(cast("Any", Brokers()), None, lambda topic: True, LagOptions())
+    asyncio.run(meter._within_pace(cast("Any", groups), history))
+    assert asked["still"] == {("g", name): 5 for name in owned}
+    assert asked["unowned"] == {("g", TopicPartition("t", 1))}
