@@ -367,6 +367,26 @@ def test_whoever_waits_for_a_broker_that_fell_silent_fails_at_once_and_others_ar
     play(scene)
 
 
+def test_who_fell_silent_ends_no_wait_for_another_broker_unless_it_may_be_the_same_one() -> None:
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        first, second = cluster.brokers
+        await wire.metadata([])
+        await wire.client_of(second.id)
+        assert wire._any is not None and wire._any.port == first.port
+        second.is_frozen = True
+        waiting = asyncio.create_task(wire.metadata([], broker_id=second.id))
+        await asyncio.sleep(0)
+        await wire.fell_silent(second.id, "no answer")
+        with pytest.raises(AnswerLost, match="did not answer in time"):
+            await waiting
+        assert wire._any.is_connected, "it is known to be the first broker"
+        del wire._nodes[first.id]
+        await wire.fell_silent(second.id, "no answer")
+        assert not wire._any.is_connected, "nobody knows whose address it is"
+
+    play(scene)
+
+
 def test_whoever_waits_is_told_that_klamm_closed_the_connection() -> None:
     async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
         cluster.brokers[0].answers[ApiKey.METADATA] = lambda _: SILENCE
