@@ -65,6 +65,22 @@ def test_every_column_can_be_reached_in_80_columns(scene: str, where: Location) 
     shown(look, scene, size=SMALL)
 
 
+@pytest.mark.parametrize("skipped", [0, 1, 2, 3])
+def test_what_a_row_says_stands_under_its_title(skipped: int) -> None:
+    async def look(driven: Driven) -> None:
+        await driven.press(*["right"] * skipped)
+        table = driven.main.query_one(LineTable)
+        assert driven.main.model.skipped == skipped
+        item, left = driven.main.model.shown[0], 2
+        row = driven.drawn.splitlines()[table.region.y + 1]
+        for place, (column, width) in enumerate(table._layout):
+            assert column.title in header(driven)[left : left + width]
+            assert row[left : left + width].strip() == column.cell(item).text.strip()
+            left += width + 2 + (4 if place == 0 and skipped else 0)
+
+    shown(look, size=SMALL, page="partitions")
+
+
 def test_at_either_end_a_key_says_that_there_is_no_more() -> None:
     async def look(driven: Driven) -> None:
         await driven.press("left")
