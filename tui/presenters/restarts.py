@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from engine.admin.cluster.target import Side
 from engine.admin.watch.frame import Frame, LinkState, Stage
 from engine.common.model import NO_CONTROLLER
 from tui.state.tallies import Tally
@@ -118,6 +119,9 @@ def _waiting(frame: Frame, tally: Tally, down: tuple[int, ...]) -> tuple[str, ..
         found.append(f"{_partitions(tally.under_replicated)} under-replicated{catching}")
     if tally.moving:
         found.append(f"{_partitions(tally.moving)} being reassigned")
+    if frame.link(Side.ZOOKEEPER).state not in (LinkState.CONNECTED, LinkState.UNUSED):
+        # Nobody would lead what the broker leads now, and it could not register again.
+        found.append("ZooKeeper does not answer")
     if frame.cluster is not None and frame.cluster.controller_id == NO_CONTROLLER:
         found.append("there is no controller")
     silent = sorted(broker for broker, said in frame.words.items() if said.trouble)

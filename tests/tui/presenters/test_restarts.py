@@ -99,6 +99,18 @@ def test_without_a_controller_and_with_a_silent_broker_nobody_is_stopped() -> No
     assert board.brokers[0].reasons == ("there is no controller", "broker 3 does not answer")
 
 
+def test_without_zookeeper_nobody_is_stopped_though_all_brokers_answer() -> None:
+    """No leader would be elected for what the broker leads, and it could not register again."""
+    cluster = _cluster()
+    cluster.frame()
+    cluster.set_link(Side.ZOOKEEPER, LinkState.LOST, "connection refused")
+    board = _board(cluster)
+    assert board.next_broker is None
+    assert {(one.verdict, one.reasons) for one in board.brokers} == {(Verdict.WAIT, ("ZooKeeper does not answer",))}
+    cluster.set_link(Side.ZOOKEEPER, LinkState.UNUSED)
+    assert _board(cluster).next_broker is not None, "nobody named ZooKeeper"
+
+
 def test_old_data_and_an_unknown_minimum_call_nobody_safe() -> None:
     cluster = _cluster()
     cluster.frame()
