@@ -169,6 +169,17 @@ def unthrottled_settings(
     return additions, tuple(deletions)
 
 
+def released_settings(present: Mapping[str, str], partitions: Set[int]) -> dict[str, str]:
+    """Return the lists of a topic without klamm's entries of some partitions, if there are any; marks stay."""
+    released, numbers = {}, {str(partition) for partition in partitions}
+    for key in REPLICA_LISTS:
+        found = read_list(present.get(key))
+        ours = tuple(entry for entry in found.ours if entry.partition(":")[0] not in numbers)
+        if ours != found.ours:
+            released[key] = str(ThrottledList(found.others, found.marks, ours))
+    return released
+
+
 def is_marked(configs: Mapping[str, str]) -> bool:
     """Whether klamm throttles some of a topic's replicas."""
     return any(read_list(configs.get(key)).marks for key in REPLICA_LISTS)

@@ -30,6 +30,7 @@ from engine.admin.reassignment.throttle_settings import (
     is_marked,
     marked_rates,
     merged_lists,
+    released_settings,
     replica_lists,
     throttled_settings,
     unthrottled_settings,
@@ -121,6 +122,17 @@ async def renew_throttle(cluster: Cluster, settings: ThrottleSettings) -> None:
         if missing:
             cluster.observe(f"broker {broker} has lost its throttle; klamm sets it again")
             await alter_entity(cluster, Entity(EntityType.BROKER, str(broker)), missing, ())
+
+
+async def release_partitions(cluster: Cluster, names: Set[TopicPartition]) -> None:
+    """Let replicas of partitions that have arrived copy at full speed, while others of their topics still move.
+
+    Brokers hold back every listed follower that lacks a record, so under load one in sync would fall out of its ISR.
+    """
+    for topic, found in (await read_topics(cluster, sorted({name.topic for name in names}))).items():
+        partitions = {name.partition for name in names if name.topic == topic}
+        if lists := released_settings(known_configs(found), partitions):
+            await alter_entity(cluster, Entity(EntityType.TOPIC, topic), lists, ())
 
 
 async def _mark_topics(cluster: Cluster, settings: ThrottleSettings) -> None:

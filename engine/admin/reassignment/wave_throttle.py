@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.reassignment.access import reassignment_reader
@@ -16,7 +16,13 @@ from engine.admin.reassignment.latency_probe import LatencyProbe
 from engine.admin.reassignment.moves import flows_of
 from engine.admin.reassignment.running import read_partitions
 from engine.admin.reassignment.throttle_settings import Throttle, ThrottleSettings
-from engine.admin.reassignment.throttles import clear_throttles, plan_throttle, renew_throttle, set_throttle
+from engine.admin.reassignment.throttles import (
+    clear_throttles,
+    plan_throttle,
+    release_partitions,
+    renew_throttle,
+    set_throttle,
+)
 from engine.admin.reassignment.waves import WaveMove
 from engine.admin.topics.access import topic_reader
 from engine.common.errors import KlammError
@@ -48,6 +54,8 @@ class WaveThrottle:
         self._set: ThrottleSettings | None = None
         self._given: set[int] = set()
         """The brokers that have a rate, dead ones too: they still have it when they come back."""
+        self._released: set[TopicPartition] = set()
+        """Partitions that have arrived, and are off their topics' lists."""
         self._told_at_floor = False
 
     @property
@@ -88,6 +96,14 @@ class WaveThrottle:
             return
         brokers = {broker for move in moves for broker in (*move.before, *move.target)}
         await self._probe.measure(brokers, moves[0].name, seconds)
+
+    async def release(self, arrived: Set[TopicPartition]) -> Set[TopicPartition]:
+        """Hold back no partition that has arrived, while the rest of its wave copies; return those that were."""
+        new = arrived - self._released
+        if new and self._set is not None:
+            await release_partitions(self._cluster, new)
+        self._released |= new
+        return new
 
     async def adapt(self, shrunk: Sequence[TopicPartition], moves: Sequence[WaveMove]) -> None:
         """Halve it if ISRs have shrunk or the p99 exceeds its limit; raise it step by step while all is calm."""

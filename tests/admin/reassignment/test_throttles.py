@@ -24,6 +24,7 @@ from engine.admin.reassignment.throttle_settings import (
     is_marked,
     marked_rates,
     read_list,
+    released_settings,
     replica_lists,
     throttled_settings,
     unthrottled_settings,
@@ -79,6 +80,19 @@ def test_a_throttle_comes_off_and_leaves_what_others_set() -> None:
     }  # fmt: skip
     assert unthrottled_settings(after) == ({LEADER_REPLICAS: "7:9"}, (FOLLOWER_REPLICAS,))
     assert unthrottled_settings(present) == ({}, ())
+
+
+def test_what_has_arrived_comes_off_the_lists_and_the_marks_stay() -> None:
+    lists = {LEADER_REPLICAS: ("0:1", "1:1", "10:1"), FOLLOWER_REPLICAS: ("1:3",)}
+    present = throttled_settings("t", {LEADER_REPLICAS: "1:9"}, lists, Throttle(50_000))
+    released = released_settings(present, {1})
+    assert released == {
+        LEADER_REPLICAS: "1:9,50000:2147483647,0:1,10:1",
+        FOLLOWER_REPLICAS: "50000:2147483647",
+    }, "what others have set stays"
+    assert marked_rates([released]) == marked_rates([present])
+    assert released_settings(present | released, {1}) == {}
+    assert released_settings({FOLLOWER_REPLICAS: "1:3"}, {1}) == {}, "no mark says that it is klamm's"
 
 
 def test_a_second_rate_does_not_hide_the_first() -> None:

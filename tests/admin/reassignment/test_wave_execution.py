@@ -25,7 +25,13 @@ from engine.admin.reassignment.journal import read_journal
 from engine.admin.reassignment.lock_holder import Holder, LockHeld
 from engine.admin.reassignment.moves import PartitionStatus
 from engine.admin.reassignment.plan_file import PartitionMove
-from engine.admin.reassignment.throttle_settings import FOLLOWER_RATE, Throttle, throttled_settings
+from engine.admin.reassignment.throttle_settings import (
+    FOLLOWER_RATE,
+    FOLLOWER_REPLICAS,
+    Throttle,
+    read_list,
+    throttled_settings,
+)
 from engine.admin.reassignment.wave_execution import execute_waves
 from engine.admin.reassignment.wave_progress import WaveProgress
 from engine.admin.reassignment.wave_values import Outcome, Step, WaveControl, WaveSettings, WavesResult
@@ -332,6 +338,38 @@ def test_the_throttle_follows_the_isrs(play: Callable[[Scene], None], monkeypatc
         result = await stage.execute(FIRST, throttle=ThrottleRange.of(80_000, 20_000))
         assert result.outcome is Outcome.DONE
         assert rates[:7] == [80_000, 40_000, 20_000, 20_000, 20_000, 30_000, 30_000]
+        assert stage.moves.throttled() == []
+
+    play(scene)
+
+
+def test_what_has_arrived_is_not_held_back_while_the_rest_of_its_wave_copies(
+    play: Callable[[Scene], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A listed follower that lacks a record is held back, in sync or not, and would fall out of the ISR under load."""
+    monkeypatch.setattr(wave_execution, "LOOK_AROUND_S", 0.0)
+    rates: list[int | None] = []
+    lists: list[tuple[str, ...]] = []
+
+    async def scene(stage: Stage) -> None:
+        def show(progress: WaveProgress) -> None:
+            rates.append(progress.throttle)
+            lists.append(read_list(stage.moves.settings[TOPIC, "t"][FOLLOWER_REPLICAS]).ours)
+            if len(rates) == 1:
+                stage.moves.put(T0, (0, 2))
+            elif len(rates) == 2:
+                stage.moves.lose_in_sync(T0, (0,))
+            elif len(rates) == 3:
+                stage.moves.lose_in_sync(T0, (0, 2))
+            elif len(rates) == 4:
+                stage.moves.finish()
+
+        stage.watcher.on_show = show
+        result = await stage.execute((*FIRST, *SECOND), throttle=ThrottleRange.of(80_000, 20_000))
+        assert (result.outcome, result.done) == (Outcome.DONE, 2)
+        assert lists[0] == ("0:2", "1:2")
+        assert lists[3] == ("1:2",)
+        assert set(rates) == {80_000}, "the ISR that the throttle itself held down does not halve it"
         assert stage.moves.throttled() == []
 
     play(scene)
