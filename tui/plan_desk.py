@@ -320,6 +320,9 @@ class PlanDesk:
     def set_throttle(self, limits: ThrottleRange) -> None:
         """Let the run go on at another rate."""
         self._control.set_throttle(limits)
+        if self.run is not None:
+            # Whoever goes on later keeps the rate that was chosen last.
+            self.run.run = replace(self.run.run, throttle=limits)
 
     async def stop(self) -> None:
         """End the run, and remove what is left of its throttles; moves under way are left to the caller."""

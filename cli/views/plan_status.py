@@ -63,6 +63,8 @@ def _event_told(event: Mapping[str, Any], run: str = "") -> str:
             where = f"topics {_listed(topics)}" if topics else ""
             where += f"{' and ' if topics and brokers else ''}brokers {_listed(brokers)}" if brokers else ""
             return f"a throttle of {human_bytes(rate)}/s was set on {where}"
+        case {"event": "asked", "throttle": int(rate)}:
+            return f"somebody asked for a throttle of {human_bytes(rate)}/s"
         case {"event": "wave_done", "wave": wave}:
             return f"wave {wave} is done"
         case {"event": "election", "partitions": [*names]}:

@@ -319,7 +319,8 @@ def test_who_goes_on_keeps_the_throttle_of_the_last_run(
 ) -> None:
     plan, snapshot = plan_and_snapshot(tmp_path, there=0 if verb == "apply" else 1, throttle=7_000_000)
     journal = open_journal(plan.with_name("plan.json.journal"), plan_digest(plan.read_text()))
-    journal.write("begun", what="apply plan.json", throttle=last)
+    journal.write("begun", what="apply plan.json", throttle=9_000_000)
+    journal.write("asked", throttle=last)
     journal.close()
     ran = in_process("plan", verb, plan, "--dry-run", "--snapshot", snapshot, *given, capture=capsys)
     assert (ran.code, f", {told}" in ran.err) == (0, True), ran.err

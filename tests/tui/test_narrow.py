@@ -39,7 +39,7 @@ def texts(lines: list[Line]) -> list[str]:
     ("scene", "page", "told"),
     [
         ("reassigning", reassignments.PAGE, " left"),
-        ("reassigning", brokers.PAGE, "E gives back"),
+        ("reassigning", brokers.PAGE, "T and E give back"),
         ("broker-down", topics.PAGE, "at it, "),
     ],
 )

@@ -196,7 +196,9 @@ def _summary(view: View, width: int) -> list[Line]:
         if elsewhere
         else ("every leader is the preferred one", Tone.QUIET)
     )
-    words = [line(alive), line(back)] + [line((f"E gives back {count(moves)}", Tone.QUIET))] * bool(moves)
+    words = [line(alive), line(back)]
+    if moves:
+        words.append(line((f"T and E give back {count(moves)}", Tone.QUIET)))
     return [*wrapped(words, width), *_restart_lines(board, width), *_causes(board)]
 
 

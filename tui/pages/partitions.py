@@ -170,7 +170,7 @@ def _broker_line(board: Board, broker: int) -> Line:
         state, tone = f"is silent: {plain(board.frame.words[broker].trouble)}", Tone.BAD
     return line(
         (f"broker {broker} {state}", tone),
-        f"   leads {count(total.leaders[broker])} of the {count(total.preferred[broker])} it is preferred for,"
+        f"   leads {counted(total.leaders[broker], 'partition')}, is preferred for {count(total.preferred[broker])},"
         f" holds {count(board.replicas[broker])} replicas, is missed by {count(total.missing[broker])}",
     )
 

@@ -113,7 +113,7 @@ def read_journal(path: Path) -> JournalRecord:
 
 
 def throttle_of_last_run(path: Path, plan_digest: str) -> int | None:
-    """Return the bytes a second that a plan's last run began with; 0 if it had no throttle, None if nobody knows.
+    """Return the bytes a second that somebody chose last for a plan's last run; 0 if none, None if nobody knows.
 
     Raises:
         BadRequest, OSError: as ``read_journal``.
@@ -121,8 +121,8 @@ def throttle_of_last_run(path: Path, plan_digest: str) -> int | None:
     record = read_journal(path) if path.exists() else JournalRecord(())
     if not record.events or record.events[0].get("plan") != plan_digest:
         return None
-    begun = [event.get("throttle") for event in record.events if event["event"] == "begun"]
-    return begun[-1] if begun and isinstance(begun[-1], int) else None
+    chosen = [event.get("throttle") for event in record.events if event["event"] in ("begun", "asked")]
+    return chosen[-1] if chosen and isinstance(chosen[-1], int) else None
 
 
 def _event(line: bytes, where: str) -> Mapping[str, Any]:

@@ -19,6 +19,7 @@ from engine.admin.cluster.rollback_file import new_rollback_path, write_rollback
 from engine.admin.elections.running import preview_election, run_election
 from engine.admin.elections.values import ElectionResult, ElectionScope, ElectionType
 from engine.admin.reassignment.access import reassignment_changer, reassignment_reader
+from engine.admin.reassignment.adaptive_throttle import ThrottleRange
 from engine.admin.reassignment.execute import says_that_nothing_began
 from engine.admin.reassignment.health_gate import ClusterHealth, obstacles, read_health, shrunk_since
 from engine.admin.reassignment.journal import Journal, open_journal
@@ -282,7 +283,7 @@ class _Execution:
         if moving and changer.is_znode:
             # Through the znode batches run one after the other, so wait first for what moves.
             return []
-        wanted = self.control.take_throttle()
+        wanted = self._asked_for()
         if wanted is not None:
             self._throttle.follow(wanted)
         await self._throttle.put_on([*waiting, *moving])
@@ -372,18 +373,27 @@ class _Execution:
         """Adapt the throttle to what the cluster can bear."""
         if not self._throttle.is_wanted or self._start is None:
             return
+        arrived = {move.name for move in wave if move.name in self.done}
+        # The throttle may have held these back until now: they have until the next look to come back into the ISR.
+        released = await self._throttle.release(arrived)
         shrunk = shrunk_since(self._start, await read_health(self.cluster))
-        await self._throttle.adapt(shrunk, self._waiting(wave))
+        await self._throttle.adapt([name for name in shrunk if name not in released], self._waiting(wave))
 
     async def _take_throttle(self, wave: Wave) -> None:
         """Continue at the rate that somebody has asked for meanwhile."""
-        wanted = self.control.take_throttle()
+        wanted = self._asked_for()
         if wanted is not None:
             rate = self._throttle.rate
             before = f"{rate:,}" if rate else "none"
             self.watcher.says(f"throttle {before} -> {wanted.start:,} B/s: you asked for it")
             self._throttle.follow(wanted)
             await self._throttle.put_on(self._waiting(wave))
+
+    def _asked_for(self) -> ThrottleRange | None:
+        wanted = self.control.take_throttle()
+        if wanted is not None:
+            self.journal.write("asked", throttle=wanted.start)
+        return wanted
 
     def _waiting(self, wave: Wave) -> list[WaveMove]:
         return [move for move in wave if move.name not in self.done]
