@@ -17,8 +17,9 @@ from engine.admin.watch.recording import Recording
 SPEED_MAX = 1_000.0
 _GAP_MAX_S = 5.0
 """The longest pause: longer gaps in the recording are shortened to it."""
-_EVENTS_ON_THE_WAY = 600
-"""A jump over more frames than this does not report all events in between."""
+_FRAMES_ON_THE_WAY = 7_200
+_BYTES_ON_THE_WAY = 16_000_000
+"""A jump over more frames or bytes than this reports only the last events on its way: it would take too long."""
 
 
 class ReplayFeed:
@@ -196,5 +197,7 @@ class ReplayFeed:
         self._box.put(replace(frame, sequence=self._sequence, events=events))
 
     def _read(self, position: int) -> Generator[None, None, tuple[Frame, tuple[Event, ...]]]:
-        events = yield from self._recording.events_in_turns(max(self._shown, position - _EVENTS_ON_THE_WAY), position)
+        before = max(self._shown, position - _FRAMES_ON_THE_WAY)
+        before = max(before, self._recording.before_bytes(position, _BYTES_ON_THE_WAY))
+        events = yield from self._recording.events_in_turns(before, position)
         return (yield from self._recording.frame_in_turns(position)), events

@@ -13,6 +13,7 @@ import pytest
 from event_loop import in_event_loop
 
 from engine.admin.cluster.errors import BadRequest, NotFound
+from engine.admin.watch import replay_feed
 from engine.admin.watch.fake_cluster import FakeCluster, big_cluster, small_cluster
 from engine.admin.watch.fake_feed import SCENES, FakeFeed
 from engine.admin.watch.frame import Frame
@@ -254,6 +255,31 @@ async def test_steps_and_jumps_show_their_frame_with_what_happened_on_the_way(tm
         with pytest.raises(ValueError, match="speed"):
             feed.set_speed(speed)
     await feed.close()
+
+
+@in_event_loop
+async def test_a_jump_over_very_much_tells_the_last_events_on_its_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frames = _frames(15)
+    _written(tmp_path / "r", frames)
+    recording = Recording(tmp_path / "r")
+    assert recording.before_bytes(14, 10**9) == -1
+    assert recording.before_bytes(14, 0) == 14
+    sizes = [place.size for place in recording._places]
+    assert recording.before_bytes(14, sum(sizes[11:])) == 10
+    assert recording.before_bytes(14, sum(sizes[11:]) - 1) == 11
+    recording.close()
+    for limit, value in (("_FRAMES_ON_THE_WAY", 4), ("_BYTES_ON_THE_WAY", sum(sizes[11:]))):
+        with monkeypatch.context() as changed:
+            changed.setattr(replay_feed, limit, value)
+            feed = ReplayFeed(tmp_path / "r")
+            await feed.start()
+            feed.seek(14)
+            await _until(lambda feed=feed: feed.position == 14)  # type: ignore[misc]
+            assert feed.latest is not None
+            assert feed.latest.events == sum((frame.events for frame in frames[11:15]), ())
+            await feed.close()
 
 
 async def _shown(feed: ReplayFeed) -> list[int]:
