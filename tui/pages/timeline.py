@@ -14,6 +14,7 @@ from tui.pages.page import Page, View
 from tui.table_model import Rows
 from tui.units import clock_time, counted, span
 
+_CHANGE_MAX = 40
 _TONES = {
     EventKind.BROKER_DOWN: Tone.BAD,
     EventKind.BROKER_SILENT: Tone.BAD,
@@ -24,7 +25,7 @@ _TONES = {
     EventKind.CONTROLLER_MOVED: Tone.WARN,
     EventKind.TOPIC_DELETED: Tone.WARN,
     EventKind.TOPIC_RECREATED: Tone.WARN,
-    EventKind.BROKER_RESTARTED: Tone.WARN,
+    EventKind.BROKER_REREGISTERED: Tone.WARN,
     EventKind.BROKER_UP: Tone.GOOD,
     EventKind.BROKER_ANSWERS: Tone.GOOD,
     EventKind.ISR_GREW: Tone.GOOD,
@@ -46,6 +47,11 @@ def change_text(event: Event) -> str:
     return event.after or event.before
 
 
+def _cut(text: str) -> str:
+    """Return a long change without its end: a list of throttled replicas would need more than the whole row."""
+    return text if len(text) <= _CHANGE_MAX else f"{text[: _CHANGE_MAX - 1]}…"
+
+
 def _within(event: Event) -> Cell:
     return Cell("" if event.within_ms is None else f"± {span(event.within_ms / 1000)}", Tone.QUIET)
 
@@ -55,7 +61,7 @@ COLUMNS = (
     Column("within_ms", "WITHIN", lambda e: _within(e[1]), lambda e: e[1].within_ms, rank=4, is_figure=True, width=6),
     Column("kind", "WHAT", lambda e: kind_cell(e[1]), lambda e: e[1].kind, width=20),
     Column("subject", "OF", lambda e: Cell(e[1].subject, Tone.STRONG), lambda e: e[1].subject, width=16),
-    Column("change", "CHANGE", lambda e: Cell(change_text(e[1])), lambda e: change_text(e[1]), rank=1, width=16),
+    Column("change", "CHANGE", lambda e: Cell(_cut(change_text(e[1]))), lambda e: change_text(e[1]), rank=1, width=16),
     Column("reason", "WHY", lambda e: Cell(e[1].reason, Tone.QUIET), lambda e: e[1].reason, rank=2, is_wide=True,
            width=12),
 )  # fmt: skip
@@ -73,7 +79,7 @@ def _rows(view: View) -> Rows:
 
 
 def _summary(view: View, width: int) -> list[Line]:
-    text = f"{counted(len(view.board.events), 'event')}   without what came and went between two looks"
+    text = f"{counted(len(view.board.events), 'event')}   klamm does not see what comes and goes between two looks"
     return [line((text, Tone.QUIET)), *_absent(view)]
 
 

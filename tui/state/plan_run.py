@@ -8,7 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from engine.admin.reassignment.lock_holder import Holder
-from engine.admin.reassignment.plan_runs import PlanRun
+from engine.admin.reassignment.plan_runs import PlanRun, Verb
 from engine.admin.reassignment.wave_progress import WaveProgress
 from engine.admin.reassignment.wave_values import Outcome, Step, WavesResult
 
@@ -105,7 +105,8 @@ class PlanRunState:
     def ended(self, result: WavesResult) -> None:
         """It is complete, or a gate has stopped it."""
         self.result = result
-        message = f"{result.done} of {result.count} partitions are where the plan wants them"
+        where = "where they were before the plan" if self.run.verb is Verb.ROLLBACK else "where the plan wants them"
+        message = f"{result.done} of {result.count} partitions are {where}"
         if result.reason is not None:
             message = f"stopped at wave {result.wave} of {result.wave_count}: {result.reason}"
         self._say(message)

@@ -92,7 +92,7 @@ def _brokers(before: Frame, after: Frame, was: ClusterSnapshot, now: ClusterSnap
         elif second is None:
             kind = EventKind.BROKER_DOWN
         elif -1 not in (first.broker_epoch, second.broker_epoch) and first.broker_epoch != second.broker_epoch:
-            kind = EventKind.BROKER_RESTARTED
+            kind = EventKind.BROKER_REREGISTERED
         else:
             continue
         yield Event(after.at_ms, kind, f"broker {broker_id}", within_ms=within_ms, broker=broker_id)

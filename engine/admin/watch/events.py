@@ -13,8 +13,8 @@ class EventKind(StrEnum):
 
     BROKER_DOWN = "broker_down"
     BROKER_UP = "broker_up"
-    BROKER_RESTARTED = "broker_restarted"
-    """It is registered again, and no frame saw it missing."""
+    BROKER_REREGISTERED = "broker_reregistered"
+    """No frame saw it missing: it has restarted, or lost its session and got a new one."""
     BROKER_SILENT = "broker_silent"
     """It is registered, and no longer answers."""
     BROKER_ANSWERS = "broker_answers"

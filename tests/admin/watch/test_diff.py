@@ -64,11 +64,11 @@ def test_a_broker_that_comes_back_and_its_replica(cluster: FakeCluster) -> None:
     assert (grew.kind, grew.reason) == (EventKind.ISR_GREW, "3 caught up")
 
 
-def test_a_restart_that_no_frame_saw_is_told_by_the_broker_epoch(cluster: FakeCluster) -> None:
+def test_a_registration_that_no_frame_saw_missing_is_told_by_the_broker_epoch(cluster: FakeCluster) -> None:
     cluster.kill(3)
     cluster.start(3)
     cluster.advance()
-    assert _kinds(cluster) == [EventKind.BROKER_RESTARTED]
+    assert _kinds(cluster) == [EventKind.BROKER_REREGISTERED]
 
 
 def test_a_broker_that_falls_silent_and_answers_again(cluster: FakeCluster) -> None:

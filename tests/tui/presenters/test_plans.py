@@ -263,6 +263,8 @@ def test_a_run_that_is_done_names_what_it_did_and_another_how_to_go_on(
     run.run = replace(run.run, verb=verb)
     run.ended(WavesResult(outcome, None, 3, 3, 9, (), 9))
     assert command_after(run) == (named[0], ["plan", named[1], "plan.json"])
+    where = "where they were before the plan" if verb is Verb.ROLLBACK else "where the plan wants them"
+    assert run.last_words == f"9 of 9 partitions are {where}"
 
 
 def test_a_run_whose_plan_is_cancelled_is_not_told_to_go_on(plan: OpenedPlan, monkeypatch: pytest.MonkeyPatch) -> None:
