@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.admin.cluster.connection import Cluster
-from engine.admin.configs.access import alter_entity, describe_entity
-from engine.admin.configs.values import Entity, EntityType, parse_additions, settings_of
+from engine.admin.configs.access import alter_entity
+from engine.admin.configs.changes import read_changes
+from engine.admin.configs.values import Entity, EntityType, parse_additions
 from tui.cells import Cell
 from tui.operations.operation import Outcome, Prepared, command_text, result_cell
 
@@ -35,13 +36,14 @@ class AlterSettings:
 
     async def prepare(self, cluster: Cluster) -> Prepared:
         await alter_entity(cluster, self.entity, self.additions, self.deletions, validate_only=True)
-        present = settings_of(await describe_entity(cluster, self.entity, include_all=False))
-        lines = [f"{key}  {present.get(key, 'default')} → {value}" for key, value in self.additions.items()]
-        lines += [f"{key}  {present.get(key, 'default')} → default" for key in self.deletions]
+        changes = await read_changes(cluster, self.entity, self.additions, self.deletions, tells_inherited=True)
+        risky = [change.name for change in changes if change.may_lose_data]
         return Prepared(
             f"Alter {self.entity} in {cluster.target.name}?",
-            tuple(lines),
-            command=command_text(self._words(), cluster.target),
+            tuple(map(str, changes)),
+            (f"{', '.join(risky)}: records may be lost, present or later ones",) if risky else (),
+            command_text(self._words(), cluster.target),
+            typed=(self.entity.name or "default") if risky else None,
             run=self._run,
         )
 
