@@ -129,17 +129,17 @@ def _alter_settings(view: View, items: Sequence[Any]) -> Offer:
     if len(items) != 1 and not (view.location.page == "partitions" and view.location.topic):
         return NotNow("choose one topic or broker to alter its settings")
     if view.location.page == "brokers":
-        entity = Entity(EntityType.BROKER, str(items[0].id))
+        entity, example = Entity(EntityType.BROKER, str(items[0].id)), "log.cleaner.threads=2,num.io.threads=16"
         cluster = view.board.frame.cluster if view.board.frame is not None else None
         present = {} if cluster is None else dict(cluster.broker_configs.get(items[0].id, {}))
     else:
         name = topics_of(view, items)[0]
-        entity = Entity(EntityType.TOPIC, name)
+        entity, example = Entity(EntityType.TOPIC, name), "retention.ms=3600000,cleanup.policy=[compact,delete]"
         found = next((topic.configs for topic in view.board.topics if topic.name == name), None)
         present = dict(found or {})
     told = ", ".join(f"{key}={value}" for key, value in sorted(present.items())) or "nothing of its own"
     fields = (
-        FieldNeeded("additions", "Set", hint="retention.ms=3600000,cleanup.policy=[compact,delete]"),
+        FieldNeeded("additions", "Set", hint=example),
         FieldNeeded("deletions", "Drop", hint=f"set now: {told}"),
     )
     return Ask(f"Settings of {entity}", fields, lambda v: AlterSettings.of(entity, v["additions"], v["deletions"]))
