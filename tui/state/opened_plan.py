@@ -95,7 +95,9 @@ def read_plan_file(path: Path) -> OpenedPlan:
             if not str(error).startswith(NO_ENVELOPE):
                 return OpenedPlan(path, error=planner_words(f"{error} — {error.hint}" if error.hint else str(error)))
             return OpenedPlan(path, text, parse_plan(text, str(path)))
-    except (OSError, UnicodeDecodeError, AdminError) as error:
+    except OSError as error:
+        return OpenedPlan(path, error=f"{path} cannot be read: {error.strerror or error}")
+    except (UnicodeDecodeError, AdminError) as error:
         return OpenedPlan(path, error=str(error))
 
 

@@ -96,7 +96,8 @@ def test_a_file_that_is_no_plan_says_why(text: str, told: str, tmp_path: Path) -
     read = read_plan_file(path)
     assert read.error
     assert told in read.error
-    assert read_plan_file(tmp_path / "absent.json").error
+    absent = tmp_path / "absent.json"
+    assert read_plan_file(absent).error == f"{absent} cannot be read: No such file or directory"
 
 
 def test_the_heat_shows_those_that_change_most_where_there_is_little_room() -> None:
