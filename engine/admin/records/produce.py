@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from engine.admin.cluster.asking import answer_limit
 from engine.admin.cluster.errors import NotFound, OutcomeUnknown, Refused, Unreachable
 from engine.admin.cluster.remedies import GIVE_TIME, Operation, Phrase
 from engine.admin.cluster.wire import RETRY_PAUSE_S, WireCluster
@@ -20,6 +21,7 @@ from engine.admin.records.leaders import partition_not_found, topic_leaders
 from engine.admin.records.partitioner import StickyPartition, partition_for_key
 from engine.common.errors import ErrorCode, error_code
 from engine.common.model import ACKS_ALL, NO_LEADER
+from engine.network.errors import RequestTimedOut
 from engine.protocol.api_keys import ApiKey
 from engine.protocol.apis.init_producer_id import InitProducerIdRequest
 from engine.protocol.apis.metadata import MetadataRequest
@@ -37,6 +39,8 @@ from engine.protocol.records.record import NO_OFFSET, Record
 
 RECORD_OVERHEAD_BYTES = 32
 _SEQUENCE_MODULUS = 2**31
+_ATTEMPTS = 3
+"""A request with a producer id has this part of the delivery time-out for its answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +231,12 @@ class Producer:
         refuse(response.error_code, None, "producer id")
         self._producer_id, self._producer_epoch = response.producer_id, response.producer_epoch
 
+    @property
+    def _attempt_ms(self) -> int:
+        """How long one request may take. With a producer id, it is safe to send it again: another broker may lead."""
+        limit_ms, delivery_ms = self._options.request_timeout_ms, self._options.delivery_timeout_s * 1000
+        return min(limit_ms, int(delivery_ms / _ATTEMPTS)) if self._is_idempotent else limit_ms
+
     async def _refresh(self) -> None:
         leaders = (await topic_leaders(self._wire, [self._topic]))[self._topic]
         for partition, leader_id in leaders.items():
@@ -277,8 +287,9 @@ class Producer:
     async def _send(self, leader_id: int, lanes: list[_Lane]) -> bool:
         """Send one request; return False if something must be retried."""
         try:
-            client = await self._wire.client_of(leader_id)
-            version = await self._wire.version(client, ApiKey.PRODUCE)
+            async with answer_limit(self._wire, leader_id, self._attempt_ms / 1000):
+                client = await self._wire.client_of(leader_id)
+                version = await self._wire.version(client, ApiKey.PRODUCE)
             request = self._request(lanes, version)
             if self._options.acks == 0:
                 self._has_sent = True
@@ -289,10 +300,14 @@ class Producer:
                     _delivered(lane, None)
                 return True
             self._has_sent = True
-            response = await self._wire.call_broker(leader_id, request)
-        except (Unreachable, NotFound):
+            response = await self._wire.call_broker(leader_id, request, timeout_ms=self._attempt_ms)
+        except (Unreachable, NotFound) as error:
             self._last_error = ErrorCode.NETWORK_EXCEPTION
+            if isinstance(error.__cause__, RequestTimedOut):
+                # It may be frozen, and would not tell either who leads now.
+                await self._wire.fell_silent(leader_id, "no answer in time")
             return False
+        self._wire.silent.pop(leader_id, None)
         by_partition = {lane.result.partition: lane for lane in lanes}
         settled = [self._settle(by_partition[p.index], p) for t in response.responses for p in t.partition_responses]
         return all(settled)

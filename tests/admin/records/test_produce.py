@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from scripted_brokers import HANG_UP, ScriptedBroker, ScriptedCluster, scripted_cluster
+from scripted_brokers import HANG_UP, SILENCE, ScriptedBroker, ScriptedCluster, scripted_cluster
 
 from engine.admin.cluster.client_properties import ClientProperties
 from engine.admin.cluster.errors import NotFound, Refused, Unreachable
@@ -132,6 +132,29 @@ def test_records_arrive_in_order_with_sequences_that_follow() -> None:
         assert log.sequences == sorted(set(log.sequences))
         (result,) = producer.results
         assert (result.partition, result.record_count, result.first_offset, result.last_offset) == (0, 100, 0, 99)
+
+    play(scene)
+
+
+def test_a_leader_that_froze_is_not_waited_for_once_another_leads() -> None:
+    """Its connection stays open, and it would tell nobody who leads now."""
+
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        logs, frozen = Logs(), cluster.brokers[0]
+
+        def freeze(request: Any) -> Any:
+            for key in (ApiKey.METADATA, ApiKey.API_VERSIONS):
+                frozen.answers[key] = lambda request: SILENCE
+            cluster.leaders["t"] = [1, 1]
+            return SILENCE
+
+        frozen.answers[ApiKey.PRODUCE] = first_then(logs, freeze)
+        cluster.brokers[1].answers[ApiKey.PRODUCE] = logs
+        wanted = records(3, size=50)
+        await send(wire, wanted, batch_bytes=100, delivery_timeout_s=6.0)
+        log = logs.by_partition[0]
+        assert log.values == [record.value for record in wanted]
+        assert log.sequences == [0, 1, 2], "each batch once, in order"
 
     play(scene)
 
