@@ -100,8 +100,14 @@ class WaveThrottle:
     async def release(self, arrived: Set[TopicPartition]) -> Set[TopicPartition]:
         """Hold back no partition that has arrived, while the rest of its wave copies; return those that were."""
         new = arrived - self._released
-        if new and self._set is not None:
+        if not new or self._set is None:
+            return set()
+        try:
             await release_partitions(self._cluster, new)
+        except KlammError as error:
+            # Nothing else waits for this: the next look tries again.
+            self._cluster.observe(f"cannot take {named(sorted(new))} off the throttle now: {error}")
+            return set()
         self._released |= new
         return new
 

@@ -19,7 +19,7 @@ from scripted_moves import BROKER, SIZE, TOPIC, ScriptedMoves
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, Refused, Unreachable
 from engine.admin.cluster.target import ClusterTarget, Origin
-from engine.admin.reassignment import latency_probe, wave_execution, wave_standings
+from engine.admin.reassignment import latency_probe, throttles, wave_execution, wave_standings, wave_throttle
 from engine.admin.reassignment.adaptive_throttle import ThrottleRange
 from engine.admin.reassignment.journal import read_journal
 from engine.admin.reassignment.lock_holder import Holder, LockHeld
@@ -371,6 +371,48 @@ def test_what_has_arrived_is_not_held_back_while_the_rest_of_its_wave_copies(
         assert lists[3] == ("1:2",)
         assert set(rates) == {80_000}, "the ISR that the throttle itself held down does not halve it"
         assert stage.moves.throttled() == []
+
+    play(scene)
+
+
+@pytest.mark.parametrize("fault", ["refused", "unread"])
+def test_what_cannot_be_taken_off_the_throttle_now_is_tried_again_and_holds_up_nothing(
+    play: Callable[[Scene], None], monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    monkeypatch.setattr(wave_execution, "LOOK_AROUND_S", 0.0)
+    real = throttles.read_topics
+    tries: list[set[str]] = []
+    lists: list[tuple[str, ...]] = []
+
+    async def scene(stage: Stage) -> None:
+        async def fails_twice(cluster: Cluster, names: set[TopicPartition]) -> None:
+            tries.append(set(map(str, names)))
+            if len(tries) > 2:
+                await throttles.release_partitions(cluster, names)
+            elif fault == "refused":
+                raise Refused(ErrorCode.POLICY_VIOLATION, None)
+            else:
+                with monkeypatch.context() as unread:
+                    unread.setattr(throttles, "read_topics", without_settings)
+                    await throttles.release_partitions(cluster, names)
+
+        async def without_settings(cluster: Cluster, names: Any) -> Any:
+            return {name: replace(topic, configs=None) for name, topic in (await real(cluster, names)).items()}
+
+        monkeypatch.setattr(wave_throttle, "release_partitions", fails_twice)
+
+        def show(_: WaveProgress) -> None:
+            lists.append(read_list(stage.moves.settings[TOPIC, "t"][FOLLOWER_REPLICAS]).ours)
+            if len(lists) == 1:
+                stage.moves.put(T0, (0, 2))
+            elif len(lists) == 6:
+                stage.moves.finish()
+
+        stage.watcher.on_show = show
+        assert (await stage.execute((*FIRST, *SECOND))).outcome is Outcome.DONE
+        assert tries[:3] == [{"t-0"}] * 3
+        assert (lists[3], lists[5]) == (("0:2", "1:2"), ("1:2",))
+        assert stage.watcher.said == [], "the progress is known all the time"
 
     play(scene)
 
