@@ -81,8 +81,6 @@ class MainScreen(Screen[None]):
         self.work = Work(self)
         self.opened_desk: PlanDesk | None = None
         self.saving = Saving(self)
-        self._told = ""
-        """What was said last."""
         self.partition_logs = PartitionLogs(self)
         self._pages = pages_of(self, self.partition_logs)
 
@@ -360,9 +358,8 @@ class MainScreen(Screen[None]):
 
     def tell(self, text: str, *, is_error: bool = False) -> None:
         """Say something for a moment; what is said again takes the place of what is there."""
-        if text == self._told:
-            self.app.clear_notifications()
-        self._told = text
+        for same in [one for one in self.app._notifications if one.message == plain(text)]:
+            self.app._unnotify(same)
         self.notify(plain(text), severity="warning" if is_error else "information", markup=False)
 
     # What the actions do
