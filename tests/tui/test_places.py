@@ -8,6 +8,7 @@ import pytest
 
 from engine.admin.watch.fake_cluster import FakeCluster, small_cluster
 from engine.admin.watch.frame import BrokerWords, Frame, Stage, StageStatus
+from engine.common.model import TopicPartition
 from tui.board import Board
 from tui.location import Location
 from tui.pages import groups, partitions
@@ -59,3 +60,11 @@ def test_a_group_that_does_not_exist_or_was_not_read_yet(cluster: FakeCluster) -
     assert told(frame, Location("group", group="biling"), groups.GROUP_PAGE)[1] == "there is no group biling"
     unread = replace(frame, groups=(), stages={**frame.stages, Stage.GROUPS: StageStatus()})
     assert told(unread, Location("group", group="billing"), groups.GROUP_PAGE)[1] == "groups have not been read yet"
+
+
+def test_a_broker_may_lead_more_than_it_is_preferred_for() -> None:
+    cluster = FakeCluster(3, {"orders": 3})
+    for number in range(3):
+        cluster.move_leader(TopicPartition("orders", number), 1)
+    summary, _ = told(cluster.frame(), Location("partitions", broker=1))
+    assert "leads 3 partitions, is preferred for 1, " in summary
