@@ -71,7 +71,7 @@ async def command(
     from cli.framework.cluster_session import open_cluster
     from engine.admin.records.lines import LineFormat, parse_header
     from engine.admin.records.produce import Producer, ProducerOptions
-    from engine.protocol.records.attributes import codec_named
+    from engine.kafka.protocol.records.attributes import codec_named
 
     if acks not in _ACKS:
         raise UsageError(f"--acks must be all, 1 or 0, not {acks!r}")

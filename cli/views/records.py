@@ -19,7 +19,7 @@ from cli.output.values import iso_time
 from engine.admin.records.consume import ConsumedRecord
 from engine.common.errors import ConfigError
 from engine.common.topic_names import GROUP_METADATA_TOPIC, INTERNAL_TOPICS
-from engine.protocol.records.record import Record
+from engine.kafka.protocol.records.record import Record
 
 RecordPrinter = Callable[[ConsumedRecord], bytes]
 

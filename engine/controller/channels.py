@@ -24,8 +24,8 @@ from engine.controller.wire_requests import (
     response_text,
     wire_requests,
 )
+from engine.kafka.protocol.declaration import Response
 from engine.network.client import BrokerClient
-from engine.protocol.declaration import Response
 from engine.runtime.discards import Discards
 from engine.runtime.offload import beside_loop
 from engine.runtime.supervisor import Supervisor

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from engine.common.errors import ErrorCode, KafkaError, KlammError, error_code
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.allocate_producer_ids import AllocateProducerIdsRequest
-from engine.protocol.declaration import Request
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.allocate_producer_ids import AllocateProducerIdsRequest
+from engine.kafka.protocol.declaration import Request
 from engine.runtime.supervisor import Supervisor
 from engine.zk.znodes.cluster_znodes import ProducerIdBlock
 

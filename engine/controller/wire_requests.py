@@ -37,14 +37,14 @@ from engine.controller.events import (
     UpdateMetadataResponseReceived,
 )
 from engine.controller.instructions import slices
-from engine.protocol.apis.leader_and_isr import (
+from engine.kafka.protocol.apis.leader_and_isr import (
     LeaderAndIsrLiveLeader,
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
     LeaderAndIsrTopicState,
 )
-from engine.protocol.apis.stop_replica import (
+from engine.kafka.protocol.apis.stop_replica import (
     StopReplicaPartitionState,
     StopReplicaPartitionV0,
     StopReplicaRequest,
@@ -52,7 +52,7 @@ from engine.protocol.apis.stop_replica import (
     StopReplicaTopicState,
     StopReplicaTopicV1,
 )
-from engine.protocol.apis.update_metadata import (
+from engine.kafka.protocol.apis.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
     UpdateMetadataPartitionState,
@@ -60,7 +60,7 @@ from engine.protocol.apis.update_metadata import (
     UpdateMetadataResponse,
     UpdateMetadataTopicState,
 )
-from engine.protocol.declaration import Request, Response
+from engine.kafka.protocol.declaration import Request, Response
 
 _FIRST_LISR_BY_TOPIC = 2
 _FIRST_LISR_WITH_RECOVERY_STATE = 6

@@ -15,9 +15,9 @@ from typing import TypeAlias
 
 from engine.common.errors import ErrorCode, KafkaError, RemoteProtocolError
 from engine.formats.versioned import decode_versioned, encode_versioned, read_version
-from engine.protocol.codec import decoder
-from engine.protocol.declaration import Message, Struct, field
-from engine.protocol.types import BYTES, INT32, INT64, STRING, Array
+from engine.kafka.protocol.codec import decoder
+from engine.kafka.protocol.declaration import Message, Struct, field
+from engine.kafka.protocol.types import BYTES, INT32, INT64, STRING, Array
 
 OFFSET_KEY_VERSION = 1
 GROUP_KEY_VERSION = 2

@@ -9,9 +9,9 @@ from typing import TypeVar
 
 from engine.common.errors import ErrorCode, KafkaError, RemoteProtocolError
 from engine.formats.versioned import encode_versioned, read_version
-from engine.protocol.codec import decoder
-from engine.protocol.declaration import Message, Struct, field
-from engine.protocol.types import BYTES, INT32, STRING, Array
+from engine.kafka.protocol.codec import decoder
+from engine.kafka.protocol.declaration import Message, Struct, field
+from engine.kafka.protocol.types import BYTES, INT32, STRING, Array
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 VERSION_MAX = 3

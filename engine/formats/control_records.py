@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from engine.common.errors import ErrorCode, KafkaError
-from engine.protocol.records.buffers import Buffer
-from engine.protocol.records.encode import encode_batch
-from engine.protocol.records.header import BatchHeader
-from engine.protocol.records.iterate import iter_batch_records
-from engine.protocol.records.record import Record
+from engine.kafka.protocol.records.buffers import Buffer
+from engine.kafka.protocol.records.encode import encode_batch
+from engine.kafka.protocol.records.header import BatchHeader
+from engine.kafka.protocol.records.iterate import iter_batch_records
+from engine.kafka.protocol.records.record import Record
 
 _KEY = struct.Struct(">hh")
 """version, type"""

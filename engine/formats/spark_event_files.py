@@ -12,8 +12,8 @@ import struct
 import cramjam
 
 from engine.common.errors import CorruptFileError
-from engine.protocol.records import snappy
-from engine.protocol.records.unpacking_errors import Corrupt, TooLarge
+from engine.kafka.protocol.records import snappy
+from engine.kafka.protocol.records.unpacking_errors import Corrupt, TooLarge
 
 PLAIN_BYTES_MAX = 4 * 1024**3
 """Spark rolls a log over after 128 MB."""

@@ -6,8 +6,8 @@ from enum import IntEnum
 
 from engine.common.errors import ErrorCode, KafkaError
 from engine.formats.versioned import decode_versioned, encode_versioned
-from engine.protocol.declaration import Message, Struct, field
-from engine.protocol.types import INT8, INT16, INT32, INT64, STRING, Array
+from engine.kafka.protocol.declaration import Message, Struct, field
+from engine.kafka.protocol.types import INT8, INT16, INT32, INT64, STRING, Array
 
 KEY_VERSION = 0
 VALUE_VERSION_MAX = 1

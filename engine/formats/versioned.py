@@ -9,8 +9,8 @@ import struct
 from typing import Any, TypeVar
 
 from engine.common.errors import ErrorCode, KafkaError, RemoteProtocolError
-from engine.protocol.codec import Outgoing, decoder, encoder
-from engine.protocol.declaration import Field, Message, Struct
+from engine.kafka.protocol.codec import Outgoing, decoder, encoder
+from engine.kafka.protocol.declaration import Field, Message, Struct
 
 _VERSION = struct.Struct(">h")
 

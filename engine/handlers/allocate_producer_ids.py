@@ -11,8 +11,8 @@ from engine.common.errors import ErrorCode
 from engine.controller.events import AllocateProducerIds
 from engine.handlers.context import RequestContext
 from engine.handlers.registry import handles
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from engine.zk.znodes.cluster_znodes import ProducerIdBlock
 
 

@@ -16,8 +16,8 @@ from engine.handlers.config_changes import ResourceChange, answer, change_config
 from engine.handlers.context import RequestContext
 from engine.handlers.in_turns import in_turns
 from engine.handlers.registry import handles
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.alter_configs import (
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
     AlterConfigsResourceResponse,

@@ -15,8 +15,8 @@ from engine.common.model import LeaderAndIsr, LeaderRecoveryState
 from engine.controller.events import AlterPartition, AlterPartitionAnswer, AlterPartitionItem, PartitionKey
 from engine.handlers.context import RequestContext
 from engine.handlers.registry import handles
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.alter_partition import (
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionResponse,
     RequestPartitionData,

@@ -16,8 +16,8 @@ from engine.controller.events import AlterPartitionReassignments, ApiError
 from engine.handlers.context import RequestContext
 from engine.handlers.in_turns import pieces
 from engine.handlers.registry import handles
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.alter_partition_reassignments import (
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     ReassignablePartitionResponse,

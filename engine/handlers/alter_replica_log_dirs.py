@@ -18,8 +18,8 @@ from engine.common.model import TopicPartition
 from engine.handlers.context import RequestContext
 from engine.handlers.in_turns import pieces
 from engine.handlers.registry import handles
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.alter_replica_log_dirs import (
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,

@@ -19,8 +19,8 @@ from functools import cache
 from engine.common.errors import ErrorCode
 from engine.handlers.context import RequestContext
 from engine.handlers.registry import all_handlers, handles
-from engine.protocol.api_keys import API_SPECS, ApiKey
-from engine.protocol.apis.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from engine.kafka.protocol.api_keys import API_SPECS, ApiKey
+from engine.kafka.protocol.apis.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 
 _SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 

@@ -34,7 +34,7 @@ from engine.handlers.config_resources import (
     resource_type,
 )
 from engine.handlers.context import Broker
-from engine.protocol.apis import alter_configs, incremental_alter_configs
+from engine.kafka.protocol.apis import alter_configs, incremental_alter_configs
 from engine.replication.state_changes import Breather
 
 logger = logging.getLogger("kafka.server.ZkAdminManager")

@@ -14,8 +14,8 @@ from __future__ import annotations
 from engine.controller.events import ApiError, ControlledShutdown
 from engine.handlers.context import RequestContext
 from engine.handlers.registry import handles
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.controlled_shutdown import (
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.controlled_shutdown import (
     ControlledShutdownRequest,
     ControlledShutdownResponse,
     RemainingPartition,

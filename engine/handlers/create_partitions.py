@@ -17,8 +17,8 @@ from collections import Counter
 from engine.common.errors import ErrorCode, KafkaError
 from engine.handlers.context import Broker, RequestContext
 from engine.handlers.registry import handles
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.create_partitions import (
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopic,

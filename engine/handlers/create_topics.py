@@ -23,8 +23,8 @@ from engine.config.describe import describe_topic
 from engine.controller.topic_admin import CreatedTopic, NewTopic
 from engine.handlers.context import Broker, RequestContext
 from engine.handlers.registry import handles
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.create_topics import (
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
     CreatableTopicResult,

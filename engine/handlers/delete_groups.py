@@ -18,8 +18,8 @@ from engine.coordinator.group.offset_requests import REMOVED_AT_ONCE
 from engine.handlers.context import RequestContext
 from engine.handlers.in_turns import AT_ONCE_MAX
 from engine.handlers.registry import handles
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from engine.replication.state_changes import Breather
 
 

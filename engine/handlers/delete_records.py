@@ -21,14 +21,14 @@ from engine.common.topic_names import INTERNAL_TOPICS
 from engine.handlers.context import Broker, RequestContext
 from engine.handlers.in_turns import topics_answered
 from engine.handlers.registry import handles
-from engine.network.request import CLOSE_FOR_FAULT, Deferred
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.delete_records import (
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
+from engine.network.request import CLOSE_FOR_FAULT, Deferred
 from engine.replication.offset_lookup import delete_records as delete_records_of
 from engine.runtime.purgatory import DelayedOperation
 

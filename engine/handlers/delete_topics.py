@@ -20,8 +20,8 @@ from engine.common.topic_id import ZERO_TOPIC_ID
 from engine.handlers.context import Broker, RequestContext
 from engine.handlers.in_turns import in_turns
 from engine.handlers.registry import handles
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.delete_topics import (
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
     DeleteTopicsResponse,

@@ -16,8 +16,8 @@ from engine.common.model import NO_CONTROLLER
 from engine.handlers.authorized_operations import CLUSTER_OPERATIONS, NOT_REQUESTED
 from engine.handlers.context import RequestContext
 from engine.handlers.registry import handles
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.describe_cluster import (
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,

@@ -31,8 +31,8 @@ from engine.handlers.broker_loggers import logger_levels
 from engine.handlers.config_resources import ResourceType, invalid_request, parse_broker_id, resource_type
 from engine.handlers.context import Broker, RequestContext
 from engine.handlers.registry import handles
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.describe_configs import (
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,

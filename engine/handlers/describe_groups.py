@@ -18,8 +18,8 @@ from engine.handlers.authorized_operations import GROUP_OPERATIONS, NOT_REQUESTE
 from engine.handlers.context import RequestContext
 from engine.handlers.in_turns import answered
 from engine.handlers.registry import handles
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.describe_groups import (
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
     DescribeGroupsRequest,

@@ -22,8 +22,8 @@ from engine.common.model import TopicPartition
 from engine.handlers.context import Broker, RequestContext
 from engine.handlers.in_turns import pieces
 from engine.handlers.registry import handles
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.describe_log_dirs import (
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,

@@ -17,8 +17,8 @@ from engine.common.topic_names import check_topic_name
 from engine.handlers.context import RequestContext
 from engine.handlers.in_turns import topics_answered
 from engine.handlers.registry import handles
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.describe_producers import (
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
     PartitionResponse,

@@ -16,8 +16,8 @@ from engine.common.model import TopicPartition
 from engine.controller.events import NO_ERROR, ApiError, ElectionType, ElectLeaders
 from engine.handlers.context import RequestContext
 from engine.handlers.registry import handles
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.elect_leaders import (
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
     PartitionResult,

@@ -39,9 +39,9 @@ from engine.handlers.fetch_reads import FetchParameters, FetchReads
 from engine.handlers.fetch_session_cache import FetchContext, FetchPartition, PartitionKey, named_once
 from engine.handlers.in_turns import pieces
 from engine.handlers.registry import handles, handles_large
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.fetch import FetchRequest, FetchResponse, FetchTopic, ForgottenTopic
 from engine.network.request import CLOSE_FOR_FAULT, Deferred
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.fetch import FetchRequest, FetchResponse, FetchTopic, ForgottenTopic
 from engine.replication.state_changes import Breather
 from engine.runtime.purgatory import DelayedOperation
 

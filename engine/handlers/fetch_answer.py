@@ -9,7 +9,7 @@ from engine.handlers.fetch_conversion import Converted
 from engine.handlers.fetch_reads import FetchReads
 from engine.handlers.fetch_session_cache import INVALID_SESSION_ID, FetchContext, FetchPartition, PartitionOutcome
 from engine.handlers.leader_hint import LeaderHints
-from engine.protocol.apis.fetch import (
+from engine.kafka.protocol.apis.fetch import (
     AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 from engine.common.errors import ErrorCode, KafkaError
 from engine.handlers.fetch_reads import BATCHES_VERSION, FetchReads
-from engine.protocol.records.convert import down_convert
-from engine.protocol.records.header import iter_batches
-from engine.protocol.records.layout import LOG_OVERHEAD
+from engine.kafka.protocol.records.convert import down_convert
+from engine.kafka.protocol.records.header import iter_batches
+from engine.kafka.protocol.records.layout import LOG_OVERHEAD
 from engine.replication.partition_read import PartitionRead, read_error
 from engine.storage.file_range import OpenFile, read_fully
 

@@ -23,8 +23,8 @@ from engine.coordinator.group.loading import logger
 from engine.handlers.context import RequestContext
 from engine.handlers.in_turns import answered
 from engine.handlers.registry import handles
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 _NOT_AVAILABLE = "The coordinator is not available."
 _INVALID_REQUEST = "A coordinator's key type is 0 (group) or 1 (transaction)."

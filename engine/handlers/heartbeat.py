@@ -15,8 +15,8 @@ from engine.common.errors import ErrorCode
 from engine.handlers.context import RequestContext
 from engine.handlers.registry import handles
 from engine.handlers.static_members import are_static_members_refused
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.heartbeat import HeartbeatRequest, HeartbeatResponse
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
 @handles(ApiKey.HEARTBEAT)

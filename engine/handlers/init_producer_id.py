@@ -15,9 +15,9 @@ from __future__ import annotations
 from engine.common.errors import ErrorCode, KafkaError
 from engine.handlers.context import RequestContext
 from engine.handlers.registry import handles
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from engine.protocol.records.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from engine.kafka.protocol.records.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 
 @handles(ApiKey.INIT_PRODUCER_ID)

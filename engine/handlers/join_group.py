@@ -23,9 +23,9 @@ from engine.handlers.context import RequestContext
 from engine.handlers.in_turns import in_turns
 from engine.handlers.registry import handles, handles_large
 from engine.handlers.static_members import are_static_members_refused
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from engine.network.request import Deferred
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 
 
 @handles(ApiKey.JOIN_GROUP)

@@ -22,8 +22,8 @@ from engine.common.errors import CoordinationError, ErrorCode
 from engine.handlers.broker_epochs import is_stale
 from engine.handlers.context import RequestContext
 from engine.handlers.registry import handles
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from engine.replication.leader_and_isr_change import become_leader_or_follower, leader_and_isr_refusal
 
 logger = logging.getLogger("kafka.server.KafkaApis")

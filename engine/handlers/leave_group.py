@@ -18,8 +18,8 @@ from engine.coordinator.group.values import MemberIdentity
 from engine.handlers.context import RequestContext
 from engine.handlers.in_turns import AT_ONCE_MAX
 from engine.handlers.registry import handles
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 
 
 @handles(ApiKey.LEAVE_GROUP)

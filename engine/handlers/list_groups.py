@@ -12,8 +12,8 @@ from __future__ import annotations
 from engine.coordinator.group.coordinator import CLASSIC
 from engine.handlers.context import RequestContext
 from engine.handlers.registry import handles
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 
 @handles(ApiKey.LIST_GROUPS)

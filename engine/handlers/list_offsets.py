@@ -23,8 +23,8 @@ from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import CONSUMER_REPLICA_ID, DEBUGGING_REPLICA_ID, IsolationLevel, TopicPartition
 from engine.handlers.context import RequestContext
 from engine.handlers.registry import handles
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.list_offsets import (
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,

@@ -12,8 +12,8 @@ from engine.controller.events import ApiError, ListPartitionReassignments
 from engine.handlers.context import RequestContext
 from engine.handlers.in_turns import pieces
 from engine.handlers.registry import handles
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.list_partition_reassignments import (
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
     OngoingPartitionReassignment,

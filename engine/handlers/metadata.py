@@ -31,9 +31,8 @@ from engine.common.topic_names import INTERNAL_TOPICS, invalid_topic_name
 from engine.handlers.authorized_operations import CLUSTER_OPERATIONS, NOT_REQUESTED, TOPIC_OPERATIONS
 from engine.handlers.context import RequestContext
 from engine.handlers.registry import handles
-from engine.network.request import LargeAnswer
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.metadata import (
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
@@ -41,6 +40,7 @@ from engine.protocol.apis.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from engine.network.request import LargeAnswer
 from engine.replication.metadata_cache import PartitionMetadata
 
 TOPICS_AT_ONCE = 1000

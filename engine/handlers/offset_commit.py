@@ -29,9 +29,8 @@ from engine.handlers.in_turns import pieces
 from engine.handlers.registry import handles, handles_large
 from engine.handlers.static_members import are_static_members_refused
 from engine.handlers.zookeeper_offsets import write_offsets
-from engine.network.request import Deferred
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.offset_commit import (
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
@@ -39,6 +38,7 @@ from engine.protocol.apis.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from engine.network.request import Deferred
 from engine.replication.state_changes import Breather
 from engine.runtime.offload import beside_loop
 

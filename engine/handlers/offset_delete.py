@@ -14,8 +14,8 @@ from engine.common.model import TopicPartition
 from engine.handlers.context import RequestContext
 from engine.handlers.in_turns import pieces
 from engine.handlers.registry import handles, handles_large
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.offset_delete import (
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestTopic,
     OffsetDeleteResponse,

@@ -23,9 +23,8 @@ from engine.handlers.context import RequestContext
 from engine.handlers.in_turns import AT_ONCE_MAX, pieces
 from engine.handlers.registry import handles, handles_large
 from engine.handlers.zookeeper_offsets import read_offsets
-from engine.network.request import LargeAnswer
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.offset_fetch import (
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
@@ -37,6 +36,7 @@ from engine.protocol.apis.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from engine.network.request import LargeAnswer
 from engine.replication.state_changes import Breather
 
 _NONE = CommittedOffset(offset=-1)

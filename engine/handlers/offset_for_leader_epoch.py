@@ -17,8 +17,8 @@ from engine.common.errors import KafkaError
 from engine.handlers.context import RequestContext
 from engine.handlers.in_turns import topics_answered
 from engine.handlers.registry import handles
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.offset_for_leader_epoch import (
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,

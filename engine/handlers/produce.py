@@ -40,9 +40,8 @@ from engine.handlers.produce_checks import (
     not_one_batch,
 )
 from engine.handlers.registry import handles, handles_large
-from engine.network.request import CLOSE_CONNECTION, CLOSE_FOR_FAULT, NO_RESPONSE, Deferred
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.produce import (
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     NodeEndpoint,
@@ -52,6 +51,7 @@ from engine.protocol.apis.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from engine.network.request import CLOSE_CONNECTION, CLOSE_FOR_FAULT, NO_RESPONSE, Deferred
 from engine.replication.partition import Partition
 from engine.replication.state_changes import Breather
 from engine.runtime.purgatory import DelayedOperation

@@ -7,9 +7,9 @@ from typing import cast
 
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
-from engine.protocol.apis.produce import PartitionProduceData, ProduceRequest
-from engine.protocol.records.attributes import Codec
-from engine.protocol.records.layout import (
+from engine.kafka.protocol.apis.produce import PartitionProduceData, ProduceRequest
+from engine.kafka.protocol.records.attributes import Codec
+from engine.kafka.protocol.records.layout import (
     ATTRIBUTES,
     BATCH_OVERHEAD,
     CODEC_MASK,

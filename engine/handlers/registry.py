@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar
 
-from engine.protocol.api_keys import API_SPECS, ApiKey
+from engine.kafka.protocol.api_keys import API_SPECS, ApiKey
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 

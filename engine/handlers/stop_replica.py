@@ -19,8 +19,8 @@ from engine.common.errors import ErrorCode
 from engine.handlers.broker_epochs import is_stale
 from engine.handlers.context import RequestContext
 from engine.handlers.registry import handles
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.stop_replica import StopReplicaRequest, StopReplicaResponse
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.stop_replica import StopReplicaRequest, StopReplicaResponse
 from engine.replication.stop_replica_change import stop_replicas
 
 

@@ -16,9 +16,9 @@ from engine.coordinator.group.values import Syncing, SyncResult
 from engine.handlers.context import RequestContext
 from engine.handlers.registry import handles
 from engine.handlers.static_members import are_static_members_refused
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.sync_group import SyncGroupRequest, SyncGroupResponse
 from engine.network.request import Deferred
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
 @handles(ApiKey.SYNC_GROUP)

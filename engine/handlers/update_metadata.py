@@ -23,8 +23,8 @@ from engine.common.model import TopicPartition
 from engine.handlers.broker_epochs import is_stale
 from engine.handlers.context import RequestContext
 from engine.handlers.registry import handles
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from engine.replication.metadata_cache import names_many
 
 

@@ -7,10 +7,10 @@ import struct
 from typing import TypeVar
 
 from engine.common.errors import RemoteProtocolError
-from engine.protocol.apis.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from engine.protocol.apis.metadata import MetadataRequest, MetadataResponse
-from engine.protocol.declaration import Request, Response
-from engine.protocol.frames import decode_response, encode_request
+from engine.kafka.protocol.apis.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from engine.kafka.protocol.apis.metadata import MetadataRequest, MetadataResponse
+from engine.kafka.protocol.declaration import Request, Response
+from engine.kafka.protocol.frames import decode_response, encode_request
 
 _CLIENT_ID = "klamm-local"
 _ANSWER_BYTES_MAX = 64 * 1024 * 1024

@@ -19,6 +19,10 @@ from types import CoroutineType
 from typing import Any, cast
 
 from engine.common.errors import RemoteProtocolError
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.codec import Outgoing
+from engine.kafka.protocol.frames import skip_header_tags
+from engine.kafka.protocol.produce_frames import names_many_partitions
 from engine.network.inbox import Inbox
 from engine.network.receive_buffers import ReceiveBuffers
 from engine.network.request import (
@@ -32,10 +36,6 @@ from engine.network.request import (
 )
 from engine.network.routes import Route, RouteTable
 from engine.network.sender import Sender
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.codec import Outgoing
-from engine.protocol.frames import skip_header_tags
-from engine.protocol.produce_frames import names_many_partitions
 from engine.runtime.offload import beside_loop
 from engine.runtime.supervisor import Supervisor
 

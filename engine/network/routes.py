@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from engine.protocol.api_keys import ApiKey, request_header_version, response_header_version
-from engine.protocol.codec import decoder, encoder
-from engine.protocol.declaration import request_class, response_class
+from engine.kafka.protocol.api_keys import ApiKey, request_header_version, response_header_version
+from engine.kafka.protocol.codec import decoder, encoder
+from engine.kafka.protocol.declaration import request_class, response_class
 
 
 @dataclass(frozen=True, slots=True)

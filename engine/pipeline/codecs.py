@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from engine.common.errors import ErrorCode, KafkaError
-from engine.protocol.records.attributes import Codec
+from engine.kafka.protocol.records.attributes import Codec
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_BYTES = 16

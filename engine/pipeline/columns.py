@@ -16,13 +16,13 @@ import pyarrow as pa
 
 from engine.admin.records.committed import Aborted, visible_batches
 from engine.common.errors import ErrorCode, KafkaError
+from engine.kafka.protocol.records import layout
+from engine.kafka.protocol.records.attributes import TimestampType
+from engine.kafka.protocol.records.faults import ends_early, invalid_records
+from engine.kafka.protocol.records.header import BatchHeader
+from engine.kafka.protocol.records.legacy import read_messages
+from engine.kafka.protocol.records.varint import read_tail
 from engine.pipeline.codecs import decompress
-from engine.protocol.records import layout
-from engine.protocol.records.attributes import TimestampType
-from engine.protocol.records.faults import ends_early, invalid_records
-from engine.protocol.records.header import BatchHeader
-from engine.protocol.records.legacy import read_messages
-from engine.protocol.records.varint import read_tail
 
 HEADERS_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 

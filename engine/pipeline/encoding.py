@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from engine.admin.cluster.errors import BadRequest
 from engine.admin.records.produce import RECORD_OVERHEAD_BYTES
-from engine.protocol.records.encode import RecordSection
+from engine.kafka.protocol.records.encode import RecordSection
 
 _Ints = np.ndarray[Any, np.dtype[np.int64]]
 

@@ -19,11 +19,11 @@ from engine.admin.records.fetching import FetchFrom, fetch
 from engine.admin.records.leaders import refuse_lasting, topic_leaders
 from engine.common.errors import ErrorCode
 from engine.common.model import EARLIEST_TIMESTAMP, NO_LEADER, IsolationLevel, TopicPartition
+from engine.kafka.protocol.apis.fetch import PartitionData
+from engine.kafka.protocol.records.header import iter_batches
 from engine.pipeline.kafka_options import Connection
 from engine.pipeline.offset_ranges import OffsetRange
 from engine.pipeline.positions import PATIENCE_S
-from engine.protocol.apis.fetch import PartitionData
-from engine.protocol.records.header import iter_batches
 
 if TYPE_CHECKING:
     from engine.pipeline.columns import RecordBatch

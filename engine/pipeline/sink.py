@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from engine.admin.cluster.errors import BadRequest
 from engine.common.model import ACKS_ALL
+from engine.kafka.protocol.records.attributes import Codec, codec_named
 from engine.pipeline.kafka_options import connection
-from engine.protocol.records.attributes import Codec, codec_named
 
 if TYPE_CHECKING:
     from engine.admin.cluster.wire import WireCluster

@@ -19,8 +19,8 @@ from engine.config.metadata_version import (
     is_leader_recovery_supported,
     is_topic_id_supported,
 )
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.alter_partition import (
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionResponse,
     BrokerState,
@@ -28,7 +28,7 @@ from engine.protocol.apis.alter_partition import (
     RequestTopicData,
     ResponsePartitionData,
 )
-from engine.protocol.declaration import Request
+from engine.kafka.protocol.declaration import Request
 from engine.replication.isr_updater import IsrOutcome, IsrUpdate
 from engine.replication.state_changes import Breather
 

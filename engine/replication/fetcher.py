@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator
 
 from engine.common.errors import ErrorCode, KafkaError, KlammError, error_code
 from engine.common.model import TopicPartition
-from engine.protocol.apis.fetch import FetchResponse, PartitionData
+from engine.kafka.protocol.apis.fetch import FetchResponse, PartitionData
 from engine.replication.fetch_cuts import LogCutter
 from engine.replication.fetch_state import FetchState, InitialFetchState
 from engine.replication.fetch_table import FetchTable, FollowerHost, continued

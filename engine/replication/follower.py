@@ -10,7 +10,7 @@ import struct
 
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
-from engine.protocol.apis.fetch import PartitionData
+from engine.kafka.protocol.apis.fetch import PartitionData
 from engine.replication.partition import Partition
 from engine.replication.truncation import Truncation
 from engine.storage.log import Log

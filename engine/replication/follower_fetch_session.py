@@ -13,7 +13,7 @@ from typing import NamedTuple
 from engine.common.errors import ErrorCode, error_code
 from engine.common.model import TopicPartition
 from engine.common.topic_id import ZERO_TOPIC_ID
-from engine.protocol.apis.fetch import FetchPartition, FetchResponse, FetchTopic, ForgottenTopic, PartitionData
+from engine.kafka.protocol.apis.fetch import FetchPartition, FetchResponse, FetchTopic, ForgottenTopic, PartitionData
 
 logger = logging.getLogger("org.apache.kafka.clients.FetchSessionHandler")
 

@@ -16,14 +16,14 @@ from engine.config.metadata_version import (
     list_offsets_version,
     offset_for_leader_epoch_version,
 )
-from engine.protocol.apis.fetch import FetchRequest, FetchResponse, ReplicaState
-from engine.protocol.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from engine.protocol.apis.offset_for_leader_epoch import (
+from engine.kafka.protocol.apis.fetch import FetchRequest, FetchResponse, ReplicaState
+from engine.kafka.protocol.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from engine.kafka.protocol.apis.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from engine.protocol.declaration import Request
+from engine.kafka.protocol.declaration import Request
 from engine.replication.follower_fetch_session import TOPIC_IDS_SINCE, FetchPlan
 from engine.replication.settings import ReplicationSettings
 

@@ -16,7 +16,7 @@ from typing import Final
 
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
-from engine.protocol.records.layout import LOG_OVERHEAD
+from engine.kafka.protocol.records.layout import LOG_OVERHEAD
 from engine.replication.follower import make_room_for_first_batch
 from engine.replication.partition import Partition
 from engine.replication.throttle import ReplicationQuota

@@ -20,7 +20,7 @@ from engine.common.model import (
     TopicPartition,
 )
 from engine.common.topic_id import ZERO_TOPIC_ID
-from engine.protocol.apis.update_metadata import (
+from engine.kafka.protocol.apis.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,

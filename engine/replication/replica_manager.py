@@ -16,7 +16,7 @@ from engine.common.clock import Clock
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
 from engine.common.topic_id import ZERO_TOPIC_ID
-from engine.protocol.apis.update_metadata import UpdateMetadataRequest
+from engine.kafka.protocol.apis.update_metadata import UpdateMetadataRequest
 from engine.replication import isr_proposals
 from engine.replication.fetcher_manager import Connect, FetcherManager
 from engine.replication.isr_updater import IsrUpdater

@@ -6,7 +6,7 @@ The arguments are the state of a LeaderAndIsr request whose epochs have been che
 from __future__ import annotations
 
 from engine.common.model import LeaderRecoveryState, ReplicaAssignment
-from engine.protocol.apis.leader_and_isr import LeaderAndIsrPartitionState
+from engine.kafka.protocol.apis.leader_and_isr import LeaderAndIsrPartitionState
 from engine.replication.isr import FollowerState, IsrState
 from engine.replication.partition import Partition
 from engine.replication.state_change_log import id_option, ids_text, partition_state_text, topic_id_option

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from engine.common.model import TopicPartition
 from engine.common.topic_id import ZERO_TOPIC_ID, topic_id_text
-from engine.protocol.apis.leader_and_isr import LeaderAndIsrPartitionState
+from engine.kafka.protocol.apis.leader_and_isr import LeaderAndIsrPartitionState
 
 TRACE = 5
 """Kafka's TRACE: below Python's DEBUG."""

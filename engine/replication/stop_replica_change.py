@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import LEADER_DURING_DELETE, NO_PARTITION_LEADER_EPOCH, TopicPartition
-from engine.protocol.apis.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
+from engine.kafka.protocol.apis.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
 from engine.replication.replica_manager import ReplicaManager
 from engine.replication.roles import make_nothing
 from engine.replication.state_changes import Breather

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from engine.handlers.registry import HandlerEntry, all_handlers
-from engine.protocol.api_keys import API_SPECS, KRAFT_ONLY, ApiKey, ApiSpec
+from engine.kafka.protocol.api_keys import API_SPECS, KRAFT_ONLY, ApiKey, ApiSpec
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "reference" / "api-table.md"
 
@@ -23,7 +23,7 @@ _HEAD: Final = """\
 
 <!-- Made by `python -m engine.server.api_table` from the registry of handlers (`make docs`); do not edit. -->
 
-Every API of Kafka 3.9 in ZooKeeper mode. *Declared*: the versions that `engine/protocol` encodes and decodes.
+Every API of Kafka 3.9 in ZooKeeper mode. *Declared*: the versions that `engine/kafka/protocol` encodes and decodes.
 *Answered*: the versions that a broker answers, exactly as ApiVersions lists them. Keys that only KRaft
 knows are left out.
 """

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from crc32c import crc32c
 
 from engine.common.errors import KafkaError
-from engine.protocol.records.checksum import verify_crc
-from engine.protocol.records.header import BatchHeader, read_batch_header
-from engine.protocol.records.layout import ATTRIBUTES, BATCH_HEADER, BATCH_OVERHEAD, LOG_OVERHEAD
+from engine.kafka.protocol.records.checksum import verify_crc
+from engine.kafka.protocol.records.header import BatchHeader, read_batch_header
+from engine.kafka.protocol.records.layout import ATTRIBUTES, BATCH_HEADER, BATCH_OVERHEAD, LOG_OVERHEAD
 
 HEADER_TO_MAGIC = 17
 """Bytes up to and including the magic byte, which is at the same place in all formats."""

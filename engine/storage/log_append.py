@@ -12,10 +12,10 @@ from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
 from engine.config.log_config import LogConfig
 from engine.formats.control_records import read_end_transaction_marker
-from engine.protocol.records.checksum import verify_crc
-from engine.protocol.records.convert import in_old_format
-from engine.protocol.records.header import iter_batches
-from engine.protocol.records.validate import check_batch, prepare_append
+from engine.kafka.protocol.records.checksum import verify_crc
+from engine.kafka.protocol.records.convert import in_old_format
+from engine.kafka.protocol.records.header import iter_batches
+from engine.kafka.protocol.records.validate import check_batch, prepare_append
 from engine.storage.append_origin import AppendOrigin
 from engine.storage.placed_batches import AppendTerms, PlacedBatches, PositionedHeader, stamped
 from engine.storage.preparation import Preparation, PreparationNeeded, is_long_work

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 from engine.common.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-from engine.protocol.records.header import BatchHeader
-from engine.protocol.records.iterate import iter_batch_records
+from engine.kafka.protocol.records.header import BatchHeader
+from engine.kafka.protocol.records.iterate import iter_batch_records
 from engine.storage.file_range import read_fully
 from engine.storage.leader_epoch_cache import LeaderEpochCache
 from engine.storage.partition_folder import PartitionFolder

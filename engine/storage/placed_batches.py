@@ -12,11 +12,11 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from engine.config.log_config import LogConfig
-from engine.protocol.records.append_rules import AppendRules
-from engine.protocol.records.attributes import Codec, TimestampType
-from engine.protocol.records.checksum import stamp_crc
-from engine.protocol.records.header import BatchHeader, read_batch_header
-from engine.protocol.records.layout import (
+from engine.kafka.protocol.records.append_rules import AppendRules
+from engine.kafka.protocol.records.attributes import Codec, TimestampType
+from engine.kafka.protocol.records.checksum import stamp_crc
+from engine.kafka.protocol.records.header import BatchHeader, read_batch_header
+from engine.kafka.protocol.records.layout import (
     ATTRIBUTES,
     CODEC_MASK,
     CONTROL_BIT,

@@ -6,9 +6,9 @@ format is old. That takes up to a second for a megabyte of small records.
 
 from __future__ import annotations
 
-from engine.protocol.records.append_rules import AppendRules
-from engine.protocol.records.header import BatchHeader
-from engine.protocol.records.validate import prepare_append
+from engine.kafka.protocol.records.append_rules import AppendRules
+from engine.kafka.protocol.records.header import BatchHeader
+from engine.kafka.protocol.records.validate import prepare_append
 
 PREPARED_BYTES = 16 * 1024
 PREPARED_RECORDS = 1_000

@@ -11,8 +11,8 @@ from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
 from engine.formats.control_records import EndTransactionMarker
 from engine.formats.producer_snapshot import ProducerSnapshotEntry
-from engine.protocol.records.header import BatchHeader
-from engine.protocol.records.layout import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP
+from engine.kafka.protocol.records.header import BatchHeader
+from engine.kafka.protocol.records.layout import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP
 from engine.storage.append_origin import AppendOrigin
 
 logger = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 
-from engine.protocol.records.header import BatchHeader
+from engine.kafka.protocol.records.header import BatchHeader
 from engine.storage.file_range import read_fully
 from engine.storage.producer_state import ProducerStateManager
 from engine.storage.segment import LogSegment

@@ -13,8 +13,8 @@ from engine.common.errors import CorruptFileError
 from engine.common.model import TopicPartition
 from engine.formats.control_records import read_end_transaction_marker
 from engine.formats.index_entries import AbortedTransaction
-from engine.protocol.records.buffers import Buffer
-from engine.protocol.records.header import BatchHeader
+from engine.kafka.protocol.records.buffers import Buffer
+from engine.kafka.protocol.records.header import BatchHeader
 from engine.storage.append_origin import AppendOrigin
 from engine.storage.producer_entry import NO_TRANSACTION, CompletedTransaction, ProducerAppend, ProducerEntry
 from engine.storage.producer_snapshots import ProducerSnapshots

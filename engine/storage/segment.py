@@ -13,7 +13,7 @@ from pathlib import Path
 
 from engine.formats.index_entries import RELATIVE_OFFSET_MAX, AbortedTransaction, TimestampOffset
 from engine.formats.segment_files import INDEX_SUFFIXES, LOG_SUFFIX, SEGMENT_SUFFIXES
-from engine.protocol.records.header import BatchHeader
+from engine.kafka.protocol.records.header import BatchHeader
 from engine.runtime.descriptors import is_out_of_descriptors, open_file
 from engine.storage.batch_scan import find_batch, scan_batches
 from engine.storage.file_range import OpenFile, write_fully

@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import Callable
 
-from engine.protocol.records.header import BatchHeader
+from engine.kafka.protocol.records.header import BatchHeader
 from engine.storage.batch_scan import check_batches
 from engine.storage.environment import LoadingStopped, LogEnvironment
 from engine.storage.leader_epoch_cache import LeaderEpochCache

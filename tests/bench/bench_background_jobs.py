@@ -18,24 +18,24 @@ from bench_controller import take_held_ms
 from wire_client import WireClient, create_topic, describe_topic, produce
 
 from engine.common.errors import KlammError
-from engine.local.cluster import LocalCluster
-from engine.protocol.apis.alter_replica_log_dirs import (
+from engine.kafka.protocol.apis.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
 )
-from engine.protocol.apis.describe_log_dirs import DescribeLogDirsRequest
-from engine.protocol.apis.incremental_alter_configs import (
+from engine.kafka.protocol.apis.describe_log_dirs import DescribeLogDirsRequest
+from engine.kafka.protocol.apis.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from engine.protocol.apis.offset_commit import (
+from engine.kafka.protocol.apis.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from engine.protocol.records.batch import Record, encode_batch
+from engine.kafka.protocol.records.batch import Record, encode_batch
+from engine.local.cluster import LocalCluster
 
 PARTITIONS = int(os.environ.get("KLAMM_BENCH_PARTITIONS", "600")) // 3
 GROUPS = 20_000

@@ -16,12 +16,12 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from engine.kafka.protocol.apis.create_topics import CreatableTopic, CreateTopicsRequest
+from engine.kafka.protocol.apis.delete_topics import DeleteTopicsRequest
+from engine.kafka.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
 from engine.local.cluster import LocalCluster
 from engine.local.local_broker import LocalBroker
 from engine.network.client import BrokerClient
-from engine.protocol.apis.create_topics import CreatableTopic, CreateTopicsRequest
-from engine.protocol.apis.delete_topics import DeleteTopicsRequest
-from engine.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
 from engine.zk.client import ZkClient
 
 PARTITIONS = int(os.environ.get("PARTITIONS", "1000"))

@@ -31,8 +31,8 @@ from engine.admin.watch.log_ends import LogEnds
 from engine.admin.watch.recording import FrameWriter, Recording
 from engine.common.model import TopicPartition
 from engine.common.snapshot import TopicSnapshot
+from engine.kafka.protocol.apis.create_topics import CreatableTopic, CreateTopicsRequest
 from engine.local.cluster import LocalCluster
-from engine.protocol.apis.create_topics import CreatableTopic, CreateTopicsRequest
 from tui.presenters.causes import missing_brokers
 from tui.presenters.leadership import leadership
 from tui.presenters.moves import moves_board

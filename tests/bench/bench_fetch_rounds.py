@@ -18,7 +18,11 @@ from tabulate import tabulate
 
 from engine.common.model import LeaderAndIsr, TopicPartition
 from engine.config.log_config import LogConfig
-from engine.protocol.apis.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrTopicState
+from engine.kafka.protocol.apis.leader_and_isr import (
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+)
 from engine.replication.leader_and_isr_change import become_leader_or_follower
 from engine.replication.settings import ReplicationSettings
 

@@ -31,15 +31,15 @@ from engine.common.model import TopicPartition
 from engine.config.metadata_version import parse_metadata_version
 from engine.coordinator.group.records import OFFSETS_BASE_SEQUENCE, offset_records
 from engine.coordinator.group.values import CommittedOffset
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.find_coordinator import FindCoordinatorRequest
+from engine.kafka.protocol.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from engine.kafka.protocol.apis.offset_fetch import OffsetFetchRequest
+from engine.kafka.protocol.apis.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from engine.kafka.protocol.records.encode import encode_batch
 from engine.local.cluster import LocalCluster
 from engine.local.java import find_java
 from engine.local.local_broker import LocalBroker
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.find_coordinator import FindCoordinatorRequest
-from engine.protocol.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from engine.protocol.apis.offset_fetch import OffsetFetchRequest
-from engine.protocol.apis.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from engine.protocol.records.encode import encode_batch
 
 ROUNDS = int(os.environ.get("KLAMM_BENCH_ROUNDS", "3"))
 WARM_UPS = int(os.environ.get("KLAMM_BENCH_WARM_UPS", "3"))

@@ -20,13 +20,13 @@ from apache_kafka import fetch_jars
 from engine.admin.cluster.asking import ask_all
 from engine.admin.cluster.wire import WireCluster
 from engine.admin.groups.group_reading import find_coordinators
-from engine.local.cluster import LocalCluster
-from engine.local.java import find_java
-from engine.protocol.apis.offset_commit import (
+from engine.kafka.protocol.apis.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from engine.local.cluster import LocalCluster
+from engine.local.java import find_java
 
 KLAMM = str(Path(sys.executable).with_name("klamm"))
 FEW = 200

@@ -12,15 +12,15 @@ from bench_cli import timed
 from wire_client import WireClient, create_topic
 
 from engine.common.errors import ErrorCode
-from engine.local.cluster import LocalCluster
-from engine.local.java import find_java
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.find_coordinator import FindCoordinatorRequest
-from engine.protocol.apis.offset_commit import (
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.find_coordinator import FindCoordinatorRequest
+from engine.kafka.protocol.apis.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from engine.local.cluster import LocalCluster
+from engine.local.java import find_java
 
 GROUPS = int(os.environ.get("KLAMM_BENCH_GROUPS", "10000"))
 KLAMM = str(Path(sys.executable).with_name("klamm"))

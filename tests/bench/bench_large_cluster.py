@@ -22,9 +22,9 @@ from engine.admin.topics.by_wire import topic_from_metadata
 from engine.admin.topics.by_znode import ZkTopicReader
 from engine.common.model import LeaderAndIsr, LeaderIsrAndControllerEpoch, TopicPartition
 from engine.common.snapshot import ClusterSnapshot, TopicSnapshot
+from engine.kafka.protocol.apis.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
+from engine.kafka.protocol.codec import Outgoing, decoder, encoder
 from engine.local.zookeeper import EmbeddedZooKeeper
-from engine.protocol.apis.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
-from engine.protocol.codec import Outgoing, decoder, encoder
 from engine.zk.client import ZkClient
 from engine.zk.operations import Create
 from engine.zk.znodes.config_znodes import ConfigEntityZNode, ConfigType

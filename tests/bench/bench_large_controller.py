@@ -30,13 +30,13 @@ from engine.common.model import (
     TopicPartition,
 )
 from engine.common.topic_id import random_topic_id
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.leader_and_isr import LeaderAndIsrResponse
+from engine.kafka.protocol.apis.stop_replica import StopReplicaResponse
+from engine.kafka.protocol.apis.update_metadata import UpdateMetadataResponse
+from engine.kafka.protocol.frames import encode_response
 from engine.local.cluster import LocalCluster
 from engine.local.local_broker import LocalBroker
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.leader_and_isr import LeaderAndIsrResponse
-from engine.protocol.apis.stop_replica import StopReplicaResponse
-from engine.protocol.apis.update_metadata import UpdateMetadataResponse
-from engine.protocol.frames import encode_response
 from engine.zk.client import ZkClient
 from engine.zk.operations import Create
 from engine.zk.znodes.broker_znodes import BrokerIdZNode, BrokerRegistration

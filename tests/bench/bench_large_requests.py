@@ -19,9 +19,9 @@ from tabulate import tabulate
 from wire_client import ConnectionClosed, WireClient
 
 from engine.handlers.registry import all_handlers
+from engine.kafka.protocol.api_keys import ApiKey
 from engine.local.cluster import LocalCluster
 from engine.local.local_broker import LocalBroker
-from engine.protocol.api_keys import ApiKey
 
 ELEMENTS = int(os.environ.get("KLAMM_BENCH_ELEMENTS", "200000"))
 ONLY = os.environ.get("KLAMM_BENCH_APIS", "").split()

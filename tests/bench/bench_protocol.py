@@ -16,8 +16,8 @@ from typing import Any
 
 from protocol_oracles import KafkaPython, Kio, oracles_for
 
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.fetch import (
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.fetch import (
     FetchableTopicResponse,
     FetchPartition,
     FetchRequest,
@@ -25,14 +25,18 @@ from engine.protocol.apis.fetch import (
     FetchTopic,
     PartitionData,
 )
-from engine.protocol.apis.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrTopicState
-from engine.protocol.apis.metadata import (
+from engine.kafka.protocol.apis.leader_and_isr import (
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+)
+from engine.kafka.protocol.apis.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from engine.protocol.apis.produce import (
+from engine.kafka.protocol.apis.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -40,9 +44,9 @@ from engine.protocol.apis.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from engine.protocol.codec import Outgoing, decoder, encoder
-from engine.protocol.declaration import Message
-from engine.protocol.frames import decode_request_header, encode_request, encode_response
+from engine.kafka.protocol.codec import Outgoing, decoder, encoder
+from engine.kafka.protocol.declaration import Message
+from engine.kafka.protocol.frames import decode_request_header, encode_request, encode_response
 
 ROUNDS = int(os.environ.get("KLAMM_BENCH_ROUNDS", "5"))
 SECONDS_PER_ROUND = 0.05

@@ -17,13 +17,13 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
     import kafka.record.default_records as py
 
-from engine.protocol.records.batch import Codec, Record, encode_batch, iter_batches, iter_records, verify_crc
-from engine.protocol.records.compression import compress, decompress
-from engine.protocol.records.convert import down_convert
-from engine.protocol.records.decode import record_section
-from engine.protocol.records.header import read_batch_header
-from engine.protocol.records.scan import scan_section
-from engine.protocol.records.validate import AppendRules, prepare_append
+from engine.kafka.protocol.records.batch import Codec, Record, encode_batch, iter_batches, iter_records, verify_crc
+from engine.kafka.protocol.records.compression import compress, decompress
+from engine.kafka.protocol.records.convert import down_convert
+from engine.kafka.protocol.records.decode import record_section
+from engine.kafka.protocol.records.header import read_batch_header
+from engine.kafka.protocol.records.scan import scan_section
+from engine.kafka.protocol.records.validate import AppendRules, prepare_append
 
 ROUNDS = int(os.environ.get("KLAMM_BENCH_ROUNDS", "5"))
 COUNT = 10_000

@@ -16,17 +16,17 @@ from tabulate import tabulate
 from wire_client import WireClient, create_topic, produce
 
 from engine.common.model import TopicPartition
-from engine.local.cluster import LocalCluster
-from engine.protocol.apis.alter_partition_reassignments import (
+from engine.kafka.protocol.apis.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
-from engine.protocol.apis.api_versions import ApiVersionsRequest
-from engine.protocol.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from engine.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic
-from engine.protocol.records.batch import Record, encode_batch
-from engine.protocol.records.compression import Codec
+from engine.kafka.protocol.apis.api_versions import ApiVersionsRequest
+from engine.kafka.protocol.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from engine.kafka.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic
+from engine.kafka.protocol.records.batch import Record, encode_batch
+from engine.kafka.protocol.records.compression import Codec
+from engine.local.cluster import LocalCluster
 
 ELEMENTS = int(os.environ.get("KLAMM_BENCH_ELEMENTS", "500000"))
 INTERVAL_S = 0.005

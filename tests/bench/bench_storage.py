@@ -22,7 +22,7 @@ from tabulate import tabulate
 
 from engine.common.model import TopicPartition
 from engine.config.log_config import LogConfig
-from engine.protocol.records.layout import ATTRIBUTES, BASE_SEQUENCE, CRC
+from engine.kafka.protocol.records.layout import ATTRIBUTES, BASE_SEQUENCE, CRC
 from engine.storage.log import Log
 from engine.storage.log_manager import LogManager, LogManagerConfig
 

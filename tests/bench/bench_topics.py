@@ -14,8 +14,8 @@ from pathlib import Path
 from tabulate import tabulate
 from wire_client import WireClient
 
+from engine.kafka.protocol.apis.create_topics import CreatableTopic, CreateTopicsRequest
 from engine.local.cluster import LocalCluster
-from engine.protocol.apis.create_topics import CreatableTopic, CreateTopicsRequest
 
 EXISTING = [int(count) for count in os.environ.get("EXISTING", "0,1500,3000").split(",")]
 BROKERS = int(os.environ.get("BROKERS", "1"))

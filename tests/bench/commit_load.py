@@ -13,8 +13,8 @@ import socket
 import time
 from collections.abc import Iterator
 
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.offset_commit import (
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
@@ -22,7 +22,7 @@ from engine.protocol.apis.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from engine.protocol.frames import decode_response, encode_request, encode_response
+from engine.kafka.protocol.frames import decode_response, encode_request, encode_response
 
 VERSION = 8
 

@@ -13,9 +13,9 @@ from klamm_program import PROGRAM, Ran, environment, in_process
 from scripted_brokers import SILENCE, scripted_cluster
 from scripted_groups import ScriptedGroups
 
-from engine.protocol.apis.delete_groups import DeleteGroupsRequest
-from engine.protocol.apis.offset_commit import OffsetCommitRequest
-from engine.protocol.declaration import Request
+from engine.kafka.protocol.apis.delete_groups import DeleteGroupsRequest
+from engine.kafka.protocol.apis.offset_commit import OffsetCommitRequest
+from engine.kafka.protocol.declaration import Request
 
 RESET = ("reset-offsets", "--group", "g1", "--all-topics", "--to-latest", "--execute", "--yes")
 

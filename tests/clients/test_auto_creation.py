@@ -11,8 +11,8 @@ from kafka import KafkaProducer
 from wire_client import WireClient, describe_topic, read_all
 
 from engine.common.errors import ErrorCode
+from engine.kafka.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic
 from engine.local.cluster import LocalCluster
-from engine.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic
 
 
 def test_a_producer_makes_its_topic_with_the_defaults(cluster: LocalCluster, topic: str) -> None:

@@ -8,8 +8,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from wire_client import WireClient, create_topic
 
 from engine.common.errors import ErrorCode
+from engine.kafka.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from engine.local.cluster import LocalCluster
-from engine.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 
 PARTITIONS = 20
 VERSION = 11

@@ -9,12 +9,12 @@ import pytest
 from wire_client import WireClient
 
 from engine.common.errors import ErrorCode
+from engine.kafka.protocol.apis.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from engine.kafka.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic
+from engine.kafka.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from engine.kafka.protocol.records.encode import encode_batch
+from engine.kafka.protocol.records.record import Record
 from engine.local.cluster import LocalCluster
-from engine.protocol.apis.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from engine.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic
-from engine.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from engine.protocol.records.encode import encode_batch
-from engine.protocol.records.record import Record
 
 TOPIC_RESOURCE = 2
 OVERRIDDEN = 1

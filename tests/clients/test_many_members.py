@@ -12,8 +12,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from wire_client import WireClient, create_topic
 
+from engine.kafka.protocol.apis.describe_groups import DescribeGroupsRequest
 from engine.local.cluster import LocalCluster
-from engine.protocol.apis.describe_groups import DescribeGroupsRequest
 
 MEMBERS = 50
 PARTITIONS = 100

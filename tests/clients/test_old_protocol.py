@@ -13,10 +13,10 @@ from segments_on_disk import CODECS, codecs_on_disk, stored_batches
 from wire_client import WireClient, create_topic, fetch, list_offset, produce, read_all
 
 from engine.common.errors import ErrorCode
+from engine.kafka.protocol.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from engine.kafka.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic
+from engine.kafka.protocol.records.batch import Record
 from engine.local.cluster import LocalCluster
-from engine.protocol.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from engine.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic
-from engine.protocol.records.batch import Record
 
 TIME_MS = 1_700_000_000_000
 NO_TIME = -1

@@ -8,9 +8,9 @@ from event_loop import in_event_loop
 from scripted_brokers import SILENCE, scripted_cluster
 from sequence_writers import LibrdkafkaSender
 
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.metadata import MetadataRequest
-from engine.protocol.apis.produce import ProduceRequest
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.metadata import MetadataRequest
+from engine.kafka.protocol.apis.produce import ProduceRequest
 
 PATIENCE_MS = 0
 """librdkafka counts from when it first heard of a topic, so for an old topic this time is over."""

@@ -20,8 +20,8 @@ from broker_logs import assert_no_fault
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from wire_client import WireClient, create_topic
 
+from engine.kafka.protocol.apis.find_coordinator import FindCoordinatorRequest
 from engine.local.cluster import LocalCluster
-from engine.protocol.apis.find_coordinator import FindCoordinatorRequest
 
 DEADLINE_S = 60.0
 PARTITIONS = 6

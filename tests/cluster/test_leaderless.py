@@ -25,13 +25,13 @@ from wire_client import WireClient, create_topic, fetch, produce, read_all
 from engine.common.errors import ErrorCode
 from engine.common.model import LeaderAndIsr, LeaderRecoveryState, TopicPartition
 from engine.config.properties import format_properties, parse_properties
-from engine.local.broker_probe import known_broker_ids
-from engine.protocol.apis.incremental_alter_configs import (
+from engine.kafka.protocol.apis.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from engine.protocol.records.batch import Record, encode_batch
+from engine.kafka.protocol.records.batch import Record, encode_batch
+from engine.local.broker_probe import known_broker_ids
 from engine.runtime.own_process import module_command
 
 

@@ -32,8 +32,8 @@ from engine.controller.broker_requests import (
 from engine.controller.channels import PARTITIONS_AT_ONCE_MAX, BrokerChannel, ChannelSettings, ControllerChannels
 from engine.controller.instructions import SLICE_SIZE
 from engine.controller.loop import Controller
-from engine.protocol.apis.leader_and_isr import LeaderAndIsrResponse
-from engine.protocol.apis.update_metadata import UpdateMetadataResponse
+from engine.kafka.protocol.apis.leader_and_isr import LeaderAndIsrResponse
+from engine.kafka.protocol.apis.update_metadata import UpdateMetadataResponse
 from engine.runtime import discards
 from engine.runtime.discards import Discards
 

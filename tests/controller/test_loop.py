@@ -16,9 +16,9 @@ from engine.controller import channels, events, reassignment_requests
 from engine.controller import instructions as do
 from engine.controller.events import NO_ERROR, ApiError
 from engine.controller.topic_admin import NewTopic
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.declaration import Response
 from engine.network.request import CLOSE_CONNECTION
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.declaration import Response
 from engine.zk.client import ZkClient
 from engine.zk.znodes.admin_znodes import ReassignPartitionsZNode
 

@@ -12,7 +12,7 @@ from engine.common.errors import ErrorCode, KafkaError, OperationError
 from engine.controller import producer_ids
 from engine.controller.instructions import ProducerIdBlock
 from engine.controller.producer_ids import ControllerProducerIdSource, ProducerIdBlocks, ProducerIdManager
-from engine.protocol.apis.allocate_producer_ids import AllocateProducerIdsResponse
+from engine.kafka.protocol.apis.allocate_producer_ids import AllocateProducerIdsResponse
 
 
 @given(sizes=st.lists(st.integers(1, 30), min_size=1, max_size=6))

@@ -41,11 +41,11 @@ from engine.controller.wire_requests import (
     response_text,
     wire_requests,
 )
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.leader_and_isr import LeaderAndIsrRequest
-from engine.protocol.apis.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
-from engine.protocol.apis.update_metadata import UpdateMetadataRequest
-from engine.protocol.frames import decode_request, decode_response, encode_request
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.leader_and_isr import LeaderAndIsrRequest
+from engine.kafka.protocol.apis.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
+from engine.kafka.protocol.apis.update_metadata import UpdateMetadataRequest
+from engine.kafka.protocol.frames import decode_request, decode_response, encode_request
 
 FRAMES = [
     json.loads(line)

@@ -21,9 +21,9 @@ from engine.coordinator.group.records import (
 )
 from engine.coordinator.group.values import CommittedOffset
 from engine.formats.consumer_offsets import OffsetCommitKey, OffsetCommitValue, decode_key, decode_value
-from engine.protocol.records.attributes import Codec
-from engine.protocol.records.encode import encode_batch
-from engine.protocol.records.iterate import iter_records
+from engine.kafka.protocol.records.attributes import Codec
+from engine.kafka.protocol.records.encode import encode_batch
+from engine.kafka.protocol.records.iterate import iter_records
 
 IBP = parse_metadata_version("3.9")
 PARTITIONS = [TopicPartition(topic, index) for topic in ("t", "long-" * 40, "ü") for index in (0, 1, 300)]

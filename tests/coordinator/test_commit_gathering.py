@@ -13,7 +13,7 @@ from engine.common.errors import ErrorCode as E
 from engine.common.model import TopicPartition
 from engine.coordinator.group.commit_gathering import GatheredCommits
 from engine.coordinator.group.values import CommittedOffset, Committer, Offsets
-from engine.protocol.records.header import iter_batches
+from engine.kafka.protocol.records.header import iter_batches
 
 
 def with_world(test: Callable[[CoordinatorWorld], Awaitable[None]]) -> None:

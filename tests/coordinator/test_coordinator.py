@@ -20,9 +20,9 @@ from engine.coordinator.group.values import (
     Committer,
     MemberIdentity,
 )
-from engine.protocol.records.attributes import Codec
-from engine.protocol.records.encode import encode_batch
-from engine.protocol.records.record import Record
+from engine.kafka.protocol.records.attributes import Codec
+from engine.kafka.protocol.records.encode import encode_batch
+from engine.kafka.protocol.records.record import Record
 
 E = ErrorCode
 IBP = parse_metadata_version("3.9")

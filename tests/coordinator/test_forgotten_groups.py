@@ -16,8 +16,8 @@ from engine.coordinator.group.values import (
     MemberIdentity,
 )
 from engine.formats.consumer_offsets import decode_key, decode_value
-from engine.protocol.records.header import iter_batches
-from engine.protocol.records.iterate import iter_records
+from engine.kafka.protocol.records.header import iter_batches
+from engine.kafka.protocol.records.iterate import iter_records
 
 E = ErrorCode
 DAY_MS = 24 * 3_600_000

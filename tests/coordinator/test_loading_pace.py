@@ -13,7 +13,7 @@ from engine.common.model import TopicPartition
 from engine.config.metadata_version import parse_metadata_version
 from engine.coordinator.group.records import batch_of, offset_records
 from engine.coordinator.group.values import CommittedOffset
-from engine.protocol.records.attributes import Codec
+from engine.kafka.protocol.records.attributes import Codec
 
 E = ErrorCode
 IBP = parse_metadata_version("3.9")

@@ -21,7 +21,7 @@ from engine.coordinator.group.loading import GroupLoader
 from engine.coordinator.group.ownership import OwnedGroups
 from engine.coordinator.group.records import batch_of, offset_records
 from engine.coordinator.group.values import CommittedOffset
-from engine.protocol.records.attributes import Codec
+from engine.kafka.protocol.records.attributes import Codec
 
 E = ErrorCode
 IBP = parse_metadata_version("3.9")

@@ -27,10 +27,10 @@ from engine.formats.consumer_offsets import (
     decode_key,
     decode_value,
 )
-from engine.protocol.records.attributes import Codec
-from engine.protocol.records.header import iter_batches
-from engine.protocol.records.iterate import iter_batch_records
-from engine.protocol.records.record import Record
+from engine.kafka.protocol.records.attributes import Codec
+from engine.kafka.protocol.records.header import iter_batches
+from engine.kafka.protocol.records.iterate import iter_batch_records
+from engine.kafka.protocol.records.record import Record
 
 IBP = parse_metadata_version("3.9")
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "disk"

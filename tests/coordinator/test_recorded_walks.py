@@ -28,8 +28,8 @@ from engine.handlers.leave_group import leave_group
 from engine.handlers.offset_commit import offset_commit
 from engine.handlers.offset_fetch import offset_fetch
 from engine.handlers.sync_group import sync_group
+from engine.kafka.protocol.codec import Outgoing, decoder, encoder
 from engine.network.request import Deferred
-from engine.protocol.codec import Outgoing, decoder, encoder
 
 RECORDED = Path(__file__).parents[2] / "fixtures" / "groups" / "kafka-3.9.1-walks.jsonl"
 WALKS = [json.loads(line) for line in RECORDED.read_text().splitlines()]

@@ -21,9 +21,9 @@ from engine.coordinator.group.records import (
 from engine.coordinator.group.states import GroupState
 from engine.coordinator.group.values import CommittedOffset
 from engine.formats.control_records import ControlRecordType, EndTransactionMarker, encode_end_transaction_record
-from engine.protocol.records.attributes import Codec
-from engine.protocol.records.encode import encode_batch
-from engine.protocol.records.record import Record
+from engine.kafka.protocol.records.attributes import Codec
+from engine.kafka.protocol.records.encode import encode_batch
+from engine.kafka.protocol.records.record import Record
 
 IBP = parse_metadata_version("3.9")
 PARTITION = TopicPartition("__consumer_offsets", 0)

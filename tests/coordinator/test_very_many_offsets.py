@@ -22,7 +22,7 @@ from engine.coordinator.group import commit_gathering, offset_requests
 from engine.coordinator.group.states import GroupState
 from engine.coordinator.group.values import CommittedOffset, Committer
 from engine.handlers import delete_groups as handler
-from engine.protocol.apis.delete_groups import DeleteGroupsRequest
+from engine.kafka.protocol.apis.delete_groups import DeleteGroupsRequest
 from engine.replication import state_changes
 
 COUNT = 20

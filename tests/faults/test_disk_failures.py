@@ -25,10 +25,10 @@ from wire_client import (
 )
 
 from engine.common.errors import ErrorCode
+from engine.kafka.protocol.apis.describe_log_dirs import DescribeLogDirsRequest
+from engine.kafka.protocol.records.batch import Record, encode_batch
 from engine.local.addresses import own_loopback_address
 from engine.local.cluster import LocalCluster
-from engine.protocol.apis.describe_log_dirs import DescribeLogDirsRequest
-from engine.protocol.records.batch import Record, encode_batch
 
 DISK_BYTES = 6_000_000
 QUICK = OLD_RECORDS_STAY | {

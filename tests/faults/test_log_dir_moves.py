@@ -14,20 +14,20 @@ from replica_files import assert_identical, replica_folder
 from wire_client import WireClient, create_topic, produce, wait_until_led
 
 from engine.common.errors import ErrorCode
-from engine.local.cluster import LocalCluster
-from engine.protocol.apis.alter_replica_log_dirs import (
+from engine.kafka.protocol.apis.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
 )
-from engine.protocol.apis.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from engine.protocol.apis.describe_log_dirs import DescribeLogDirsRequest
-from engine.protocol.apis.incremental_alter_configs import (
+from engine.kafka.protocol.apis.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from engine.kafka.protocol.apis.describe_log_dirs import DescribeLogDirsRequest
+from engine.kafka.protocol.apis.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from engine.protocol.records.batch import Record, encode_batch
+from engine.kafka.protocol.records.batch import Record, encode_batch
+from engine.local.cluster import LocalCluster
 
 QUICK = {
     "zookeeper.session.timeout.ms": "2000",

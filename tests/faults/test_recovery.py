@@ -16,8 +16,8 @@ from segments_on_disk import stored_batches
 from wire_client import LATEST, WireClient, create_topic, fetch, list_offset, produce, read_all, wait_until_led
 
 from engine.common.errors import ErrorCode
+from engine.kafka.protocol.records.batch import Record, encode_batch
 from engine.local.cluster import LocalCluster
-from engine.protocol.records.batch import Record, encode_batch
 
 TOPICS = ("half-a-batch", "zeros", "cut", "bit-rot", "indexes-gone", "indexes-garbage", "sequences")
 BATCHES = 40

@@ -12,10 +12,10 @@ from broker_program import BrokerProgram, settings
 from producing import Witness
 from wire_client import ConnectionClosed, WireClient, controller_address, create_topic, wait_until_led
 
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
 from engine.local.addresses import own_loopback_address
 from engine.local.zookeeper import EmbeddedZooKeeper
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
 
 LIMIT_S = 12.0
 """Far below the waits here (15 s of controlled shutdown, 30 s of a session, 60 s of a fetch)."""

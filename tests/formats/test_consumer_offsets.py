@@ -36,7 +36,7 @@ from engine.formats.consumer_protocol import (
     encode_subscription,
 )
 from engine.formats.versioned import json_fields, read_version
-from engine.protocol.records.batch import Record, iter_batches, iter_records
+from engine.kafka.protocol.records.batch import Record, iter_batches, iter_records
 
 DISK = Path(__file__).parents[2] / "fixtures" / "disk"
 SEGMENTS = [DISK / folder / "data" / "__consumer_offsets-0" for folder in ("clean", "formats-mixed")]

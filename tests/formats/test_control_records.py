@@ -15,7 +15,7 @@ from engine.formats.control_records import (
     decode_end_transaction_marker,
     encode_end_transaction_batch,
 )
-from engine.protocol.records.batch import Record, iter_batch_records, iter_batches, read_batch_header, verify_crc
+from engine.kafka.protocol.records.batch import Record, iter_batch_records, iter_batches, read_batch_header, verify_crc
 
 SEGMENT = Path(__file__).parents[2] / "fixtures/disk/clean/data/tx-0/00000000000000000000.log"
 

@@ -21,7 +21,7 @@ from engine.formats.transaction_state import (
     encode_value,
 )
 from engine.formats.versioned import read_version
-from engine.protocol.records.batch import iter_records
+from engine.kafka.protocol.records.batch import iter_records
 
 SEGMENT = Path(__file__).parents[2] / "fixtures/disk/clean/data/__transaction_state-0/00000000000000000000.log"
 

@@ -16,7 +16,7 @@ from engine.config.dynamic import DynamicConfigs
 from engine.config.log_config import LogConfig
 from engine.handlers.context import RequestContext
 from engine.handlers.incremental_alter_configs import incremental_alter_configs
-from engine.protocol.apis.incremental_alter_configs import (
+from engine.kafka.protocol.apis.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,

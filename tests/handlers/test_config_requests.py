@@ -22,11 +22,11 @@ from engine.handlers.broker_loggers import level_name
 from engine.handlers.context import RequestContext
 from engine.handlers.describe_configs import describe_configs
 from engine.handlers.incremental_alter_configs import incremental_alter_configs
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis import alter_configs as alter_api
-from engine.protocol.apis import incremental_alter_configs as incremental_api
-from engine.protocol.apis.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from engine.protocol.frames import decode_response, encode_response
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis import alter_configs as alter_api
+from engine.kafka.protocol.apis import incremental_alter_configs as incremental_api
+from engine.kafka.protocol.apis.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from engine.kafka.protocol.frames import decode_response, encode_response
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "config"
 EXCHANGES = [json.loads(line) for line in (FIXTURES / "kafka-3.9.1-config-requests.jsonl").read_text().splitlines()]

@@ -14,22 +14,22 @@ from network_serving import run
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
 from engine.controller.topic_admin import NewTopic
-from engine.protocol.apis.allocate_producer_ids import AllocateProducerIdsRequest
-from engine.protocol.apis.alter_partition import (
+from engine.kafka.protocol.apis.allocate_producer_ids import AllocateProducerIdsRequest
+from engine.kafka.protocol.apis.alter_partition import (
     AlterPartitionRequest,
     BrokerState,
     RequestPartitionData,
     RequestTopicData,
 )
-from engine.protocol.apis.alter_partition_reassignments import (
+from engine.kafka.protocol.apis.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
-from engine.protocol.apis.controlled_shutdown import ControlledShutdownRequest
-from engine.protocol.apis.elect_leaders import ElectLeadersRequest, TopicPartitions
-from engine.protocol.apis.init_producer_id import InitProducerIdRequest
-from engine.protocol.apis.list_partition_reassignments import (
+from engine.kafka.protocol.apis.controlled_shutdown import ControlledShutdownRequest
+from engine.kafka.protocol.apis.elect_leaders import ElectLeadersRequest, TopicPartitions
+from engine.kafka.protocol.apis.init_producer_id import InitProducerIdRequest
+from engine.kafka.protocol.apis.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
 )

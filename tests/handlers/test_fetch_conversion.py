@@ -17,13 +17,13 @@ from engine.common.errors import ErrorCode
 from engine.config.log_config import LogConfig
 from engine.handlers import fetch_conversion
 from engine.handlers.fetch import fetch
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from engine.kafka.protocol.records import convert
+from engine.kafka.protocol.records.attributes import Codec
+from engine.kafka.protocol.records.batch import iter_records
+from engine.kafka.protocol.records.header import iter_batches
 from engine.network.request import Deferred
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
-from engine.protocol.records import convert
-from engine.protocol.records.attributes import Codec
-from engine.protocol.records.batch import iter_records
-from engine.protocol.records.header import iter_batches
 from engine.runtime.offload import Offloader
 from engine.storage.append_origin import AppendOrigin
 

@@ -17,8 +17,8 @@ from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.handlers.fetch import fetch
 from engine.handlers.registry import all_handlers
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 
 PARTITIONS = 5
 BATCH_BYTES = len(data_batch(b"0123456789"))

@@ -13,8 +13,8 @@ from virtual_time import run_virtual
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.handlers.fetch import fetch
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
 
 SECOND = TopicPartition(TP.topic, 1)
 BATCH_BYTES = len(data_batch(b"0123456789"))

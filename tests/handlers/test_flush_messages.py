@@ -19,14 +19,14 @@ from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.config.log_config import LogConfig
 from engine.handlers.produce import produce
-from engine.network.request import CLOSE_CONNECTION, Deferred
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.produce import (
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     TopicProduceData,
 )
+from engine.network.request import CLOSE_CONNECTION, Deferred
 from engine.runtime.offload import Offloader
 
 SECOND = TopicPartition(TP.topic, 1)

@@ -18,22 +18,22 @@ from engine.handlers.join_group import join_group
 from engine.handlers.offset_commit import offset_commit
 from engine.handlers.offset_delete import offset_delete
 from engine.handlers.sync_group import sync_group
-from engine.network.request import Peer
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.describe_groups import DescribeGroupsRequest
-from engine.protocol.apis.heartbeat import HeartbeatRequest
-from engine.protocol.apis.join_group import JoinGroupRequest
-from engine.protocol.apis.offset_commit import (
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.describe_groups import DescribeGroupsRequest
+from engine.kafka.protocol.apis.heartbeat import HeartbeatRequest
+from engine.kafka.protocol.apis.join_group import JoinGroupRequest
+from engine.kafka.protocol.apis.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from engine.protocol.apis.offset_delete import (
+from engine.kafka.protocol.apis.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from engine.protocol.apis.sync_group import SyncGroupRequest
+from engine.kafka.protocol.apis.sync_group import SyncGroupRequest
+from engine.network.request import Peer
 
 
 def asked(key: ApiKey, version: int, **parts: Any) -> RequestContext:

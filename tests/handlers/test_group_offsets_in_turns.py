@@ -17,19 +17,19 @@ from engine.coordinator.group.values import Committer
 from engine.handlers.offset_delete import offset_delete
 from engine.handlers.offset_fetch import offset_fetch
 from engine.handlers.registry import all_handlers
-from engine.network.request import LargeAnswer
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.offset_delete import (
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from engine.protocol.apis.offset_fetch import (
+from engine.kafka.protocol.apis.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
+from engine.network.request import LargeAnswer
 
 KNOWN = [TopicPartition("read", 0), TopicPartition("other", 0), TopicPartition("other", 1), TopicPartition("third", 0)]
 NAMED = [("read", [0]), ("other", [0, 1, 7]), ("nowhere", [0]), ("other", [1, 2]), ("third", []), ("third", [0])]

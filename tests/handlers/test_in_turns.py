@@ -32,46 +32,46 @@ from engine.handlers.leave_group import leave_group
 from engine.handlers.list_partition_reassignments import list_partition_reassignments
 from engine.handlers.offset_for_leader_epoch import offset_for_leader_epoch
 from engine.handlers.registry import all_handlers
-from engine.network.request import Deferred
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.alter_configs import AlterConfigsRequest, AlterConfigsResource
-from engine.protocol.apis.alter_partition_reassignments import (
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.alter_configs import AlterConfigsRequest, AlterConfigsResource
+from engine.kafka.protocol.apis.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
-from engine.protocol.apis.alter_replica_log_dirs import (
+from engine.kafka.protocol.apis.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
 )
-from engine.protocol.apis.delete_groups import DeletableGroupResult, DeleteGroupsRequest
-from engine.protocol.apis.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from engine.protocol.apis.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from engine.protocol.apis.describe_groups import DescribeGroupsRequest
-from engine.protocol.apis.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
-from engine.protocol.apis.describe_producers import DescribeProducersRequest, TopicRequest
-from engine.protocol.apis.find_coordinator import FindCoordinatorRequest
-from engine.protocol.apis.incremental_alter_configs import AlterConfigsResource as IncrementalResource
-from engine.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsRequest
-from engine.protocol.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from engine.protocol.apis.leave_group import LeaveGroupRequest
-from engine.protocol.apis.leave_group import MemberIdentity as LeaveMember
-from engine.protocol.apis.list_partition_reassignments import (
+from engine.kafka.protocol.apis.delete_groups import DeletableGroupResult, DeleteGroupsRequest
+from engine.kafka.protocol.apis.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from engine.kafka.protocol.apis.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from engine.kafka.protocol.apis.describe_groups import DescribeGroupsRequest
+from engine.kafka.protocol.apis.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from engine.kafka.protocol.apis.describe_producers import DescribeProducersRequest, TopicRequest
+from engine.kafka.protocol.apis.find_coordinator import FindCoordinatorRequest
+from engine.kafka.protocol.apis.incremental_alter_configs import AlterConfigsResource as IncrementalResource
+from engine.kafka.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsRequest
+from engine.kafka.protocol.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from engine.kafka.protocol.apis.leave_group import LeaveGroupRequest
+from engine.kafka.protocol.apis.leave_group import MemberIdentity as LeaveMember
+from engine.kafka.protocol.apis.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
 )
-from engine.protocol.apis.offset_commit import (
+from engine.kafka.protocol.apis.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from engine.protocol.apis.offset_for_leader_epoch import (
+from engine.kafka.protocol.apis.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from engine.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from engine.kafka.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from engine.network.request import Deferred
 from engine.replication import state_changes
 from engine.runtime.purgatory import Purgatory
 

@@ -16,19 +16,19 @@ from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.config.log_config import LogConfig
 from engine.handlers.produce import produce
-from engine.network.request import CLOSE_CONNECTION, NO_RESPONSE, Deferred
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.produce import (
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     TopicProduceData,
 )
-from engine.protocol.records.attributes import Codec, TimestampType
-from engine.protocol.records.batch import iter_records
-from engine.protocol.records.header import iter_batches
-from engine.protocol.records.legacy import encode_message_set
-from engine.protocol.records.record import Record
+from engine.kafka.protocol.records.attributes import Codec, TimestampType
+from engine.kafka.protocol.records.batch import iter_records
+from engine.kafka.protocol.records.header import iter_batches
+from engine.kafka.protocol.records.legacy import encode_message_set
+from engine.kafka.protocol.records.record import Record
+from engine.network.request import CLOSE_CONNECTION, NO_RESPONSE, Deferred
 
 SECOND = TopicPartition(TP.topic, 1)
 MANY = [b"value %d" % n for n in range(2_000)]

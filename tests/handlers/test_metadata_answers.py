@@ -12,22 +12,22 @@ from engine.common.errors import ErrorCode
 from engine.common.model import LEADER_DURING_DELETE
 from engine.common.topic_id import ZERO_TOPIC_ID
 from engine.handlers.metadata import metadata
-from engine.network.request import LargeAnswer
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.metadata import (
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
     MetadataResponseTopic,
 )
-from engine.protocol.apis.update_metadata import (
+from engine.kafka.protocol.apis.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
-from engine.protocol.frames import decode_response, encode_response
+from engine.kafka.protocol.frames import decode_response, encode_response
+from engine.network.request import LargeAnswer
 from engine.replication.metadata_cache import MetadataCache
 
 ALL = (0, 1, 2)

@@ -13,14 +13,14 @@ from engine.common.errors import ErrorCode
 from engine.coordinator.group.values import CommittedOffset
 from engine.handlers.context import RequestContext
 from engine.handlers.offset_commit import offset_commit
-from engine.network.request import Deferred, Peer
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.offset_commit import (
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from engine.protocol.frames import decode_request, encode_request
+from engine.kafka.protocol.frames import decode_request, encode_request
+from engine.network.request import Deferred, Peer
 
 HOUR_MS = 3_600_000
 

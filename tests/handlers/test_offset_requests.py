@@ -22,31 +22,31 @@ from engine.handlers.list_offsets import list_offsets
 from engine.handlers.offset_for_leader_epoch import offset_for_leader_epoch
 from engine.handlers.stop_replica import stop_replica
 from engine.handlers.update_metadata import update_metadata
-from engine.network.request import Deferred
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.delete_records import (
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DeleteRecordsTopic,
 )
-from engine.protocol.apis.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
-from engine.protocol.apis.describe_producers import DescribeProducersRequest, TopicRequest
-from engine.protocol.apis.leader_and_isr import LeaderAndIsrRequest
-from engine.protocol.apis.list_offsets import (
+from engine.kafka.protocol.apis.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from engine.kafka.protocol.apis.describe_producers import DescribeProducersRequest, TopicRequest
+from engine.kafka.protocol.apis.leader_and_isr import LeaderAndIsrRequest
+from engine.kafka.protocol.apis.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from engine.protocol.apis.offset_for_leader_epoch import (
+from engine.kafka.protocol.apis.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from engine.protocol.apis.stop_replica import StopReplicaRequest
-from engine.protocol.apis.update_metadata import UpdateMetadataRequest
+from engine.kafka.protocol.apis.stop_replica import StopReplicaRequest
+from engine.kafka.protocol.apis.update_metadata import UpdateMetadataRequest
+from engine.network.request import Deferred
 from engine.storage.append_origin import AppendOrigin
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5

@@ -18,21 +18,21 @@ from engine.config.log_config import LogConfig
 from engine.handlers.produce import produce
 from engine.handlers.produce_checks import checked_records
 from engine.handlers.registry import all_handlers
-from engine.network.request import CLOSE_CONNECTION, NO_RESPONSE, Deferred
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.produce import (
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
 )
-from engine.protocol.records.attributes import Codec
-from engine.protocol.records.checksum import stamp_crc
-from engine.protocol.records.encode import encode_batch
-from engine.protocol.records.layout import ATTRIBUTES, CONTROL_BIT, MAGIC
-from engine.protocol.records.legacy import encode_message_set
-from engine.protocol.records.record import Record
+from engine.kafka.protocol.records.attributes import Codec
+from engine.kafka.protocol.records.checksum import stamp_crc
+from engine.kafka.protocol.records.encode import encode_batch
+from engine.kafka.protocol.records.layout import ATTRIBUTES, CONTROL_BIT, MAGIC
+from engine.kafka.protocol.records.legacy import encode_message_set
+from engine.kafka.protocol.records.record import Record
+from engine.network.request import CLOSE_CONNECTION, NO_RESPONSE, Deferred
 from engine.runtime.offload import Offloader
 
 

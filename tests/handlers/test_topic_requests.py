@@ -10,18 +10,18 @@ from network_serving import run
 from engine.common.errors import ErrorCode
 from engine.common.topic_id import ZERO_TOPIC_ID
 from engine.config.describe import ConfigSource
-from engine.protocol.apis.create_partitions import (
+from engine.kafka.protocol.apis.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
     CreatePartitionsTopic,
 )
-from engine.protocol.apis.create_topics import (
+from engine.kafka.protocol.apis.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
-from engine.protocol.apis.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from engine.kafka.protocol.apis.delete_topics import DeleteTopicsRequest, DeleteTopicState
 
 
 def wanted(name: str, partitions: int = 1, factor: int = 1, **configs: str) -> CreatableTopic:

@@ -14,9 +14,9 @@ from virtual_time import run_virtual
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.handlers.fetch import fetch
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic
 from engine.network.request import Deferred
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic
 
 VERSION = 12
 OFFSETS = {0: 0, 1: 0}

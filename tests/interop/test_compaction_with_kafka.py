@@ -18,9 +18,9 @@ from engine.common import model
 from engine.common.clock import SystemClock
 from engine.config.log_config import LogConfig
 from engine.formats.checkpoints import CLEANER_OFFSET_CHECKPOINT
+from engine.kafka.protocol.records.batch import iter_records
+from engine.kafka.protocol.records.header import iter_batches
 from engine.local.addresses import own_loopback_address
-from engine.protocol.records.batch import iter_records
-from engine.protocol.records.header import iter_batches
 from engine.storage.log import Log
 from engine.storage.log_manager import LogManager, LogManagerConfig
 

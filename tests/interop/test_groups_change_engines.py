@@ -16,18 +16,18 @@ from wire_client import WireClient, create_topic, wait_until_led
 
 from engine.common.errors import ErrorCode
 from engine.formats.consumer_offsets import GroupMetadataKey, GroupMetadataValue, decode_key, decode_value
-from engine.local.addresses import own_loopback_address
-from engine.protocol.apis.delete_groups import DeleteGroupsRequest
-from engine.protocol.apis.describe_groups import DescribeGroupsRequest
-from engine.protocol.apis.find_coordinator import FindCoordinatorRequest
-from engine.protocol.apis.list_groups import ListGroupsRequest
-from engine.protocol.apis.offset_commit import (
+from engine.kafka.protocol.apis.delete_groups import DeleteGroupsRequest
+from engine.kafka.protocol.apis.describe_groups import DescribeGroupsRequest
+from engine.kafka.protocol.apis.find_coordinator import FindCoordinatorRequest
+from engine.kafka.protocol.apis.list_groups import ListGroupsRequest
+from engine.kafka.protocol.apis.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from engine.protocol.apis.offset_fetch import OffsetFetchRequest
-from engine.protocol.records.iterate import iter_records
+from engine.kafka.protocol.apis.offset_fetch import OffsetFetchRequest
+from engine.kafka.protocol.records.iterate import iter_records
+from engine.local.addresses import own_loopback_address
 
 TOPIC = "read"
 PARTITIONS = 2

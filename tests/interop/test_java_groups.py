@@ -17,11 +17,11 @@ from broker_logs import assert_no_fault
 from confluent_kafka import Producer
 from wire_client import WireClient, create_topic
 
+from engine.kafka.protocol.apis.describe_groups import DescribeGroupsRequest
+from engine.kafka.protocol.apis.offset_fetch import OffsetFetchRequest
 from engine.local.cluster import LocalCluster
 from engine.local.java import find_java
 from engine.local.processes import start_process
-from engine.protocol.apis.describe_groups import DescribeGroupsRequest
-from engine.protocol.apis.offset_fetch import OffsetFetchRequest
 
 PARTITIONS = 4
 COUNT = 40

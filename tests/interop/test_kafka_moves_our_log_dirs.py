@@ -11,8 +11,8 @@ from apache_kafka import ApacheKafkaBroker, run_tool
 from replica_files import record_bytes, replica_folder
 from wire_client import WireClient, create_topic, produce, read_all, wait_until_led
 
+from engine.kafka.protocol.records.batch import Record, encode_batch
 from engine.local.cluster import LocalCluster
-from engine.protocol.records.batch import Record, encode_batch
 
 REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 LOG_DIRS = "org.apache.kafka.tools.LogDirsCommand"

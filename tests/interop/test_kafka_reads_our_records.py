@@ -35,8 +35,8 @@ from engine.formats.transaction_state import (
     encode_key,
     encode_value,
 )
-from engine.protocol.records.append_rules import AppendRules
-from engine.protocol.records.batch import (
+from engine.kafka.protocol.records.append_rules import AppendRules
+from engine.kafka.protocol.records.batch import (
     Codec,
     Record,
     TimestampType,
@@ -45,9 +45,9 @@ from engine.protocol.records.batch import (
     iter_batches,
     read_batch_header,
 )
-from engine.protocol.records.convert import down_convert
-from engine.protocol.records.legacy import encode_message_set
-from engine.protocol.records.validate import prepare_append
+from engine.kafka.protocol.records.convert import down_convert
+from engine.kafka.protocol.records.legacy import encode_message_set
+from engine.kafka.protocol.records.validate import prepare_append
 
 LEVELS = {Codec.GZIP: (None, 1, 9), Codec.LZ4: (None, 1, 17), Codec.ZSTD: (None, -5, 19)}
 NOW = 1_700_000_000_000

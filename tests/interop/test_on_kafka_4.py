@@ -24,8 +24,8 @@ from engine.admin.health.report import Check
 from engine.admin.watch.frame import Frame, Stage
 from engine.admin.watch.judging import facts_of
 from engine.admin.watch.live_feed import LiveFeed
+from engine.kafka.protocol.apis.metadata import MetadataRequest
 from engine.local.addresses import own_loopback_address
-from engine.protocol.apis.metadata import MetadataRequest
 
 __all__ = ["spark"]
 

@@ -15,6 +15,11 @@ import pytest
 from network_serving import answer_with_name, correlation_ids, metadata_request, read_frame, run, serving
 
 from engine.common.errors import OperationError, RemoteProtocolError
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from engine.kafka.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from engine.kafka.protocol.apis.produce import ProduceRequest, TopicProduceData
+from engine.kafka.protocol.frames import encode_request
 from engine.network.client import BrokerClient
 from engine.network.connection import LARGE_FRAME_BYTES, PENDING_ANSWERS_MAX, QUEUED_BYTES_MAX
 from engine.network.errors import ConnectionLost
@@ -22,11 +27,6 @@ from engine.network.inbox import Inbox
 from engine.network.receive_buffers import ReceiveBuffers
 from engine.network.request import CLOSE_CONNECTION, NO_RESPONSE, Deferred, RequestHead
 from engine.network.server import ListenerSpec
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
-from engine.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from engine.protocol.apis.produce import ProduceRequest, TopicProduceData
-from engine.protocol.frames import encode_request
 
 
 def test_pipelined_requests_are_answered_in_their_order() -> None:

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from network_serving import correlation_ids, metadata_request, read_frame, run, serving
 
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.fetch import FetchRequest, FetchResponse
+from engine.kafka.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from engine.kafka.protocol.apis.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from engine.kafka.protocol.frames import encode_request
+from engine.kafka.protocol.produce_frames import names_many_partitions
 from engine.network.connection import LARGE_FRAME_BYTES, PRODUCED_AT_ONCE_MAX
 from engine.network.request import Deferred, LargeAnswer, RequestHead
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.fetch import FetchRequest, FetchResponse
-from engine.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from engine.protocol.apis.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from engine.protocol.frames import encode_request
-from engine.protocol.produce_frames import names_many_partitions
 from engine.runtime.offload import beside_loop
 
 

@@ -12,15 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.common.errors import KafkaError
+from engine.kafka.protocol.records import layout
+from engine.kafka.protocol.records.attributes import Codec, TimestampType
+from engine.kafka.protocol.records.encode import empty_batch, encode_batch
+from engine.kafka.protocol.records.header import read_batch_header
+from engine.kafka.protocol.records.iterate import iter_records
+from engine.kafka.protocol.records.legacy import encode_message_set
+from engine.kafka.protocol.records.record import Record
 from engine.pipeline import columns
 from engine.pipeline.columns import HEADERS_TYPE, SCHEMA, Frame, decode
-from engine.protocol.records import layout
-from engine.protocol.records.attributes import Codec, TimestampType
-from engine.protocol.records.encode import empty_batch, encode_batch
-from engine.protocol.records.header import read_batch_header
-from engine.protocol.records.iterate import iter_records
-from engine.protocol.records.legacy import encode_message_set
-from engine.protocol.records.record import Record
 
 ALL = tuple(SCHEMA.names)
 EVERYTHING = 1 << 60

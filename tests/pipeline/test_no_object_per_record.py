@@ -11,12 +11,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from engine.kafka.protocol.records.attributes import Codec
+from engine.kafka.protocol.records.encode import encode_batch
+from engine.kafka.protocol.records.record import Record
 from engine.pipeline.columns import HEADERS_TYPE, SCHEMA, Frame, decode
 from engine.pipeline.encoding import batches_of, record_columns
 from engine.pipeline.partitioning import key_partitions
-from engine.protocol.records.attributes import Codec
-from engine.protocol.records.encode import encode_batch
-from engine.protocol.records.record import Record
 
 RECORDS = 100_000
 PER_BATCH = 2_000

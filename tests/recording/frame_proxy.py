@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-from engine.protocol.api_keys import ApiKey
+from engine.kafka.protocol.api_keys import ApiKey
 
 WHOLE_MAX_BYTES = 20_000
 """Longer frames pass, but are not noted."""

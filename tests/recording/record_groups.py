@@ -20,9 +20,9 @@ from recorded_kafka import TOPICS, RecordedCluster
 from wire_client import WireClient
 
 from engine.common.errors import ErrorCode
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.delete_groups import DeleteGroupsRequest
-from engine.protocol.apis.find_coordinator import FindCoordinatorRequest
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.delete_groups import DeleteGroupsRequest
+from engine.kafka.protocol.apis.find_coordinator import FindCoordinatorRequest
 
 NAME = "kafka-3.9.1-walks.jsonl"
 WALKS = Path(__file__).parents[2] / "fixtures" / "groups" / NAME

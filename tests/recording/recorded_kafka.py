@@ -25,9 +25,9 @@ from frame_proxy import FrameProxy
 from wire_client import WireClient, controller_address, describe_topic
 from zookeeper_log import entries
 
+from engine.kafka.protocol.apis.list_partition_reassignments import ListPartitionReassignmentsRequest
 from engine.local.addresses import own_loopback_address
 from engine.local.zookeeper import EmbeddedZooKeeper
-from engine.protocol.apis.list_partition_reassignments import ListPartitionReassignmentsRequest
 from engine.zk.client import ZkClient
 
 T = TypeVar("T")

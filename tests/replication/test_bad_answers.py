@@ -11,8 +11,8 @@ from replicated_brokers import TP, World, world
 from virtual_time import run_virtual
 
 from engine.config.metadata_version import MetadataVersion
-from engine.protocol.apis.fetch import FetchResponse, PartitionData
-from engine.protocol.apis.offset_for_leader_epoch import OffsetForLeaderEpochResponse
+from engine.kafka.protocol.apis.fetch import FetchResponse, PartitionData
+from engine.kafka.protocol.apis.offset_for_leader_epoch import OffsetForLeaderEpochResponse
 from engine.replication.fetch_state import InitialFetchState
 from engine.replication.settings import ReplicationSettings
 from engine.storage.log import Log

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from network_serving import run, serving
 
-from engine.network.errors import ConnectionLost
-from engine.network.request import RequestHead
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.metadata import MetadataRequest, MetadataResponse
-from engine.protocol.apis.update_metadata import (
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.metadata import MetadataRequest, MetadataResponse
+from engine.kafka.protocol.apis.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
     UpdateMetadataRequest,
 )
+from engine.network.errors import ConnectionLost
+from engine.network.request import RequestHead
 from engine.replication.controller_channel import ControllerChannel, ControllerUnknown
 from engine.replication.metadata_cache import MetadataCache
 from engine.replication.settings import ReplicationSettings

@@ -24,16 +24,16 @@ from engine.common.model import Node, TopicPartition
 from engine.config.log_config import LogConfig
 from engine.handlers.delete_records import delete_records
 from engine.handlers.produce import produce
-from engine.network.errors import ConnectionLost
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.delete_records import (
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from engine.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
-from engine.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from engine.protocol.records.batch import iter_records
+from engine.kafka.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
+from engine.kafka.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from engine.kafka.protocol.records.batch import iter_records
+from engine.network.errors import ConnectionLost
 
 BAD, GOOD = TopicPartition("orders", 0), TopicPartition("orders", 1)
 CONFIG = LogConfig(

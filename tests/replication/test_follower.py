@@ -11,7 +11,7 @@ from log_folders import data_batch, open_log
 
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
-from engine.protocol.apis.fetch import PartitionData
+from engine.kafka.protocol.apis.fetch import PartitionData
 from engine.replication.follower import append_fetched, truncate
 from engine.replication.partition import Partition
 from engine.replication.truncation import Truncation

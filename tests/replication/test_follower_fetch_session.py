@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.common.topic_id import ZERO_TOPIC_ID
-from engine.protocol.apis.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from engine.kafka.protocol.apis.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from engine.replication.follower_fetch_session import FetchPlan, FetchWanted, FollowerFetchSession
 
 VERSION = 17

@@ -10,17 +10,17 @@ import pytest
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import Node, TopicPartition
 from engine.config.metadata_version import MetadataVersion
-from engine.protocol.apis.list_offsets import (
+from engine.kafka.protocol.apis.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from engine.protocol.apis.offset_for_leader_epoch import (
+from engine.kafka.protocol.apis.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
-from engine.protocol.declaration import Request
+from engine.kafka.protocol.declaration import Request
 from engine.replication.follower_fetch_session import FetchPlan
 from engine.replication.leader_endpoint import LeaderEndpoint
 from engine.replication.settings import ReplicationSettings

@@ -19,13 +19,13 @@ from engine.common.model import TopicPartition
 from engine.config.log_config import LogConfig
 from engine.handlers.alter_replica_log_dirs import alter_replica_log_dirs
 from engine.handlers.describe_log_dirs import describe_log_dirs
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.alter_replica_log_dirs import (
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
 )
-from engine.protocol.apis.describe_log_dirs import DescribeLogDirsRequest
+from engine.kafka.protocol.apis.describe_log_dirs import DescribeLogDirsRequest
 from engine.replication.log_dir_copy import FLUSHES_BEFORE_SWAP_MAX, PIECE_BATCHES, PIECE_BYTES, LogDirCopy, pieces
 from engine.replication.settings import ReplicationSettings
 from engine.storage.log import Log

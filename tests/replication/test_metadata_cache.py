@@ -14,8 +14,8 @@ from virtual_time import run_virtual
 from engine.common.model import LEADER_DURING_DELETE, Node, TopicPartition
 from engine.common.topic_id import ZERO_TOPIC_ID
 from engine.handlers.update_metadata import update_metadata
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.update_metadata import (
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
     UpdateMetadataPartitionState,

@@ -10,8 +10,8 @@ from virtual_time import run_virtual
 
 from engine.config.log_config import LogConfig
 from engine.config.metadata_version import MetadataVersion
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.records.header import iter_batches
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.records.header import iter_batches
 from engine.replication.settings import ReplicationSettings
 
 

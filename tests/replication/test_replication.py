@@ -14,8 +14,8 @@ from virtual_time import run_virtual
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
 from engine.config.log_config import LogConfig
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.fetch import PartitionData
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.fetch import PartitionData
 from engine.replication.follower import append_fetched
 from engine.replication.isr import IsrState
 from engine.replication.partition import Partition

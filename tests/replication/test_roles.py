@@ -12,7 +12,7 @@ from virtual_time import run_virtual
 
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import LeaderRecoveryState, TopicPartition
-from engine.protocol.apis.leader_and_isr import LeaderAndIsrPartitionState
+from engine.kafka.protocol.apis.leader_and_isr import LeaderAndIsrPartitionState
 from engine.replication.isr import IsrState
 from engine.replication.isr_updater import IsrOutcome
 from engine.replication.partition import Partition

@@ -15,12 +15,12 @@ from virtual_time import run_virtual
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
 from engine.common.topic_id import ZERO_TOPIC_ID
-from engine.protocol.apis.leader_and_isr import (
+from engine.kafka.protocol.apis.leader_and_isr import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     LeaderAndIsrTopicState,
 )
-from engine.protocol.apis.stop_replica import (
+from engine.kafka.protocol.apis.stop_replica import (
     StopReplicaPartitionState,
     StopReplicaPartitionV0,
     StopReplicaRequest,

@@ -10,13 +10,13 @@ from soak import rounds
 from wire_client import ConnectionClosed, WireClient, create_topic
 
 from engine.common.errors import ErrorCode
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.api_versions import ApiVersionsRequest
-from engine.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
-from engine.protocol.apis.metadata import MetadataRequest
-from engine.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from engine.protocol.frames import encode_request
-from engine.protocol.records.batch import Record, encode_batch
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.api_versions import ApiVersionsRequest
+from engine.kafka.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
+from engine.kafka.protocol.apis.metadata import MetadataRequest
+from engine.kafka.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from engine.kafka.protocol.frames import encode_request
+from engine.kafka.protocol.records.batch import Record, encode_batch
 
 FUZZ_ROUNDS = 400 * rounds("KLAMM_FUZZ_ROUNDS", 1)
 

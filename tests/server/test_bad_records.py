@@ -9,9 +9,9 @@ import pytest
 from wire_client import LATEST, ConnectionClosed, WireClient, create_topic, fetch, list_offset, produce, read_all
 
 from engine.common.errors import ErrorCode
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.records.batch import Codec, Record, encode_batch, stamp_crc
-from engine.protocol.records.legacy import encode_message_set
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.records.batch import Codec, Record, encode_batch, stamp_crc
+from engine.kafka.protocol.records.legacy import encode_message_set
 
 TIME_MS = 1_700_000_000_000
 LENGTH, MAGIC, ATTRIBUTES, LAST_DELTA, COUNT, RECORDS = 8, 16, 21, 23, 57, 61

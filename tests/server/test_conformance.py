@@ -11,11 +11,11 @@ from wire_client import WireClient
 
 from engine.common.errors import ErrorCode
 from engine.handlers.registry import all_handlers
+from engine.kafka.protocol.api_keys import API_SPECS, ApiKey
+from engine.kafka.protocol.apis.api_versions import ApiVersionsRequest
+from engine.kafka.protocol.apis.controlled_shutdown import ControlledShutdownRequest
+from engine.kafka.protocol.declaration import Request, request_class
 from engine.local.cluster import LocalCluster
-from engine.protocol.api_keys import API_SPECS, ApiKey
-from engine.protocol.apis.api_versions import ApiVersionsRequest
-from engine.protocol.apis.controlled_shutdown import ControlledShutdownRequest
-from engine.protocol.declaration import Request, request_class
 from engine.zk.client import ZkClient
 
 HANDLERS = all_handlers()

@@ -16,12 +16,12 @@ from broker_program import BrokerProgram, settings
 from wire_client import ConnectionClosed, WireClient, create_topic, wait_until_led
 
 from engine.handlers.registry import all_handlers
+from engine.kafka.protocol.api_keys import API_SPECS, ApiKey
+from engine.kafka.protocol.apis.describe_configs import DescribeConfigsResourceResult
+from engine.kafka.protocol.declaration import Struct
+from engine.kafka.protocol.frames import decode_response
 from engine.local.addresses import own_loopback_address
 from engine.local.cluster import LocalCluster
-from engine.protocol.api_keys import API_SPECS, ApiKey
-from engine.protocol.apis.describe_configs import DescribeConfigsResourceResult
-from engine.protocol.declaration import Struct
-from engine.protocol.frames import decode_response
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "first-answers"
 CONTROLLER, UNTOLD = "controller-with-metadata", "started-but-no-update-metadata"

@@ -20,10 +20,10 @@ from soak import SOAK, rounds
 from wire_client import WireClient, create_topic, fetch, produce
 
 from engine.common.errors import ErrorCode
+from engine.kafka.protocol.apis.delete_topics import DeleteTopicsRequest
+from engine.kafka.protocol.apis.metadata import MetadataRequest
+from engine.kafka.protocol.records.batch import Record, encode_batch
 from engine.local.cluster import LocalCluster
-from engine.protocol.apis.delete_topics import DeleteTopicsRequest
-from engine.protocol.apis.metadata import MetadataRequest
-from engine.protocol.records.batch import Record, encode_batch
 
 ROUNDS = rounds("KLAMM_HOSTILE_ROUNDS", 1)
 MINUTES = float(os.environ.get("KLAMM_HOSTILE_MINUTES", "0"))

@@ -13,12 +13,12 @@ import pytest
 from wire_client import WireClient, create_topic, fetch, produce
 
 from engine.common.errors import ErrorCode
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
+from engine.kafka.protocol.apis.metadata import MetadataRequest
+from engine.kafka.protocol.frames import encode_request
+from engine.kafka.protocol.records.batch import Record, encode_batch
 from engine.local.cluster import LocalCluster
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
-from engine.protocol.apis.metadata import MetadataRequest
-from engine.protocol.frames import encode_request
-from engine.protocol.records.batch import Record, encode_batch
 
 CONNECTIONS = 1000
 BYTES_PER_CONNECTION = 50_000

@@ -25,12 +25,12 @@ from engine.admin.dump.indexes import IndexOptions, dump_offset_index
 from engine.admin.dump.rows import Finding
 from engine.common.errors import ErrorCode, KafkaError
 from engine.config.log_config import LogConfig
-from engine.protocol.records.attributes import Codec, TimestampType
-from engine.protocol.records.batch import encode_batch, iter_records, read_batch_header, verify_crc
-from engine.protocol.records.header import iter_batches
-from engine.protocol.records.layout import BATCH_OVERHEAD, MAX_TIMESTAMP
-from engine.protocol.records.legacy import encode_message_set
-from engine.protocol.records.record import Record
+from engine.kafka.protocol.records.attributes import Codec, TimestampType
+from engine.kafka.protocol.records.batch import encode_batch, iter_records, read_batch_header, verify_crc
+from engine.kafka.protocol.records.header import iter_batches
+from engine.kafka.protocol.records.layout import BATCH_OVERHEAD, MAX_TIMESTAMP
+from engine.kafka.protocol.records.legacy import encode_message_set
+from engine.kafka.protocol.records.record import Record
 from engine.storage.append_origin import AppendOrigin
 from engine.storage.log import Log
 from engine.storage.placed_batches import replicated, segment_runs

@@ -9,10 +9,10 @@ from log_folders import data_batch, open_log
 
 from engine.common.errors import ErrorCode, KafkaError
 from engine.config.log_config import LogConfig
-from engine.protocol.records.attributes import Codec
-from engine.protocol.records.layout import BASE_OFFSET
-from engine.protocol.records.legacy import encode_message_set
-from engine.protocol.records.record import Record
+from engine.kafka.protocol.records.attributes import Codec
+from engine.kafka.protocol.records.layout import BASE_OFFSET
+from engine.kafka.protocol.records.legacy import encode_message_set
+from engine.kafka.protocol.records.record import Record
 from engine.storage.append_origin import AppendOrigin
 from engine.storage.log import Log
 from engine.storage.results import OffsetsOutOfOrder

@@ -12,7 +12,7 @@ from log_folders import StandIn, data_batch, open_log
 
 from engine.common.errors import ErrorCode, KafkaError
 from engine.config.log_config import LogConfig
-from engine.protocol.records.layout import BASE_OFFSET, PARTITION_LEADER_EPOCH
+from engine.kafka.protocol.records.layout import BASE_OFFSET, PARTITION_LEADER_EPOCH
 
 
 def replicated(offset: int, *values: bytes, leader_epoch: int = 0) -> bytes:

@@ -9,12 +9,12 @@ import pytest
 from log_folders import NOW_MS, marker_batch
 
 from engine.formats.index_entries import AbortedTransaction
-from engine.protocol.records.batch import Codec, Record, TimestampType, encode_batch
-from engine.protocol.records.checksum import stamp_crc
-from engine.protocol.records.encode import empty_batch
-from engine.protocol.records.header import BatchHeader, read_batch_header
-from engine.protocol.records.iterate import iter_batch_records, iter_records
-from engine.protocol.records.legacy import encode_message_set
+from engine.kafka.protocol.records.batch import Codec, Record, TimestampType, encode_batch
+from engine.kafka.protocol.records.checksum import stamp_crc
+from engine.kafka.protocol.records.encode import empty_batch
+from engine.kafka.protocol.records.header import BatchHeader, read_batch_header
+from engine.kafka.protocol.records.iterate import iter_batch_records, iter_records
+from engine.kafka.protocol.records.legacy import encode_message_set
 from engine.storage.cleaner.batch_cleaner import BatchCleaner, known_key
 from engine.storage.cleaner.key_map import EXACT_KEY_BYTES_MAX, KeyMap, fold
 from engine.storage.cleaner.messages import CleaningLimits, CleaningPlan, LastOfProducer

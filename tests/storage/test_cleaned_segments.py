@@ -18,7 +18,7 @@ from engine.formats.segment_files import (
     OFFSET_INDEX_SUFFIX,
     TIME_INDEX_SUFFIX,
 )
-from engine.protocol.records.batch import Record, encode_batch
+from engine.kafka.protocol.records.batch import Record, encode_batch
 from engine.storage.cleaner import cleaned_segments
 from engine.storage.cleaner.cleaned_segments import CleanedSegments
 from engine.storage.cleaner.messages import CleaningLimits

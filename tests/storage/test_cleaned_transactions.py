@@ -8,9 +8,9 @@ import pytest
 from log_folders import marker_batch
 
 from engine.formats.index_entries import AbortedTransaction
-from engine.protocol.records.encode import encode_batch
-from engine.protocol.records.header import BatchHeader, read_batch_header
-from engine.protocol.records.record import Record
+from engine.kafka.protocol.records.encode import encode_batch
+from engine.kafka.protocol.records.header import BatchHeader, read_batch_header
+from engine.kafka.protocol.records.record import Record
 from engine.storage.cleaner.transactions import CleanedTransactions
 
 FIRST = AbortedTransaction(7, first_offset=10, last_offset=19, last_stable_offset=20)

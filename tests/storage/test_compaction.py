@@ -28,10 +28,10 @@ from log_folders import NOW_MS, StandIn, data_batch, open_log, read_all, recorde
 from time_lookups import offset_for_timestamp
 
 from engine.common.errors import CorruptFileError, KafkaError
-from engine.protocol.records.batch import Codec, Record, TimestampType, encode_batch, iter_batches
-from engine.protocol.records.checksum import stamp_crc
-from engine.protocol.records.compression import DECOMPRESSED_BYTES_MAX
-from engine.protocol.records.legacy import encode_message_set
+from engine.kafka.protocol.records.batch import Codec, Record, TimestampType, encode_batch, iter_batches
+from engine.kafka.protocol.records.checksum import stamp_crc
+from engine.kafka.protocol.records.compression import DECOMPRESSED_BYTES_MAX
+from engine.kafka.protocol.records.legacy import encode_message_set
 from engine.storage.cleaner.cleaning import GROUP_SEGMENTS_MAX
 from engine.storage.cleaner.key_map import EXACT_KEY_BYTES_MAX
 from engine.storage.cleaner.messages import GroupCleaned

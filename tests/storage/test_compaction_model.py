@@ -19,7 +19,7 @@ from log_folders import NOW_MS, StandIn, marker_batch, open_log, read_all
 from soak import SOAK
 
 from engine.config.log_config import LogConfig
-from engine.protocol.records.batch import Codec, Record, encode_batch, iter_batches
+from engine.kafka.protocol.records.batch import Codec, Record, encode_batch, iter_batches
 from engine.storage.append_origin import AppendOrigin
 from engine.storage.cleaner import key_map
 from engine.storage.cleaner.choice import measure

@@ -7,7 +7,7 @@ from pathlib import Path
 from cleaning import CONFIG, DAY_MS, changed, clean_once, close_segment, dirty, headers_of, new_log, pairs_of, put
 from log_folders import NOW_MS, marker_batch, open_log, read_all
 
-from engine.protocol.records.batch import iter_batches
+from engine.kafka.protocol.records.batch import iter_batches
 from engine.storage.append_origin import AppendOrigin
 from engine.storage.log import Log
 

@@ -21,7 +21,7 @@ from engine.common.clock import ManualClock
 from engine.common.errors import ConfigError, ErrorCode, KafkaError, StorageError
 from engine.common.model import TopicPartition
 from engine.config.log_config import LogConfig
-from engine.protocol.records.header import iter_batches
+from engine.kafka.protocol.records.header import iter_batches
 from engine.storage import log_dir, log_loading
 from engine.storage.environment import LoadingStopped
 from engine.storage.log import Gap

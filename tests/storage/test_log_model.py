@@ -17,10 +17,10 @@ from time_lookups import offset_for_timestamp, offset_of_max_timestamp
 
 from engine.common.errors import ErrorCode, KafkaError
 from engine.config.log_config import LogConfig
-from engine.protocol.records.attributes import Codec
-from engine.protocol.records.batch import iter_records
-from engine.protocol.records.header import iter_batches
-from engine.protocol.records.layout import BATCH_OVERHEAD
+from engine.kafka.protocol.records.attributes import Codec
+from engine.kafka.protocol.records.batch import iter_records
+from engine.kafka.protocol.records.header import iter_batches
+from engine.kafka.protocol.records.layout import BATCH_OVERHEAD
 from engine.storage.log import Log
 
 CONFIG = LogConfig(

@@ -9,12 +9,12 @@ from log_folders import StandIn, data_batch, folder_content, marker_batch, open_
 
 from engine.common.errors import ErrorCode, KafkaError
 from engine.config.log_config import LogConfig
-from engine.protocol.records.attributes import Codec
-from engine.protocol.records.batch import iter_records
-from engine.protocol.records.encode import encode_batch
-from engine.protocol.records.header import iter_batches
-from engine.protocol.records.legacy import encode_message_set
-from engine.protocol.records.record import Record
+from engine.kafka.protocol.records.attributes import Codec
+from engine.kafka.protocol.records.batch import iter_records
+from engine.kafka.protocol.records.encode import encode_batch
+from engine.kafka.protocol.records.header import iter_batches
+from engine.kafka.protocol.records.legacy import encode_message_set
+from engine.kafka.protocol.records.record import Record
 from engine.storage.append_origin import AppendOrigin
 from engine.storage.log import Log
 

@@ -10,9 +10,9 @@ from log_folders import data_batch
 from engine.common.model import TopicPartition
 from engine.config.log_config import LogConfig
 from engine.formats.producer_snapshot import ProducerSnapshotEntry
-from engine.protocol.records.attributes import Codec
-from engine.protocol.records.header import BatchHeader, read_batch_header
-from engine.protocol.records.layout import CONTROL_BIT
+from engine.kafka.protocol.records.attributes import Codec
+from engine.kafka.protocol.records.header import BatchHeader, read_batch_header
+from engine.kafka.protocol.records.layout import CONTROL_BIT
 from engine.storage.append_origin import AppendOrigin
 from engine.storage.placed_batches import AppendTerms
 from engine.storage.producer_entry import CompletedTransaction, ProducerAppend, ProducerEntry

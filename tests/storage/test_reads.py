@@ -11,7 +11,7 @@ from time_lookups import offset_for_timestamp, offset_of_max_timestamp
 
 from engine.common.errors import ErrorCode, KafkaError
 from engine.config.log_config import LogConfig
-from engine.protocol.records.header import iter_batches
+from engine.kafka.protocol.records.header import iter_batches
 from engine.storage.active_segment import POSITIONS_MAX, ActiveSegment
 from engine.storage.log import Log
 from engine.storage.log_times import earliest_offset, segment_offsets_before, step_by_time

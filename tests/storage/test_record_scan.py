@@ -8,8 +8,8 @@ from itertools import accumulate, pairwise
 import pytest
 
 from engine.common.errors import KafkaError
-from engine.protocol.records.encode import encode_records
-from engine.protocol.records.record import Record
+from engine.kafka.protocol.records.encode import encode_records
+from engine.kafka.protocol.records.record import Record
 from engine.storage.cleaner.key_map import EXACT_KEY_BYTES_MAX, fold
 from engine.storage.cleaner.record_scan import find_live, find_survivors, index_records, max_timestamp_delta
 

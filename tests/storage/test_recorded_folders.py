@@ -26,8 +26,8 @@ from engine.config.log_config import LogConfig
 from engine.formats.checkpoints import HIGH_WATERMARK_CHECKPOINT, decode_offset_checkpoint
 from engine.formats.index_entries import iter_aborted_transactions, iter_offset_index, iter_time_index
 from engine.formats.producer_snapshot import decode_producer_snapshot
-from engine.protocol.records.batch import iter_records
-from engine.protocol.records.header import iter_batches
+from engine.kafka.protocol.records.batch import iter_records
+from engine.kafka.protocol.records.header import iter_batches
 from engine.storage.append_origin import AppendOrigin
 from engine.storage.log_manager import LogManager, LogManagerConfig
 

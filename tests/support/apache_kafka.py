@@ -19,10 +19,10 @@ from types import TracebackType
 
 from wire_client import ConnectionClosed, WireClient
 
+from engine.kafka.protocol.apis.metadata import MetadataRequest
 from engine.local.broker_probe import known_broker_ids
 from engine.local.java import find_java
 from engine.local.processes import LocalProcess, start_process
-from engine.protocol.apis.metadata import MetadataRequest
 
 KAFKA_VERSION = "3.9.1"
 START_TIMEOUT_S = 120.0

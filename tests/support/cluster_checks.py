@@ -12,9 +12,9 @@ from tailing_reader import TailingReader
 from wire_client import WireClient, describe_topic
 
 from engine.common.errors import ErrorCode
-from engine.protocol.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from engine.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic
-from engine.protocol.records.header import BatchHeader, iter_batches
+from engine.kafka.protocol.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from engine.kafka.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic
+from engine.kafka.protocol.records.header import BatchHeader, iter_batches
 
 
 def replica_folders(cluster: FaultCluster, topic: str) -> list[list[Path]]:

@@ -25,17 +25,17 @@ from wire_client import WireClient, ask_controller, describe_topic, produce
 
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
-from engine.protocol.apis.alter_replica_log_dirs import (
+from engine.kafka.protocol.apis.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
 )
-from engine.protocol.apis.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from engine.protocol.apis.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from engine.protocol.apis.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from engine.protocol.apis.delete_topics import DeleteTopicsRequest
-from engine.protocol.records.attributes import Codec
-from engine.protocol.records.batch import Record, encode_batch
+from engine.kafka.protocol.apis.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from engine.kafka.protocol.apis.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from engine.kafka.protocol.apis.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from engine.kafka.protocol.apis.delete_topics import DeleteTopicsRequest
+from engine.kafka.protocol.records.attributes import Codec
+from engine.kafka.protocol.records.batch import Record, encode_batch
 
 SETTINGS = {
     "log.cleaner.backoff.ms": "300",

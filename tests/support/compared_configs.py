@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from side_by_side import SideBySide
 
-from engine.protocol.apis import alter_configs, incremental_alter_configs
-from engine.protocol.apis.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from engine.protocol.apis.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from engine.kafka.protocol.apis import alter_configs, incremental_alter_configs
+from engine.kafka.protocol.apis.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from engine.kafka.protocol.apis.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 
 TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)

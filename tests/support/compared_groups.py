@@ -9,32 +9,32 @@ from typing import Any
 from side_by_side import Side, SideBySide
 
 from engine.common.errors import ErrorCode
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.create_topics import CreatableTopic, CreateTopicsRequest
-from engine.protocol.apis.delete_groups import DeleteGroupsRequest
-from engine.protocol.apis.describe_groups import DescribeGroupsRequest
-from engine.protocol.apis.find_coordinator import FindCoordinatorRequest
-from engine.protocol.apis.heartbeat import HeartbeatRequest
-from engine.protocol.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from engine.protocol.apis.leave_group import LeaveGroupRequest, MemberIdentity
-from engine.protocol.apis.list_groups import ListGroupsRequest
-from engine.protocol.apis.offset_commit import (
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.create_topics import CreatableTopic, CreateTopicsRequest
+from engine.kafka.protocol.apis.delete_groups import DeleteGroupsRequest
+from engine.kafka.protocol.apis.describe_groups import DescribeGroupsRequest
+from engine.kafka.protocol.apis.find_coordinator import FindCoordinatorRequest
+from engine.kafka.protocol.apis.heartbeat import HeartbeatRequest
+from engine.kafka.protocol.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from engine.kafka.protocol.apis.leave_group import LeaveGroupRequest, MemberIdentity
+from engine.kafka.protocol.apis.list_groups import ListGroupsRequest
+from engine.kafka.protocol.apis.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from engine.protocol.apis.offset_delete import (
+from engine.kafka.protocol.apis.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from engine.protocol.apis.offset_fetch import (
+from engine.kafka.protocol.apis.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
-from engine.protocol.apis.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from engine.kafka.protocol.apis.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 READ = b"\0\0\0\0\0\1\0\4read\xff\xff\xff\xff"
 """A subscription to the topic ``read``."""

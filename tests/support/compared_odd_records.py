@@ -7,15 +7,15 @@ from collections.abc import Callable
 from compared_records import BATCHES, WORDS, batch, changed, make, write
 from side_by_side import Side, SideBySide
 
-from engine.protocol.apis.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from engine.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
-from engine.protocol.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from engine.protocol.apis.offset_for_leader_epoch import (
+from engine.kafka.protocol.apis.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from engine.kafka.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from engine.kafka.protocol.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from engine.kafka.protocol.apis.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from engine.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from engine.kafka.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 TRANSACTIONAL = 0x10
 

@@ -8,21 +8,21 @@ from collections.abc import Callable
 
 from side_by_side import Side, SideBySide
 
-from engine.protocol.apis.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from engine.protocol.apis.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from engine.protocol.apis.describe_producers import DescribeProducersRequest, TopicRequest
-from engine.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
-from engine.protocol.apis.init_producer_id import InitProducerIdRequest
-from engine.protocol.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from engine.protocol.apis.offset_for_leader_epoch import (
+from engine.kafka.protocol.apis.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from engine.kafka.protocol.apis.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from engine.kafka.protocol.apis.describe_producers import DescribeProducersRequest, TopicRequest
+from engine.kafka.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
+from engine.kafka.protocol.apis.init_producer_id import InitProducerIdRequest
+from engine.kafka.protocol.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from engine.kafka.protocol.apis.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from engine.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from engine.protocol.records.attributes import Codec
-from engine.protocol.records.batch import Record, encode_batch
-from engine.protocol.records.checksum import stamp_crc
+from engine.kafka.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from engine.kafka.protocol.records.attributes import Codec
+from engine.kafka.protocol.records.batch import Record, encode_batch
+from engine.kafka.protocol.records.checksum import stamp_crc
 
 BEGIN_MS = 1_700_000_000_000
 """Time of the first record. No topic here deletes old records."""

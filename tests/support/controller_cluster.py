@@ -23,14 +23,14 @@ from engine.controller.channels import ChannelSettings
 from engine.controller.loop import Controller, InstructionHook
 from engine.controller.options import ControllerOptions
 from engine.controller.topic_admin import NewTopic, TopicAdmin
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.leader_and_isr import (
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.leader_and_isr import (
     LeaderAndIsrPartitionError,
     LeaderAndIsrResponse,
     LeaderAndIsrTopicError,
 )
-from engine.protocol.apis.stop_replica import StopReplicaPartitionError, StopReplicaResponse
-from engine.protocol.apis.update_metadata import UpdateMetadataResponse
+from engine.kafka.protocol.apis.stop_replica import StopReplicaPartitionError, StopReplicaResponse
+from engine.kafka.protocol.apis.update_metadata import UpdateMetadataResponse
 from engine.replication.metadata_cache import MetadataCache
 from engine.zk.client import ZkClient
 from engine.zk.kafka_client import KafkaZkClient

@@ -13,8 +13,8 @@ from engine.config.broker import BrokerConfig
 from engine.config.dynamic import DynamicConfigs
 from engine.handlers.context import RequestContext
 from engine.handlers.registry import all_handlers
+from engine.kafka.protocol.declaration import Request
 from engine.network.request import Peer
-from engine.protocol.declaration import Request
 
 PEER = Peer("127.0.0.1", 9, "PLAINTEXT", 0)
 

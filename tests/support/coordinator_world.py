@@ -20,7 +20,7 @@ from engine.common.model import TopicPartition
 from engine.config.broker import BrokerConfig
 from engine.coordinator.group.coordinator import GroupCoordinator
 from engine.coordinator.group.values import CommittedOffset, Committer
-from engine.protocol.records.header import read_batch_header
+from engine.kafka.protocol.records.header import read_batch_header
 from engine.runtime.purgatory import Purgatory
 
 OFFSETS_PARTITION = TopicPartition("__consumer_offsets", 0)

@@ -21,9 +21,9 @@ import pytest
 from kazoo.protocol.connection import ConnectionHandler
 
 from engine.admin.reassignment.lock_by_group import GROUP
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.frames import decode_request
 from engine.network import client as network_client
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.frames import decode_request
 from engine.zk.kazoo_handler import InboxHandler
 
 SPEED = 50.0

@@ -19,12 +19,12 @@ from klamm_program import Ran
 from wire_client import WireClient
 from znode_writer import Write
 
-from engine.protocol.apis.offset_commit import (
+from engine.kafka.protocol.apis.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from engine.protocol.apis.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from engine.kafka.protocol.apis.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 
 PARTITIONS = 3
 EACH = 10

@@ -8,19 +8,19 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from engine.protocol.apis.delete_groups import DeleteGroupsRequest
-from engine.protocol.apis.describe_groups import DescribeGroupsRequest
-from engine.protocol.apis.heartbeat import HeartbeatRequest
-from engine.protocol.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from engine.protocol.apis.leave_group import LeaveGroupRequest, MemberIdentity
-from engine.protocol.apis.offset_commit import (
+from engine.kafka.protocol.apis.delete_groups import DeleteGroupsRequest
+from engine.kafka.protocol.apis.describe_groups import DescribeGroupsRequest
+from engine.kafka.protocol.apis.heartbeat import HeartbeatRequest
+from engine.kafka.protocol.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from engine.kafka.protocol.apis.leave_group import LeaveGroupRequest, MemberIdentity
+from engine.kafka.protocol.apis.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from engine.protocol.apis.offset_fetch import OffsetFetchRequest
-from engine.protocol.apis.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from engine.protocol.declaration import Request, Struct
+from engine.kafka.protocol.apis.offset_fetch import OffsetFetchRequest
+from engine.kafka.protocol.apis.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from engine.kafka.protocol.declaration import Request, Struct
 
 READ = bytes.fromhex("000000000001000472656164ffffffff")
 """A subscription to the topic ``read``; the walks call it so."""

@@ -22,7 +22,7 @@ from engine.coordinator.group.values import (
     Syncing,
     SyncResult,
 )
-from engine.protocol.records.encode import encode_batch
+from engine.kafka.protocol.records.encode import encode_batch
 
 SESSION_MS = 10_000
 REBALANCE_MS = 30_000

@@ -15,12 +15,12 @@ from typing import NamedTuple
 
 from wire_client import WireClient
 
-from engine.protocol.apis.api_versions import ApiVersionsRequest
-from engine.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
-from engine.protocol.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from engine.protocol.apis.metadata import MetadataRequest
-from engine.protocol.declaration import Request
-from engine.protocol.frames import encode_request
+from engine.kafka.protocol.apis.api_versions import ApiVersionsRequest
+from engine.kafka.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
+from engine.kafka.protocol.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from engine.kafka.protocol.apis.metadata import MetadataRequest
+from engine.kafka.protocol.declaration import Request
+from engine.kafka.protocol.frames import encode_request
 
 FOR_EVER_MS = 2**31 - 1
 MUCH = 2**31 - 1

@@ -16,8 +16,8 @@ from klamm_program import Ran
 from wire_client import WireClient
 
 from engine.common.errors import ErrorCode
-from engine.protocol.apis.find_coordinator import FindCoordinatorRequest
-from engine.protocol.apis.offset_commit import (
+from engine.kafka.protocol.apis.find_coordinator import FindCoordinatorRequest
+from engine.kafka.protocol.apis.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,

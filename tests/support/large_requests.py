@@ -8,9 +8,9 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.declaration import Field, Struct, request_class
-from engine.protocol.types import INT8, INT16, STRING, UUID, Array, Scalar
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.declaration import Field, Struct, request_class
+from engine.kafka.protocol.types import INT8, INT16, STRING, UUID, Array, Scalar
 
 _INNER = 100
 

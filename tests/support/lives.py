@@ -27,10 +27,10 @@ from topic_life import Life, Seen, check_records
 from engine.common.clock import ManualClock
 from engine.common.model import TopicPartition
 from engine.config.log_config import LogConfig
-from engine.protocol.records.attributes import Codec
-from engine.protocol.records.batch import iter_batches, iter_records
-from engine.protocol.records.encode import encode_batch
-from engine.protocol.records.record import Record
+from engine.kafka.protocol.records.attributes import Codec
+from engine.kafka.protocol.records.batch import iter_batches, iter_records
+from engine.kafka.protocol.records.encode import encode_batch
+from engine.kafka.protocol.records.record import Record
 from engine.storage import log_loading, log_manager, small_files
 from engine.storage.disk_jobs import DiskJob, run_jobs
 from engine.storage.log import Log

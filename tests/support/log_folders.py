@@ -9,10 +9,10 @@ from pathlib import Path
 
 from engine.common.clock import ManualClock
 from engine.config.log_config import LogConfig
-from engine.protocol.records.batch import iter_records
-from engine.protocol.records.encode import encode_batch
-from engine.protocol.records.header import BatchHeader, iter_batches
-from engine.protocol.records.record import Record
+from engine.kafka.protocol.records.batch import iter_records
+from engine.kafka.protocol.records.encode import encode_batch
+from engine.kafka.protocol.records.header import BatchHeader, iter_batches
+from engine.kafka.protocol.records.record import Record
 from engine.storage.disk_jobs import DeleteJob
 from engine.storage.environment import Flushable
 from engine.storage.log import Log

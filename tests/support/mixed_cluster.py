@@ -15,15 +15,15 @@ from wire_client import WireClient, controller_address, describe_topic
 
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
-from engine.local.addresses import own_loopback_address
-from engine.local.broker_probe import known_broker_ids
-from engine.protocol.apis.alter_partition_reassignments import (
+from engine.kafka.protocol.apis.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
-from engine.protocol.apis.elect_leaders import ElectLeadersRequest
-from engine.protocol.apis.elect_leaders import TopicPartitions as ElectedTopic
+from engine.kafka.protocol.apis.elect_leaders import ElectLeadersRequest
+from engine.kafka.protocol.apis.elect_leaders import TopicPartitions as ElectedTopic
+from engine.local.addresses import own_loopback_address
+from engine.local.broker_probe import known_broker_ids
 
 DEADLINE_S = 60.0
 

@@ -23,8 +23,8 @@ from kio.index import UnknownEntity, load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
-from engine.protocol.declaration import Field, Message, Request, Struct
-from engine.protocol.types import UUID, Array
+from engine.kafka.protocol.declaration import Field, Message, Request, Struct
+from engine.kafka.protocol.types import UUID, Array
 
 # It has one partition per topic here, where Kafka's schema has a list.
 _WRONG_IN_OLD = {("DescribeLogDirsRequest", 0)}

@@ -10,9 +10,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from engine.protocol.api_keys import API_SPECS
-from engine.protocol.declaration import Field, Message, Struct, request_class, response_class
-from engine.protocol.types import (
+from engine.kafka.protocol.api_keys import API_SPECS
+from engine.kafka.protocol.declaration import Field, Message, Struct, request_class, response_class
+from engine.kafka.protocol.types import (
     BOOL,
     FLOAT64,
     INT8,

@@ -18,8 +18,8 @@ from wire_client import EARLIEST, LATEST, WireClient, list_offset, read_all, wai
 from engine.common.model import TopicPartition
 from engine.formats.checkpoints import LOG_START_OFFSET_CHECKPOINT, decode_offset_checkpoint
 from engine.formats.partition_metadata import PARTITION_METADATA_FILE, decode_partition_metadata
-from engine.protocol.apis.describe_log_dirs import DescribeLogDirsRequest
-from engine.protocol.records.batch import Record, iter_batches, iter_records
+from engine.kafka.protocol.apis.describe_log_dirs import DescribeLogDirsRequest
+from engine.kafka.protocol.records.batch import Record, iter_batches, iter_records
 
 PATIENCE_S = 60.0
 _UNCOMMITTED_BYTES = 1000

@@ -10,7 +10,7 @@ from wire_client import WireClient
 
 from engine.common.errors import ErrorCode, error_code
 from engine.common.model import TopicPartition
-from engine.protocol.apis.alter_partition_reassignments import (
+from engine.kafka.protocol.apis.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,

@@ -11,16 +11,16 @@ from compared_records import deleted_records, fetched, offsets, produced
 from side_by_side import SideBySide
 
 from engine.common.topic_id import ZERO_TOPIC_ID
-from engine.protocol.apis.create_partitions import (
+from engine.kafka.protocol.apis.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
     CreatePartitionsTopic,
 )
-from engine.protocol.apis.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
-from engine.protocol.apis.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from engine.protocol.apis.describe_cluster import DescribeClusterRequest
-from engine.protocol.apis.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
-from engine.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic
+from engine.kafka.protocol.apis.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
+from engine.kafka.protocol.apis.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from engine.kafka.protocol.apis.describe_cluster import DescribeClusterRequest
+from engine.kafka.protocol.apis.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from engine.kafka.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic
 
 TIMEOUT_MS = 15_000
 

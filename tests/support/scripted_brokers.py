@@ -12,18 +12,18 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from engine.local.addresses import own_loopback_address
-from engine.protocol.api_keys import API_SPECS, ApiKey
-from engine.protocol.apis.api_versions import ApiVersion, ApiVersionsResponse
-from engine.protocol.apis.metadata import (
+from engine.kafka.protocol.api_keys import API_SPECS, ApiKey
+from engine.kafka.protocol.apis.api_versions import ApiVersion, ApiVersionsResponse
+from engine.kafka.protocol.apis.metadata import (
     MetadataRequest,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from engine.protocol.declaration import Request, Response
-from engine.protocol.frames import decode_request, encode_response
+from engine.kafka.protocol.declaration import Request, Response
+from engine.kafka.protocol.frames import decode_request, encode_response
+from engine.local.addresses import own_loopback_address
 
 HANG_UP = object()
 """The answer is a closed connection."""

@@ -6,8 +6,8 @@ from scripted_brokers import ScriptedBroker, ScriptedCluster
 
 from engine.common.errors import ErrorCode
 from engine.formats.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolPartitions, encode_assignment
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.consumer_group_describe import (
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.consumer_group_describe import (
     ConsumerGroupAssignment,
     ConsumerGroupDescribed,
     ConsumerGroupDescribeRequest,
@@ -15,28 +15,28 @@ from engine.protocol.apis.consumer_group_describe import (
     ConsumerGroupMember,
     ConsumerGroupTopicPartitions,
 )
-from engine.protocol.apis.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
-from engine.protocol.apis.describe_groups import (
+from engine.kafka.protocol.apis.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from engine.kafka.protocol.apis.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-from engine.protocol.apis.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
-from engine.protocol.apis.list_groups import ListedGroup, ListGroupsResponse
-from engine.protocol.apis.list_offsets import (
+from engine.kafka.protocol.apis.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from engine.kafka.protocol.apis.list_groups import ListedGroup, ListGroupsResponse
+from engine.kafka.protocol.apis.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from engine.protocol.apis.offset_commit import (
+from engine.kafka.protocol.apis.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from engine.protocol.apis.offset_fetch import (
+from engine.kafka.protocol.apis.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,

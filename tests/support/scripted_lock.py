@@ -5,19 +5,19 @@ from __future__ import annotations
 from scripted_brokers import ScriptedCluster
 
 from engine.common.errors import ErrorCode
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
-from engine.protocol.apis.describe_groups import (
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from engine.kafka.protocol.apis.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-from engine.protocol.apis.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
-from engine.protocol.apis.heartbeat import HeartbeatRequest, HeartbeatResponse
-from engine.protocol.apis.join_group import JoinGroupRequest, JoinGroupResponse
-from engine.protocol.apis.leave_group import LeaveGroupRequest, LeaveGroupResponse
-from engine.protocol.apis.sync_group import SyncGroupRequest, SyncGroupResponse
+from engine.kafka.protocol.apis.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from engine.kafka.protocol.apis.heartbeat import HeartbeatRequest, HeartbeatResponse
+from engine.kafka.protocol.apis.join_group import JoinGroupRequest, JoinGroupResponse
+from engine.kafka.protocol.apis.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from engine.kafka.protocol.apis.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
 class ScriptedLock:

@@ -6,16 +6,16 @@ from scripted_brokers import ScriptedCluster
 
 from engine.common.errors import ErrorCode
 from engine.common.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
-from engine.protocol.apis.list_offsets import (
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from engine.kafka.protocol.apis.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from engine.protocol.records.encode import encode_batch
-from engine.protocol.records.record import Record
+from engine.kafka.protocol.records.encode import encode_batch
+from engine.kafka.protocol.records.record import Record
 
 
 class Log:

@@ -6,38 +6,38 @@ from scripted_brokers import HANG_UP, SILENCE, ScriptedBroker, ScriptedCluster
 
 from engine.common.errors import ErrorCode
 from engine.common.model import ReplicaAssignment, TopicPartition
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.alter_partition_reassignments import (
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
-from engine.protocol.apis.alter_replica_log_dirs import (
+from engine.kafka.protocol.apis.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopicResult,
 )
-from engine.protocol.apis.describe_configs import (
+from engine.kafka.protocol.apis.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,
 )
-from engine.protocol.apis.describe_log_dirs import (
+from engine.kafka.protocol.apis.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
-from engine.protocol.apis.incremental_alter_configs import (
+from engine.kafka.protocol.apis.incremental_alter_configs import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from engine.protocol.apis.list_partition_reassignments import (
+from engine.kafka.protocol.apis.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
     OngoingPartitionReassignment,

@@ -13,9 +13,9 @@ from typing import Any, Final
 
 from wire_client import ConnectionClosed, WireClient
 
-from engine.protocol.api_keys import API_SPECS
-from engine.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic
-from engine.protocol.declaration import Request, Struct
+from engine.kafka.protocol.api_keys import API_SPECS
+from engine.kafka.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic
+from engine.kafka.protocol.declaration import Request, Struct
 
 UNKNOWN_ID: Final = b"nobody has this."
 """A topic id that no broker has given."""

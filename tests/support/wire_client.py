@@ -1,6 +1,6 @@
 """One blocking connection to a broker, for tests that say exactly what goes over the wire, well-formed or not.
 
-``engine.protocol`` encodes the messages. The tests of real clients cover what a real client does.
+``engine.kafka.protocol`` encodes the messages. The tests of real clients cover what a real client does.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from engine.common.errors import ErrorCode
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.create_topics import (
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
-from engine.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
-from engine.protocol.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from engine.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic
-from engine.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from engine.protocol.declaration import Request
-from engine.protocol.frames import decode_response, encode_request
-from engine.protocol.records.batch import Record, iter_batches, iter_records
+from engine.kafka.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
+from engine.kafka.protocol.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from engine.kafka.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic
+from engine.kafka.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from engine.kafka.protocol.declaration import Request
+from engine.kafka.protocol.frames import decode_response, encode_request
+from engine.kafka.protocol.records.batch import Record, iter_batches, iter_records
 
 EARLIEST, LATEST = -2, -1
 

@@ -10,7 +10,7 @@ from scripted_brokers import ScriptedCluster, scripted_cluster
 
 from engine.admin.cluster.client_properties import ClientProperties
 from engine.admin.cluster.wire import WireCluster
-from engine.protocol.apis.create_topics import CreatableTopicResult, CreateTopicsResponse
+from engine.kafka.protocol.apis.create_topics import CreatableTopicResult, CreateTopicsResponse
 
 Scene = Callable[[ScriptedCluster, WireCluster], Awaitable[None]]
 

@@ -13,7 +13,7 @@ from engine.admin.brokers.releases import release_of
 from engine.admin.cluster.asking import FAILURES, answer_limit
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError
-from engine.protocol.api_keys import API_SPECS, ApiKey
+from engine.kafka.protocol.api_keys import API_SPECS, ApiKey
 
 _PROTOCOL_KEY = "inter.broker.protocol.version"
 
@@ -96,7 +96,7 @@ async def _ask(cluster: Cluster, broker: int) -> OwnWords:
 async def _protocol_version(cluster: Cluster, broker: int) -> str | None:
     """Return the broker's inter.broker.protocol.version; None if it does not tell."""
     from engine.admin.cluster.errors import Refused
-    from engine.protocol.apis.describe_configs import (
+    from engine.kafka.protocol.apis.describe_configs import (
         DescribeConfigsRequest,
         DescribeConfigsResource,
         DescribeConfigsResponse,

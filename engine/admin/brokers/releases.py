@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from engine.protocol.api_keys import ApiKey
+from engine.kafka.protocol.api_keys import ApiKey
 
 _MARKS: tuple[tuple[str, ApiKey, int], ...] = (
     ("4.2", ApiKey.OFFSET_FETCH, 10),

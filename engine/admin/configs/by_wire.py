@@ -21,14 +21,14 @@ from engine.admin.configs.values import (
     EntityType,
 )
 from engine.common.errors import ErrorCode, RemoteProtocolError
-from engine.protocol.apis.describe_configs import (
+from engine.kafka.protocol.apis.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,
 )
-from engine.protocol.apis.incremental_alter_configs import (
+from engine.kafka.protocol.apis.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,

@@ -20,19 +20,19 @@ from engine.admin.configs.quotas import (
 )
 from engine.admin.configs.values import Entity, EntityConfigs, EntityType
 from engine.common.errors import ErrorCode
-from engine.protocol.apis.alter_client_quotas import (
+from engine.kafka.protocol.apis.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
     OpData,
     RequestEntityData,
     RequestEntryData,
 )
-from engine.protocol.apis.describe_client_quotas import (
+from engine.kafka.protocol.apis.describe_client_quotas import (
     ComponentData,
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
 )
-from engine.protocol.apis.describe_user_scram_credentials import (
+from engine.kafka.protocol.apis.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
     UserName,

@@ -11,7 +11,7 @@ from engine.formats import consumer_offsets, transaction_state
 from engine.formats.consumer_offsets import GroupMetadataValue, MemberMetadata, OffsetCommitKey, UnknownKey
 from engine.formats.consumer_protocol import CONSUMER_PROTOCOL_TYPE, VERSION_MAX, decode_assignment, decode_subscription
 from engine.formats.versioned import json_fields, read_version
-from engine.protocol.records.record import Record
+from engine.kafka.protocol.records.record import Record
 
 
 class PayloadDecoder(StrEnum):

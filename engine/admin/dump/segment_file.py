@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterator
 from typing import BinaryIO, NamedTuple
 
-from engine.protocol.records.header import BatchHeader, iter_batches
+from engine.kafka.protocol.records.header import BatchHeader, iter_batches
 
 _WINDOW_BYTES = 1024 * 1024
 _LENGTH = struct.Struct(">8xi")

@@ -17,13 +17,13 @@ from engine.formats.control_records import (
     decode_end_transaction_marker,
 )
 from engine.formats.segment_files import offset_of_file_name
-from engine.protocol.records.attributes import Codec
-from engine.protocol.records.checksum import verify_crc
-from engine.protocol.records.header import UNKNOWN_COUNT, BatchHeader
-from engine.protocol.records.iterate import iter_batch_records
-from engine.protocol.records.layout import CODEC_MASK
-from engine.protocol.records.legacy import read_messages
-from engine.protocol.records.record import Record
+from engine.kafka.protocol.records.attributes import Codec
+from engine.kafka.protocol.records.checksum import verify_crc
+from engine.kafka.protocol.records.header import UNKNOWN_COUNT, BatchHeader
+from engine.kafka.protocol.records.iterate import iter_batch_records
+from engine.kafka.protocol.records.layout import CODEC_MASK
+from engine.kafka.protocol.records.legacy import read_messages
+from engine.kafka.protocol.records.record import Record
 
 _SEQUENCE_MODULUS = 2**31
 _CODECS = frozenset(Codec)

@@ -11,8 +11,8 @@ from engine.admin.cluster.wire import answer_limit_ms
 from engine.admin.elections.values import ElectionType
 from engine.common.errors import ErrorCode, error_code
 from engine.common.model import TopicPartition
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
 
 
 class WireElector:

@@ -13,8 +13,8 @@ from engine.admin.cluster.wire import WireCluster
 from engine.admin.groups.values import CommittedOffset, GroupOffsets
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.offset_fetch import (
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,

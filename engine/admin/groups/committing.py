@@ -22,7 +22,7 @@ from engine.admin.groups.scope import as_error, partitions_text
 from engine.admin.groups.values import GroupType
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
-from engine.protocol.apis.offset_commit import (
+from engine.kafka.protocol.apis.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,

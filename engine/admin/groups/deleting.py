@@ -16,7 +16,7 @@ from engine.admin.groups.resetting import active_refusal, in_both
 from engine.admin.groups.scope import FoundGroups, GroupScope, as_error, find_groups
 from engine.admin.groups.values import GroupDescription, GroupType
 from engine.common.errors import CoordinationError, ErrorCode
-from engine.protocol.apis.delete_groups import DeleteGroupsRequest
+from engine.kafka.protocol.apis.delete_groups import DeleteGroupsRequest
 
 _GROUPS_PER_REQUEST = 200
 

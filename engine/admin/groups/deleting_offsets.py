@@ -19,7 +19,7 @@ from engine.admin.groups.scope import FoundGroups, GroupScope, as_error, find_gr
 from engine.admin.groups.values import CommittedOffset, GroupOffsets
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
-from engine.protocol.apis.offset_delete import (
+from engine.kafka.protocol.apis.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,

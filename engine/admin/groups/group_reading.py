@@ -32,10 +32,10 @@ from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import NO_LEADER, TopicPartition
 from engine.common.topic_names import GROUP_METADATA_TOPIC
 from engine.formats.consumer_protocol import CONSUMER_PROTOCOL_TYPE, decode_assignment
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsRequest
-from engine.protocol.apis.find_coordinator import FindCoordinatorRequest
-from engine.protocol.apis.list_groups import ListGroupsRequest
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsRequest
+from engine.kafka.protocol.apis.find_coordinator import FindCoordinatorRequest
+from engine.kafka.protocol.apis.list_groups import ListGroupsRequest
 
 __all__ = ["CommittedOffset", "committed_offsets", "describe_groups", "find_coordinators", "list_groups"]
 

@@ -32,17 +32,17 @@ from engine.formats.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.heartbeat import HeartbeatRequest
-from engine.protocol.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from engine.protocol.apis.leave_group import LeaveGroupRequest, MemberIdentity
-from engine.protocol.apis.offset_commit import (
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.heartbeat import HeartbeatRequest
+from engine.kafka.protocol.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from engine.kafka.protocol.apis.leave_group import LeaveGroupRequest, MemberIdentity
+from engine.kafka.protocol.apis.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from engine.protocol.apis.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from engine.protocol.declaration import Request
+from engine.kafka.protocol.apis.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from engine.kafka.protocol.declaration import Request
 
 SESSION_TIMEOUT_MS = 10_000
 REBALANCE_TIMEOUT_MS = 60_000

@@ -13,13 +13,13 @@ from engine.admin.groups.values import GroupDescription, GroupMember, GroupType,
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.formats.consumer_protocol import CONSUMER_PROTOCOL_TYPE
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.consumer_group_describe import (
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.consumer_group_describe import (
     ConsumerGroupDescribed,
     ConsumerGroupDescribeRequest,
     ConsumerGroupMember,
 )
-from engine.protocol.apis.list_groups import ListGroupsRequest
+from engine.kafka.protocol.apis.list_groups import ListGroupsRequest
 
 _NO_SUCH_GROUP = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
 """Brokers with ZooKeeper list the API from 3.7 on, and answer the second for each group."""

@@ -154,10 +154,10 @@ async def _probe(broker: BrokerInfo, properties: ClientProperties, limit_s: floa
 
 
 async def _ask(client: BrokerClient) -> BrokerProbe:
+    from engine.kafka.protocol.api_keys import ApiKey
+    from engine.kafka.protocol.apis.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+    from engine.kafka.protocol.apis.metadata import MetadataRequest, MetadataResponse
     from engine.network.errors import NoCommonVersion
-    from engine.protocol.api_keys import ApiKey
-    from engine.protocol.apis.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
-    from engine.protocol.apis.metadata import MetadataRequest, MetadataResponse
 
     metadata: MetadataResponse = await client.call(MetadataRequest(topics=[], allow_auto_topic_creation=False))
     try:

@@ -27,9 +27,9 @@ from engine.formats.consumer_offsets import (
     encode_offset_key,
     partition_for,
 )
-from engine.protocol.records.header import iter_batches
-from engine.protocol.records.iterate import iter_batch_records
-from engine.protocol.records.record import Record
+from engine.kafka.protocol.records.header import iter_batches
+from engine.kafka.protocol.records.iterate import iter_batch_records
+from engine.kafka.protocol.records.record import Record
 
 Reader = tuple[str, TopicPartition]
 """A group, and a partition that it reads."""

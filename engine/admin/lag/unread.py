@@ -17,9 +17,9 @@ from engine.admin.offsets.listing import leaders_of
 from engine.admin.records.fetching import FetchFrom, fetch
 from engine.common.errors import KafkaError
 from engine.common.model import TopicPartition
-from engine.protocol.apis.fetch import PartitionData
-from engine.protocol.records.header import iter_batches
-from engine.protocol.records.iterate import iter_batch_records
+from engine.kafka.protocol.apis.fetch import PartitionData
+from engine.kafka.protocol.records.header import iter_batches
+from engine.kafka.protocol.records.iterate import iter_batch_records
 
 _PLACES_PER_TURN = 5_000
 _PARTITIONS_PER_REQUEST = 50

@@ -16,7 +16,7 @@ from engine.admin.cluster.errors import NotFound
 from engine.common.errors import ErrorCode, error_code
 from engine.common.model import TopicPartition
 from engine.common.snapshot import ClusterSnapshot, FailedLogDir, LogDirSnapshot, ReplicaLog, TopicSnapshot
-from engine.protocol.apis.describe_log_dirs import (
+from engine.kafka.protocol.apis.describe_log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,

@@ -9,7 +9,7 @@ from engine.admin.cluster.wire import WireCluster
 from engine.common.collection import collector_paused
 from engine.common.errors import ErrorCode, error_code
 from engine.common.model import CONSUMER_REPLICA_ID, IsolationLevel, TopicPartition
-from engine.protocol.apis.list_offsets import (
+from engine.kafka.protocol.apis.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,

@@ -18,7 +18,7 @@ from engine.admin.offsets.selection import PartitionSelection
 from engine.admin.offsets.times import OffsetTime
 from engine.common.errors import ErrorCode
 from engine.common.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, NO_LEADER, IsolationLevel, TopicPartition
-from engine.protocol.api_keys import ApiKey
+from engine.kafka.protocol.api_keys import ApiKey
 
 Offsets = dict[TopicPartition, int | Unknown]
 

@@ -26,9 +26,9 @@ from engine.admin.records.fetching import FetchFrom, fetch
 from engine.admin.records.leaders import LeaderReaders, check_partitions, refuse_lasting, topic_leaders
 from engine.common.errors import ErrorCode
 from engine.common.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, NO_LEADER, TopicPartition
-from engine.protocol.apis.fetch import PartitionData
-from engine.protocol.records.buffers import Buffer
-from engine.protocol.records.header import BatchHeader, iter_batches
+from engine.kafka.protocol.apis.fetch import PartitionData
+from engine.kafka.protocol.records.buffers import Buffer
+from engine.kafka.protocol.records.header import BatchHeader, iter_batches
 
 _ANSWER_BYTES_MAX = 50 * 1024 * 1024
 _MAX_WAIT_MS = 500

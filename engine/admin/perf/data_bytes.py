@@ -5,13 +5,13 @@ Walks through the records without building any: a consumer that only counts need
 
 from __future__ import annotations
 
-from engine.protocol.records.buffers import Buffer
-from engine.protocol.records.compression import DECOMPRESSED_BYTES_MAX
-from engine.protocol.records.decode import record_section
-from engine.protocol.records.faults import ends_early
-from engine.protocol.records.header import BatchHeader
-from engine.protocol.records.iterate import iter_batch_records
-from engine.protocol.records.varint import read_tail, read_varint
+from engine.kafka.protocol.records.buffers import Buffer
+from engine.kafka.protocol.records.compression import DECOMPRESSED_BYTES_MAX
+from engine.kafka.protocol.records.decode import record_section
+from engine.kafka.protocol.records.faults import ends_early
+from engine.kafka.protocol.records.header import BatchHeader
+from engine.kafka.protocol.records.iterate import iter_batch_records
+from engine.kafka.protocol.records.varint import read_tail, read_varint
 
 
 def count_data(buffer: Buffer, position: int, header: BatchHeader) -> tuple[int, int]:

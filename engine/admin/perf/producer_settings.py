@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from engine.admin.cluster.errors import BadRequest
 from engine.admin.cluster.remedies import Give, Parameter, Phrase, Words
 from engine.common.model import ACKS_ALL
-from engine.protocol.records.attributes import Codec, codec_named
+from engine.kafka.protocol.records.attributes import Codec, codec_named
 
 _ACKS = {"all": ACKS_ALL, "-1": ACKS_ALL, "0": 0, "1": 1}
 _IDEMPOTENT_IN_FLIGHT_MAX = 5

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from itertools import cycle
 from typing import Protocol
 
-from engine.protocol.records import layout
-from engine.protocol.records.attributes import Codec
-from engine.protocol.records.checksum import stamp_crc
-from engine.protocol.records.compression import compress
-from engine.protocol.records.varint import VARINTS
+from engine.kafka.protocol.records import layout
+from engine.kafka.protocol.records.attributes import Codec
+from engine.kafka.protocol.records.checksum import stamp_crc
+from engine.kafka.protocol.records.compression import compress
+from engine.kafka.protocol.records.varint import VARINTS
 
 _MAGIC = 2
 _POOL_BYTES_MAX = 8 * 1024 * 1024

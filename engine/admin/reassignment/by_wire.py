@@ -11,8 +11,8 @@ from engine.admin.reassignment.values import Refusal, RunningReassignments, Targ
 from engine.admin.topics.by_wire import read_reassignments
 from engine.common.errors import ErrorCode, error_code
 from engine.common.model import TopicPartition
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.alter_partition_reassignments import (
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     ReassignablePartition,

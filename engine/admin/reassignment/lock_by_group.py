@@ -18,13 +18,13 @@ from engine.admin.groups.group_reading import find_coordinators
 from engine.admin.reassignment.lock_holder import Holder, LockHeld
 from engine.common.errors import ErrorCode, KlammError, error_code
 from engine.common.topic_names import GROUP_METADATA_TOPIC
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.delete_groups import DeleteGroupsRequest
-from engine.protocol.apis.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsRequest
-from engine.protocol.apis.heartbeat import HeartbeatRequest
-from engine.protocol.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from engine.protocol.apis.leave_group import LeaveGroupRequest, MemberIdentity
-from engine.protocol.apis.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.delete_groups import DeleteGroupsRequest
+from engine.kafka.protocol.apis.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsRequest
+from engine.kafka.protocol.apis.heartbeat import HeartbeatRequest
+from engine.kafka.protocol.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from engine.kafka.protocol.apis.leave_group import LeaveGroupRequest, MemberIdentity
+from engine.kafka.protocol.apis.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 GROUP = "klamm-plan-lock"
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
-from engine.protocol.records.buffers import Buffer
-from engine.protocol.records.header import BatchHeader, iter_batches
-from engine.protocol.records.iterate import iter_batch_records
+from engine.kafka.protocol.records.buffers import Buffer
+from engine.kafka.protocol.records.header import BatchHeader, iter_batches
+from engine.kafka.protocol.records.iterate import iter_batch_records
 
 _ABORT = b"\x00\x00"
 _MARKER_TYPE = slice(2, 4)

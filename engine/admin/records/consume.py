@@ -24,10 +24,10 @@ from engine.admin.records.leaders import LeaderReaders, check_partitions, refuse
 from engine.common.errors import ErrorCode
 from engine.common.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, NO_LEADER, IsolationLevel, TopicPartition
 from engine.common.quantities import counted
-from engine.protocol.apis.fetch import PartitionData
-from engine.protocol.records.attributes import TimestampType
-from engine.protocol.records.iterate import iter_batch_records
-from engine.protocol.records.record import Record
+from engine.kafka.protocol.apis.fetch import PartitionData
+from engine.kafka.protocol.records.attributes import TimestampType
+from engine.kafka.protocol.records.iterate import iter_batch_records
+from engine.kafka.protocol.records.record import Record
 
 _PARTITION_BYTES_MAX = 1024 * 1024
 _ANSWER_BYTES_MAX = 16 * 1024 * 1024

@@ -25,7 +25,7 @@ from engine.admin.topics.selection import topic_not_found
 from engine.common.errors import ErrorCode, RemoteProtocolError, error_code
 from engine.common.model import NO_LEADER, TopicPartition
 from engine.common.topic_names import INTERNAL_TOPICS
-from engine.protocol.apis.delete_records import (
+from engine.kafka.protocol.apis.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsResponse,

@@ -10,7 +10,7 @@ from engine.admin.cluster.wire import WireCluster
 from engine.admin.cluster.wire_failures import refuse
 from engine.common.errors import ErrorCode
 from engine.common.model import CONSUMER_REPLICA_ID, IsolationLevel, TopicPartition
-from engine.protocol.apis.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from engine.kafka.protocol.apis.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 
 # From version 13 on, Fetch names topics by id (KIP-516). That would need a request for the ids first, brokers before
 # Kafka 3.1 would still need the names, and every broker up to Kafka 4 still accepts version 12.

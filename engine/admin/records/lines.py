@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from engine.admin.cluster.errors import BadRequest
-from engine.protocol.records.record import Header, Record
+from engine.kafka.protocol.records.record import Header, Record
 
 
 @dataclass(frozen=True, slots=True)

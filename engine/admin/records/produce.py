@@ -21,21 +21,21 @@ from engine.admin.records.leaders import partition_not_found, topic_leaders
 from engine.admin.records.partitioner import StickyPartition, partition_for_key
 from engine.common.errors import ErrorCode, error_code
 from engine.common.model import ACKS_ALL, NO_LEADER
-from engine.network.errors import RequestTimedOut
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.init_producer_id import InitProducerIdRequest
-from engine.protocol.apis.metadata import MetadataRequest
-from engine.protocol.apis.produce import (
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.init_producer_id import InitProducerIdRequest
+from engine.kafka.protocol.apis.metadata import MetadataRequest
+from engine.kafka.protocol.apis.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     TopicProduceData,
 )
-from engine.protocol.records.attributes import Codec
-from engine.protocol.records.encode import RecordSection, encode_batch
-from engine.protocol.records.iterate import iter_records
-from engine.protocol.records.legacy import encode_message_set
-from engine.protocol.records.record import NO_OFFSET, Record
+from engine.kafka.protocol.records.attributes import Codec
+from engine.kafka.protocol.records.encode import RecordSection, encode_batch
+from engine.kafka.protocol.records.iterate import iter_records
+from engine.kafka.protocol.records.legacy import encode_message_set
+from engine.kafka.protocol.records.record import NO_OFFSET, Record
+from engine.network.errors import RequestTimedOut
 
 RECORD_OVERHEAD_BYTES = 32
 _SEQUENCE_MODULUS = 2**31

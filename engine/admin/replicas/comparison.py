@@ -14,10 +14,10 @@ from hashlib import blake2b
 from typing import Any
 
 from engine.common.errors import KafkaError
-from engine.protocol.records.checksum import verify_crc
-from engine.protocol.records.header import BatchHeader, iter_batches
-from engine.protocol.records.iterate import iter_batch_records
-from engine.protocol.records.record import Record
+from engine.kafka.protocol.records.checksum import verify_crc
+from engine.kafka.protocol.records.header import BatchHeader, iter_batches
+from engine.kafka.protocol.records.iterate import iter_batch_records
+from engine.kafka.protocol.records.record import Record
 
 _SHOWN_BYTES = 60
 _SHOWN_RECORDS = 10

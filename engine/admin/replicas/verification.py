@@ -36,8 +36,8 @@ from engine.common.model import (
     TopicPartition,
 )
 from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
-from engine.protocol.records.checksum import verify_crc
-from engine.protocol.records.header import iter_batches
+from engine.kafka.protocol.records.checksum import verify_crc
+from engine.kafka.protocol.records.header import iter_batches
 
 CHUNK_BYTES = 1024 * 1024
 PARTITIONS_AT_ONCE = 4

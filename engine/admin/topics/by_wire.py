@@ -30,11 +30,11 @@ from engine.common.model import ReplicaAssignment, TopicPartition
 from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
 from engine.common.topic_id import ZERO_TOPIC_ID
 from engine.common.topic_names import INTERNAL_TOPICS
-from engine.protocol.apis.list_partition_reassignments import (
+from engine.kafka.protocol.apis.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
-from engine.protocol.apis.metadata import MetadataResponsePartition, MetadataResponseTopic
+from engine.kafka.protocol.apis.metadata import MetadataResponsePartition, MetadataResponseTopic
 
 _GONE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION)
 

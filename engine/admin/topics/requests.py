@@ -11,20 +11,20 @@ from engine.admin.cluster.wire_failures import refuse
 from engine.admin.topics.changes import NewTopic, ReplicaLists, TopicChange, TopicOutcome
 from engine.common.errors import ErrorCode
 from engine.common.topic_id import ZERO_TOPIC_ID, topic_id_text
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.create_partitions import (
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
     CreatePartitionsTopic,
 )
-from engine.protocol.apis.create_topics import (
+from engine.kafka.protocol.apis.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
     CreatableTopicResult,
     CreateTopicsRequest,
 )
-from engine.protocol.apis.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicState
+from engine.kafka.protocol.apis.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicState
 
 
 async def create_topic(

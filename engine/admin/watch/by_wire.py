@@ -28,7 +28,7 @@ from engine.admin.watch.frame import BrokerWords, WatchedGroup
 from engine.admin.watch.unmeasured import unmeasured
 from engine.common.model import LATEST_TIMESTAMP, NO_LEADER, TopicPartition
 from engine.common.snapshot import ClusterSnapshot, TopicSnapshot
-from engine.protocol.apis.metadata import MetadataResponse
+from engine.kafka.protocol.apis.metadata import MetadataResponse
 
 METADATA_LIMIT_S = 5.0
 """If a broker has not answered by then, ask the next one."""

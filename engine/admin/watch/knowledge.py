@@ -47,7 +47,7 @@ from engine.common.model import (
 from engine.common.snapshot import ClusterSnapshot, ReplicaLog, SnapshotSource, TopicSnapshot
 from engine.common.topic_names import GROUP_METADATA_TOPIC
 from engine.common.turns import at_once
-from engine.protocol.apis.metadata import MetadataResponse
+from engine.kafka.protocol.apis.metadata import MetadataResponse
 
 _MIN_ISR = "min.insync.replicas"
 _TOPIC_GONE = 3

@@ -38,7 +38,7 @@ from engine.admin.watch.silence import LOOK_MS, Listener
 from engine.common.clock import Clock, SystemClock
 from engine.common.model import BrokerInfo, SecurityProtocol
 from engine.common.snapshot import SnapshotSource
-from engine.protocol.apis.metadata import MetadataResponse
+from engine.kafka.protocol.apis.metadata import MetadataResponse
 from engine.zk.errors import SessionLost, ZooKeeperError
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from engine.common.model import NO_LEADER, LeaderIsrAndControllerEpoch, ReplicaA
 from engine.common.sharing import shared
 from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
 from engine.common.topic_id import ZERO_TOPIC_ID
-from engine.protocol.apis.metadata import MetadataResponsePartition, MetadataResponseTopic
+from engine.kafka.protocol.apis.metadata import MetadataResponsePartition, MetadataResponseTopic
 
 Assignments = Mapping[int, ReplicaAssignment]
 """By partition number."""

@@ -13,11 +13,11 @@ from engine.config.metadata_version import MetadataVersion
 from engine.coordinator.group.records import OFFSETS_BASE_SEQUENCE, offset_value
 from engine.coordinator.group.values import Offsets
 from engine.formats.consumer_offsets import OFFSET_KEY_VERSION
-from engine.protocol.records import layout
-from engine.protocol.records.attributes import Codec
-from engine.protocol.records.checksum import stamp_crc
-from engine.protocol.records.compression import compress
-from engine.protocol.records.varint import VARINTS
+from engine.kafka.protocol.records import layout
+from engine.kafka.protocol.records.attributes import Codec
+from engine.kafka.protocol.records.checksum import stamp_crc
+from engine.kafka.protocol.records.compression import compress
+from engine.kafka.protocol.records.varint import VARINTS
 
 _MAGIC: Final = 2
 _VALUE_VERSION: Final = 3

@@ -19,8 +19,8 @@ from engine.common.errors import KafkaError
 from engine.common.model import TopicPartition
 from engine.coordinator.group.values import CommittedOffset
 from engine.formats.consumer_offsets import OFFSET_KEY_VERSION
-from engine.protocol.records import layout
-from engine.protocol.records.varint import VARINTS, read_varint
+from engine.kafka.protocol.records import layout
+from engine.kafka.protocol.records.varint import VARINTS, read_varint
 
 OffsetName = tuple[str, TopicPartition]
 """A group, and a partition for which it has committed an offset."""

@@ -21,9 +21,9 @@ from engine.formats.consumer_offsets import (
     decode_value,
 )
 from engine.formats.control_records import ControlRecordType, control_record_type
-from engine.protocol.records.header import BatchHeader, iter_batches
-from engine.protocol.records.iterate import iter_batch_records
-from engine.protocol.records.record import Record
+from engine.kafka.protocol.records.header import BatchHeader, iter_batches
+from engine.kafka.protocol.records.iterate import iter_batch_records
+from engine.kafka.protocol.records.record import Record
 
 logger = logging.getLogger("kafka.coordinator.group.GroupMetadataManager")
 

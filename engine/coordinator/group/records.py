@@ -24,9 +24,9 @@ from engine.formats.consumer_offsets import (
     encode_offset_key,
     encode_offset_value,
 )
-from engine.protocol.records.attributes import Codec
-from engine.protocol.records.encode import encode_batch
-from engine.protocol.records.record import Record
+from engine.kafka.protocol.records.attributes import Codec
+from engine.kafka.protocol.records.encode import encode_batch
+from engine.kafka.protocol.records.record import Record
 
 OFFSETS_BASE_SEQUENCE = 0
 """Kafka gives batches of offsets the sequence 0, without a producer id; other batches have none."""

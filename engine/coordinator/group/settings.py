@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from engine.config.broker import BrokerConfig
 from engine.config.metadata_version import MetadataVersion
 from engine.coordinator.group.values import GroupSettings
-from engine.protocol.records.attributes import Codec
+from engine.kafka.protocol.records.attributes import Codec
 
 
 @dataclass(frozen=True, slots=True)

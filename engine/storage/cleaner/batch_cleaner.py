@@ -7,13 +7,13 @@ which takes the base timestamp's place (KIP-534). Source: Cleaner.cleanInto and 
 
 from __future__ import annotations
 
-from engine.protocol.records.attributes import Codec, TimestampType
-from engine.protocol.records.compression import compress
-from engine.protocol.records.decode import iter_section, record_section
-from engine.protocol.records.encode import empty_batch, encode_batch, seal_batch
-from engine.protocol.records.header import BatchHeader
-from engine.protocol.records.layout import BATCH_OVERHEAD
-from engine.protocol.records.legacy import encode_message_set, iter_messages
+from engine.kafka.protocol.records.attributes import Codec, TimestampType
+from engine.kafka.protocol.records.compression import compress
+from engine.kafka.protocol.records.decode import iter_section, record_section
+from engine.kafka.protocol.records.encode import empty_batch, encode_batch, seal_batch
+from engine.kafka.protocol.records.header import BatchHeader
+from engine.kafka.protocol.records.layout import BATCH_OVERHEAD
+from engine.kafka.protocol.records.legacy import encode_message_set, iter_messages
 from engine.storage.cleaner.key_map import EXACT_KEY_BYTES_MAX, KeyMap, fold
 from engine.storage.cleaner.messages import CleaningPlan
 from engine.storage.cleaner.record_scan import Survivors, find_live, find_survivors, max_timestamp_delta

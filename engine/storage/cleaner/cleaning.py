@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from engine.formats.segment_files import CLEANED_SUFFIX, LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX
-from engine.protocol.records.decode import record_section
-from engine.protocol.records.header import BatchHeader
-from engine.protocol.records.iterate import iter_batch_records
-from engine.protocol.records.layout import BATCH_OVERHEAD
+from engine.kafka.protocol.records.decode import record_section
+from engine.kafka.protocol.records.header import BatchHeader
+from engine.kafka.protocol.records.iterate import iter_batch_records
+from engine.kafka.protocol.records.layout import BATCH_OVERHEAD
 from engine.storage.cleaner.batch_cleaner import UNPACKED_BYTES_MAX, BatchCleaner, known_key
 from engine.storage.cleaner.cleaned_segments import CleanedSegments
 from engine.storage.cleaner.key_map import KeyMap

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from engine.common.errors import ErrorCode, KafkaError
-from engine.protocol.records.varint import read_tail, read_varint
+from engine.kafka.protocol.records.varint import read_tail, read_varint
 from engine.storage.cleaner.key_map import fold
 
 NULL = 1

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from engine.common.errors import CorruptFileError
-from engine.protocol.records.checksum import verify_crc
-from engine.protocol.records.header import BatchHeader
-from engine.protocol.records.layout import BATCH_OVERHEAD
+from engine.kafka.protocol.records.checksum import verify_crc
+from engine.kafka.protocol.records.header import BatchHeader
+from engine.kafka.protocol.records.layout import BATCH_OVERHEAD
 from engine.storage.batch_scan import parse_batch
 from engine.storage.cleaner.throttle import Pace
 

@@ -9,9 +9,9 @@ from collections.abc import Iterable
 
 from engine.formats.control_records import ControlRecordType, control_record_type
 from engine.formats.index_entries import AbortedTransaction
-from engine.protocol.records.buffers import Buffer
-from engine.protocol.records.header import BatchHeader
-from engine.protocol.records.iterate import iter_batch_records
+from engine.kafka.protocol.records.buffers import Buffer
+from engine.kafka.protocol.records.header import BatchHeader
+from engine.kafka.protocol.records.iterate import iter_batch_records
 
 
 class _Aborted:

@@ -22,9 +22,9 @@ from engine.admin.topics.selection import select_topics
 from engine.common.errors import ErrorCode
 from engine.common.model import BrokerInfo, ReplicaAssignment, TopicPartition
 from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, ReplicaLog, SnapshotSource, TopicSnapshot
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.describe_configs import DescribeConfigsResponse
-from engine.protocol.apis.describe_log_dirs import (
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.describe_configs import DescribeConfigsResponse
+from engine.kafka.protocol.apis.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,

@@ -12,7 +12,7 @@ from engine.admin.log_dirs.describing import DirReplica, LogDir, with_sizes
 from engine.admin.log_dirs.totals import totals_by_broker, totals_by_dir, totals_by_topic
 from engine.common.model import BrokerInfo, ReplicaAssignment
 from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, SnapshotSource, TopicSnapshot
-from engine.protocol.api_keys import API_SPECS, ApiKey
+from engine.kafka.protocol.api_keys import API_SPECS, ApiKey
 
 
 def partition(index: int, replicas: tuple[int, ...], isr: tuple[int, ...], leader: int) -> PartitionSnapshot:

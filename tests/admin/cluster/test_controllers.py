@@ -23,14 +23,14 @@ from engine.admin.topics.by_wire import WireTopicReader, read_reassignments
 from engine.admin.topics.changes import NewTopic, TopicOutcome
 from engine.admin.topics.requests import create_topic
 from engine.common.errors import ErrorCode
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.create_topics import CreateTopicsRequest, CreateTopicsResponse
-from engine.protocol.apis.describe_configs import DescribeConfigsResponse
-from engine.protocol.apis.list_partition_reassignments import (
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from engine.kafka.protocol.apis.describe_configs import DescribeConfigsResponse
+from engine.kafka.protocol.apis.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
-from engine.protocol.apis.metadata import MetadataRequest
+from engine.kafka.protocol.apis.metadata import MetadataRequest
 
 
 def test_a_controller_that_has_moved_is_found_again() -> None:

@@ -41,18 +41,18 @@ from engine.common.errors import ErrorCode
 from engine.common.model import BrokerInfo
 from engine.common.snapshot import ClusterSnapshot, SnapshotSource
 from engine.common.snapshot_json import snapshot_from_json, snapshot_to_json
-from engine.local.addresses import own_loopback_address
-from engine.local.zookeeper import EmbeddedZooKeeper
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.create_topics import CreateTopicsRequest
-from engine.protocol.apis.describe_configs import (
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.create_topics import CreateTopicsRequest
+from engine.kafka.protocol.apis.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,
 )
-from engine.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsRequest
-from engine.protocol.apis.list_partition_reassignments import ListPartitionReassignmentsResponse
+from engine.kafka.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsRequest
+from engine.kafka.protocol.apis.list_partition_reassignments import ListPartitionReassignmentsResponse
+from engine.local.addresses import own_loopback_address
+from engine.local.zookeeper import EmbeddedZooKeeper
 
 Scene = Callable[[ScriptedCluster, WireTopicReader], Awaitable[None]]
 

@@ -18,15 +18,15 @@ from engine.admin.elections.by_znode import ZnodeElector
 from engine.admin.elections.running import check_election, preview_election, run_election
 from engine.admin.elections.values import ElectionResult, ElectionScope, ElectionType, PartitionElection
 from engine.common.errors import ErrorCode
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.describe_configs import DescribeConfigsResponse, DescribeConfigsResult
-from engine.protocol.apis.elect_leaders import (
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.describe_configs import DescribeConfigsResponse, DescribeConfigsResult
+from engine.kafka.protocol.apis.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
     PartitionResult,
     ReplicaElectionResult,
 )
-from engine.protocol.apis.list_partition_reassignments import ListPartitionReassignmentsResponse
+from engine.kafka.protocol.apis.list_partition_reassignments import ListPartitionReassignmentsResponse
 from engine.zk.client import ZkClient
 
 PREFERRED, UNCLEAN, ALL = ElectionType.PREFERRED, ElectionType.UNCLEAN, ElectionScope()

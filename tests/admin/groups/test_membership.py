@@ -16,8 +16,8 @@ from engine.admin.groups import membership as membership_module
 from engine.admin.groups.membership import Membership, assign_ranges
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
-from engine.protocol.apis.join_group import JoinGroupResponse
-from engine.protocol.apis.offset_commit import (
+from engine.kafka.protocol.apis.join_group import JoinGroupResponse
+from engine.kafka.protocol.apis.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,

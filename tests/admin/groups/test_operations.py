@@ -27,9 +27,9 @@ from engine.admin.groups.values import GroupState
 from engine.admin.offsets.listing import end_offsets
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.delete_groups import DeleteGroupsRequest
-from engine.protocol.apis.offset_commit import OffsetCommitRequest
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.delete_groups import DeleteGroupsRequest
+from engine.kafka.protocol.apis.offset_commit import OffsetCommitRequest
 
 Scene = Callable[[ScriptedGroups, Cluster], Awaitable[None]]
 EARLIEST, LATEST = ResetSpec(ResetTo.EARLIEST), ResetSpec(ResetTo.LATEST)

@@ -18,17 +18,17 @@ from engine.admin.groups.values import CommittedOffset, GroupDescription, GroupS
 from engine.admin.offsets.listing import end_offsets, offsets_at, start_offsets
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.consumer_group_describe import (
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.consumer_group_describe import (
     ConsumerGroupDescribed,
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
 )
-from engine.protocol.apis.find_coordinator import FindCoordinatorRequest
-from engine.protocol.apis.list_offsets import (
+from engine.kafka.protocol.apis.find_coordinator import FindCoordinatorRequest
+from engine.kafka.protocol.apis.list_offsets import (
     ListOffsetsRequest,
 )
-from engine.protocol.apis.offset_fetch import (
+from engine.kafka.protocol.apis.offset_fetch import (
     OffsetFetchRequest,
 )
 

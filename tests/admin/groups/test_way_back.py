@@ -18,7 +18,7 @@ from engine.admin.groups.reset_plan import ResetResult
 from engine.admin.groups.reset_spec import ResetSpec, ResetTo, TopicScope
 from engine.admin.groups.resetting import PlannedReset, plan_reset
 from engine.admin.groups.scope import scope_of
-from engine.protocol.api_keys import ApiKey
+from engine.kafka.protocol.api_keys import ApiKey
 
 Scene = Callable[[ScriptedGroups, Cluster, list[str]], Awaitable[None]]
 SAVED = "t,0,60\n"

@@ -17,9 +17,13 @@ from engine.admin.health.report import HealthFacts
 from engine.common.clock import ManualClock
 from engine.common.model import ReplicaAssignment, TopicPartition
 from engine.common.snapshot import ClusterSnapshot, FailedLogDir, PartitionSnapshot, SnapshotSource, TopicSnapshot
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse, DescribeConfigsResult
-from engine.protocol.apis.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
+from engine.kafka.protocol.apis.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from engine.zk.client import ZkClient
 from engine.zk.znodes.admin_znodes import ReassignPartitionsZNode
 

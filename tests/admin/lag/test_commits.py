@@ -21,16 +21,16 @@ from engine.formats.consumer_offsets import (
     encode_offset_value,
     partition_for,
 )
-from engine.protocol.apis.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
-from engine.protocol.apis.list_offsets import (
+from engine.kafka.protocol.apis.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from engine.kafka.protocol.apis.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from engine.protocol.apis.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
-from engine.protocol.records.encode import encode_batch
-from engine.protocol.records.record import Record
+from engine.kafka.protocol.apis.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
+from engine.kafka.protocol.records.encode import encode_batch
+from engine.kafka.protocol.records.record import Record
 
 NOW_MS = 10_000_000
 COUNT = 5

@@ -13,16 +13,16 @@ from engine.admin.cluster.wire import WireCluster
 from engine.admin.lag.unread import Place, Times, UnreadRecord, read_times
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
-from engine.protocol.apis.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
-from engine.protocol.apis.metadata import (
+from engine.kafka.protocol.apis.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from engine.kafka.protocol.apis.metadata import (
     MetadataResponse,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from engine.protocol.records.attributes import Codec, TimestampType
-from engine.protocol.records.encode import encode_batch
-from engine.protocol.records.legacy import encode_message_set
-from engine.protocol.records.record import Record
+from engine.kafka.protocol.records.attributes import Codec, TimestampType
+from engine.kafka.protocol.records.encode import encode_batch
+from engine.kafka.protocol.records.legacy import encode_message_set
+from engine.kafka.protocol.records.record import Record
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 Answer = Callable[[FetchRequest], FetchResponse]

@@ -15,15 +15,15 @@ from engine.admin.cluster.target import ClusterTarget, Origin
 from engine.admin.log_dirs.describing import LogDir, read_all_log_dirs, read_log_dirs
 from engine.common.model import ReplicaAssignment, TopicPartition
 from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.describe_log_dirs import (
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
-from engine.protocol.apis.metadata import MetadataResponse
+from engine.kafka.protocol.apis.metadata import MetadataResponse
 
 Scene = Callable[[ScriptedCluster, Cluster], Awaitable[None]]
 T0 = TopicPartition("t", 0)

@@ -16,8 +16,8 @@ from engine.admin.offsets.listing import end_offsets, look_up
 from engine.admin.offsets.times import parse_offset_time
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.list_offsets import (
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,

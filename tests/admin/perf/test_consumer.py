@@ -15,10 +15,10 @@ from engine.admin.cluster.wire import WireCluster
 from engine.admin.perf import consumer
 from engine.admin.perf.consumer import PerfConsumer, ReadLoad
 from engine.common.errors import ErrorCode
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.fetch import FetchRequest, FetchResponse
-from engine.protocol.records.buffers import Buffer
-from engine.protocol.records.header import BatchHeader
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.fetch import FetchRequest, FetchResponse
+from engine.kafka.protocol.records.buffers import Buffer
+from engine.kafka.protocol.records.header import BatchHeader
 
 Scene = Callable[[ScriptedCluster, WireCluster], Awaitable[None]]
 

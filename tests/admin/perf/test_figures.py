@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from engine.admin.cluster.errors import BadRequest
 from engine.admin.perf.latencies import LatencyTally
 from engine.admin.perf.producer_settings import ProducerSettings, parse_property, settings_from
-from engine.protocol.records.attributes import Codec
+from engine.kafka.protocol.records.attributes import Codec
 
 
 @given(st.lists(st.floats(0, 5000), min_size=1, max_size=300))

@@ -14,8 +14,8 @@ from engine.admin.perf.payloads import random_letters
 from engine.admin.perf.producer import Load, PerfProducer
 from engine.admin.perf.producer_settings import ProducerSettings
 from engine.admin.perf.templates import TemplatePool
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.records.attributes import Codec
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.records.attributes import Codec
 
 
 @pytest.mark.parametrize(("delivery_timeout_ms", "hint"), [(None, "timeout"), (300, "delivery.timeout.ms")])

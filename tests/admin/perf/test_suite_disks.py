@@ -18,10 +18,10 @@ from engine.admin.perf.suite import Case, bytes_on_broker, bytes_on_disks, exper
 from engine.admin.perf.suite_disks import WatchedDisks
 from engine.admin.perf.suite_run import Suite, SuiteOptions, WorkerFailed, WorkerFigures
 from engine.common.errors import ErrorCode
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.create_topics import CreatableTopicResult, CreateTopicsResponse
-from engine.protocol.apis.delete_topics import DeletableTopicResult, DeleteTopicsResponse
-from engine.protocol.apis.describe_log_dirs import DescribeLogDirsResponse, DescribeLogDirsResult
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.create_topics import CreatableTopicResult, CreateTopicsResponse
+from engine.kafka.protocol.apis.delete_topics import DeletableTopicResult, DeleteTopicsResponse
+from engine.kafka.protocol.apis.describe_log_dirs import DescribeLogDirsResponse, DescribeLogDirsResult
 
 MB = 1_000_000
 OPTIONS = SuiteOptions(lead_s=0.0, seconds=0.1, producer_bytes_max=MB)

@@ -15,13 +15,13 @@ from engine.admin.perf.data_bytes import count_data
 from engine.admin.perf.payloads import drawn_from, random_letters, read_payloads, rising_numbers
 from engine.admin.perf.templates import BatchTemplate, FreshTemplates, TemplatePool
 from engine.common.errors import KafkaError
-from engine.protocol.records.attributes import Codec
-from engine.protocol.records.checksum import verify_crc
-from engine.protocol.records.encode import encode_batch
-from engine.protocol.records.header import read_batch_header
-from engine.protocol.records.iterate import iter_records
-from engine.protocol.records.legacy import encode_message_set
-from engine.protocol.records.record import Record
+from engine.kafka.protocol.records.attributes import Codec
+from engine.kafka.protocol.records.checksum import verify_crc
+from engine.kafka.protocol.records.encode import encode_batch
+from engine.kafka.protocol.records.header import read_batch_header
+from engine.kafka.protocol.records.iterate import iter_records
+from engine.kafka.protocol.records.legacy import encode_message_set
+from engine.kafka.protocol.records.record import Record
 
 
 @pytest.mark.parametrize("codec", list(Codec))

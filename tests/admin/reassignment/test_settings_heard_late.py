@@ -28,19 +28,19 @@ from engine.admin.reassignment.throttle_settings import (
 from engine.admin.reassignment.throttles import clear_throttles, set_throttle
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.describe_configs import (
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,
 )
-from engine.protocol.apis.incremental_alter_configs import (
+from engine.kafka.protocol.apis.incremental_alter_configs import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from engine.protocol.apis.list_partition_reassignments import ListPartitionReassignmentsResponse
+from engine.kafka.protocol.apis.list_partition_reassignments import ListPartitionReassignmentsResponse
 from engine.zk.errors import SessionLost
 
 TOPIC, BROKER = 2, 4

@@ -38,10 +38,10 @@ from engine.admin.reassignment.wave_values import Outcome, Step, WaveControl, Wa
 from engine.admin.reassignment.waves import Wave, WaveMove
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
-from engine.protocol.apis.join_group import JoinGroupRequest
-from engine.protocol.apis.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+from engine.kafka.protocol.apis.join_group import JoinGroupRequest
+from engine.kafka.protocol.apis.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 FIRST = (WaveMove(PartitionMove(T0, (0, 2)), (0, 1), SIZE),)

@@ -33,8 +33,8 @@ from engine.admin.reassignment.values import Refusal
 from engine.admin.reassignment.verify import follow_reassignment, verify_reassignment
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.alter_partition_reassignments import (
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
 )

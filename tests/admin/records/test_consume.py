@@ -20,16 +20,16 @@ from engine.admin.records.committed import visible_batches
 from engine.admin.records.consume import ConsumedRecord, ConsumeOptions, Consumer
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import EARLIEST_TIMESTAMP
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.fetch import (
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.fetch import (
     AbortedTransaction,
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
     PartitionData,
 )
-from engine.protocol.records.encode import encode_batch
-from engine.protocol.records.record import Record
+from engine.kafka.protocol.records.encode import encode_batch
+from engine.kafka.protocol.records.record import Record
 
 Scene = Callable[[ScriptedCluster, WireCluster], Awaitable[None]]
 

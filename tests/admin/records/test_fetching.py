@@ -15,8 +15,8 @@ from engine.admin.cluster.wire import WireCluster
 from engine.admin.records.fetching import FetchFrom, fetch
 from engine.common.errors import ErrorCode
 from engine.common.model import DEBUGGING_REPLICA_ID, IsolationLevel, TopicPartition
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 Answers = Mapping[TopicPartition, PartitionData | Unknown]

@@ -13,8 +13,8 @@ from cli.views.records import record_fields
 from engine.admin.cluster.errors import BadRequest
 from engine.admin.records.consume import ConsumedRecord
 from engine.admin.records.lines import LineFormat, parse_header, parse_json_line, parse_line, split_lines
-from engine.protocol.records.attributes import TimestampType
-from engine.protocol.records.record import Record
+from engine.kafka.protocol.records.attributes import TimestampType
+from engine.kafka.protocol.records.record import Record
 
 NOW = 1_700_000_000_123
 

@@ -14,18 +14,18 @@ from engine.admin.cluster.errors import NotFound, Refused, Unreachable
 from engine.admin.cluster.wire import WireCluster
 from engine.admin.records.produce import Producer, ProducerOptions
 from engine.common.errors import ErrorCode
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from engine.protocol.apis.produce import (
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from engine.kafka.protocol.apis.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceResponse,
 )
-from engine.protocol.records.encode import encode_records
-from engine.protocol.records.header import iter_batches
-from engine.protocol.records.iterate import iter_records
-from engine.protocol.records.record import Record
+from engine.kafka.protocol.records.encode import encode_records
+from engine.kafka.protocol.records.header import iter_batches
+from engine.kafka.protocol.records.iterate import iter_records
+from engine.kafka.protocol.records.record import Record
 
 Scene = Callable[[ScriptedCluster, WireCluster], Awaitable[None]]
 

@@ -13,16 +13,16 @@ from engine.admin.replicas.verification import PartitionVerification, PartitionV
 from engine.common.errors import ErrorCode
 from engine.common.model import ReplicaAssignment, TopicPartition
 from engine.common.snapshot import PartitionSnapshot
-from engine.protocol.apis.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
-from engine.protocol.apis.list_offsets import (
+from engine.kafka.protocol.apis.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from engine.kafka.protocol.apis.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from engine.protocol.records.encode import encode_batch
-from engine.protocol.records.header import read_batch_header
-from engine.protocol.records.record import Record
+from engine.kafka.protocol.records.encode import encode_batch
+from engine.kafka.protocol.records.header import read_batch_header
+from engine.kafka.protocol.records.record import Record
 
 NAME = TopicPartition("t", 0)
 

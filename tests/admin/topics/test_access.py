@@ -17,8 +17,8 @@ from engine.admin.topics.by_wire import WireTopicChanger, WireTopicReader
 from engine.admin.topics.by_znode import ZkTopicChanger, ZkTopicReader
 from engine.admin.topics.changes import TopicOutcome
 from engine.common.snapshot import ClusterSnapshot, SnapshotSource
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.delete_topics import DeletableTopicResult, DeleteTopicsResponse
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.delete_topics import DeletableTopicResult, DeleteTopicsResponse
 from engine.zk.client import ZkClient
 
 NOBODY = (("127.0.0.1", 1),)

@@ -20,7 +20,7 @@ from engine.admin.watch.rotation import READS_PER_S, SUSPECTS_PER_S, Rotation
 from engine.admin.watch.schedule import BACK_OFF_MAX_MS, StageSchedule
 from engine.common.model import LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment, TopicPartition
 from engine.common.snapshot import PartitionSnapshot, SnapshotSource
-from engine.protocol.apis.metadata import (
+from engine.kafka.protocol.apis.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,

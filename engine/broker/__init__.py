@@ -1,0 +1,1 @@
+"""A Kafka broker: sockets, handlers, log, replication, controller and coordinators."""

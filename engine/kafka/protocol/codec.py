@@ -1,0 +1,77 @@
+"""Decoders and encoders: one function per (message, version), compiled on first use and kept.
+
+Callers on a hot path look up their function once and keep it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, TypeAlias, TypeVar
+
+from engine.common.errors import LocalProtocolError
+from engine.kafka.protocol.api_keys import API_SPECS
+from engine.kafka.protocol.declaration import Message, Request, Response
+from engine.kafka.protocol.decoder_source import compile_decoder
+from engine.kafka.protocol.encoder_source import compile_encoder
+from engine.kafka.protocol.outgoing import Outgoing, SizedRange
+
+__all__ = ["Buffer", "Decoder", "Encoder", "Outgoing", "SizedRange", "decoder", "encoder"]
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+M = TypeVar("M", bound=Message)
+Decoder: TypeAlias = Callable[[Buffer, int], tuple[M, int]]
+"""(buffer, offset) -> (value, offset after it). The buffer must end with the message: its end limits all lengths.
+
+RECORDS fields are memoryviews into the buffer; everything else is copied.
+
+Raises:
+    RemoteProtocolError: the bytes are not such a message. It ignores bytes after the message.
+"""
+Encoder: TypeAlias = Callable[[Outgoing, M], None]
+"""Appends a value to the buffer.
+
+Raises:
+    LocalProtocolError: the version cannot carry the value; the error names the field. The buffer's end is then
+        undefined.
+"""
+
+
+def decoder(cls: type[M], version: int) -> Decoder[M]:
+    """Return the decoder for one version of a message.
+
+    Raises:
+        LocalProtocolError: the API has no such version.
+    """
+    found: Decoder[M] = _decoder(cls, version)
+    return found
+
+
+def encoder(cls: type[M], version: int) -> Encoder[M]:
+    """Return the encoder for one version of a message.
+
+    Raises:
+        LocalProtocolError: the API has no such version.
+    """
+    found: Encoder[M] = _encoder(cls, version)
+    return found
+
+
+@cache
+def _decoder(cls: type[Message], version: int) -> Any:
+    _check(cls, version)
+    return compile_decoder(cls, version)
+
+
+@cache
+def _encoder(cls: type[Message], version: int) -> Any:
+    _check(cls, version)
+    return compile_encoder(cls, version)
+
+
+def _check(cls: type[Message], version: int) -> None:
+    if issubclass(cls, Request | Response) and not API_SPECS[cls.api_key].supports(version):
+        spec = API_SPECS[cls.api_key]
+        raise LocalProtocolError(
+            f"{cls.__name__} has the versions {spec.min_version} to {spec.max_version}, not {version}"
+        )

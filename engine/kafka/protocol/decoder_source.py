@@ -1,0 +1,250 @@
+"""Generates the Python source of a decoder for one version of a message.
+
+One struct call reads adjacent fields of fixed size and the length that follows them. Nested structs are decoded in
+place, without calls. The remaining bytes limit every count, so that no number in a message can make the decoder use
+more memory than a small multiple of the message's size.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+from engine.common.errors import RemoteProtocolError
+from engine.kafka.protocol.declaration import NEW_LIST, Field, Message, Struct
+from engine.kafka.protocol.source import Source
+from engine.kafka.protocol.types import RECORDS, STRING, Array, Blob, Scalar
+from engine.kafka.protocol.wire import (
+    STRING_BYTES_MAX,
+    Malformed,
+    RepeatedUnpack,
+    read_varint,
+    rest_of_varint,
+    skip_tagged,
+)
+
+
+def compile_decoder(cls: type[Message], version: int) -> Any:
+    """Return a function (buffer, offset) -> (value, next offset)."""
+    return _DecoderWriter(cls, version).compile()
+
+
+def min_size_bytes(cls: type[Struct], version: int, *, is_flexible: bool) -> int:
+    """Return the minimum size of a value in bytes."""
+    total = 1 if is_flexible else 0
+    for declared in cls.wire_fields:
+        if declared.tag is None and declared.is_in(version):
+            total += _min_field_bytes(declared.type, version, is_flexible)
+    return total
+
+
+def _min_field_bytes(kind: Scalar | Blob | Array | type[Struct], version: int, is_flexible: bool) -> int:
+    if isinstance(kind, Scalar):
+        return kind.size_bytes
+    if isinstance(kind, Blob):
+        return 1 if is_flexible else 4 if kind.is_wide else 2
+    if isinstance(kind, Array):
+        return 1 if is_flexible else 4
+    return min_size_bytes(kind, version, is_flexible=is_flexible)
+
+
+def holds_records(cls: type[Struct], version: int) -> bool:
+    """Return whether the version has a RECORDS field at any depth."""
+    for declared in cls.wire_fields:
+        if declared.is_in(version):
+            kind = declared.type.element if isinstance(declared.type, Array) else declared.type
+            if kind is RECORDS or (isinstance(kind, type) and holds_records(kind, version)):
+                return True
+    return False
+
+
+class _Run:
+    """Pending fixed-size reads, to be done in one struct call."""
+
+    def __init__(self) -> None:
+        self.codes = ""
+        self.targets: list[str] = []
+
+
+class _DecoderWriter:
+    def __init__(self, cls: type[Message], version: int) -> None:
+        self._cls = cls
+        self._version = version
+        self._is_flexible = cls.is_flexible_in(version)
+        self._is_zero_copy = holds_records(cls, version)
+        self._source = Source()
+        self._unpackers: dict[str, str] = {}
+        self._source.constants.update(
+            new=object.__new__,
+            Malformed=Malformed,
+            RemoteProtocolError=RemoteProtocolError,
+            broken=(Malformed, struct.error, IndexError, UnicodeDecodeError),
+            read_varint=read_varint,
+            rest_of_varint=rest_of_varint,
+            skip_tagged=skip_tagged,
+        )
+
+    def compile(self) -> Any:
+        source = self._source
+        name = f"{self._cls.__name__} v{self._version}"
+        with source.block("def decode(buffer, pos):"):
+            with source.block("try:"):
+                if self._is_zero_copy:
+                    source.line("if buffer.__class__ is not memoryview: buffer = memoryview(buffer)")
+                else:
+                    # Slicing bytes is cheaper than slicing a memoryview, by more than this copy costs.
+                    source.line("if buffer.__class__ is not bytes: buffer = bytes(buffer)")
+                source.line("limit = len(buffer)")
+                self._struct(self._cls, "value")
+                source.line("return value, pos")
+            with source.block("except broken as error:"):
+                source.line(f'raise RemoteProtocolError(f"{name}: {{error}}, near byte {{pos}}") from error')
+        return source.compile("decode", f"<decoder of {name}>")
+
+    def _struct(self, cls: type[Struct], target: str) -> None:
+        source, run = self._source, _Run()
+        source.line(f"{target} = new({source.constant(cls, cls.__name__)})")
+        tagged = []
+        for declared in cls.wire_fields:
+            place = f"{target}.{declared.name}"
+            if not declared.is_in(self._version) or declared.tag is not None:
+                source.line(f"{place} = {self._default(declared)}")
+                if declared.is_in(self._version):
+                    tagged.append(declared)
+            else:
+                self._field(run, declared, place, cls)
+        if self._is_flexible:
+            self._tagged_section(run, tagged, target, cls)
+        self._flush(run)
+
+    def _default(self, declared: Field) -> str:
+        if declared.default is NEW_LIST:
+            return "[]"
+        return repr(declared.default)
+
+    def _field(self, run: _Run, declared: Field, place: str, cls: type[Struct]) -> None:
+        kind = declared.type
+        if isinstance(kind, Scalar):
+            run.codes += kind.code
+            run.targets.append(place)
+            return
+        label = f"{cls.__name__}.{declared.name}"
+        if isinstance(kind, type):
+            self._flush(run)
+            self._struct(kind, inner := self._source.fresh("inner"))
+            self._source.line(f"{place} = {inner}")
+            return
+        size = self._length(run, is_wide=isinstance(kind, Array) or kind.is_wide)
+        if not declared.is_nullable_in(self._version):
+            self._sized(kind, size, place, label)
+            return
+        with self._source.block(f"if {size} == -1:"):
+            self._source.line(f"{place} = None")
+        with self._source.block("else:"):
+            self._sized(kind, size, place, label)
+
+    def _length(self, run: _Run, *, is_wide: bool) -> str:
+        """Read a length or count; return the variable that holds it (-1 for null)."""
+        size = self._source.fresh("n")
+        if self._is_flexible:
+            self._first_byte(run, size)
+            self._source.line(f"{size} -= 1")
+        else:
+            run.codes += "i" if is_wide else "h"
+            run.targets.append(size)
+            self._flush(run)
+        return size
+
+    def _first_byte(self, run: _Run, target: str) -> None:
+        run.codes += "B"
+        run.targets.append(target)
+        self._flush(run)
+        self._source.line(f"if {target} > 127: {target}, pos = rest_of_varint(buffer, pos, {target})")
+
+    def _flush(self, run: _Run) -> None:
+        if not run.codes:
+            return
+        if run.codes == "B":
+            self._source.line(f"{run.targets[0]} = buffer[pos]")
+            self._source.line("pos += 1")
+        else:
+            if run.codes not in self._unpackers:
+                unpack = struct.Struct(">" + run.codes).unpack_from
+                self._unpackers[run.codes] = self._source.constant(unpack, "unpack")
+            targets = ", ".join(run.targets) + ("," if len(run.targets) == 1 else "")
+            self._source.line(f"{targets} = {self._unpackers[run.codes]}(buffer, pos)")
+            self._source.line(f"pos += {struct.calcsize('>' + run.codes)}")
+        run.codes, run.targets = "", []
+
+    def _sized(self, kind: Blob | Array, size: str, place: str, label: str) -> None:
+        if isinstance(kind, Blob):
+            self._blob(kind, size, place, label)
+        else:
+            self._array(kind, size, place, label)
+
+    def _blob(self, kind: Blob, size: str, place: str, label: str) -> None:
+        source = self._source
+        too_long = f" or {size} > {STRING_BYTES_MAX}" if kind is STRING and self._is_flexible else ""
+        source.line(f"end = pos + {size}")
+        with source.block(f"if {size} < 0 or end > limit{too_long}:"):
+            source.line(f'raise Malformed(f"{label} has the length {{{size}}}")')
+        part = "buffer[pos:end]"
+        if kind is STRING:
+            part = f"str({part}, 'utf-8')" if self._is_zero_copy else f"{part}.decode()"
+        elif kind is not RECORDS and self._is_zero_copy:
+            part = f"bytes({part})"
+        source.line(f"{place} = {part}")
+        source.line("pos = end")
+
+    def _array(self, kind: Array, size: str, place: str, label: str) -> None:
+        if isinstance(kind.element, Scalar):
+            self._scalars(kind.element, size, place, label)
+            return
+        source, element = self._source, kind.element
+        least = _min_field_bytes(element, self._version, self._is_flexible)
+        if least == 0:
+            raise TypeError(f"{label}: elements of no bytes cannot be counted safely")
+        with source.block(f"if {size} < 0 or {size} * {least} > limit - pos:"):
+            source.line(f'raise Malformed(f"{label} has the count {{{size}}}")')
+        items, item = source.fresh("items"), source.fresh("item")
+        source.line(f"{place} = {items} = []")
+        with source.block(f"for _ in range({size}):"):
+            if isinstance(element, Blob):
+                run = _Run()
+                self._sized(element, self._length(run, is_wide=element.is_wide), item, label)
+            else:
+                self._struct(element, item)
+            source.line(f"{items}.append({item})")
+
+    def _scalars(self, element: Scalar, size: str, place: str, label: str) -> None:
+        source = self._source
+        unpack = source.constant(RepeatedUnpack(element.code, label), "unpack")
+        with source.block(f"if {size}:"):
+            source.line(f"{place} = [*{unpack}[{size}](buffer, pos)]")
+            source.line(f"pos += {size} * {element.size_bytes}")
+        source.line(f"else: {place} = []")
+
+    def _tagged_section(self, run: _Run, tagged: list[Field], target: str, cls: type[Struct]) -> None:
+        source, count = self._source, self._source.fresh("n")
+        run.codes += "B"
+        run.targets.append(count)
+        self._flush(run)
+        if not tagged:
+            source.line(f"if {count}: pos = skip_tagged(buffer, pos, {count})")
+            return
+        tag, stop = source.fresh("tag"), source.fresh("stop")
+        with source.block(f"if {count}:"):
+            source.line(f"if {count} > 127: {count}, pos = rest_of_varint(buffer, pos, {count})")
+            with source.block(f"for _ in range({count}):"):
+                source.line(f"{tag}, pos = read_varint(buffer, pos)")
+                source.line(f"{stop}, pos = read_varint(buffer, pos)")
+                source.line(f"{stop} += pos")
+                for place, declared in enumerate(tagged):
+                    with source.block(f"{'elif' if place else 'if'} {tag} == {declared.tag}:"):
+                        inner = _Run()
+                        self._field(inner, declared, f"{target}.{declared.name}", cls)
+                        self._flush(inner)
+                with source.block("else:"):
+                    source.line(f"pos = {stop}")
+                with source.block(f"if pos != {stop} or pos > limit:"):
+                    source.line(f'raise Malformed(f"{cls.__name__}: tagged field {{{tag}}} has a wrong size")')

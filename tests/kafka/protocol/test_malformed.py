@@ -1,0 +1,121 @@
+"""Bytes that are no messages: every decoder raises only RemoteProtocolError, quickly and without much memory.
+
+KLAMM_FUZZ_ROUNDS (default 1) multiplies the rounds: KLAMM_FUZZ_ROUNDS=1000 pytest tests/kafka/protocol/test_malformed.py
+"""
+
+from __future__ import annotations
+
+import random
+import tracemalloc
+from collections.abc import Iterator
+
+import pytest
+from protocol_values import all_messages, message_id, one_of
+from soak import rounds
+
+from engine.common.errors import RemoteProtocolError
+from engine.kafka.protocol.api_keys import API_SPECS, ApiKey
+from engine.kafka.protocol.codec import Outgoing, decoder, encoder
+from engine.kafka.protocol.declaration import Message, request_class, response_class
+from engine.kafka.protocol.frames import decode_request, decode_response, encode_request
+
+ROUNDS = rounds("KLAMM_FUZZ_ROUNDS", 1)
+HUGE = (
+    b"\x7f\xff\xff\xff",
+    b"\x80\x00\x00\x00",
+    b"\xff\xff\xff\xff",
+    b"\xff\xff\xff\xff\x07",
+    b"\x7f\xff",
+    b"\xff\xfe",
+)
+
+
+def encoded(value: Message, version: int) -> bytes:
+    out = Outgoing()
+    encoder(type(value), version)(out, value)
+    return bytes(out)
+
+
+def is_refused(cls: type[Message], version: int, data: bytes) -> bool:
+    """Decode bytes that may not be a message. Any exception but the allowed one fails the test."""
+    try:
+        value, end = decoder(cls, version)(data, 0)
+    except RemoteProtocolError:
+        return True
+    assert isinstance(value, cls)
+    assert 0 <= end <= len(data)
+    return False
+
+
+@pytest.mark.parametrize(("cls", "version"), all_messages(), ids=message_id)
+def test_only_the_one_error(cls: type[Message], version: int) -> None:
+    rng = random.Random(f"{cls.__name__} {version}")
+    whole = encoded(one_of(cls, version), version)
+    for size in range(len(whole)):
+        assert is_refused(cls, version, whole[:size])
+    for data in damaged(whole, rng, rounds=10 * ROUNDS):
+        is_refused(cls, version, data)
+    for _ in range(5 * ROUNDS):
+        is_refused(cls, version, rng.randbytes(rng.randrange(200)))
+    is_refused(cls, version, bytes(1000))
+    is_refused(cls, version, b"\xff" * 1000)
+
+
+def damaged(whole: bytes, rng: random.Random, *, rounds: int) -> Iterator[bytes]:
+    """Yield copies with flipped bits, with huge or negative numbers, and with bytes removed or inserted."""
+    for _ in range(rounds if whole else 0):
+        data = bytearray(whole)
+        for _ in range(rng.randint(1, 3)):
+            place = rng.randrange(len(data)) if data else 0
+            kind = rng.randrange(4)
+            if kind == 0 and data:
+                data[place] ^= 1 << rng.randrange(8)
+            elif kind == 1:
+                number = rng.choice(HUGE)
+                data[place : place + len(number)] = number
+            elif kind == 2:
+                del data[place : place + rng.randint(1, 5)]
+            else:
+                data[place:place] = rng.randbytes(rng.randint(1, 5))
+        yield bytes(data)
+
+
+@pytest.mark.parametrize("key", list(ApiKey), ids=lambda key: key.name)
+def test_huge_counts_take_no_memory(key: ApiKey) -> None:
+    """No large number, wherever it is, may make a decoder allocate beyond a small multiple of the message's size."""
+    spec = API_SPECS[key]
+    versions = {spec.min_version, spec.max_version}
+    for cls in (request_class(key), response_class(key)):
+        for version in versions:
+            whole = encoded(one_of(cls, version), version)
+            decoder(cls, version)
+            tracemalloc.start()
+            try:
+                for place in range(len(whole)):
+                    for number in HUGE[:4]:
+                        is_refused(cls, version, whole[:place] + number + whole[place + len(number) :])
+                _, peak = tracemalloc.get_traced_memory()
+            finally:
+                tracemalloc.stop()
+            assert peak < 100_000, (cls, version)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_frames(seed: int) -> None:
+    rng = random.Random(seed)
+    for cls, version in rng.sample(all_messages(), 20):
+        if cls.__name__.endswith("Request"):
+            frame = bytes(encode_request(one_of(cls, version), version, 1, "me"))[4:]  # type: ignore[arg-type]
+            for data in damaged(frame, rng, rounds=3 * ROUNDS):
+                try:
+                    decode_request(data)
+                except RemoteProtocolError:
+                    continue
+    for _ in range(50 * ROUNDS):
+        data = rng.randbytes(rng.randrange(60))
+        with pytest.raises(RemoteProtocolError):
+            decode_response(data[:3], ApiKey.METADATA, 9)
+        try:
+            decode_response(data, ApiKey.METADATA, rng.randrange(13))
+        except RemoteProtocolError:
+            continue
