@@ -19,7 +19,7 @@ from pathlib import Path
 from engine.admin.state_changes.merge import MergePlan
 from engine.admin.state_changes.selection import ORDER_SLACK
 from engine.admin.state_changes.zones import UtcClock, shifted
-from engine.formats.state_change_lines import is_start, start_of
+from engine.kafka.formats.state_change_lines import is_start, start_of
 
 SLACK_BYTES = 32 * 1024
 """An entry near a cut may be this far from its place."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
-from engine.formats.log_dir_names import FILE_NAME_LENGTH_MAX, LogDirKind, suffixed_log_dir_name
+from engine.kafka.formats.log_dir_names import FILE_NAME_LENGTH_MAX, LogDirKind, suffixed_log_dir_name
 from engine.replication.replica_manager import ReplicaManager
 from engine.replication.state_changes import Breather
 

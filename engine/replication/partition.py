@@ -19,7 +19,7 @@ from engine.common.model import (
     TopicPartition,
 )
 from engine.common.topic_id import ZERO_TOPIC_ID
-from engine.formats.index_entries import AbortedTransaction
+from engine.kafka.formats.index_entries import AbortedTransaction
 from engine.replication import isr_proposals
 from engine.replication.isr import FollowerState, IsrState, high_watermark_candidate
 from engine.replication.partition_environment import PartitionEnvironment

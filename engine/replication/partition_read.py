@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine.common.errors import ErrorCode
-from engine.formats.index_entries import AbortedTransaction
+from engine.kafka.formats.index_entries import AbortedTransaction
 from engine.storage.file_range import FileRange
 
 

@@ -6,7 +6,7 @@ It alone keeps this state; code that appends, cuts or reads tells it or asks it.
 from __future__ import annotations
 
 from engine.config.log_config import LogConfig
-from engine.formats.index_entries import RELATIVE_OFFSET_MAX
+from engine.kafka.formats.index_entries import RELATIVE_OFFSET_MAX
 from engine.storage.segment import LogSegment
 
 ALWAYS_ASK = -2

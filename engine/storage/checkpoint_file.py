@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from engine.common.model import TopicPartition
-from engine.formats.checkpoints import encode_offset_checkpoint
+from engine.kafka.formats.checkpoints import encode_offset_checkpoint
 from engine.storage.disk_jobs import LogDirJob
 from engine.storage.environment import LogEnvironment
 from engine.storage.small_files import replace_file

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from engine.common.errors import CorruptFileError
 from engine.common.model import NO_PARTITION_LEADER_EPOCH
-from engine.formats.checkpoints import (
+from engine.kafka.formats.checkpoints import (
     LEADER_EPOCH_CHECKPOINT,
     EpochEntry,
     decode_leader_epoch_checkpoint,

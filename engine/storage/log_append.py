@@ -11,7 +11,7 @@ from engine.common.clock import Clock
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
 from engine.config.log_config import LogConfig
-from engine.formats.control_records import read_end_transaction_marker
+from engine.kafka.formats.control_records import read_end_transaction_marker
 from engine.kafka.protocol.records.checksum import verify_crc
 from engine.kafka.protocol.records.convert import in_old_format
 from engine.kafka.protocol.records.header import iter_batches

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from engine.common.model import TopicPartition
-from engine.formats.checkpoints import (
+from engine.kafka.formats.checkpoints import (
     CLEANER_OFFSET_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,

@@ -9,15 +9,15 @@ from pathlib import Path
 
 from engine.common.errors import CorruptFileError, StorageError
 from engine.common.model import TopicPartition
-from engine.formats.checkpoints import (
+from engine.kafka.formats.checkpoints import (
     CLEANER_OFFSET_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
     decode_offset_checkpoint,
 )
-from engine.formats.clean_shutdown import CLEAN_SHUTDOWN_FILE, encode_clean_shutdown
-from engine.formats.meta_properties import (
+from engine.kafka.formats.clean_shutdown import CLEAN_SHUTDOWN_FILE, encode_clean_shutdown
+from engine.kafka.formats.meta_properties import (
     META_PROPERTIES_FILE,
     MetaProperties,
     decode_meta_properties,

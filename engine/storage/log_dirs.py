@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from engine.common.errors import StorageError
-from engine.formats.meta_properties import META_PROPERTIES_FILE, MetaProperties, check_meta_properties
+from engine.kafka.formats.meta_properties import META_PROPERTIES_FILE, MetaProperties, check_meta_properties
 from engine.storage.disk_jobs import DiskJob, SyncJob
 from engine.storage.environment import LogEnvironment
 from engine.storage.log_dir import LogDir

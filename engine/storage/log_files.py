@@ -9,7 +9,7 @@ from pathlib import Path
 
 from engine.common.errors import StorageError
 from engine.config.log_config import LogConfig
-from engine.formats.segment_files import CLEANED_SUFFIX, DELETED_SUFFIX, SEGMENT_SUFFIXES
+from engine.kafka.formats.segment_files import CLEANED_SUFFIX, DELETED_SUFFIX, SEGMENT_SUFFIXES
 from engine.storage.environment import LogEnvironment
 from engine.storage.partition_folder import PartitionFolder
 from engine.storage.producer_snapshots import ProducerSnapshots

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from engine.common.errors import CorruptFileError
 from engine.config.log_config import LogConfig
-from engine.formats.checkpoints import LOG_START_OFFSET_CHECKPOINT
-from engine.formats.log_dir_names import LogDirKind, parse_log_dir_name
-from engine.formats.partition_metadata import PARTITION_METADATA_FILE, decode_partition_metadata
-from engine.formats.segment_files import CLEANED_SUFFIX, DELETED_SUFFIX
+from engine.kafka.formats.checkpoints import LOG_START_OFFSET_CHECKPOINT
+from engine.kafka.formats.log_dir_names import LogDirKind, parse_log_dir_name
+from engine.kafka.formats.partition_metadata import PARTITION_METADATA_FILE, decode_partition_metadata
+from engine.kafka.formats.segment_files import CLEANED_SUFFIX, DELETED_SUFFIX
 from engine.storage.environment import LogEnvironment
 from engine.storage.leader_epoch_cache import LeaderEpochCache
 from engine.storage.log import Gap, Log

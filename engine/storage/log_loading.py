@@ -16,13 +16,13 @@ from pathlib import Path
 from engine.common.errors import CorruptFileError
 from engine.common.model import TopicPartition
 from engine.config.log_config import LogConfig
-from engine.formats.checkpoints import (
+from engine.kafka.formats.checkpoints import (
     CLEANER_OFFSET_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
 )
-from engine.formats.log_dir_names import LogDirKind, parse_log_dir_name
+from engine.kafka.formats.log_dir_names import LogDirKind, parse_log_dir_name
 from engine.storage.environment import LogEnvironment
 from engine.storage.log import Log
 from engine.storage.log_dir import LogDir

@@ -18,12 +18,12 @@ from engine.common.clock import Clock
 from engine.common.errors import CorruptFileError, ErrorCode, KafkaError, StorageError
 from engine.common.model import TopicPartition
 from engine.config.log_config import LogConfig
-from engine.formats.checkpoints import (
+from engine.kafka.formats.checkpoints import (
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
 )
-from engine.formats.log_dir_names import LogDirKind, log_dir_name, parse_log_dir_name, suffixed_log_dir_name
+from engine.kafka.formats.log_dir_names import LogDirKind, log_dir_name, parse_log_dir_name, suffixed_log_dir_name
 from engine.runtime.descriptors import is_out_of_descriptors, make_room_for_a_file
 from engine.storage.disk_jobs import CreateJob, DeleteJob, DiskJob, run_jobs
 from engine.storage.due_flushes import DueFlushes

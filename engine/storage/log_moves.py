@@ -14,7 +14,7 @@ from pathlib import Path
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
 from engine.common.topic_id import ZERO_TOPIC_ID, topic_id_text
-from engine.formats.log_dir_names import LogDirKind, log_dir_name, suffixed_log_dir_name
+from engine.kafka.formats.log_dir_names import LogDirKind, log_dir_name, suffixed_log_dir_name
 from engine.storage.disk_jobs import DiskJob, SyncJob, run_jobs
 from engine.storage.log import Log
 from engine.storage.log_manager import LogManager

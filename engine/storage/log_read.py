@@ -6,7 +6,7 @@ A reader that keeps up with the log's end needs no search: ``Log.read`` serves i
 from __future__ import annotations
 
 from engine.common.errors import ErrorCode, KafkaError
-from engine.formats.index_entries import AbortedTransaction
+from engine.kafka.formats.index_entries import AbortedTransaction
 from engine.storage.active_segment import ActiveSegment
 from engine.storage.batch_scan import batch_size_at
 from engine.storage.file_range import FileRange, OpenFile

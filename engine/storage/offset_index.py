@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from engine.common.errors import StorageError
-from engine.formats.index_entries import OFFSET_ENTRY, OffsetPosition
-from engine.formats.segment_files import OFFSET_INDEX_SUFFIX
+from engine.kafka.formats.index_entries import OFFSET_ENTRY, OffsetPosition
+from engine.kafka.formats.segment_files import OFFSET_INDEX_SUFFIX
 from engine.storage.index_file import IndexFile
 from engine.storage.segment_paths import SegmentPaths
 

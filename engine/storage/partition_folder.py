@@ -11,7 +11,7 @@ from pathlib import Path
 
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
-from engine.formats.partition_metadata import PARTITION_METADATA_FILE, encode_partition_metadata
+from engine.kafka.formats.partition_metadata import PARTITION_METADATA_FILE, encode_partition_metadata
 from engine.storage.disk_jobs import DirKeeper
 from engine.storage.small_files import replace_file
 

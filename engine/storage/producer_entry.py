@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
-from engine.formats.control_records import EndTransactionMarker
-from engine.formats.producer_snapshot import ProducerSnapshotEntry
+from engine.kafka.formats.control_records import EndTransactionMarker
+from engine.kafka.formats.producer_snapshot import ProducerSnapshotEntry
 from engine.kafka.protocol.records.header import BatchHeader
 from engine.kafka.protocol.records.layout import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP
 from engine.storage.append_origin import AppendOrigin

@@ -12,12 +12,12 @@ import threading
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from engine.formats.producer_snapshot import (
+from engine.kafka.formats.producer_snapshot import (
     ProducerSnapshotEntry,
     decode_producer_snapshot,
     encode_producer_snapshot,
 )
-from engine.formats.segment_files import DELETED_SUFFIX, SNAPSHOT_SUFFIX, offset_of_file_name, segment_file_name
+from engine.kafka.formats.segment_files import DELETED_SUFFIX, SNAPSHOT_SUFFIX, offset_of_file_name, segment_file_name
 from engine.runtime.descriptors import open_file
 from engine.storage.file_range import write_fully
 

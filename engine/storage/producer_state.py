@@ -11,8 +11,8 @@ from pathlib import Path
 
 from engine.common.errors import CorruptFileError
 from engine.common.model import TopicPartition
-from engine.formats.control_records import read_end_transaction_marker
-from engine.formats.index_entries import AbortedTransaction
+from engine.kafka.formats.control_records import read_end_transaction_marker
+from engine.kafka.formats.index_entries import AbortedTransaction
 from engine.kafka.protocol.records.buffers import Buffer
 from engine.kafka.protocol.records.header import BatchHeader
 from engine.storage.append_origin import AppendOrigin

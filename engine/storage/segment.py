@@ -11,8 +11,8 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from engine.formats.index_entries import RELATIVE_OFFSET_MAX, AbortedTransaction, TimestampOffset
-from engine.formats.segment_files import INDEX_SUFFIXES, LOG_SUFFIX, SEGMENT_SUFFIXES
+from engine.kafka.formats.index_entries import RELATIVE_OFFSET_MAX, AbortedTransaction, TimestampOffset
+from engine.kafka.formats.segment_files import INDEX_SUFFIXES, LOG_SUFFIX, SEGMENT_SUFFIXES
 from engine.kafka.protocol.records.header import BatchHeader
 from engine.runtime.descriptors import is_out_of_descriptors, open_file
 from engine.storage.batch_scan import find_batch, scan_batches

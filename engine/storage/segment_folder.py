@@ -6,7 +6,7 @@ import logging
 import os
 from pathlib import Path
 
-from engine.formats.segment_files import (
+from engine.kafka.formats.segment_files import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
     INDEX_SUFFIXES,

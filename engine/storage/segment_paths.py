@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from engine.formats.segment_files import segment_file_name
+from engine.kafka.formats.segment_files import segment_file_name
 
 
 class SegmentPaths:

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from engine.common.errors import KafkaError, KlammError
-from engine.formats.index_entries import RELATIVE_OFFSET_MAX
-from engine.formats.segment_files import CLEANED_SUFFIX, LOG_SUFFIX
+from engine.kafka.formats.index_entries import RELATIVE_OFFSET_MAX
+from engine.kafka.formats.segment_files import CLEANED_SUFFIX, LOG_SUFFIX
 from engine.kafka.protocol.records.header import BatchHeader
 from engine.kafka.protocol.records.iterate import iter_batch_records
 from engine.storage.batch_scan import check_batches

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.formats.segment_files import DELETED_SUFFIX, SWAP_SUFFIX
+from engine.kafka.formats.segment_files import DELETED_SUFFIX, SWAP_SUFFIX
 from engine.storage.segment import LogSegment
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from engine.formats.index_entries import TIME_ENTRY, TimestampOffset
-from engine.formats.segment_files import TIME_INDEX_SUFFIX
+from engine.kafka.formats.index_entries import TIME_ENTRY, TimestampOffset
+from engine.kafka.formats.segment_files import TIME_INDEX_SUFFIX
 from engine.storage.index_file import IndexFile
 from engine.storage.segment_paths import SegmentPaths
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 
 from engine.common.errors import CorruptFileError, StorageError
-from engine.formats.index_entries import (
+from engine.kafka.formats.index_entries import (
     ABORTED_TRANSACTION_ENTRY,
     AbortedTransaction,
     encode_aborted_transaction,
     iter_aborted_transactions,
 )
-from engine.formats.segment_files import TRANSACTION_INDEX_SUFFIX
+from engine.kafka.formats.segment_files import TRANSACTION_INDEX_SUFFIX
 from engine.runtime.descriptors import open_file
 from engine.storage.file_range import write_fully
 from engine.storage.segment_paths import SegmentPaths

@@ -20,7 +20,7 @@ from engine.coordinator.group.records import (
     offset_tombstones,
 )
 from engine.coordinator.group.values import CommittedOffset
-from engine.formats.consumer_offsets import OffsetCommitKey, OffsetCommitValue, decode_key, decode_value
+from engine.kafka.formats.consumer_offsets import OffsetCommitKey, OffsetCommitValue, decode_key, decode_value
 from engine.kafka.protocol.records.attributes import Codec
 from engine.kafka.protocol.records.encode import encode_batch
 from engine.kafka.protocol.records.iterate import iter_records

@@ -15,7 +15,7 @@ from engine.coordinator.group.values import (
     Committer,
     MemberIdentity,
 )
-from engine.formats.consumer_offsets import decode_key, decode_value
+from engine.kafka.formats.consumer_offsets import decode_key, decode_value
 from engine.kafka.protocol.records.header import iter_batches
 from engine.kafka.protocol.records.iterate import iter_records
 

@@ -19,7 +19,7 @@ from engine.coordinator.group.records import (
     offset_tombstones,
 )
 from engine.coordinator.group.states import GroupState
-from engine.formats.consumer_offsets import (
+from engine.kafka.formats.consumer_offsets import (
     GroupMetadataKey,
     GroupMetadataValue,
     OffsetCommitKey,

@@ -20,7 +20,7 @@ from engine.coordinator.group.records import (
 )
 from engine.coordinator.group.states import GroupState
 from engine.coordinator.group.values import CommittedOffset
-from engine.formats.control_records import ControlRecordType, EndTransactionMarker, encode_end_transaction_record
+from engine.kafka.formats.control_records import ControlRecordType, EndTransactionMarker, encode_end_transaction_record
 from engine.kafka.protocol.records.attributes import Codec
 from engine.kafka.protocol.records.encode import encode_batch
 from engine.kafka.protocol.records.record import Record

@@ -15,7 +15,7 @@ from kazoo.client import KazooClient
 from wire_client import WireClient, create_topic, wait_until_led
 
 from engine.common.errors import ErrorCode
-from engine.formats.consumer_offsets import GroupMetadataKey, GroupMetadataValue, decode_key, decode_value
+from engine.kafka.formats.consumer_offsets import GroupMetadataKey, GroupMetadataValue, decode_key, decode_value
 from engine.kafka.protocol.apis.delete_groups import DeleteGroupsRequest
 from engine.kafka.protocol.apis.describe_groups import DescribeGroupsRequest
 from engine.kafka.protocol.apis.find_coordinator import FindCoordinatorRequest

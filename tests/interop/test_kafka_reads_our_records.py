@@ -11,7 +11,7 @@ from apache_kafka import run_tool
 
 from engine.admin.dump.files import DumpOptions, decoder_for, dump_file
 from engine.admin.dump.text import row_line
-from engine.formats.consumer_offsets import (
+from engine.kafka.formats.consumer_offsets import (
     GroupMetadataValue,
     MemberMetadata,
     OffsetCommitValue,
@@ -20,15 +20,15 @@ from engine.formats.consumer_offsets import (
     encode_offset_key,
     encode_offset_value,
 )
-from engine.formats.consumer_protocol import (
+from engine.kafka.formats.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolPartitions,
     ConsumerProtocolSubscription,
     encode_assignment,
     encode_subscription,
 )
-from engine.formats.control_records import ControlRecordType, EndTransactionMarker, encode_end_transaction_batch
-from engine.formats.transaction_state import (
+from engine.kafka.formats.control_records import ControlRecordType, EndTransactionMarker, encode_end_transaction_batch
+from engine.kafka.formats.transaction_state import (
     TransactionLogValue,
     TransactionPartitions,
     TransactionState,

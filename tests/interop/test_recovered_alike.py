@@ -11,8 +11,8 @@ from damaged_folders import AFTER_CRASHES_ONLY, CONFIG, CUT_LATER, DAMAGES, Fold
 
 from engine.common.clock import SystemClock
 from engine.common.model import TopicPartition
-from engine.formats.checkpoints import encode_offset_checkpoint
-from engine.formats.clean_shutdown import encode_clean_shutdown
+from engine.kafka.formats.checkpoints import encode_offset_checkpoint
+from engine.kafka.formats.clean_shutdown import encode_clean_shutdown
 from engine.local.addresses import own_loopback_address
 from engine.storage.log_manager import LogManager, LogManagerConfig
 

@@ -12,7 +12,7 @@ from virtual_time import run_virtual
 
 from engine.config.log_config import LogConfig
 from engine.config.metadata_version import MetadataVersion
-from engine.formats.clean_shutdown import CLEAN_SHUTDOWN_FILE
+from engine.kafka.formats.clean_shutdown import CLEAN_SHUTDOWN_FILE
 from engine.replication.settings import ReplicationSettings
 
 SIZES = {"segment_bytes": 600, "index_interval_bytes": 64}

@@ -14,7 +14,7 @@ from virtual_time import run_virtual
 
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
-from engine.formats.checkpoints import decode_offset_checkpoint
+from engine.kafka.formats.checkpoints import decode_offset_checkpoint
 from engine.kafka.protocol.apis.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
 from engine.replication.stop_replica_change import stop_replicas
 

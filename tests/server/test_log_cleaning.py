@@ -22,7 +22,7 @@ from engine.common.model import TopicPartition
 from engine.config.broker import BrokerConfig
 from engine.config.dynamic import DynamicConfigs
 from engine.config.log_config import LogConfig
-from engine.formats.checkpoints import CLEANER_OFFSET_CHECKPOINT
+from engine.kafka.formats.checkpoints import CLEANER_OFFSET_CHECKPOINT
 from engine.runtime.offload import Offloader
 from engine.server import cleaner_process, log_cleaning
 from engine.server.log_cleaning import LogCleaner

@@ -17,7 +17,7 @@ from engine.common.clock import ManualClock
 from engine.common.model import TopicPartition
 from engine.config.broker import BrokerConfig
 from engine.config.log_config import LogConfig
-from engine.formats.checkpoints import (
+from engine.kafka.formats.checkpoints import (
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 from log_folders import NOW_MS, marker_batch
 
-from engine.formats.index_entries import AbortedTransaction
+from engine.kafka.formats.index_entries import AbortedTransaction
 from engine.kafka.protocol.records.batch import Codec, Record, TimestampType, encode_batch
 from engine.kafka.protocol.records.checksum import stamp_crc
 from engine.kafka.protocol.records.encode import empty_batch

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from engine.common.errors import StorageError
-from engine.formats.index_entries import RELATIVE_OFFSET_MAX, AbortedTransaction
-from engine.formats.segment_files import (
+from engine.kafka.formats.index_entries import RELATIVE_OFFSET_MAX, AbortedTransaction
+from engine.kafka.formats.segment_files import (
     CLEANED_SUFFIX,
     INDEX_SUFFIXES,
     LOG_SUFFIX,

@@ -7,7 +7,7 @@ import struct
 import pytest
 from log_folders import marker_batch
 
-from engine.formats.index_entries import AbortedTransaction
+from engine.kafka.formats.index_entries import AbortedTransaction
 from engine.kafka.protocol.records.encode import encode_batch
 from engine.kafka.protocol.records.header import BatchHeader, read_batch_header
 from engine.kafka.protocol.records.record import Record

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from engine.common.errors import StorageError
-from engine.formats.index_entries import AbortedTransaction, iter_offset_index, iter_time_index
+from engine.kafka.formats.index_entries import AbortedTransaction, iter_offset_index, iter_time_index
 from engine.storage import index_file
 from engine.storage.offset_index import OffsetIndex
 from engine.storage.segment_paths import SegmentPaths

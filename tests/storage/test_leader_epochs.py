@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from engine.common.errors import CorruptFileError
-from engine.formats.checkpoints import EpochEntry
+from engine.kafka.formats.checkpoints import EpochEntry
 from engine.storage import leader_epoch_cache
 from engine.storage.leader_epoch_cache import LeaderEpochCache
 

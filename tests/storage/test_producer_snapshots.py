@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.formats.producer_snapshot import ProducerSnapshotEntry, decode_producer_snapshot
+from engine.kafka.formats.producer_snapshot import ProducerSnapshotEntry, decode_producer_snapshot
 from engine.storage.producer_snapshots import ProducerSnapshots
 
 

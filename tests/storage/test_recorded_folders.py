@@ -23,9 +23,9 @@ from log_folders import (
 
 from engine.common.model import TopicPartition
 from engine.config.log_config import LogConfig
-from engine.formats.checkpoints import HIGH_WATERMARK_CHECKPOINT, decode_offset_checkpoint
-from engine.formats.index_entries import iter_aborted_transactions, iter_offset_index, iter_time_index
-from engine.formats.producer_snapshot import decode_producer_snapshot
+from engine.kafka.formats.checkpoints import HIGH_WATERMARK_CHECKPOINT, decode_offset_checkpoint
+from engine.kafka.formats.index_entries import iter_aborted_transactions, iter_offset_index, iter_time_index
+from engine.kafka.formats.producer_snapshot import decode_producer_snapshot
 from engine.kafka.protocol.records.batch import iter_records
 from engine.kafka.protocol.records.header import iter_batches
 from engine.storage.append_origin import AppendOrigin

@@ -18,7 +18,7 @@ from engine.admin.lag.checkpoints import read_checkpoint
 from engine.admin.lag.event_logs import BATCHES_MAX, find_event_logs, read_event_logs
 from engine.admin.lag.positions import Query, ReaderKind
 from engine.admin.lag.stores import locate
-from engine.formats.spark_checkpoints import Offsets, kafka_offsets
+from engine.kafka.formats.spark_checkpoints import Offsets, kafka_offsets
 
 DEADLINE_S = 60.0
 

@@ -16,8 +16,8 @@ from topic_life import Life, Pair, Seen, check_records
 from wire_client import EARLIEST, LATEST, WireClient, list_offset, read_all, wait_until_led
 
 from engine.common.model import TopicPartition
-from engine.formats.checkpoints import LOG_START_OFFSET_CHECKPOINT, decode_offset_checkpoint
-from engine.formats.partition_metadata import PARTITION_METADATA_FILE, decode_partition_metadata
+from engine.kafka.formats.checkpoints import LOG_START_OFFSET_CHECKPOINT, decode_offset_checkpoint
+from engine.kafka.formats.partition_metadata import PARTITION_METADATA_FILE, decode_partition_metadata
 from engine.kafka.protocol.apis.describe_log_dirs import DescribeLogDirsRequest
 from engine.kafka.protocol.records.batch import Record, iter_batches, iter_records
 

@@ -5,7 +5,11 @@ from __future__ import annotations
 from scripted_brokers import ScriptedBroker, ScriptedCluster
 
 from engine.common.errors import ErrorCode
-from engine.formats.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolPartitions, encode_assignment
+from engine.kafka.formats.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolPartitions,
+    encode_assignment,
+)
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.consumer_group_describe import (
     ConsumerGroupAssignment,

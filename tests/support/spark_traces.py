@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from engine.common.model import TopicPartition
-from engine.formats.spark_checkpoints import encode_offsets
+from engine.kafka.formats.spark_checkpoints import encode_offsets
 
 RECORDED = Path(__file__).parents[2] / "fixtures" / "spark"
 

@@ -24,11 +24,11 @@ from engine.admin.dump.small_files import (
     dump_partition_metadata,
     dump_producer_snapshot,
 )
-from engine.formats.checkpoints import LEADER_EPOCH_CHECKPOINT
-from engine.formats.clean_shutdown import CLEAN_SHUTDOWN_FILE
-from engine.formats.meta_properties import META_PROPERTIES_FILE
-from engine.formats.partition_metadata import PARTITION_METADATA_FILE
-from engine.formats.segment_files import (
+from engine.kafka.formats.checkpoints import LEADER_EPOCH_CHECKPOINT
+from engine.kafka.formats.clean_shutdown import CLEAN_SHUTDOWN_FILE
+from engine.kafka.formats.meta_properties import META_PROPERTIES_FILE
+from engine.kafka.formats.partition_metadata import PARTITION_METADATA_FILE
+from engine.kafka.formats.segment_files import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
     LOG_SUFFIX,

@@ -14,7 +14,7 @@ from typing import BinaryIO
 from engine.admin.dump.rows import AbortedTransactionRow, Finding, FindingKind, OffsetIndexRow, Row, TimeIndexRow
 from engine.admin.dump.segment_file import FileBatch, read_file_batches
 from engine.common.errors import CorruptFileError, KafkaError
-from engine.formats.index_entries import (
+from engine.kafka.formats.index_entries import (
     ABORTED_TRANSACTION_ENTRY,
     ABORTED_TRANSACTION_VERSION,
     OFFSET_ENTRY,
@@ -26,7 +26,7 @@ from engine.formats.index_entries import (
     iter_offset_index,
     iter_time_index,
 )
-from engine.formats.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, offset_of_file_name, segment_file_name
+from engine.kafka.formats.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, offset_of_file_name, segment_file_name
 from engine.kafka.protocol.records.iterate import iter_batch_records
 
 

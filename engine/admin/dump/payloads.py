@@ -7,10 +7,15 @@ from enum import StrEnum
 from typing import Any
 
 from engine.common.errors import KafkaError
-from engine.formats import consumer_offsets, transaction_state
-from engine.formats.consumer_offsets import GroupMetadataValue, MemberMetadata, OffsetCommitKey, UnknownKey
-from engine.formats.consumer_protocol import CONSUMER_PROTOCOL_TYPE, VERSION_MAX, decode_assignment, decode_subscription
-from engine.formats.versioned import json_fields, read_version
+from engine.kafka.formats import consumer_offsets, transaction_state
+from engine.kafka.formats.consumer_offsets import GroupMetadataValue, MemberMetadata, OffsetCommitKey, UnknownKey
+from engine.kafka.formats.consumer_protocol import (
+    CONSUMER_PROTOCOL_TYPE,
+    VERSION_MAX,
+    decode_assignment,
+    decode_subscription,
+)
+from engine.kafka.formats.versioned import json_fields, read_version
 from engine.kafka.protocol.records.record import Record
 
 

@@ -10,13 +10,13 @@ from engine.admin.dump.payloads import PayloadDecoder, Undecodable, decode_paylo
 from engine.admin.dump.rows import BatchRow, Finding, FindingKind, RecordRow, Row, SegmentRow
 from engine.admin.dump.segment_file import FileBatch, read_file_batches
 from engine.common.errors import KafkaError
-from engine.formats.control_records import (
+from engine.kafka.formats.control_records import (
     ControlRecordType,
     control_record_type,
     control_record_type_id,
     decode_end_transaction_marker,
 )
-from engine.formats.segment_files import offset_of_file_name
+from engine.kafka.formats.segment_files import offset_of_file_name
 from engine.kafka.protocol.records.attributes import Codec
 from engine.kafka.protocol.records.checksum import verify_crc
 from engine.kafka.protocol.records.header import UNKNOWN_COUNT, BatchHeader

@@ -16,11 +16,11 @@ from engine.admin.dump.rows import (
 )
 from engine.common.errors import CorruptFileError
 from engine.common.topic_id import topic_id_text
-from engine.formats.checkpoints import decode_leader_epoch_checkpoint, decode_offset_checkpoint
-from engine.formats.clean_shutdown import decode_clean_shutdown
-from engine.formats.meta_properties import decode_meta_properties
-from engine.formats.partition_metadata import decode_partition_metadata
-from engine.formats.producer_snapshot import ProducerSnapshotEntry, decode_producer_snapshot
+from engine.kafka.formats.checkpoints import decode_leader_epoch_checkpoint, decode_offset_checkpoint
+from engine.kafka.formats.clean_shutdown import decode_clean_shutdown
+from engine.kafka.formats.meta_properties import decode_meta_properties
+from engine.kafka.formats.partition_metadata import decode_partition_metadata
+from engine.kafka.formats.producer_snapshot import ProducerSnapshotEntry, decode_producer_snapshot
 
 _SEQUENCE_MODULUS = 2**31
 

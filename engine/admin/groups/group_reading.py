@@ -31,7 +31,7 @@ from engine.admin.groups.values import (
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import NO_LEADER, TopicPartition
 from engine.common.topic_names import GROUP_METADATA_TOPIC
-from engine.formats.consumer_protocol import CONSUMER_PROTOCOL_TYPE, decode_assignment
+from engine.kafka.formats.consumer_protocol import CONSUMER_PROTOCOL_TYPE, decode_assignment
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsRequest
 from engine.kafka.protocol.apis.find_coordinator import FindCoordinatorRequest

@@ -22,7 +22,7 @@ from engine.admin.groups.group_reading import find_coordinators
 from engine.common.errors import ErrorCode, KafkaError, error_code
 from engine.common.model import TopicPartition
 from engine.common.quantities import counted
-from engine.formats.consumer_protocol import (
+from engine.kafka.formats.consumer_protocol import (
     CONSUMER_PROTOCOL_TYPE,
     ConsumerProtocolAssignment,
     ConsumerProtocolPartitions,

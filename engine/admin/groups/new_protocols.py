@@ -12,7 +12,7 @@ from engine.admin.cluster.wire import WireCluster
 from engine.admin.groups.values import GroupDescription, GroupMember, GroupType, state_of, type_of
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
-from engine.formats.consumer_protocol import CONSUMER_PROTOCOL_TYPE
+from engine.kafka.formats.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.consumer_group_describe import (
     ConsumerGroupDescribed,

@@ -14,7 +14,7 @@ from engine.admin.groups.group_reading import describe_groups, is_absent, list_g
 from engine.admin.groups.values import GroupDescription, GroupListing, GroupType, ListedGroup
 from engine.common.errors import ErrorCode
 from engine.common.topic_names import GROUP_METADATA_TOPIC
-from engine.formats.consumer_protocol import CONSUMER_PROTOCOL_TYPE
+from engine.kafka.formats.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 
 NO_COORDINATOR = -1
 LIST_HINT = Phrase("list the groups with: ", Operation.LIST_GROUPS)

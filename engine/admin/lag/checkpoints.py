@@ -14,7 +14,7 @@ from engine.admin.lag.history import POINTS_MAX
 from engine.admin.lag.positions import Batch, Query, ReaderKind
 from engine.admin.lag.stores import READ_ACCESS, Entry, Location
 from engine.common.errors import CorruptFileError
-from engine.formats.spark_checkpoints import (
+from engine.kafka.formats.spark_checkpoints import (
     ForeignVersion,
     OffsetLogEntry,
     Offsets,

@@ -20,7 +20,7 @@ from engine.admin.records.fetching import FetchFrom, fetch
 from engine.common.errors import KafkaError
 from engine.common.model import TopicPartition
 from engine.common.topic_names import GROUP_METADATA_TOPIC
-from engine.formats.consumer_offsets import (
+from engine.kafka.formats.consumer_offsets import (
     OffsetCommitKey,
     OffsetCommitValue,
     decode_value,

@@ -16,14 +16,14 @@ from engine.admin.lag.history import POINTS_MAX
 from engine.admin.lag.positions import Batch, Query, ReaderKind
 from engine.admin.lag.stores import READ_ACCESS, Location
 from engine.common.errors import CorruptFileError
-from engine.formats.spark_checkpoints import Offsets
-from engine.formats.spark_event_files import (
+from engine.kafka.formats.spark_checkpoints import Offsets
+from engine.kafka.formats.spark_event_files import (
     files_in_order,
     is_event_log_file,
     is_event_log_folder,
     whole_lines,
 )
-from engine.formats.spark_events import (
+from engine.kafka.formats.spark_events import (
     QueryProgress,
     QueryStarted,
     QueryTerminated,

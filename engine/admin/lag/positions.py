@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from engine.admin.lag.rules import Point
 from engine.common.model import TopicPartition
-from engine.formats.spark_checkpoints import Offsets
+from engine.kafka.formats.spark_checkpoints import Offsets
 
 
 class ReaderKind(StrEnum):

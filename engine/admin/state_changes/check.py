@@ -25,7 +25,7 @@ from engine.admin.state_changes.partition_history import PartitionHistories
 from engine.admin.state_changes.request_tracking import RequestTracking
 from engine.admin.state_changes.zones import UtcClock
 from engine.common.model import TopicPartition
-from engine.formats.state_change_events import (
+from engine.kafka.formats.state_change_events import (
     Event,
     LeaderElected,
     MoveFailed,
@@ -44,9 +44,9 @@ from engine.formats.state_change_events import (
     StateSeen,
     UncleanlyElected,
 )
-from engine.formats.state_change_lines import StateChangeLine, parse_entry
-from engine.formats.state_change_sentences import events_of
-from engine.formats.state_change_states import PrintedState
+from engine.kafka.formats.state_change_lines import StateChangeLine, parse_entry
+from engine.kafka.formats.state_change_sentences import events_of
+from engine.kafka.formats.state_change_states import PrintedState
 
 DEFAULT_WINDOW = timedelta(minutes=10)
 _ERROR_LEVELS = frozenset({"ERROR", "FATAL"})

@@ -12,7 +12,7 @@ from engine.admin.state_changes.findings import Check, FindingBook
 from engine.admin.topics.access import TopicReader
 from engine.common.model import TopicPartition
 from engine.common.snapshot import PartitionSnapshot
-from engine.formats.state_change_states import PrintedState
+from engine.kafka.formats.state_change_states import PrintedState
 
 
 async def compare_with_cluster(

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from engine.admin.state_changes.findings import Check, FindingBook
 from engine.admin.state_changes.zones import shifted
-from engine.formats.state_change_events import OldController
+from engine.kafka.formats.state_change_events import OldController
 
 _HANDOVER = timedelta(seconds=1)
 """How long lines of the old controller may follow those of the new one: threads end, and clocks differ a little."""

@@ -20,7 +20,7 @@ from engine.admin.state_changes.log_input import DamagedLog, LogInput
 from engine.admin.state_changes.problems import ProblemCounter, ProblemKind
 from engine.admin.state_changes.selection import Selection
 from engine.admin.state_changes.zones import UtcClock
-from engine.formats.state_change_lines import (
+from engine.kafka.formats.state_change_lines import (
     START_BYTES,
     Head,
     are_starts,

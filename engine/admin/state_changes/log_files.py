@@ -10,7 +10,7 @@ from pathlib import Path
 
 from engine.admin.state_changes.log_input import STDIN, DamagedLog, LogInput
 from engine.admin.state_changes.problems import LogProblem, ProblemKind
-from engine.formats.state_change_lines import (
+from engine.kafka.formats.state_change_lines import (
     head_of,
     is_merged_line,
     is_start,

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from engine.admin.state_changes.log_files import LogFile
 from engine.admin.state_changes.merging import Batch
 from engine.admin.state_changes.zones import UtcClock, moment_of
-from engine.formats.state_change_lines import controller_epoch_in, is_start, parse_entry
-from engine.formats.state_change_partitions import partitions_in
+from engine.kafka.formats.state_change_lines import controller_epoch_in, is_start, parse_entry
+from engine.kafka.formats.state_change_partitions import partitions_in
 
 _MINUTE_BYTES = 17
 

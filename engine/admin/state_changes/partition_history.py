@@ -14,7 +14,7 @@ from datetime import timedelta
 from engine.admin.state_changes.findings import Check, FindingBook
 from engine.admin.state_changes.zones import moment_of
 from engine.common.model import NO_LEADER, TopicPartition
-from engine.formats.state_change_events import (
+from engine.kafka.formats.state_change_events import (
     LeaderElected,
     MoveFailed,
     PartitionDeleted,
@@ -24,7 +24,7 @@ from engine.formats.state_change_events import (
     StateSeen,
     UncleanlyElected,
 )
-from engine.formats.state_change_states import PrintedState
+from engine.kafka.formats.state_change_states import PrintedState
 
 _NEW, _ONLINE, _OFFLINE, _GONE = "New", "Online", "Offline", "NonExistent"
 _MOMENT = timedelta(seconds=1)

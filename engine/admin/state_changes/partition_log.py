@@ -16,10 +16,10 @@ from engine.admin.state_changes.merged_rows import MergedRow, Role, epoch_ms, ro
 from engine.admin.state_changes.problems import LogProblem, ProblemKind
 from engine.admin.state_changes.zones import Zone, shifted
 from engine.common.model import TopicPartition
-from engine.formats.state_change_events import StateSeen
-from engine.formats.state_change_lines import parse_entry
-from engine.formats.state_change_sentences import events_of
-from engine.formats.state_change_states import PrintedState
+from engine.kafka.formats.state_change_events import StateSeen
+from engine.kafka.formats.state_change_lines import parse_entry
+from engine.kafka.formats.state_change_sentences import events_of
+from engine.kafka.formats.state_change_states import PrintedState
 
 LOOK_BACK = timedelta(hours=24)
 ENTRIES_MAX = 5_000

@@ -16,7 +16,7 @@ from engine.admin.state_changes.findings import Check, FindingBook, time_text
 from engine.admin.state_changes.zones import shifted
 from engine.common.model import TopicPartition
 from engine.common.quantities import counted
-from engine.formats.state_change_events import (
+from engine.kafka.formats.state_change_events import (
     PartitionHandled,
     PartitionSent,
     RequestHandled,

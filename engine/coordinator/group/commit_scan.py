@@ -18,7 +18,7 @@ from typing import Final
 from engine.common.errors import KafkaError
 from engine.common.model import TopicPartition
 from engine.coordinator.group.values import CommittedOffset
-from engine.formats.consumer_offsets import OFFSET_KEY_VERSION
+from engine.kafka.formats.consumer_offsets import OFFSET_KEY_VERSION
 from engine.kafka.protocol.records import layout
 from engine.kafka.protocol.records.varint import VARINTS, read_varint
 

@@ -13,7 +13,7 @@ from engine.coordinator.group.offsets import GroupOffsets
 from engine.coordinator.group.outbox import JoinReply
 from engine.coordinator.group.states import VALID_PREVIOUS_STATES, GroupState
 from engine.coordinator.group.values import CommittedOffset, GroupDescription, JoinedMember, Protocols
-from engine.formats.consumer_protocol import CONSUMER_PROTOCOL_TYPE, decode_subscription
+from engine.kafka.formats.consumer_protocol import CONSUMER_PROTOCOL_TYPE, decode_subscription
 
 _VERSION_0 = b"\0\0"
 

@@ -12,7 +12,7 @@ from engine.coordinator.group.commit_scan import CommitScan, OffsetName
 from engine.coordinator.group.group import Group
 from engine.coordinator.group.offsets import StoredOffset
 from engine.coordinator.group.records import committed_offset, group_of
-from engine.formats.consumer_offsets import (
+from engine.kafka.formats.consumer_offsets import (
     GroupMetadataKey,
     GroupMetadataValue,
     OffsetCommitKey,
@@ -20,7 +20,7 @@ from engine.formats.consumer_offsets import (
     decode_key,
     decode_value,
 )
-from engine.formats.control_records import ControlRecordType, control_record_type
+from engine.kafka.formats.control_records import ControlRecordType, control_record_type
 from engine.kafka.protocol.records.header import BatchHeader, iter_batches
 from engine.kafka.protocol.records.iterate import iter_batch_records
 from engine.kafka.protocol.records.record import Record

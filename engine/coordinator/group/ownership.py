@@ -21,7 +21,7 @@ from engine.common.topic_names import GROUP_METADATA_TOPIC
 from engine.coordinator.group.group import Group
 from engine.coordinator.group.loading import GroupLoader, logger
 from engine.coordinator.group.writer import OffsetsTopicWriter
-from engine.formats.consumer_offsets import partition_for
+from engine.kafka.formats.consumer_offsets import partition_for
 from engine.replication.partition import Partition
 from engine.runtime.offload import Offloader
 from engine.runtime.supervisor import Supervisor

@@ -14,7 +14,7 @@ from engine.coordinator.group.group import Group
 from engine.coordinator.group.member import Member
 from engine.coordinator.group.states import GroupState
 from engine.coordinator.group.values import CommittedOffset, Offsets
-from engine.formats.consumer_offsets import (
+from engine.kafka.formats.consumer_offsets import (
     NO_TIMESTAMP,
     GroupMetadataValue,
     MemberMetadata,

@@ -9,8 +9,8 @@ import os
 from pathlib import Path
 
 from engine.common.errors import StorageError
-from engine.formats.index_entries import AbortedTransaction
-from engine.formats.segment_files import CLEANED_SUFFIX, INDEX_SUFFIXES, LOG_SUFFIX
+from engine.kafka.formats.index_entries import AbortedTransaction
+from engine.kafka.formats.segment_files import CLEANED_SUFFIX, INDEX_SUFFIXES, LOG_SUFFIX
 from engine.kafka.protocol.records.header import BatchHeader, read_batch_header
 from engine.storage.cleaner.messages import CleaningLimits
 from engine.storage.cleaner.throttle import Pace

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from engine.formats.segment_files import CLEANED_SUFFIX, LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from engine.kafka.formats.segment_files import CLEANED_SUFFIX, LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from engine.kafka.protocol.records.decode import record_section
 from engine.kafka.protocol.records.header import BatchHeader
 from engine.kafka.protocol.records.iterate import iter_batch_records

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from engine.formats.control_records import ControlRecordType, control_record_type
-from engine.formats.index_entries import AbortedTransaction
+from engine.kafka.formats.control_records import ControlRecordType, control_record_type
+from engine.kafka.formats.index_entries import AbortedTransaction
 from engine.kafka.protocol.records.buffers import Buffer
 from engine.kafka.protocol.records.header import BatchHeader
 from engine.kafka.protocol.records.iterate import iter_batch_records

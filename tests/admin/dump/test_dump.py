@@ -28,8 +28,8 @@ from engine.admin.dump.rows import (
     TimeIndexRow,
 )
 from engine.admin.dump.text import problem_lines, row_line
-from engine.formats.index_entries import OFFSET_ENTRY, TIME_ENTRY
-from engine.formats.producer_snapshot import ProducerSnapshotEntry, encode_producer_snapshot
+from engine.kafka.formats.index_entries import OFFSET_ENTRY, TIME_ENTRY
+from engine.kafka.formats.producer_snapshot import ProducerSnapshotEntry, encode_producer_snapshot
 from engine.kafka.protocol.records.batch import Codec, Record, encode_batch
 from engine.kafka.protocol.records.legacy import encode_message_set
 

@@ -14,7 +14,7 @@ from engine.admin.lag.commits import readers_within_pace
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.common.topic_names import GROUP_METADATA_TOPIC
-from engine.formats.consumer_offsets import (
+from engine.kafka.formats.consumer_offsets import (
     OffsetCommitValue,
     encode_group_key,
     encode_offset_key,

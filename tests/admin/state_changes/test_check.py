@@ -17,7 +17,7 @@ from engine.admin.state_changes.findings import Check, Finding, FindingBook, Sev
 from engine.admin.state_changes.merged_rows import row_tag
 from engine.common.model import ReplicaAssignment, TopicPartition
 from engine.common.snapshot import PartitionSnapshot
-from engine.formats.state_change_states import PrintedState
+from engine.kafka.formats.state_change_states import PrintedState
 
 RECORDED = Path(__file__).parents[3] / "fixtures" / "state-changes"
 SECOND = 1000

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from engine.common.errors import ErrorCode, KafkaError
-from engine.formats.control_records import (
+from engine.kafka.formats.control_records import (
     ControlRecordType,
     EndTransactionMarker,
     control_record_type,
@@ -17,7 +17,7 @@ from engine.formats.control_records import (
 )
 from engine.kafka.protocol.records.batch import Record, iter_batch_records, iter_batches, read_batch_header, verify_crc
 
-SEGMENT = Path(__file__).parents[2] / "fixtures/disk/clean/data/tx-0/00000000000000000000.log"
+SEGMENT = Path(__file__).parents[3] / "fixtures/disk/clean/data/tx-0/00000000000000000000.log"
 
 
 def test_recorded_markers_are_written_byte_for_byte_as_kafka_wrote_them() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.common.errors import ErrorCode, KafkaError
-from engine.formats.consumer_offsets import (
+from engine.kafka.formats.consumer_offsets import (
     GroupMetadataKey,
     GroupMetadataValue,
     MemberMetadata,
@@ -26,7 +26,7 @@ from engine.formats.consumer_offsets import (
     java_hash,
     partition_for,
 )
-from engine.formats.consumer_protocol import (
+from engine.kafka.formats.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolPartitions,
     ConsumerProtocolSubscription,
@@ -35,10 +35,10 @@ from engine.formats.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from engine.formats.versioned import json_fields, read_version
+from engine.kafka.formats.versioned import json_fields, read_version
 from engine.kafka.protocol.records.batch import Record, iter_batches, iter_records
 
-DISK = Path(__file__).parents[2] / "fixtures" / "disk"
+DISK = Path(__file__).parents[3] / "fixtures" / "disk"
 SEGMENTS = [DISK / folder / "data" / "__consumer_offsets-0" for folder in ("clean", "formats-mixed")]
 
 

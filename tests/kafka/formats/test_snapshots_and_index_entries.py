@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from log_folders import RECORDED
 
 from engine.common.errors import CorruptFileError
-from engine.formats.index_entries import (
+from engine.kafka.formats.index_entries import (
     ABORTED_TRANSACTION_ENTRY,
     AbortedTransaction,
     encode_aborted_transaction,
@@ -16,7 +16,7 @@ from engine.formats.index_entries import (
     iter_offset_index,
     iter_time_index,
 )
-from engine.formats.producer_snapshot import (
+from engine.kafka.formats.producer_snapshot import (
     ProducerSnapshotEntry,
     decode_producer_snapshot,
     encode_producer_snapshot,

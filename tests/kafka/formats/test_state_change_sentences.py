@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.common.model import TopicPartition
-from engine.formats.state_change_events import (
+from engine.kafka.formats.state_change_events import (
     LeaderElected,
     MoveFailed,
     OldController,
@@ -30,9 +30,9 @@ from engine.formats.state_change_events import (
     StateSeen,
     UncleanlyElected,
 )
-from engine.formats.state_change_lines import parse_entry
-from engine.formats.state_change_sentences import events_of
-from engine.formats.state_change_states import PrintedState
+from engine.kafka.formats.state_change_lines import parse_entry
+from engine.kafka.formats.state_change_sentences import events_of
+from engine.kafka.formats.state_change_states import PrintedState
 
 T0 = TopicPartition("t", 0)
 START = b"[2015-03-01 10:00:00,123]"

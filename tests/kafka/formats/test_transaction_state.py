@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.common.errors import ErrorCode, KafkaError
-from engine.formats.transaction_state import (
+from engine.kafka.formats.transaction_state import (
     TransactionLogKey,
     TransactionLogValue,
     TransactionPartitions,
@@ -20,10 +20,10 @@ from engine.formats.transaction_state import (
     encode_key,
     encode_value,
 )
-from engine.formats.versioned import read_version
+from engine.kafka.formats.versioned import read_version
 from engine.kafka.protocol.records.batch import iter_records
 
-SEGMENT = Path(__file__).parents[2] / "fixtures/disk/clean/data/__transaction_state-0/00000000000000000000.log"
+SEGMENT = Path(__file__).parents[3] / "fixtures/disk/clean/data/__transaction_state-0/00000000000000000000.log"
 
 
 def test_recorded_records_are_written_byte_for_byte_as_kafka_wrote_them() -> None:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable
 
 from engine.common.model import LEADER_DURING_DELETE, TopicPartition
-from engine.formats.state_change_events import (
+from engine.kafka.formats.state_change_events import (
     Event,
     LeaderElected,
     MoveFailed,
@@ -31,9 +31,9 @@ from engine.formats.state_change_events import (
     StateSeen,
     UncleanlyElected,
 )
-from engine.formats.state_change_lines import StateChangeLine
-from engine.formats.state_change_partitions import partitions_in
-from engine.formats.state_change_states import broker_ids, state_in
+from engine.kafka.formats.state_change_lines import StateChangeLine
+from engine.kafka.formats.state_change_partitions import partitions_in
+from engine.kafka.formats.state_change_states import broker_ids, state_in
 
 Found = Iterable[Event]
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.common.model import TopicPartition
-from engine.formats.state_change_lines import (
+from engine.kafka.formats.state_change_lines import (
     StateChangeLine,
     are_starts,
     controller_epoch_in,
@@ -17,8 +17,8 @@ from engine.formats.state_change_lines import (
     start_of,
     without_merged_prefixes,
 )
-from engine.formats.state_change_partitions import mention_of, partitions_in
-from engine.formats.state_change_states import PrintedState, state_in
+from engine.kafka.formats.state_change_partitions import mention_of, partitions_in
+from engine.kafka.formats.state_change_states import PrintedState, state_in
 
 T0 = TopicPartition("t", 0)
 START = b"[2015-03-01 10:00:00,123]"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 from engine.common.errors import ErrorCode, KafkaError
-from engine.formats.versioned import decode_versioned, encode_versioned
+from engine.kafka.formats.versioned import decode_versioned, encode_versioned
 from engine.kafka.protocol.declaration import Message, Struct, field
 from engine.kafka.protocol.types import INT8, INT16, INT32, INT64, STRING, Array
 

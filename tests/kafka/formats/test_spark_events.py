@@ -10,8 +10,8 @@ from spark_traces import RECORDED, WITHOUT_KAFKA
 
 from engine.common.errors import CorruptFileError
 from engine.common.model import TopicPartition
-from engine.formats.spark_event_files import codec_of, files_in_order, whole_lines
-from engine.formats.spark_events import (
+from engine.kafka.formats.spark_event_files import codec_of, files_in_order, whole_lines
+from engine.kafka.formats.spark_events import (
     QueryProgress,
     QueryStarted,
     QueryTerminated,

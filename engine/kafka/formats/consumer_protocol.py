@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from engine.common.errors import ErrorCode, KafkaError, RemoteProtocolError
-from engine.formats.versioned import encode_versioned, read_version
+from engine.kafka.formats.versioned import encode_versioned, read_version
 from engine.kafka.protocol.codec import decoder
 from engine.kafka.protocol.declaration import Message, Struct, field
 from engine.kafka.protocol.types import BYTES, INT32, STRING, Array

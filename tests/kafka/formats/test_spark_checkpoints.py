@@ -12,7 +12,7 @@ from spark_traces import RECORDED, WITHOUT_KAFKA
 
 from engine.common.errors import CorruptFileError
 from engine.common.model import TopicPartition
-from engine.formats.spark_checkpoints import (
+from engine.kafka.formats.spark_checkpoints import (
     ForeignVersion,
     batch_id_of,
     check_commit_log,

@@ -11,21 +11,21 @@ from log_folders import NOW_MS, RECORDED
 from engine.common.errors import ConfigError, CorruptFileError
 from engine.common.model import TopicPartition
 from engine.common.topic_id import topic_id_text
-from engine.formats.checkpoints import (
+from engine.kafka.formats.checkpoints import (
     EpochEntry,
     decode_leader_epoch_checkpoint,
     decode_offset_checkpoint,
     encode_leader_epoch_checkpoint,
     encode_offset_checkpoint,
 )
-from engine.formats.clean_shutdown import decode_clean_shutdown, encode_clean_shutdown
-from engine.formats.meta_properties import (
+from engine.kafka.formats.clean_shutdown import decode_clean_shutdown, encode_clean_shutdown
+from engine.kafka.formats.meta_properties import (
     MetaProperties,
     check_meta_properties,
     decode_meta_properties,
     encode_meta_properties,
 )
-from engine.formats.partition_metadata import decode_partition_metadata, encode_partition_metadata
+from engine.kafka.formats.partition_metadata import decode_partition_metadata, encode_partition_metadata
 
 DATA = RECORDED / "clean" / "data"
 OFFSET_CHECKPOINTS = [

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from engine.common.errors import CorruptFileError
-from engine.formats.spark_checkpoints import Offsets, kafka_offsets
+from engine.kafka.formats.spark_checkpoints import Offsets, kafka_offsets
 
 EVENT_CLASS = "org.apache.spark.sql.streaming.StreamingQueryListener$"
 LISTENER_MARK = '"Listener":"klamm"'

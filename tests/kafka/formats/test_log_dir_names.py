@@ -6,8 +6,8 @@ import pytest
 
 from engine.common.errors import StorageError
 from engine.common.model import TopicPartition
-from engine.formats.log_dir_names import LogDirKind, log_dir_name, parse_log_dir_name, suffixed_log_dir_name
-from engine.formats.segment_files import offset_of_file_name, segment_file_name
+from engine.kafka.formats.log_dir_names import LogDirKind, log_dir_name, parse_log_dir_name, suffixed_log_dir_name
+from engine.kafka.formats.segment_files import offset_of_file_name, segment_file_name
 
 UNIQUE = "af3679591fd1434684800313fa806c83"
 

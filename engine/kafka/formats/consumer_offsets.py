@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from engine.common.errors import ErrorCode, KafkaError, RemoteProtocolError
-from engine.formats.versioned import decode_versioned, encode_versioned, read_version
+from engine.kafka.formats.versioned import decode_versioned, encode_versioned, read_version
 from engine.kafka.protocol.codec import decoder
 from engine.kafka.protocol.declaration import Message, Struct, field
 from engine.kafka.protocol.types import BYTES, INT32, INT64, STRING, Array

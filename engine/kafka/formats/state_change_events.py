@@ -9,7 +9,7 @@ from enum import Enum, StrEnum, auto
 from typing import NamedTuple
 
 from engine.common.model import TopicPartition
-from engine.formats.state_change_states import PrintedState
+from engine.kafka.formats.state_change_states import PrintedState
 
 
 class StateRole(Enum):
