@@ -44,7 +44,7 @@ def start(
 
     Prints its id and listeners on stderr once it serves.
     """
-    from engine.config.properties import parse_override
+    from engine.kafka.config.properties import parse_override
     from engine.server.process import run
 
     overrides = dict(parse_override(text) for text in override or ())

@@ -28,7 +28,7 @@ from cli.framework.command import CommandGroup
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
 from cli.output.report import Report
-from engine.config.input_files import read_input
+from engine.kafka.config.input_files import read_input
 
 group = CommandGroup(
     "configs",
@@ -181,6 +181,6 @@ async def alter(
 
 
 def _properties(path: Path) -> dict[str, str]:
-    from engine.config.properties import parse_properties
+    from engine.kafka.config.properties import parse_properties
 
     return parse_properties(read_input(path, "latin-1"))

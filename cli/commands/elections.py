@@ -12,7 +12,7 @@ from cli.framework.command import CommandGroup
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
 from cli.output.report import Report
-from engine.config.input_files import name_of, read_input
+from engine.kafka.config.input_files import name_of, read_input
 
 if TYPE_CHECKING:
     from engine.admin.elections.values import ElectionScope, ElectionType

@@ -15,7 +15,7 @@ from cli.exit_codes import ExitCode
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
 from cli.output.report import Report
-from engine.config.input_files import name_of, read_input
+from engine.kafka.config.input_files import name_of, read_input
 
 if TYPE_CHECKING:
     from engine.admin.groups.reset_spec import ResetSpec, TopicScope

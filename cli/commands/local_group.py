@@ -63,6 +63,6 @@ def start_timeout_s(invocation: Invocation) -> float:
 
 def parsed_settings(texts: list[str] | None) -> dict[str, str]:
     """Return the settings of ``K=V`` options."""
-    from engine.config.properties import parse_override
+    from engine.kafka.config.properties import parse_override
 
     return dict(parse_override(text) for text in texts or ())

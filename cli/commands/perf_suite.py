@@ -16,7 +16,7 @@ from cli.framework.options import Asks, Needs
 from cli.framework.quantities import seconds_option
 from cli.output.report import Report
 from engine.common.quantities import counted
-from engine.config.input_files import name_of, read_input
+from engine.kafka.config.input_files import name_of, read_input
 
 if TYPE_CHECKING:
     from engine.admin.cluster.connection import Cluster

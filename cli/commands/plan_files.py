@@ -13,7 +13,7 @@ from typer._click.exceptions import UsageError
 from cli.exit_codes import ExitCode
 from cli.framework.failure import Failure, failure_of
 from cli.framework.invocation import Stop
-from engine.config.input_files import name_of, read_input
+from engine.kafka.config.input_files import name_of, read_input
 
 if TYPE_CHECKING:
     from engine.admin.reassignment.adaptive_throttle import ThrottleRange

@@ -84,8 +84,8 @@ def _report(server: EmbeddedZooKeeper) -> Report:
 
 
 def _settings(file: Path | None) -> dict[str, str]:
-    from engine.config.input_files import read_input
-    from engine.config.properties import parse_properties
+    from engine.kafka.config.input_files import read_input
+    from engine.kafka.config.properties import parse_properties
 
     return {} if file is None else parse_properties(read_input(file, "latin-1"))
 

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from engine.common.model import BrokerInfo
-from engine.config.metadata_version import MetadataVersion
 from engine.controller.broker_requests import BrokerRequest, UpdateMetadataToBroker
 from engine.controller.events import ControllerEvent
 from engine.controller.logs import channel_manager_log, request_send_log, state_change_log
@@ -24,6 +23,7 @@ from engine.controller.wire_requests import (
     response_text,
     wire_requests,
 )
+from engine.kafka.config.metadata_version import MetadataVersion
 from engine.kafka.protocol.declaration import Response
 from engine.network.client import BrokerClient
 from engine.runtime.discards import Discards

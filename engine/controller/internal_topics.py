@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from engine.common.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
-from engine.config.broker import BrokerConfig
+from engine.kafka.config.broker import BrokerConfig
 
 
 @dataclass(frozen=True, slots=True)

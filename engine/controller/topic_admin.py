@@ -23,11 +23,11 @@ from engine.common.errors import ConfigError, CoordinationError, ErrorCode, Kafk
 from engine.common.model import ReplicaAssignment, TopicPartition
 from engine.common.topic_id import random_topic_id
 from engine.common.topic_names import check_topic_name, colliding, has_collision_chars
-from engine.config.broker import BrokerConfig
-from engine.config.metadata_version import is_topic_id_supported
-from engine.config.topic_configs import validate_topic_config
 from engine.controller.internal_topics import internal_topic
 from engine.controller.metadata_waiter import MetadataWaiter
+from engine.kafka.config.broker import BrokerConfig
+from engine.kafka.config.metadata_version import is_topic_id_supported
+from engine.kafka.config.topic_configs import validate_topic_config
 from engine.replication.metadata_cache import MetadataCache
 from engine.zk.errors import BadVersion, ControllerMoved, NodeExists, TooLarge
 from engine.zk.kafka_client import KafkaZkClient

@@ -15,12 +15,6 @@ from typing import Any, TypeVar
 from engine.common.errors import ErrorCode, error_code
 from engine.common.model import BrokerInfo, SecurityProtocol, TopicPartition
 from engine.common.topic_id import ZERO_TOPIC_ID, topic_id_text
-from engine.config.metadata_version import (
-    MetadataVersion,
-    leader_and_isr_version,
-    stop_replica_version,
-    update_metadata_version,
-)
 from engine.controller.broker_requests import (
     BrokerRequest,
     LeaderAndIsrPartition,
@@ -37,6 +31,12 @@ from engine.controller.events import (
     UpdateMetadataResponseReceived,
 )
 from engine.controller.instructions import slices
+from engine.kafka.config.metadata_version import (
+    MetadataVersion,
+    leader_and_isr_version,
+    stop_replica_version,
+    update_metadata_version,
+)
 from engine.kafka.protocol.apis.leader_and_isr import (
     LeaderAndIsrLiveLeader,
     LeaderAndIsrPartitionState,

@@ -11,11 +11,11 @@ Version notes
 
 from __future__ import annotations
 
-from engine.config.alter import AlterOperation, ConfigChange
 from engine.handlers.config_changes import ResourceChange, answer, change_configs
 from engine.handlers.context import RequestContext
 from engine.handlers.in_turns import in_turns
 from engine.handlers.registry import handles
+from engine.kafka.config.alter import AlterOperation, ConfigChange
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.alter_configs import (
     AlterConfigsRequest,

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from engine.common.errors import ErrorCode, KafkaError
-from engine.config.alter import AlterOperation, ConfigChange
 from engine.handlers.config_resources import invalid_request
+from engine.kafka.config.alter import AlterOperation, ConfigChange
 from engine.runtime.log_files import TRACE
 
 ROOT: Final = "root"

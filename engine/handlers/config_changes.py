@@ -12,19 +12,6 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from engine.common.errors import ConfigError, CoordinationError, ErrorCode, KafkaError
-from engine.config.alter import AlterOperation, ConfigChange, apply_changes, validate_broker_change
-from engine.config.definition import ConfigDef
-from engine.config.dynamic import BROKERS, DEFAULT_ENTITY, TOPICS
-from engine.config.dynamic_keys import (
-    BROKER_AND_THROTTLE_DEF,
-    broker_config_key,
-    is_password,
-    usable_dynamic_config,
-)
-from engine.config.errors import InvalidConfigurationError, ReconfigurationError, RequirementError
-from engine.config.topic_config_keys import TOPIC_CONFIG_DEF
-from engine.config.topic_configs import validate_topic_config
-from engine.config.values import REDACTED
 from engine.handlers.broker_loggers import change_loggers, check_logger_changes
 from engine.handlers.config_resources import (
     ResourceType,
@@ -34,6 +21,19 @@ from engine.handlers.config_resources import (
     resource_type,
 )
 from engine.handlers.context import Broker
+from engine.kafka.config.alter import AlterOperation, ConfigChange, apply_changes, validate_broker_change
+from engine.kafka.config.definition import ConfigDef
+from engine.kafka.config.dynamic import BROKERS, DEFAULT_ENTITY, TOPICS
+from engine.kafka.config.dynamic_keys import (
+    BROKER_AND_THROTTLE_DEF,
+    broker_config_key,
+    is_password,
+    usable_dynamic_config,
+)
+from engine.kafka.config.errors import InvalidConfigurationError, ReconfigurationError, RequirementError
+from engine.kafka.config.topic_config_keys import TOPIC_CONFIG_DEF
+from engine.kafka.config.topic_configs import validate_topic_config
+from engine.kafka.config.values import REDACTED
 from engine.kafka.protocol.apis import alter_configs, incremental_alter_configs
 from engine.replication.state_changes import Breather
 

@@ -8,13 +8,13 @@ from engine.network.request import Peer, RequestHead
 
 if TYPE_CHECKING:
     from engine.common.clock import Clock
-    from engine.config.broker import BrokerConfig
-    from engine.config.dynamic import DynamicConfigs
     from engine.controller.loop import Controller
     from engine.controller.producer_ids import ProducerIdManager
     from engine.controller.topic_admin import TopicAdmin
     from engine.coordinator.group.coordinator import GroupCoordinator
     from engine.handlers.fetch_session_cache import FetchSessionCache
+    from engine.kafka.config.broker import BrokerConfig
+    from engine.kafka.config.dynamic import DynamicConfigs
     from engine.replication.metadata_cache import MetadataCache
     from engine.replication.offset_lookup import OffsetSearch
     from engine.replication.replica_manager import ReplicaManager

@@ -19,10 +19,10 @@ from collections import Counter
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.topic_id import ZERO_TOPIC_ID
 from engine.common.topic_names import CLUSTER_METADATA_TOPIC
-from engine.config.describe import describe_topic
 from engine.controller.topic_admin import CreatedTopic, NewTopic
 from engine.handlers.context import Broker, RequestContext
 from engine.handlers.registry import handles
+from engine.kafka.config.describe import describe_topic
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.create_topics import (
     CreatableTopic,

@@ -18,19 +18,19 @@ import logging
 
 from engine.common.errors import CoordinationError, ErrorCode, KafkaError
 from engine.common.topic_names import check_topic_name
-from engine.config.describe import (
+from engine.handlers.broker_loggers import logger_levels
+from engine.handlers.config_resources import ResourceType, invalid_request, parse_broker_id, resource_type
+from engine.handlers.context import Broker, RequestContext
+from engine.handlers.registry import handles
+from engine.kafka.config.describe import (
     ConfigSource,
     DescribedConfig,
     describe_broker,
     describe_broker_defaults,
     describe_topic,
 )
-from engine.config.dynamic import TOPICS
-from engine.config.values import ConfigType
-from engine.handlers.broker_loggers import logger_levels
-from engine.handlers.config_resources import ResourceType, invalid_request, parse_broker_id, resource_type
-from engine.handlers.context import Broker, RequestContext
-from engine.handlers.registry import handles
+from engine.kafka.config.dynamic import TOPICS
+from engine.kafka.config.values import ConfigType
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.describe_configs import (
     DescribeConfigsRequest,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from engine.config.metadata_version import MetadataVersion
 from engine.handlers.context import RequestContext
+from engine.kafka.config.metadata_version import MetadataVersion
 
 
 def are_static_members_refused(context: RequestContext, group_instance_id: str | None) -> bool:

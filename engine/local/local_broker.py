@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from engine.common.errors import OperationError
-from engine.config.listeners import parse_csv
-from engine.config.properties import format_properties
+from engine.kafka.config.listeners import parse_csv
+from engine.kafka.config.properties import format_properties
 from engine.local.addresses import is_free
 from engine.local.broker_probe import answers_api_versions
 from engine.local.processes import LocalProcess, ProcessId, find_process, start_process

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from engine.common.errors import ErrorCode, KlammError, error_code
 from engine.common.model import LeaderAndIsr, LeaderRecoveryState, TopicPartition
 from engine.common.topic_id import ZERO_TOPIC_ID
-from engine.config.metadata_version import (
+from engine.kafka.config.metadata_version import (
     MetadataVersion,
     is_leader_recovery_supported,
     is_topic_id_supported,

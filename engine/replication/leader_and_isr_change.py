@@ -11,7 +11,7 @@ from typing import NamedTuple
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
 from engine.common.topic_id import ZERO_TOPIC_ID, topic_id_text
-from engine.config.metadata_version import is_truncation_on_fetch_supported
+from engine.kafka.config.metadata_version import is_truncation_on_fetch_supported
 from engine.kafka.protocol.apis.leader_and_isr import (
     LeaderAndIsrPartitionError,
     LeaderAndIsrPartitionState,

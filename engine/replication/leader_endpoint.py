@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from engine.common.errors import ErrorCode, KafkaError, error_code
 from engine.common.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, Node, TopicPartition
-from engine.config.metadata_version import (
+from engine.kafka.config.metadata_version import (
     fetch_version,
     is_offset_for_leader_epoch_supported,
     is_truncation_on_fetch_supported,

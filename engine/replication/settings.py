@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.config.metadata_version import LATEST_PRODUCTION, MetadataVersion
+from engine.kafka.config.metadata_version import LATEST_PRODUCTION, MetadataVersion
 
 
 @dataclass(frozen=True, slots=True)

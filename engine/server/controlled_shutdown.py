@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 
 from engine.common.errors import ErrorCode, KlammError, error_code
-from engine.config.broker import BrokerConfig
+from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
 from engine.replication.controller_channel import ControllerChannel

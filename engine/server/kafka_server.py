@@ -14,13 +14,6 @@ from pathlib import Path
 from engine.common.clock import Clock, SystemClock
 from engine.common.errors import OperationError
 from engine.common.model import BrokerInfo, Endpoint
-from engine.config.broker import BrokerConfig
-from engine.config.dynamic import DynamicConfigs
-from engine.config.metadata_version import (
-    broker_id_znode_version,
-    is_allocate_producer_ids_supported,
-    is_alter_partition_supported,
-)
 from engine.controller.loop import Controller
 from engine.controller.producer_ids import ControllerProducerIdSource, ProducerIdManager, ZkProducerIdSource
 from engine.controller.topic_admin import TopicAdmin
@@ -29,6 +22,13 @@ from engine.handlers.api_versions import answer_unknown_version
 from engine.handlers.context import RequestContext
 from engine.handlers.fetch_session_cache import FetchSessionCache
 from engine.handlers.registry import all_handlers
+from engine.kafka.config.broker import BrokerConfig
+from engine.kafka.config.dynamic import DynamicConfigs
+from engine.kafka.config.metadata_version import (
+    broker_id_znode_version,
+    is_allocate_producer_ids_supported,
+    is_alter_partition_supported,
+)
 from engine.network.request import Peer
 from engine.network.routes import HandlerSpec, RouteTable
 from engine.network.server import BoundListener, SocketServer

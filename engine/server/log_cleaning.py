@@ -13,8 +13,8 @@ from contextlib import aclosing
 from pathlib import Path
 
 from engine.common.errors import KafkaError, StorageError
-from engine.config.broker import BrokerConfig
-from engine.config.dynamic import DynamicConfigs
+from engine.kafka.config.broker import BrokerConfig
+from engine.kafka.config.dynamic import DynamicConfigs
 from engine.runtime.offload import Offloader
 from engine.runtime.supervisor import Supervisor
 from engine.server.cleaner_process import CleanerProcess, CleanerProcessEnded

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 
-from engine.config.broker import BrokerConfig
+from engine.kafka.config.broker import BrokerConfig
 from engine.runtime.offload import Offloader
 from engine.runtime.supervisor import Supervisor
 from engine.storage.disk_jobs import DiskJob

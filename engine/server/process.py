@@ -16,10 +16,10 @@ from pathlib import Path
 import uvloop
 
 from engine.common.errors import ConfigError, CoordinationError, KlammError, OperationError, StorageError
-from engine.config.broker import BrokerConfig
-from engine.config.input_files import name_of, read_input
-from engine.config.properties import parse_override, parse_properties
 from engine.handlers.registry import all_handlers
+from engine.kafka.config.broker import BrokerConfig
+from engine.kafka.config.input_files import name_of, read_input
+from engine.kafka.config.properties import parse_override, parse_properties
 from engine.runtime.log_files import log_to_files
 from engine.server.kafka_server import KafkaServer
 

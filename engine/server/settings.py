@@ -10,16 +10,16 @@ from dataclasses import replace
 
 from engine.common.errors import ConfigError
 from engine.common.model import Endpoint, SecurityProtocol
-from engine.config.broker import BrokerConfig
-from engine.config.metadata_version import (
+from engine.controller.channels import ChannelSettings
+from engine.controller.options import ControllerOptions
+from engine.kafka.config.broker import BrokerConfig
+from engine.kafka.config.metadata_version import (
     feature_znode_version,
     is_alter_partition_supported,
     is_feature_versioning_supported,
     is_leader_recovery_supported,
     is_topic_id_supported,
 )
-from engine.controller.channels import ChannelSettings
-from engine.controller.options import ControllerOptions
 from engine.network.server import BoundListener, ListenerSpec, ServerLimits
 from engine.replication.settings import ReplicationSettings
 from engine.runtime.descriptors import descriptor_limit, descriptors_for_sockets

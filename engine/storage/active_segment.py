@@ -5,7 +5,7 @@ It alone keeps this state; code that appends, cuts or reads tells it or asks it.
 
 from __future__ import annotations
 
-from engine.config.log_config import LogConfig
+from engine.kafka.config.log_config import LogConfig
 from engine.kafka.formats.index_entries import RELATIVE_OFFSET_MAX
 from engine.storage.segment import LogSegment
 

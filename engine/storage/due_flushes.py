@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator
 
-from engine.config.values import LONG_MAX
+from engine.kafka.config.values import LONG_MAX
 from engine.storage.disk_jobs import DiskJob
 from engine.storage.environment import Flushable
 

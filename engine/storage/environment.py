@@ -8,7 +8,7 @@ from typing import Protocol
 from engine.common.clock import Clock
 from engine.common.errors import KlammError
 from engine.common.model import TopicPartition
-from engine.config.log_config import LogConfig
+from engine.kafka.config.log_config import LogConfig
 from engine.storage.disk_jobs import DirKeeper, DiskJob
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from engine.config.log_config import LogConfig
-from engine.config.values import LONG_MAX
+from engine.kafka.config.log_config import LogConfig
+from engine.kafka.config.values import LONG_MAX
 from engine.storage.disk_jobs import FlushJob, FlushOrder
 from engine.storage.environment import LogEnvironment
 from engine.storage.leader_epoch_cache import LeaderEpochCache

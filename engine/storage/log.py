@@ -18,7 +18,7 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from engine.common.errors import ErrorCode, KafkaError, StorageError
-from engine.config.log_config import LogConfig
+from engine.kafka.config.log_config import LogConfig
 from engine.kafka.formats.index_entries import AbortedTransaction
 from engine.kafka.protocol.records.header import iter_batches
 from engine.kafka.protocol.records.layout import ATTRIBUTES, BATCH_HEADER, BATCH_OVERHEAD, LOG_OVERHEAD

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from engine.common.clock import Clock
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
-from engine.config.log_config import LogConfig
+from engine.kafka.config.log_config import LogConfig
 from engine.kafka.formats.control_records import read_end_transaction_marker
 from engine.kafka.protocol.records.checksum import verify_crc
 from engine.kafka.protocol.records.convert import in_old_format

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.common.errors import CorruptFileError
-from engine.config.log_config import LogConfig
+from engine.kafka.config.log_config import LogConfig
 from engine.kafka.formats.checkpoints import LOG_START_OFFSET_CHECKPOINT
 from engine.kafka.formats.log_dir_names import LogDirKind, parse_log_dir_name
 from engine.kafka.formats.partition_metadata import PARTITION_METADATA_FILE, decode_partition_metadata

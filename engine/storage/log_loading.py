@@ -15,7 +15,7 @@ from pathlib import Path
 
 from engine.common.errors import CorruptFileError
 from engine.common.model import TopicPartition
-from engine.config.log_config import LogConfig
+from engine.kafka.config.log_config import LogConfig
 from engine.kafka.formats.checkpoints import (
     CLEANER_OFFSET_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,

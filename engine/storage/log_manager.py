@@ -17,7 +17,7 @@ from pathlib import Path
 from engine.common.clock import Clock
 from engine.common.errors import CorruptFileError, ErrorCode, KafkaError, StorageError
 from engine.common.model import TopicPartition
-from engine.config.log_config import LogConfig
+from engine.kafka.config.log_config import LogConfig
 from engine.kafka.formats.checkpoints import (
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from engine.config.log_config import LogConfig
+from engine.kafka.config.log_config import LogConfig
 from engine.kafka.protocol.records.append_rules import AppendRules
 from engine.kafka.protocol.records.attributes import Codec, TimestampType
 from engine.kafka.protocol.records.checksum import stamp_crc

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from engine.common.model import TopicPartition
-from engine.config.log_config import LogConfig
+from engine.kafka.config.log_config import LogConfig
 from engine.storage.segment import LogSegment
 
 

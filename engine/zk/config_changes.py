@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from engine.common.clock import Clock
-from engine.config.dynamic import BROKERS, ENTITY_TYPES, TOPICS, USERS, DynamicConfigs
-from engine.config.dynamic_keys import broker_config_key
-from engine.config.topic_config_keys import TOPIC_CONFIG_DEF
-from engine.config.values import REDACTED
+from engine.kafka.config.dynamic import BROKERS, ENTITY_TYPES, TOPICS, USERS, DynamicConfigs
+from engine.kafka.config.dynamic_keys import broker_config_key
+from engine.kafka.config.topic_config_keys import TOPIC_CONFIG_DEF
+from engine.kafka.config.values import REDACTED
 from engine.runtime.supervisor import Supervisor
 from engine.zk.client import ZkClient
 from engine.zk.configs import client_folder

@@ -26,7 +26,7 @@ from wire_client import wait_until_led
 
 from engine.common.clock import SystemClock
 from engine.common.model import TopicPartition
-from engine.config.log_config import LogConfig
+from engine.kafka.config.log_config import LogConfig
 from engine.kafka.protocol.records.batch import Codec, Record, encode_batch
 from engine.local.addresses import own_loopback_address
 from engine.local.zookeeper import EmbeddedZooKeeper

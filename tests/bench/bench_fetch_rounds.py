@@ -17,7 +17,7 @@ from replicated_brokers import World
 from tabulate import tabulate
 
 from engine.common.model import LeaderAndIsr, TopicPartition
-from engine.config.log_config import LogConfig
+from engine.kafka.config.log_config import LogConfig
 from engine.kafka.protocol.apis.leader_and_isr import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,

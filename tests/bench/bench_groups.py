@@ -28,9 +28,9 @@ from wire_client import WireClient, create_topic
 
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
-from engine.config.metadata_version import parse_metadata_version
 from engine.coordinator.group.records import OFFSETS_BASE_SEQUENCE, offset_records
 from engine.coordinator.group.values import CommittedOffset
+from engine.kafka.config.metadata_version import parse_metadata_version
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.find_coordinator import FindCoordinatorRequest
 from engine.kafka.protocol.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol

@@ -21,7 +21,7 @@ from log_folders import StandIn, data_batch, open_log
 from tabulate import tabulate
 
 from engine.common.model import TopicPartition
-from engine.config.log_config import LogConfig
+from engine.kafka.config.log_config import LogConfig
 from engine.kafka.protocol.records.layout import ATTRIBUTES, BASE_SEQUENCE, CRC
 from engine.storage.log import Log
 from engine.storage.log_manager import LogManager, LogManagerConfig

@@ -13,7 +13,7 @@ from broker_program import settings
 from klamm_program import PROGRAM, Ran, environment, klamm
 from macos import as_on_macos, only_on_linux
 
-from engine.config.properties import format_properties
+from engine.kafka.config.properties import format_properties
 from engine.local.addresses import PortReservations
 from engine.local.cluster import LocalCluster
 

@@ -24,7 +24,7 @@ from wire_client import WireClient, create_topic, fetch, produce, read_all
 
 from engine.common.errors import ErrorCode
 from engine.common.model import LeaderAndIsr, LeaderRecoveryState, TopicPartition
-from engine.config.properties import format_properties, parse_properties
+from engine.kafka.config.properties import format_properties, parse_properties
 from engine.kafka.protocol.apis.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,

@@ -20,7 +20,6 @@ from engine.common.model import (
     SecurityProtocol,
     TopicPartition,
 )
-from engine.config.metadata_version import MetadataVersion
 from engine.controller import channels
 from engine.controller import wire_requests as wire_form
 from engine.controller.broker_requests import (
@@ -32,6 +31,7 @@ from engine.controller.broker_requests import (
 from engine.controller.channels import PARTITIONS_AT_ONCE_MAX, BrokerChannel, ChannelSettings, ControllerChannels
 from engine.controller.instructions import SLICE_SIZE
 from engine.controller.loop import Controller
+from engine.kafka.config.metadata_version import MetadataVersion
 from engine.kafka.protocol.apis.leader_and_isr import LeaderAndIsrResponse
 from engine.kafka.protocol.apis.update_metadata import UpdateMetadataResponse
 from engine.runtime import discards

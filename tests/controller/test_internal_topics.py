@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from engine.config.broker import BrokerConfig
 from engine.controller.internal_topics import InternalTopic, internal_topic
+from engine.kafka.config.broker import BrokerConfig
 
 NEEDED = {"zookeeper.connect": "z:1"}
 

@@ -9,8 +9,8 @@ from controller_cluster import SmallCluster, cluster_of, eventually
 from network_serving import run
 
 from engine.common.errors import ErrorCode, KafkaError
-from engine.config.broker import BrokerConfig
 from engine.controller.topic_admin import NewTopic, TopicAdmin
+from engine.kafka.config.broker import BrokerConfig
 from engine.replication.metadata_cache import MetadataCache
 from engine.zk.znodes.admin_znodes import DeleteTopicsTopicZNode
 

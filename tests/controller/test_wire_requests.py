@@ -18,7 +18,6 @@ from engine.common.model import (
     SecurityProtocol,
     TopicPartition,
 )
-from engine.config.metadata_version import MetadataVersion, parse_metadata_version
 from engine.controller.broker_requests import (
     BrokerRequest,
     LeaderAndIsrPartition,
@@ -41,6 +40,7 @@ from engine.controller.wire_requests import (
     response_text,
     wire_requests,
 )
+from engine.kafka.config.metadata_version import MetadataVersion, parse_metadata_version
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.leader_and_isr import LeaderAndIsrRequest
 from engine.kafka.protocol.apis.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.common.model import TopicPartition
-from engine.config.metadata_version import parse_metadata_version
 from engine.coordinator.group.commit_batch import commit_batch
 from engine.coordinator.group.commit_scan import CommitScan
 from engine.coordinator.group.loading import GroupLoader
@@ -20,6 +19,7 @@ from engine.coordinator.group.records import (
     offset_tombstones,
 )
 from engine.coordinator.group.values import CommittedOffset
+from engine.kafka.config.metadata_version import parse_metadata_version
 from engine.kafka.formats.consumer_offsets import OffsetCommitKey, OffsetCommitValue, decode_key, decode_value
 from engine.kafka.protocol.records.attributes import Codec
 from engine.kafka.protocol.records.encode import encode_batch

@@ -12,7 +12,6 @@ from coordinator_world import READ, CoordinatorWorld
 
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
-from engine.config.metadata_version import parse_metadata_version
 from engine.coordinator.group.loading import GroupLoader
 from engine.coordinator.group.records import batch_of, offset_records
 from engine.coordinator.group.values import (
@@ -20,6 +19,7 @@ from engine.coordinator.group.values import (
     Committer,
     MemberIdentity,
 )
+from engine.kafka.config.metadata_version import parse_metadata_version
 from engine.kafka.protocol.records.attributes import Codec
 from engine.kafka.protocol.records.encode import encode_batch
 from engine.kafka.protocol.records.record import Record

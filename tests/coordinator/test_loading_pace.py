@@ -10,9 +10,9 @@ from coordinator_world import CoordinatorWorld
 
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
-from engine.config.metadata_version import parse_metadata_version
 from engine.coordinator.group.records import batch_of, offset_records
 from engine.coordinator.group.values import CommittedOffset
+from engine.kafka.config.metadata_version import parse_metadata_version
 from engine.kafka.protocol.records.attributes import Codec
 
 E = ErrorCode

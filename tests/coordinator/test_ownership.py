@@ -14,13 +14,13 @@ from virtual_time import LoopClock, run_virtual
 
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
-from engine.config.metadata_version import parse_metadata_version
 from engine.coordinator.group import ownership
 from engine.coordinator.group.group import Group
 from engine.coordinator.group.loading import GroupLoader
 from engine.coordinator.group.ownership import OwnedGroups
 from engine.coordinator.group.records import batch_of, offset_records
 from engine.coordinator.group.values import CommittedOffset
+from engine.kafka.config.metadata_version import parse_metadata_version
 from engine.kafka.protocol.records.attributes import Codec
 
 E = ErrorCode

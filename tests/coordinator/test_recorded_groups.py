@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from engine.common.model import TopicPartition
-from engine.config.metadata_version import parse_metadata_version
 from engine.coordinator.group.commit_batch import commit_batch
 from engine.coordinator.group.loading import GroupLoader
 from engine.coordinator.group.records import (
@@ -19,6 +18,7 @@ from engine.coordinator.group.records import (
     offset_tombstones,
 )
 from engine.coordinator.group.states import GroupState
+from engine.kafka.config.metadata_version import parse_metadata_version
 from engine.kafka.formats.consumer_offsets import (
     GroupMetadataKey,
     GroupMetadataValue,

@@ -18,7 +18,6 @@ from coordinator_world import CoordinatorWorld
 from group_walks import Step, WalkWords, order_of
 from virtual_time import run_virtual
 
-from engine.config.broker import BrokerConfig
 from engine.handlers.context import RequestContext
 from engine.handlers.delete_groups import delete_groups
 from engine.handlers.describe_groups import describe_groups
@@ -28,6 +27,7 @@ from engine.handlers.leave_group import leave_group
 from engine.handlers.offset_commit import offset_commit
 from engine.handlers.offset_fetch import offset_fetch
 from engine.handlers.sync_group import sync_group
+from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.protocol.codec import Outgoing, decoder, encoder
 from engine.network.request import Deferred
 

@@ -7,7 +7,6 @@ import logging
 import pytest
 
 from engine.common.model import TopicPartition
-from engine.config.metadata_version import parse_metadata_version
 from engine.coordinator.group.group import Group
 from engine.coordinator.group.loading import GroupLoader
 from engine.coordinator.group.member import Member
@@ -20,6 +19,7 @@ from engine.coordinator.group.records import (
 )
 from engine.coordinator.group.states import GroupState
 from engine.coordinator.group.values import CommittedOffset
+from engine.kafka.config.metadata_version import parse_metadata_version
 from engine.kafka.formats.control_records import ControlRecordType, EndTransactionMarker, encode_end_transaction_record
 from engine.kafka.protocol.records.attributes import Codec
 from engine.kafka.protocol.records.encode import encode_batch

@@ -11,11 +11,11 @@ from typing import Any, cast
 
 from engine.common.clock import SystemClock
 from engine.common.errors import ErrorCode
-from engine.config.broker import BrokerConfig
-from engine.config.dynamic import DynamicConfigs
-from engine.config.log_config import LogConfig
 from engine.handlers.context import RequestContext
 from engine.handlers.incremental_alter_configs import incremental_alter_configs
+from engine.kafka.config.broker import BrokerConfig
+from engine.kafka.config.dynamic import DynamicConfigs
+from engine.kafka.config.log_config import LogConfig
 from engine.kafka.protocol.apis.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,

@@ -14,14 +14,14 @@ from typing import Any, cast
 import pytest
 
 from engine.common.errors import CoordinationError, ErrorCode
-from engine.config.broker import BrokerConfig
-from engine.config.dynamic import DynamicConfigs
-from engine.config.properties import parse_properties
 from engine.handlers.alter_configs import alter_configs
 from engine.handlers.broker_loggers import level_name
 from engine.handlers.context import RequestContext
 from engine.handlers.describe_configs import describe_configs
 from engine.handlers.incremental_alter_configs import incremental_alter_configs
+from engine.kafka.config.broker import BrokerConfig
+from engine.kafka.config.dynamic import DynamicConfigs
+from engine.kafka.config.properties import parse_properties
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis import alter_configs as alter_api
 from engine.kafka.protocol.apis import incremental_alter_configs as incremental_api

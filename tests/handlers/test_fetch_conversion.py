@@ -14,9 +14,9 @@ from replicated_brokers import TP, StandInBroker, World, world
 from virtual_time import run_virtual
 
 from engine.common.errors import ErrorCode
-from engine.config.log_config import LogConfig
 from engine.handlers import fetch_conversion
 from engine.handlers.fetch import fetch
+from engine.kafka.config.log_config import LogConfig
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from engine.kafka.protocol.records import convert

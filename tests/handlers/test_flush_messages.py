@@ -17,8 +17,8 @@ from virtual_time import run_virtual
 
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
-from engine.config.log_config import LogConfig
 from engine.handlers.produce import produce
+from engine.kafka.config.log_config import LogConfig
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.produce import (
     PartitionProduceData,

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from engine.common.errors import ErrorCode
-from engine.config.metadata_version import MetadataVersion
 from engine.coordinator.group.values import GroupDescription
 from engine.handlers.authorized_operations import GROUP_OPERATIONS, NOT_REQUESTED
 from engine.handlers.context import RequestContext
@@ -18,6 +17,7 @@ from engine.handlers.join_group import join_group
 from engine.handlers.offset_commit import offset_commit
 from engine.handlers.offset_delete import offset_delete
 from engine.handlers.sync_group import sync_group
+from engine.kafka.config.metadata_version import MetadataVersion
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.describe_groups import DescribeGroupsRequest
 from engine.kafka.protocol.apis.heartbeat import HeartbeatRequest

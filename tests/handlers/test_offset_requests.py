@@ -13,7 +13,6 @@ from replicated_brokers import TP, StandInBroker, World, world
 from virtual_time import run_virtual
 
 from engine.common.errors import ErrorCode
-from engine.config.log_config import LogConfig
 from engine.handlers.delete_records import delete_records
 from engine.handlers.describe_log_dirs import describe_log_dirs
 from engine.handlers.describe_producers import describe_producers
@@ -22,6 +21,7 @@ from engine.handlers.list_offsets import list_offsets
 from engine.handlers.offset_for_leader_epoch import offset_for_leader_epoch
 from engine.handlers.stop_replica import stop_replica
 from engine.handlers.update_metadata import update_metadata
+from engine.kafka.config.log_config import LogConfig
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.delete_records import (
     DeleteRecordsPartition,

@@ -14,10 +14,10 @@ from virtual_time import run_virtual
 
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
-from engine.config.log_config import LogConfig
 from engine.handlers.produce import produce
 from engine.handlers.produce_checks import checked_records
 from engine.handlers.registry import all_handlers
+from engine.kafka.config.log_config import LogConfig
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.produce import (
     PartitionProduceData,

@@ -9,7 +9,7 @@ from network_serving import run
 
 from engine.common.errors import ErrorCode
 from engine.common.topic_id import ZERO_TOPIC_ID
-from engine.config.describe import ConfigSource
+from engine.kafka.config.describe import ConfigSource
 from engine.kafka.protocol.apis.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,

@@ -16,7 +16,7 @@ from wire_client import create_topic, wait_until_led, wait_until_no_transaction_
 
 from engine.common import model
 from engine.common.clock import SystemClock
-from engine.config.log_config import LogConfig
+from engine.kafka.config.log_config import LogConfig
 from engine.kafka.formats.checkpoints import CLEANER_OFFSET_CHECKPOINT
 from engine.kafka.protocol.records.batch import iter_records
 from engine.kafka.protocol.records.header import iter_batches

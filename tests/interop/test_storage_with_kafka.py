@@ -17,7 +17,7 @@ from wire_client import create_topic
 
 from engine.common import model
 from engine.common.clock import SystemClock
-from engine.config.log_config import LogConfig
+from engine.kafka.config.log_config import LogConfig
 from engine.local.addresses import own_loopback_address
 from engine.storage.append_origin import AppendOrigin
 from engine.storage.log import Log

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.config.properties import parse_properties
+from engine.kafka.config.properties import parse_properties
 from engine.local.addresses import own_loopback_address
 from engine.local.broker_probe import answers_api_versions, known_broker_ids
 from engine.local.cluster_record import ClusterRecord

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from engine.common.errors import OperationError
-from engine.config.properties import parse_properties
+from engine.kafka.config.properties import parse_properties
 from engine.local.addresses import own_loopback_address
 from engine.local.broker_probe import answers_api_versions, known_broker_ids
 from engine.local.cluster import LocalCluster

@@ -15,7 +15,7 @@ import json
 import sys
 
 import klamm._path
-from engine.config.properties import parse_override
+from engine.kafka.config.properties import parse_override
 from pyspark.sql import SparkSession
 
 is_on_the_path = sys.argv[1] == "on the path"
@@ -29,7 +29,7 @@ texts = spark.sparkContext.parallelize(["a=1", "b=2"], 2)
 
 def parse(text):
     import klamm._path
-    from engine.config.properties import parse_override
+    from engine.kafka.config.properties import parse_override
 
     return parse_override(text)
 

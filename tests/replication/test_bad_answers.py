@@ -10,7 +10,7 @@ import pytest
 from replicated_brokers import TP, World, world
 from virtual_time import run_virtual
 
-from engine.config.metadata_version import MetadataVersion
+from engine.kafka.config.metadata_version import MetadataVersion
 from engine.kafka.protocol.apis.fetch import FetchResponse, PartitionData
 from engine.kafka.protocol.apis.offset_for_leader_epoch import OffsetForLeaderEpochResponse
 from engine.replication.fetch_state import InitialFetchState

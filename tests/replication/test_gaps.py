@@ -10,8 +10,8 @@ from log_folders import stored_batches
 from replicated_brokers import TP, World, world
 from virtual_time import run_virtual
 
-from engine.config.log_config import LogConfig
-from engine.config.metadata_version import MetadataVersion
+from engine.kafka.config.log_config import LogConfig
+from engine.kafka.config.metadata_version import MetadataVersion
 from engine.kafka.formats.clean_shutdown import CLEAN_SHUTDOWN_FILE
 from engine.replication.settings import ReplicationSettings
 

@@ -10,7 +10,7 @@ from replicated_brokers import TP, World, committed_batches, world
 from soak import rounds
 from virtual_time import run_virtual
 
-from engine.config.metadata_version import MetadataVersion
+from engine.kafka.config.metadata_version import MetadataVersion
 from engine.replication.settings import ReplicationSettings
 
 HISTORIES = rounds("KLAMM_REPLICATION_HISTORIES", 8)

@@ -11,7 +11,7 @@ from replicated_brokers import TP, world
 from virtual_time import run_virtual
 
 from engine.common.errors import ErrorCode, KafkaError
-from engine.config.log_config import LogConfig
+from engine.kafka.config.log_config import LogConfig
 from engine.replication.isr import IsrState
 from engine.replication.isr_updater import IsrOutcome, IsrUpdate
 

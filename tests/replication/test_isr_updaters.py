@@ -16,7 +16,7 @@ from engine.common.clock import ManualClock
 from engine.common.errors import CoordinationError, ErrorCode, KlammError
 from engine.common.model import LeaderAndIsr, LeaderIsrAndControllerEpoch, LeaderRecoveryState, TopicPartition
 from engine.common.topic_id import ZERO_TOPIC_ID
-from engine.config.metadata_version import MetadataVersion
+from engine.kafka.config.metadata_version import MetadataVersion
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.alter_partition import (
     AlterPartitionRequest,

@@ -9,7 +9,7 @@ import pytest
 
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import Node, TopicPartition
-from engine.config.metadata_version import MetadataVersion
+from engine.kafka.config.metadata_version import MetadataVersion
 from engine.kafka.protocol.apis.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,

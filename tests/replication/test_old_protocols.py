@@ -8,8 +8,8 @@ import pytest
 from replicated_brokers import NO_TOPIC_ID, TP, world
 from virtual_time import run_virtual
 
-from engine.config.log_config import LogConfig
-from engine.config.metadata_version import MetadataVersion
+from engine.kafka.config.log_config import LogConfig
+from engine.kafka.config.metadata_version import MetadataVersion
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.records.header import iter_batches
 from engine.replication.settings import ReplicationSettings

@@ -18,7 +18,7 @@ from replicated_brokers import TP, World, committed_batches, world
 from soak import rounds
 from virtual_time import run_virtual
 
-from engine.config.log_config import LogConfig
+from engine.kafka.config.log_config import LogConfig
 from engine.replication.settings import ReplicationSettings
 
 CONFIG = LogConfig(segment_bytes=2000, index_interval_bytes=64, segment_index_bytes=480, flush_messages=1)

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.config.broker_configs import BROKER_CONFIG_DEF
-from engine.config.topic_config_keys import TOPIC_CONFIG_DEF
+from engine.kafka.config.broker_configs import BROKER_CONFIG_DEF
+from engine.kafka.config.topic_config_keys import TOPIC_CONFIG_DEF
 from engine.storage.log import Log
 from engine.zk.kafka_client import KafkaZkClient
 
@@ -75,7 +75,7 @@ def test_no_module_touches_the_private_state_of_another() -> None:
 
 
 def test_a_broker_reads_its_settings_by_attribute() -> None:
-    """Only ``engine.config``, which makes the attributes, reads settings by Kafka's name."""
+    """Only ``engine.kafka.config``, which makes the attributes, reads settings by Kafka's name."""
     keys = {*BROKER_CONFIG_DEF.names, *(key.name for key in TOPIC_CONFIG_DEF)}
     apart = {"config", "admin", "local", "pipeline"}
     named = re.compile("|".join(f'"{re.escape(key)}"' for key in keys))

@@ -52,7 +52,7 @@ READ_THE_HOUR = {
 TOOLS = ("engine/admin", "engine/local", "engine/pipeline", "cli", "tui", "klamm")
 """Modules that are not part of a broker, and wait for other programs."""
 
-PURE = ("plans", "engine/common", "engine/kafka/formats", "engine/kafka/protocol", "engine/config")
+PURE = ("plans", "engine/common", "engine/kafka/formats", "engine/kafka/protocol", "engine/kafka/config")
 """Pure modules: they get the time as an argument if they need it."""
 
 WALL = {"time", "time_ns", "now", "utcnow", "today"}

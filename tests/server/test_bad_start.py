@@ -11,7 +11,7 @@ import pytest
 from broker_program import BrokerProgram, settings
 from wire_client import WireClient, create_topic, produce, read_all, wait_until_led
 
-from engine.config.properties import format_properties
+from engine.kafka.config.properties import format_properties
 from engine.kafka.protocol.apis.api_versions import ApiVersionsRequest
 from engine.kafka.protocol.records.batch import Record, encode_batch
 from engine.local.addresses import own_loopback_address

@@ -11,10 +11,10 @@ from log_folders import NOW_MS, data_batch
 
 from engine.common.clock import ManualClock
 from engine.common.model import TopicPartition
-from engine.config.broker import BrokerConfig
-from engine.config.dynamic import DynamicConfigs
-from engine.config.log_config import LogConfig
-from engine.config.values import LONG_MAX
+from engine.kafka.config.broker import BrokerConfig
+from engine.kafka.config.dynamic import DynamicConfigs
+from engine.kafka.config.log_config import LogConfig
+from engine.kafka.config.values import LONG_MAX
 from engine.network.request import RequestHead
 from engine.network.routes import RouteTable
 from engine.network.server import SocketServer

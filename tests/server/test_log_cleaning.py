@@ -19,9 +19,9 @@ from log_folders import data_batch
 
 from engine.common.clock import SystemClock
 from engine.common.model import TopicPartition
-from engine.config.broker import BrokerConfig
-from engine.config.dynamic import DynamicConfigs
-from engine.config.log_config import LogConfig
+from engine.kafka.config.broker import BrokerConfig
+from engine.kafka.config.dynamic import DynamicConfigs
+from engine.kafka.config.log_config import LogConfig
 from engine.kafka.formats.checkpoints import CLEANER_OFFSET_CHECKPOINT
 from engine.runtime.offload import Offloader
 from engine.server import cleaner_process, log_cleaning

@@ -15,8 +15,8 @@ from virtual_time import run_virtual
 
 from engine.common.clock import ManualClock
 from engine.common.model import TopicPartition
-from engine.config.broker import BrokerConfig
-from engine.config.log_config import LogConfig
+from engine.kafka.config.broker import BrokerConfig
+from engine.kafka.config.log_config import LogConfig
 from engine.kafka.formats.checkpoints import (
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,

@@ -12,7 +12,7 @@ import pytest
 from network_serving import run
 
 from engine.common.errors import ConfigError, OperationError
-from engine.config.broker import BrokerConfig
+from engine.kafka.config.broker import BrokerConfig
 from engine.runtime.loop_lag import LoopLagGauge
 from engine.server.kafka_server import LOOP_LAG_MS_MAX, KafkaServer
 from engine.server.settings import advertised, check_served, random_cluster_id, server_limits

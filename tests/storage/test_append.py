@@ -24,7 +24,7 @@ from time_lookups import offset_of_max_timestamp
 from engine.admin.dump.indexes import IndexOptions, dump_offset_index
 from engine.admin.dump.rows import Finding
 from engine.common.errors import ErrorCode, KafkaError
-from engine.config.log_config import LogConfig
+from engine.kafka.config.log_config import LogConfig
 from engine.kafka.protocol.records.attributes import Codec, TimestampType
 from engine.kafka.protocol.records.batch import encode_batch, iter_records, read_batch_header, verify_crc
 from engine.kafka.protocol.records.header import iter_batches

@@ -8,7 +8,7 @@ import pytest
 from log_folders import data_batch, open_log
 
 from engine.common.errors import ErrorCode, KafkaError
-from engine.config.log_config import LogConfig
+from engine.kafka.config.log_config import LogConfig
 from engine.kafka.protocol.records.attributes import Codec
 from engine.kafka.protocol.records.layout import BASE_OFFSET
 from engine.kafka.protocol.records.legacy import encode_message_set

@@ -11,7 +11,7 @@ import pytest
 from log_folders import StandIn, data_batch, open_log
 
 from engine.common.errors import ErrorCode, KafkaError
-from engine.config.log_config import LogConfig
+from engine.kafka.config.log_config import LogConfig
 from engine.kafka.protocol.records.layout import BASE_OFFSET, PARTITION_LEADER_EPOCH
 
 

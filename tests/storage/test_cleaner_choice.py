@@ -16,7 +16,7 @@ from cleaning import clean_once, dirty, prepare
 from log_folders import NOW_MS, StandIn, data_batch, open_log, read_all
 
 from engine.common.errors import KafkaError, StorageError
-from engine.config.log_config import LogConfig
+from engine.kafka.config.log_config import LogConfig
 from engine.runtime.own_process import module_command
 from engine.storage.cleaner import throttle, worker
 from engine.storage.cleaner.choice import filthiest, may_be_cleaned

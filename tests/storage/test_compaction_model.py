@@ -18,7 +18,7 @@ from cleaning import prepare, records_of, work
 from log_folders import NOW_MS, StandIn, marker_batch, open_log, read_all
 from soak import SOAK
 
-from engine.config.log_config import LogConfig
+from engine.kafka.config.log_config import LogConfig
 from engine.kafka.protocol.records.batch import Codec, Record, encode_batch, iter_batches
 from engine.storage.append_origin import AppendOrigin
 from engine.storage.cleaner import key_map

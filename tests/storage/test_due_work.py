@@ -13,7 +13,7 @@ from log_folders import NOW_MS, data_batch
 from managed_logs import ManagedLogs, checkpoint, run_jobs
 
 from engine.common.model import TopicPartition
-from engine.config.log_config import LogConfig
+from engine.kafka.config.log_config import LogConfig
 from engine.storage.due_flushes import DueFlushes
 from engine.storage.environment import Flushable
 from engine.storage.log import Log

@@ -12,7 +12,7 @@ from log_folders import StandIn, data_batch, marker_batch, open_log, read_all, v
 from time_lookups import offset_for_timestamp, offset_of_max_timestamp
 
 from engine.common.errors import ErrorCode, KafkaError
-from engine.config.log_config import LogConfig
+from engine.kafka.config.log_config import LogConfig
 from engine.storage.append_origin import AppendOrigin
 from engine.storage.log import Log
 

@@ -16,7 +16,7 @@ from managed_logs import TOPIC_ID, ManagedLogs, run_jobs
 
 from engine.common.errors import ErrorCode, KafkaError, StorageError
 from engine.common.model import TopicPartition
-from engine.config.log_config import LogConfig
+from engine.kafka.config.log_config import LogConfig
 from engine.runtime import descriptors
 from engine.runtime.descriptors import DescriptorReserve, descriptors_for_sockets, open_file
 from engine.storage.log import Log

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from log_folders import data_batch, open_log
 
-from engine.config.log_config import LogConfig
+from engine.kafka.config.log_config import LogConfig
 from engine.storage.log import Log
 
 

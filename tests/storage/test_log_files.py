@@ -9,7 +9,7 @@ import pytest
 from log_folders import data_batch, open_log
 
 from engine.common.errors import KafkaError, StorageError
-from engine.config.log_config import LogConfig
+from engine.kafka.config.log_config import LogConfig
 from engine.storage.log import Log
 from engine.storage.segment_swap import NewSegment
 

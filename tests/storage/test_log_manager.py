@@ -20,7 +20,7 @@ from managed_logs import TOPIC_ID, ManagedLogs, checkpoint, run_jobs
 from engine.common.clock import ManualClock
 from engine.common.errors import ConfigError, ErrorCode, KafkaError, StorageError
 from engine.common.model import TopicPartition
-from engine.config.log_config import LogConfig
+from engine.kafka.config.log_config import LogConfig
 from engine.kafka.protocol.records.header import iter_batches
 from engine.storage import log_dir, log_loading
 from engine.storage.environment import LoadingStopped

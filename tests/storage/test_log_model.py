@@ -16,7 +16,7 @@ from soak import rounds
 from time_lookups import offset_for_timestamp, offset_of_max_timestamp
 
 from engine.common.errors import ErrorCode, KafkaError
-from engine.config.log_config import LogConfig
+from engine.kafka.config.log_config import LogConfig
 from engine.kafka.protocol.records.attributes import Codec
 from engine.kafka.protocol.records.batch import iter_records
 from engine.kafka.protocol.records.header import iter_batches

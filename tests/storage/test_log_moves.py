@@ -17,7 +17,7 @@ from log_folders import NOW_MS, data_batch, folder_content, read_all, values_of
 from engine.common.clock import ManualClock
 from engine.common.errors import ErrorCode, KafkaError, StorageError
 from engine.common.model import TopicPartition
-from engine.config.log_config import LogConfig
+from engine.kafka.config.log_config import LogConfig
 from engine.storage.disk_jobs import run_jobs
 from engine.storage.log import Log
 from engine.storage.log_manager import LogManager, LogManagerConfig

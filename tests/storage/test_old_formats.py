@@ -8,7 +8,7 @@ import pytest
 from log_folders import StandIn, data_batch, folder_content, marker_batch, open_log
 
 from engine.common.errors import ErrorCode, KafkaError
-from engine.config.log_config import LogConfig
+from engine.kafka.config.log_config import LogConfig
 from engine.kafka.protocol.records.attributes import Codec
 from engine.kafka.protocol.records.batch import iter_records
 from engine.kafka.protocol.records.encode import encode_batch

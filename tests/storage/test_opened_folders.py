@@ -10,7 +10,7 @@ import pytest
 from log_folders import NOW_MS, StandIn, data_batch, folder_content, marker_batch, open_log, values_of
 
 from engine.common.errors import CorruptFileError
-from engine.config.log_config import LogConfig
+from engine.kafka.config.log_config import LogConfig
 from engine.storage.append_origin import AppendOrigin
 from engine.storage.log import Log
 

@@ -12,7 +12,7 @@ from log_folders import StandIn, data_batch, folder_content, marker_batch, open_
 from time_lookups import offset_for_timestamp
 
 from engine.admin.dump.files import DumpOptions, dump_file
-from engine.config.log_config import LogConfig
+from engine.kafka.config.log_config import LogConfig
 from engine.kafka.formats.index_entries import TIME_ENTRY, AbortedTransaction, encode_aborted_transaction
 from engine.kafka.protocol.records.attributes import Codec
 from engine.kafka.protocol.records.legacy import encode_message_set

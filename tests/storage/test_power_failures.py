@@ -10,7 +10,7 @@ from log_folders import values_of
 from managed_logs import ManagedLogs, checkpoint, run_jobs
 
 from engine.common.model import TopicPartition
-from engine.config.log_config import LogConfig
+from engine.kafka.config.log_config import LogConfig
 from engine.storage.log_manager import LogManager
 from engine.storage.small_files import replace_file
 

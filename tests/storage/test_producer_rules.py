@@ -8,7 +8,7 @@ import pytest
 from log_folders import data_batch
 
 from engine.common.model import TopicPartition
-from engine.config.log_config import LogConfig
+from engine.kafka.config.log_config import LogConfig
 from engine.kafka.formats.producer_snapshot import ProducerSnapshotEntry
 from engine.kafka.protocol.records.attributes import Codec
 from engine.kafka.protocol.records.header import BatchHeader, read_batch_header

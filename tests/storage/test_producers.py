@@ -10,7 +10,7 @@ import pytest
 from log_folders import StandIn, data_batch, marker_batch, open_log
 
 from engine.common.errors import ErrorCode, KafkaError
-from engine.config.log_config import LogConfig
+from engine.kafka.config.log_config import LogConfig
 from engine.kafka.formats.producer_snapshot import ProducerSnapshotEntry, decode_producer_snapshot
 from engine.storage.append_origin import AppendOrigin
 from engine.storage.log import Log

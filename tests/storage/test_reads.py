@@ -10,7 +10,7 @@ from log_folders import StandIn, data_batch, open_files_in, open_log, read_all, 
 from time_lookups import offset_for_timestamp, offset_of_max_timestamp
 
 from engine.common.errors import ErrorCode, KafkaError
-from engine.config.log_config import LogConfig
+from engine.kafka.config.log_config import LogConfig
 from engine.kafka.protocol.records.header import iter_batches
 from engine.storage.active_segment import POSITIONS_MAX, ActiveSegment
 from engine.storage.log import Log

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from log_folders import data_batch, folder_content, open_log
 
-from engine.config.log_config import LogConfig
+from engine.kafka.config.log_config import LogConfig
 from engine.storage.log import Log
 from engine.storage.segment_swap import swap_in
 

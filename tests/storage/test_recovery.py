@@ -16,7 +16,7 @@ from forgetful_disk import MIXED, Disk, Stopped, write_image
 from log_folders import NOW_MS, StandIn, data_batch, folder_content, marker_batch, open_log, recorded_copy, values_of
 from time_lookups import offset_of_max_timestamp
 
-from engine.config.log_config import LogConfig
+from engine.kafka.config.log_config import LogConfig
 from engine.storage import segment_recovery
 from engine.storage.append_origin import AppendOrigin
 from engine.storage.environment import LoadingStopped

@@ -8,7 +8,7 @@ import pytest
 from log_folders import StandIn, data_batch, folder_content, open_log, values_of
 
 from engine.common.errors import ErrorCode, KafkaError
-from engine.config.log_config import LogConfig
+from engine.kafka.config.log_config import LogConfig
 from engine.storage.log import Log
 
 SIZE = len(data_batch(b"x" * 50))

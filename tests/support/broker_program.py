@@ -11,7 +11,7 @@ from types import TracebackType
 
 from broker_logs import server_log
 
-from engine.config.properties import format_properties
+from engine.kafka.config.properties import format_properties
 from engine.runtime.own_process import module_command
 
 OLD_RECORDS_STAY = {"log.initial.task.delay.ms": "3600000"}

@@ -9,7 +9,7 @@ from typing import Any
 
 from log_folders import NOW_MS, open_log, read_all
 
-from engine.config.log_config import LogConfig
+from engine.kafka.config.log_config import LogConfig
 from engine.kafka.protocol.records.batch import Record, encode_batch, iter_batches, iter_records
 from engine.storage.cleaner.choice import LogToClean, measure
 from engine.storage.cleaner.cleaning import clean

@@ -16,13 +16,13 @@ from network_serving import serving
 from engine.common.clock import SystemClock
 from engine.common.errors import ErrorCode
 from engine.common.model import BrokerInfo, Endpoint, SecurityProtocol, TopicPartition
-from engine.config.broker import BrokerConfig
-from engine.config.metadata_version import parse_metadata_version
 from engine.controller import events
 from engine.controller.channels import ChannelSettings
 from engine.controller.loop import Controller, InstructionHook
 from engine.controller.options import ControllerOptions
 from engine.controller.topic_admin import NewTopic, TopicAdmin
+from engine.kafka.config.broker import BrokerConfig
+from engine.kafka.config.metadata_version import parse_metadata_version
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.leader_and_isr import (
     LeaderAndIsrPartitionError,

@@ -9,10 +9,10 @@ from typing import Any
 from controller_cluster import SmallBroker
 
 from engine.common.clock import SystemClock
-from engine.config.broker import BrokerConfig
-from engine.config.dynamic import DynamicConfigs
 from engine.handlers.context import RequestContext
 from engine.handlers.registry import all_handlers
+from engine.kafka.config.broker import BrokerConfig
+from engine.kafka.config.dynamic import DynamicConfigs
 from engine.kafka.protocol.declaration import Request
 from engine.network.request import Peer
 

@@ -17,9 +17,9 @@ from virtual_time import LoopClock
 
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
-from engine.config.broker import BrokerConfig
 from engine.coordinator.group.coordinator import GroupCoordinator
 from engine.coordinator.group.values import CommittedOffset, Committer
+from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.protocol.records.header import read_batch_header
 from engine.runtime.purgatory import Purgatory
 

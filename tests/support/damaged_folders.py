@@ -9,7 +9,7 @@ from pathlib import Path
 
 from log_folders import data_batch, marker_batch, open_log
 
-from engine.config.log_config import LogConfig
+from engine.kafka.config.log_config import LogConfig
 from engine.storage.append_origin import AppendOrigin
 
 CONFIG = LogConfig(segment_bytes=1000, index_interval_bytes=150, segment_index_bytes=1024, retention_ms=-1)

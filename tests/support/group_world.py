@@ -7,7 +7,6 @@ import itertools
 from engine.common.clock import ManualClock
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
-from engine.config.metadata_version import parse_metadata_version
 from engine.coordinator.group.group import Group
 from engine.coordinator.group.loading import GroupLoader
 from engine.coordinator.group.machine import GroupMachine
@@ -22,6 +21,7 @@ from engine.coordinator.group.values import (
     Syncing,
     SyncResult,
 )
+from engine.kafka.config.metadata_version import parse_metadata_version
 from engine.kafka.protocol.records.encode import encode_batch
 
 SESSION_MS = 10_000

@@ -26,7 +26,7 @@ from topic_life import Life, Seen, check_records
 
 from engine.common.clock import ManualClock
 from engine.common.model import TopicPartition
-from engine.config.log_config import LogConfig
+from engine.kafka.config.log_config import LogConfig
 from engine.kafka.protocol.records.attributes import Codec
 from engine.kafka.protocol.records.batch import iter_batches, iter_records
 from engine.kafka.protocol.records.encode import encode_batch

@@ -8,7 +8,7 @@ import struct
 from pathlib import Path
 
 from engine.common.clock import ManualClock
-from engine.config.log_config import LogConfig
+from engine.kafka.config.log_config import LogConfig
 from engine.kafka.protocol.records.batch import iter_records
 from engine.kafka.protocol.records.encode import encode_batch
 from engine.kafka.protocol.records.header import BatchHeader, iter_batches

@@ -9,7 +9,7 @@ from log_folders import NOW_MS, data_batch
 
 from engine.common.clock import ManualClock
 from engine.common.model import TopicPartition
-from engine.config.log_config import LogConfig
+from engine.kafka.config.log_config import LogConfig
 from engine.kafka.formats.checkpoints import decode_offset_checkpoint
 from engine.storage.disk_jobs import DiskJob
 from engine.storage.log_manager import LogManager, LogManagerConfig

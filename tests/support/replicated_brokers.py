@@ -20,12 +20,12 @@ from virtual_time import LoopClock
 from engine.common.errors import ErrorCode
 from engine.common.model import LeaderAndIsr, Node, TopicPartition
 from engine.common.topic_id import ZERO_TOPIC_ID
-from engine.config.log_config import LogConfig
 from engine.handlers.context import RequestContext
 from engine.handlers.fetch import fetch
 from engine.handlers.fetch_session_cache import FetchSessionCache
 from engine.handlers.list_offsets import list_offsets
 from engine.handlers.offset_for_leader_epoch import offset_for_leader_epoch
+from engine.kafka.config.log_config import LogConfig
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.leader_and_isr import (
     LeaderAndIsrPartitionState,

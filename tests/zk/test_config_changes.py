@@ -11,9 +11,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from engine.common.clock import ManualClock, SystemClock
-from engine.config.broker import BrokerConfig
-from engine.config.dynamic import DynamicConfigs
-from engine.config.log_config import LogConfig
+from engine.kafka.config.broker import BrokerConfig
+from engine.kafka.config.dynamic import DynamicConfigs
+from engine.kafka.config.log_config import LogConfig
 from engine.zk.client import ZkClient
 from engine.zk.config_changes import NOTIFICATION_AGE_MS_MAX, ConfigChangeListener
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.cluster.remedies import Parameter, Phrase
 from engine.common.errors import ConfigError
-from engine.config.input_files import name_of, read_input
-from engine.config.properties import parse_properties
+from engine.kafka.config.input_files import name_of, read_input
+from engine.kafka.config.properties import parse_properties
 
 _PLAINTEXT = "PLAINTEXT"
 

@@ -17,7 +17,7 @@ from engine.admin.cluster.client_properties import ClientProperties, load_client
 from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.cluster.profiles import Colour, Profile, load_profiles, profiles_path
 from engine.admin.cluster.remedies import Give, Operation, Parameter, Phrase
-from engine.config.input_files import STDIN, name_of
+from engine.kafka.config.input_files import STDIN, name_of
 
 LOCAL_CLUSTER_FILE = Path(".klamm") / "local.json"
 

@@ -22,10 +22,10 @@ from engine.admin.configs.values import (
     EntityType,
 )
 from engine.common.errors import ConfigError, ErrorCode
-from engine.config.broker import BrokerConfig
-from engine.config.dynamic_keys import is_password, validate_dynamic_config
-from engine.config.topic_config_keys import TOPIC_CONFIG_DEF
-from engine.config.topic_configs import validate_topic_config
+from engine.kafka.config.broker import BrokerConfig
+from engine.kafka.config.dynamic_keys import is_password, validate_dynamic_config
+from engine.kafka.config.topic_config_keys import TOPIC_CONFIG_DEF
+from engine.kafka.config.topic_configs import validate_topic_config
 from engine.zk.client import ZkClient
 from engine.zk.errors import ZooKeeperError
 from engine.zk.kafka_client import KafkaZkClient

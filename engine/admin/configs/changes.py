@@ -9,7 +9,7 @@ from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError
 from engine.admin.configs.access import config_reader, describe_entity
 from engine.admin.configs.values import ConfigChange, Entity, EntityType
-from engine.config.dynamic_keys import is_password
+from engine.kafka.config.dynamic_keys import is_password
 
 
 async def read_changes(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.cluster.remedies import Parameter, Phrase
-from engine.config.input_files import name_of, read_input_bytes
+from engine.kafka.config.input_files import name_of, read_input_bytes
 
 _LETTERS = bytes(65 + byte % 26 for byte in range(256))
 _SEED = 0

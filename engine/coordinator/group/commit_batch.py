@@ -9,9 +9,9 @@ import struct
 from collections.abc import Iterable
 from typing import Final
 
-from engine.config.metadata_version import MetadataVersion
 from engine.coordinator.group.records import OFFSETS_BASE_SEQUENCE, offset_value
 from engine.coordinator.group.values import Offsets
+from engine.kafka.config.metadata_version import MetadataVersion
 from engine.kafka.formats.consumer_offsets import OFFSET_KEY_VERSION
 from engine.kafka.protocol.records import layout
 from engine.kafka.protocol.records.attributes import Codec

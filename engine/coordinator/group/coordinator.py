@@ -12,7 +12,6 @@ from engine.common.clock import Clock
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.common.topic_names import GROUP_METADATA_TOPIC
-from engine.config.broker import BrokerConfig
 from engine.coordinator.group.driver import MachineDriver
 from engine.coordinator.group.group import Group
 from engine.coordinator.group.machine import GroupMachine
@@ -33,6 +32,7 @@ from engine.coordinator.group.values import (
 )
 from engine.coordinator.group.write_errors import store_error
 from engine.coordinator.group.writer import OffsetsTopicWriter
+from engine.kafka.config.broker import BrokerConfig
 from engine.replication.metadata_cache import MetadataCache
 from engine.replication.replica_manager import ReplicaManager
 from engine.runtime.offload import Offloader

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from engine.common.model import TopicPartition
-from engine.config.metadata_version import (
-    MetadataVersion,
-    group_metadata_value_version,
-    offset_commit_value_version,
-)
 from engine.coordinator.group.group import Group
 from engine.coordinator.group.member import Member
 from engine.coordinator.group.states import GroupState
 from engine.coordinator.group.values import CommittedOffset, Offsets
+from engine.kafka.config.metadata_version import (
+    MetadataVersion,
+    group_metadata_value_version,
+    offset_commit_value_version,
+)
 from engine.kafka.formats.consumer_offsets import (
     NO_TIMESTAMP,
     GroupMetadataValue,

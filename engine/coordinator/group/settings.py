@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.config.broker import BrokerConfig
-from engine.config.metadata_version import MetadataVersion
 from engine.coordinator.group.values import GroupSettings
+from engine.kafka.config.broker import BrokerConfig
+from engine.kafka.config.metadata_version import MetadataVersion
 from engine.kafka.protocol.records.attributes import Codec
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from engine.common.errors import ConfigError, CorruptFileError
-from engine.config.properties import format_properties, parse_properties
+from engine.kafka.config.properties import format_properties, parse_properties
 
 META_PROPERTIES_FILE = "meta.properties"
 

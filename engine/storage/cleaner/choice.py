@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from engine.config.values import LONG_MAX
+from engine.kafka.config.values import LONG_MAX
 from engine.storage.log import Log
 
 logger = logging.getLogger("kafka.log.LogCleaner")

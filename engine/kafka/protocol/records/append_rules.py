@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from engine.common.errors import ErrorCode, KafkaError
-from engine.config.log_config import LogConfig
-from engine.config.values import LONG_MAX
+from engine.kafka.config.log_config import LogConfig
+from engine.kafka.config.values import LONG_MAX
 from engine.kafka.protocol.records.attributes import Codec, TimestampType, codec_named
 
 _PRODUCER = "producer"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from engine.common.errors import ErrorCode, KafkaError
-from engine.config.log_config import LogConfig
+from engine.kafka.config.log_config import LogConfig
 from engine.kafka.protocol.records import layout
 from engine.kafka.protocol.records.append_rules import REFUSED_MAX, AppendRules, RecordValidationError
 from engine.kafka.protocol.records.batch import (

@@ -1,0 +1,101 @@
+"""Applies the changes of AlterConfigs and IncrementalAlterConfigs requests to a set of texts, and checks them.
+
+Pure: the result is what would be stored. Source: ConfigAdminManager and DynamicBrokerConfig of Kafka 3.9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+
+from engine.common.errors import ConfigError
+from engine.kafka.config.definition import ConfigDef
+from engine.kafka.config.dynamic import DynamicConfigs
+from engine.kafka.config.dynamic_keys import is_password, validate_dynamic_config
+from engine.kafka.config.errors import InvalidConfigurationError
+from engine.kafka.config.reconfiguration import check_reconfiguration
+from engine.kafka.config.values import ConfigType
+
+
+class AlterOperation(IntEnum):
+    """What IncrementalAlterConfigs does with one setting (KIP-339)."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChange:
+    """One requested change. ``operation`` is the number that came over the wire: see ``checked_operation``."""
+
+    name: str
+    operation: int
+    value: str | None
+
+    @property
+    def checked_operation(self) -> AlterOperation:
+        """The operation. Raises ValueError if Kafka has none of that number."""
+        return AlterOperation(self.operation)
+
+
+def apply_changes(texts: Mapping[str, str], changes: Iterable[ConfigChange], definition: ConfigDef) -> dict[str, str]:
+    """Return the texts after the changes. A list is appended to its default if it is not set, as in Kafka.
+
+    Raises:
+        InvalidConfigurationError: APPEND or SUBTRACT on something that is not a list.
+        ValueError: an unknown operation.
+    """
+    changed = dict(texts)
+    for change in changes:
+        if change.checked_operation is AlterOperation.DELETE:
+            changed.pop(change.name, None)
+        elif change.checked_operation is AlterOperation.SET:
+            changed[change.name] = change.value or ""
+        else:
+            changed[change.name] = _changed_list(changed.get(change.name), change, definition)
+    return changed
+
+
+def validate_broker_change(texts: Mapping[str, str], configs: DynamicConfigs, *, is_per_broker: bool) -> None:
+    """Check the settings that would be stored for this broker, or for all brokers.
+
+    Raises:
+        ConfigError: they are not allowed, or the running broker cannot change to them.
+    """
+    validate_dynamic_config(texts, is_per_broker=is_per_broker)
+    secret = next((name for name in texts if is_password(name)), None)
+    if secret is not None:
+        raise ConfigError(
+            f"{secret} cannot be stored: klamm does not encrypt passwords for ZooKeeper. Set it in the broker's file.",
+            key=secret,
+        )
+    check_reconfiguration(configs.current, configs.preview(texts, is_per_broker=is_per_broker))
+
+
+def _changed_list(text: str | None, change: ConfigChange, definition: ConfigDef) -> str:
+    key = definition.get(change.name)
+    verb = change.checked_operation.name.lower()
+    if key is None:
+        raise InvalidConfigurationError(f"Unknown config name: {change.name}", key=change.name)
+    if key.type is not ConfigType.LIST:
+        raise InvalidConfigurationError(
+            f"Config value {verb} is not allowed for config key: {change.name}", key=change.name
+        )
+    old = (key.default_text or "" if text is None else text).split(",")
+    given = (change.value or "").split(",")
+    if change.checked_operation is AlterOperation.APPEND:
+        present = [entry for entry in old if entry] if old == [""] else old
+        return ",".join([*present, *(entry for entry in given if entry not in present)])
+    return ",".join(_without(old, given))
+
+
+def _without(entries: list[str], removed: list[str]) -> list[str]:
+    """Remove each entry of ``removed``, once for each time that it is named."""
+    left = list(entries)
+    for entry in removed:
+        if entry in left:
+            left.remove(entry)
+    return left

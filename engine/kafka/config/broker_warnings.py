@@ -1,0 +1,47 @@
+"""What an operator should know about a broker's file although the broker starts: keys that do nothing."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Final
+
+from engine.kafka.config.broker_configs import BROKER_CONFIG_DEF
+from engine.kafka.config.dynamic_keys import DYNAMIC_CONFIG_DEF, LISTENER_PREFIX
+
+FORMER_KEYS: Final[Mapping[str, str]] = {
+    "port": "Set listeners instead, e.g. listeners=PLAINTEXT://:9092.",
+    "host.name": "Set listeners instead, e.g. listeners=PLAINTEXT://host:9092.",
+    "advertised.port": "Set advertised.listeners instead.",
+    "advertised.host.name": "Set advertised.listeners instead.",
+    "quota.producer.default": "Set the default quota of clients by klamm quotas instead.",
+    "quota.consumer.default": "Set the default quota of clients by klamm quotas instead.",
+    "replica.lag.max.messages": "Followers leave the ISR by time alone, see replica.lag.time.max.ms.",
+    "zookeeper.sync.time.ms": "It was for Kafka's old ZooKeeper client; remove it.",
+    "log.cleaner.min.cleanable.dirty.ratio": "The key is log.cleaner.min.cleanable.ratio.",
+    "log.delete.delay.ms": "The key is log.segment.delete.delay.ms.",
+}
+"""Keys of older Kafka versions that 3.9 does not know, and what to do about each."""
+
+
+def broker_warnings(originals: Mapping[str, str]) -> list[str]:
+    """Return a sentence for each key that is unknown or has no effect in klamm."""
+    return [warning for name in sorted(originals) if (warning := _warning(name, originals)) is not None]
+
+
+def _warning(name: str, originals: Mapping[str, str]) -> str | None:
+    if name == "node.id" and originals.get("broker.id") == originals[name]:
+        return None
+    prefix = LISTENER_PREFIX.match(name)
+    base = name[prefix.end() :] if prefix else name
+    key = BROKER_CONFIG_DEF.get(base) or (BROKER_CONFIG_DEF.get(base.partition(".")[2]) if prefix else None)
+    if key is not None:
+        is_idle = prefix is not None or not key.has_effect
+        return f"Setting {name} has no effect in klamm: {key.doc}" if is_idle else None
+    if name in FORMER_KEYS:
+        return f"Setting {name} is unknown since an earlier Kafka version and has no effect. {FORMER_KEYS[name]}"
+    if name in DYNAMIC_CONFIG_DEF:
+        return f"Setting {name} has no effect in a file. Set it at run time: klamm configs alter broker/<id> {name}=…"
+    close = difflib.get_close_matches(name, BROKER_CONFIG_DEF.names, n=1, cutoff=0.9)
+    hint = f" Did you mean {close[0]}?" if close else ""
+    return f"Setting {name} is unknown and has no effect.{hint}"

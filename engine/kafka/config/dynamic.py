@@ -1,0 +1,197 @@
+"""DynamicConfigs: the settings that change while a broker runs, from ZooKeeper's ``/config``. No I/O.
+
+It belongs to the broker's event loop. Other code reads ``/config/<type>/<name>`` and passes the content to ``apply``;
+this provides the settings in force and passes changes to its followers. Precedence: topic override, this broker's
+dynamic settings, those of all brokers, the broker's file, Kafka's default (KIP-226).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, TypeVar
+
+from engine.common.errors import ConfigError
+from engine.kafka.config.broker import BrokerConfig
+from engine.kafka.config.broker_configs import BROKER_CONFIG_DEF
+from engine.kafka.config.dynamic_keys import Throttles, usable_dynamic_config
+from engine.kafka.config.log_config import LogConfig
+from engine.kafka.config.reconfiguration import AT_START_ONLY
+from engine.kafka.config.topic_configs import ignored_format_version_warning, topic_log_config, usable_overrides
+
+TOPICS: Final = "topics"
+BROKERS: Final = "brokers"
+CLIENTS: Final = "clients"
+USERS: Final = "users"
+IPS: Final = "ips"
+ENTITY_TYPES: Final = (TOPICS, CLIENTS, USERS, BROKERS, IPS)
+"""The folders of ``/config`` whose nodes hold settings."""
+
+DEFAULT_ENTITY: Final = "<default>"
+"""The name of the entity that means all of its type."""
+
+Overrides = Mapping[str, str]
+TopicFollower = Callable[[str, LogConfig], None]
+
+T = TypeVar("T")
+
+_NONE: Final[Overrides] = {}
+
+
+class DynamicConfigs:
+    """The settings in force on one broker.
+
+    Code that depends on a changeable setting follows it: ``follow`` for the broker's own, ``follow_topics`` for those
+    of topics. Followers run inside ``apply``, in the order in which they came, once the new settings are in force.
+    """
+
+    def __init__(self, static: BrokerConfig) -> None:
+        self.static = static
+        self.current = static
+        self.broker_overrides: Overrides = _NONE
+        self.default_overrides: Overrides = _NONE
+        self.throttles = Throttles(_NONE)
+        self._followers: list[Callable[[], None]] = []
+        self._topic_followers: list[TopicFollower] = []
+        self._stored: dict[tuple[str, str], Overrides] = {}
+        self._topic_overrides: dict[str, Overrides] = {}
+        self._log_configs: dict[str, LogConfig] = {}
+        self._default_log_config = topic_log_config({}, static)
+
+    def follow(self, read: Callable[[], T], take: Callable[[T], None]) -> None:
+        """Pass to ``take`` what ``read`` returns for the broker's settings: now, and again each time that changes.
+
+        A change that ``take`` fails on is passed to it again with the next one.
+        """
+        taken = read()
+        take(taken)
+
+        def look() -> None:
+            nonlocal taken
+            new = read()
+            if new != taken:
+                take(new)
+                taken = new
+
+        self._followers.append(look)
+
+    def follow_topics(self, take: TopicFollower) -> None:
+        """Pass each known topic and its settings to ``take``: now, and again when the topic's overrides change."""
+        for topic in self._topic_overrides:
+            take(topic, self.log_config(topic))
+        self._topic_followers.append(take)
+
+    def apply(self, entity_type: str, entity_name: str, texts: Overrides) -> list[str]:
+        """Apply the content of ``/config/<entity_type>/<entity_name>``; empty if the node is gone.
+
+        Returns what could not be used, a sentence each, for the log: the rest is in force.
+        """
+        if entity_type == TOPICS:
+            return self._apply_topic(entity_name, dict(texts))
+        self._stored[entity_type, entity_name] = dict(texts)
+        return self._apply_broker(entity_name, dict(texts)) if entity_type == BROKERS else []
+
+    def log_config(self, topic: str) -> LogConfig:
+        """Return the settings of a topic's logs; a topic without overrides has the broker's defaults."""
+        found = self._log_configs.get(topic)
+        if found is not None:
+            return found
+        overrides = self._topic_overrides.get(topic)
+        if not overrides:
+            return self._default_log_config
+        usable, _ = usable_overrides(overrides)
+        broker = self.current
+        made = topic_log_config(usable, broker)
+        if broker is self.current:  # logs are loaded in a thread while changes may come in
+            self._log_configs[topic] = made
+        return made
+
+    def topic_overrides(self, topic: str) -> Overrides:
+        """Return a topic's overrides as last reported, including unusable ones."""
+        return self._topic_overrides.get(topic, _NONE)
+
+    def stored_texts(self, entity_type: str, entity_name: str) -> Overrides:
+        """Return the last reported content of an entity's node, usable or not."""
+        if entity_type == TOPICS:
+            return self.topic_overrides(entity_name)
+        return self._stored.get((entity_type, entity_name), _NONE)
+
+    @property
+    def known_topics(self) -> frozenset[str]:
+        """Topics whose overrides were ever reported."""
+        return frozenset(self._topic_overrides)
+
+    def knows_topic(self, topic: str) -> bool:
+        """Say whether a topic's overrides were ever reported, even if it has none."""
+        return topic in self._topic_overrides
+
+    def forget_topic(self, topic: str) -> None:
+        """Drop a deleted topic, so that a new one with its name does not inherit its overrides. Notifies nobody."""
+        self._topic_overrides.pop(topic, None)
+        self._log_configs.pop(topic, None)
+
+    def preview(self, texts: Overrides, *, is_per_broker: bool) -> BrokerConfig:
+        """Return the broker's settings as they would be with these for it, or for all brokers.
+
+        Raises:
+            ConfigError: they are not allowed.
+        """
+        if is_per_broker:
+            return self._merge(self.default_overrides, texts)
+        return self._merge(texts, self.broker_overrides)
+
+    def _apply_topic(self, topic: str, texts: dict[str, str]) -> list[str]:
+        if self._topic_overrides.get(topic) == texts:
+            return []
+        usable, problems = usable_overrides(texts)
+        config = topic_log_config(usable, self.current)
+        self._topic_overrides[topic] = texts
+        self._log_configs.pop(topic, None)
+        if usable:
+            self._log_configs[topic] = config
+        for take in self._topic_followers:
+            take(topic, config)
+        warning = ignored_format_version_warning(topic, usable, self.current)
+        return problems if warning is None else [*problems, warning]
+
+    def _apply_broker(self, name: str, texts: dict[str, str]) -> list[str]:
+        is_default = name == DEFAULT_ENTITY
+        if not is_default and name != str(self.static.broker_id):
+            return []
+        usable, problems = usable_dynamic_config(texts, is_per_broker=not is_default)
+        problems += self._drop_listeners(usable)
+        try:
+            new = self.preview(usable, is_per_broker=not is_default)
+        except ConfigError as error:
+            whose = "Cluster default configs" if is_default else f"Per-broker configs of {name}"
+            return [*problems, f"{whose} could not be applied: {error}"]
+        if is_default:
+            self.default_overrides = usable
+        else:
+            self.broker_overrides = usable
+        self._install(new)
+        return problems
+
+    def _install(self, new: BrokerConfig) -> None:
+        self.current = new
+        self.throttles = Throttles({**self.default_overrides, **self.broker_overrides})
+        self._default_log_config = topic_log_config({}, new)
+        self._log_configs.clear()
+        for look in self._followers:
+            look()
+
+    def _merge(self, default_overrides: Overrides, broker_overrides: Overrides) -> BrokerConfig:
+        texts = dict(self.static.originals)
+        for overrides in (default_overrides, broker_overrides):
+            for name, text in overrides.items():
+                key = BROKER_CONFIG_DEF.get(name)
+                for synonym in key.synonyms if key is not None else ():
+                    texts.pop(synonym, None)
+                texts[name] = text
+        return BrokerConfig(texts, generated_broker_id=self.static.generated_broker_id)
+
+    def _drop_listeners(self, texts: dict[str, str]) -> list[str]:
+        """Remove listeners that differ from those the broker opened when it started; return what to say about them."""
+        names = [name for name in AT_START_ONLY if name in texts and texts[name] != self.static.originals.get(name)]
+        for name in names:
+            del texts[name]
+        return [f"{name} takes effect only from the broker's file, when it starts" for name in names]

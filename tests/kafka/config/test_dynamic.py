@@ -1,0 +1,280 @@
+"""Settings that change at run time: precedence, refusals, and who is notified."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.common.errors import ConfigError
+from engine.kafka.config.alter import AlterOperation, ConfigChange, apply_changes, validate_broker_change
+from engine.kafka.config.broker import BrokerConfig
+from engine.kafka.config.dynamic import BROKERS, DEFAULT_ENTITY, TOPICS, USERS, DynamicConfigs
+from engine.kafka.config.log_config import LogConfig
+from engine.kafka.config.topic_config_keys import TOPIC_CONFIG_DEF
+from engine.kafka.config.values import LONG_MAX
+
+
+def configs(**settings: str) -> DynamicConfigs:
+    texts = {name.replace("_", "."): text for name, text in settings.items()}
+    return DynamicConfigs(BrokerConfig.from_properties({"zookeeper.connect": "z:1", "broker.id": "1", **texts}))
+
+
+def test_precedence_of_a_topic_setting() -> None:
+    held = configs(log_retention_hours="1")
+    assert held.log_config("t").retention_ms == 3_600_000
+    held.apply(BROKERS, DEFAULT_ENTITY, {"log.retention.ms": "300"})
+    assert held.log_config("t").retention_ms == 300
+    held.apply(BROKERS, "1", {"log.retention.ms": "200"})
+    assert held.log_config("t").retention_ms == 200
+    held.apply(TOPICS, "t", {"retention.ms": "100"})
+    assert held.log_config("t").retention_ms == 100
+    assert held.log_config("u").retention_ms == 200
+    for entity_type, name, expected in ((TOPICS, "t", 200), (BROKERS, "1", 300), (BROKERS, DEFAULT_ENTITY, 3_600_000)):
+        held.apply(entity_type, name, {})
+        assert held.log_config("t").retention_ms == expected
+
+
+def test_a_topic_keeps_its_overrides_when_the_broker_changes() -> None:
+    held = configs()
+    held.apply(TOPICS, "t", {"retention.ms": "100"})
+    held.apply(BROKERS, DEFAULT_ENTITY, {"log.segment.bytes": "5000"})
+    assert held.log_config("t") == LogConfig(retention_ms=100, segment_bytes=5000)
+
+
+def test_a_dynamic_setting_beats_its_static_synonyms() -> None:
+    held = configs(log_roll_ms="5000")
+    held.apply(BROKERS, "1", {"log.roll.ms": "7000"})
+    assert held.current.log_roll_ms == 7000
+    assert held.static.log_roll_ms == 5000
+
+
+def test_settings_of_other_brokers_do_not_count() -> None:
+    held = configs()
+    assert held.apply(BROKERS, "2", {"message.max.bytes": "5"}) == []
+    assert held.current is held.static
+
+
+def test_unusable_topic_overrides_are_told_and_left_out() -> None:
+    held = configs()
+    problems = held.apply(TOPICS, "t", {"segment.bytes": "-5", "no.such.key": "1", "retention.ms": "9"})
+    assert problems == [
+        "Invalid value -5 for configuration segment.bytes: Value must be at least 14",
+        "Unknown topic config name: no.such.key",
+    ]
+    assert held.log_config("t") == LogConfig(retention_ms=9)
+    assert held.topic_overrides("t") == {"segment.bytes": "-5", "no.such.key": "1", "retention.ms": "9"}
+
+
+def test_unusable_broker_settings_are_told_and_left_out() -> None:
+    held = configs()
+    problems = held.apply(
+        BROKERS,
+        DEFAULT_ENTITY,
+        {
+            "message.max.bytes": "x",
+            "broker.rack": "r",
+            "ssl.keystore.type": "JKS",
+            "listener.name.plaintext.ssl.keystore.type": "JKS",
+            "log.retention.ms": "77",
+        },
+    )
+    assert sorted(problems) == [
+        "Invalid value x for configuration message.max.bytes: Not a number of type INT",
+        "broker.rack cannot be changed at run time",
+        "listener.name.plaintext.ssl.keystore.type cannot be set for all brokers at once",
+        "ssl.keystore.type counts for single listeners only, with the listener prefix",
+    ]
+    assert held.default_overrides == {"log.retention.ms": "77"}
+
+
+def test_settings_that_contradict_each_other_leave_the_old_ones_in_force() -> None:
+    held = configs()
+    held.apply(BROKERS, "1", {"log.retention.ms": "50"})
+    (problem,) = held.apply(BROKERS, "1", {"log.retention.ms": "0", "message.max.bytes": "5"})
+    assert problem.startswith("Per-broker configs of 1 could not be applied: log.retention.ms must be")
+    assert held.current.log_retention_ms == 50
+    assert held.current.message_max_bytes == 1_048_588
+
+
+def test_listeners_of_a_running_broker_stay() -> None:
+    held = configs(listeners="PLAINTEXT://h:1")
+    same = held.apply(BROKERS, "1", {"listeners": "PLAINTEXT://h:1"})
+    (problem,) = held.apply(BROKERS, "1", {"listeners": "PLAINTEXT://h:2", "message.max.bytes": "9"})
+    assert same == []
+    assert problem == "listeners takes effect only from the broker's file, when it starts"
+    assert [endpoint.port for endpoint in held.current.listener_settings.listeners] == [1]
+    assert held.current.message_max_bytes == 9
+
+
+def test_a_generated_broker_id_survives() -> None:
+    static = BrokerConfig.from_properties({"zookeeper.connect": "z:1"}).with_broker_id(1001)
+    held = DynamicConfigs(static)
+    held.apply(BROKERS, "1001", {"message.max.bytes": "9"})
+    assert held.current.broker_id == 1001
+    assert held.current.message_max_bytes == 9
+
+
+def test_throttle_rates() -> None:
+    held = configs()
+    assert held.throttles.leader_replication_throttled_rate == LONG_MAX
+    held.apply(BROKERS, DEFAULT_ENTITY, {"leader.replication.throttled.rate": "10"})
+    held.apply(BROKERS, "1", {"follower.replication.throttled.rate": "20"})
+    held.apply(BROKERS, "1", {"leader.replication.throttled.rate": "30"})
+    assert held.throttles.leader_replication_throttled_rate == 30
+    assert held.throttles.follower_replication_throttled_rate == LONG_MAX
+    held.apply(BROKERS, "1", {})
+    assert held.throttles.leader_replication_throttled_rate == 10
+    assert held.throttles.replica_alter_log_dirs_io_max_bytes_per_second == LONG_MAX
+
+
+def test_who_follows_topics_is_handed_what_is_known_and_what_changes() -> None:
+    held = configs()
+    heard: list[object] = []
+    held.apply(TOPICS, "s", {"retention.ms": "4"})
+    held.follow_topics(lambda topic, config: heard.append((topic, config.retention_ms, held.log_config(topic))))
+    held.apply(TOPICS, "t", {"retention.ms": "5"})
+    held.apply(TOPICS, "t", {"retention.ms": "5"})
+    held.apply(TOPICS, "t", {})
+    assert heard == [
+        ("s", 4, LogConfig(retention_ms=4)),
+        ("t", 5, LogConfig(retention_ms=5)),
+        ("t", 604_800_000, LogConfig()),
+    ]
+
+
+def test_who_follows_a_setting_is_handed_its_value_and_each_change() -> None:
+    held = configs()
+    sizes: list[int] = []
+    rates: list[int] = []
+    held.apply(BROKERS, DEFAULT_ENTITY, {"message.max.bytes": "6"})
+    held.follow(lambda: held.current.message_max_bytes, sizes.append)
+    held.follow(lambda: held.throttles.leader_replication_throttled_rate, rates.append)
+    held.apply(BROKERS, "1", {"message.max.bytes": "7"})
+    held.apply(BROKERS, "1", {"message.max.bytes": "7", "leader.replication.throttled.rate": "3"})
+    held.apply(BROKERS, "1", {})
+    assert sizes == [6, 7, 6]
+    assert rates == [LONG_MAX, 3, LONG_MAX]
+
+
+def test_a_change_that_a_follower_fails_over_comes_again() -> None:
+    held = configs()
+    faults, sizes, others = iter([RuntimeError("a fault of ours")]), [], []
+
+    def fails_once(size: int) -> None:
+        if size == 7:
+            for fault in faults:
+                raise fault
+        sizes.append(size)
+
+    held.follow(lambda: held.current.message_max_bytes, fails_once)
+    held.follow(lambda: held.current.message_max_bytes, others.append)
+    with pytest.raises(RuntimeError):
+        held.apply(BROKERS, "1", {"message.max.bytes": "7"})
+    held.apply(BROKERS, "1", {"message.max.bytes": "7"})
+    assert sizes == others == [1_048_588, 7]
+
+
+def test_settings_of_clients_are_kept_as_they_were_told() -> None:
+    held = configs()
+    assert held.apply(USERS, "u/clients/c", {"producer_byte_rate": "5"}) == []
+    assert held.stored_texts(USERS, "u/clients/c") == {"producer_byte_rate": "5"}
+
+
+def test_a_new_topic_does_not_inherit_from_a_deleted_one() -> None:
+    held = configs()
+    assert not held.knows_topic("t")
+    held.apply(TOPICS, "t", {"retention.ms": "5"})
+    assert held.knows_topic("t")
+    held.forget_topic("t")
+    assert not held.knows_topic("t")
+    assert held.log_config("t") == LogConfig()
+
+
+def test_an_old_format_version_is_told_to_be_ignored() -> None:
+    held = configs()
+    (warning,) = held.apply(TOPICS, "t", {"message.format.version": "0.10.2"})
+    assert warning.startswith("Topic configuration message.format.version with value `0.10.2` is ignored for `t`")
+    assert held.apply(TOPICS, "t", {"message.format.version": "2.0"}) == []
+    assert held.apply(TOPICS, "t", {"message.format.version": "0.11.0"}) == []
+
+
+def test_the_record_format_counts_before_ibp_3_0_only() -> None:
+    """Source: KafkaConfig.logMessageFormatVersion and TopicConfigHandler.excludedConfigs of Kafka 3.9."""
+    old = {"message.format.version": "0.10.2"}
+    new = configs(log_message_format_version="0.10.2")
+    new.apply(TOPICS, "t", old)
+    assert (new.log_config("u").record_magic, new.log_config("t").record_magic) == (2, 2)
+    mixed = configs(inter_broker_protocol_version="2.8", log_message_format_version="0.9.0")
+    mixed.apply(TOPICS, "t", old)
+    assert (mixed.log_config("u").record_magic, mixed.log_config("t").record_magic) == (0, 1)
+    behind = configs(inter_broker_protocol_version="0.10.1", log_message_format_version="0.10.0")
+    behind.apply(TOPICS, "t", {"message.format.version": "0.11.0"})
+    assert behind.log_config("t").record_magic == 1
+    with pytest.raises(ConfigError, match=r"log\.message\.format\.version 3\.0-IV1 can only be used when"):
+        configs(inter_broker_protocol_version="0.10.2")
+
+
+def change(name: str, operation: AlterOperation, value: str | None = None) -> ConfigChange:
+    return ConfigChange(name, operation, value)
+
+
+@pytest.mark.parametrize(
+    ("before", "changes", "after"),
+    [
+        ({}, [change("retention.ms", AlterOperation.SET, "5")], {"retention.ms": "5"}),
+        ({"retention.ms": "5"}, [change("retention.ms", AlterOperation.DELETE)], {}),
+        ({}, [change("retention.ms", AlterOperation.DELETE)], {}),
+        ({}, [change("cleanup.policy", AlterOperation.APPEND, "compact")], {"cleanup.policy": "delete,compact"}),
+        (
+            {"cleanup.policy": "delete"},
+            [change("cleanup.policy", AlterOperation.APPEND, "delete,compact")],
+            {"cleanup.policy": "delete,compact"},
+        ),
+        (
+            {},
+            [change("leader.replication.throttled.replicas", AlterOperation.APPEND, "0:1,1:2")],
+            {"leader.replication.throttled.replicas": "0:1,1:2"},
+        ),
+        (
+            {"leader.replication.throttled.replicas": "0:1,1:2,0:1"},
+            [change("leader.replication.throttled.replicas", AlterOperation.SUBTRACT, "0:1,9:9")],
+            {"leader.replication.throttled.replicas": "1:2,0:1"},
+        ),
+        ({}, [change("cleanup.policy", AlterOperation.SUBTRACT, "delete")], {"cleanup.policy": ""}),
+    ],
+)
+def test_changes(before: dict[str, str], changes: list[ConfigChange], after: dict[str, str]) -> None:
+    assert apply_changes(before, changes, TOPIC_CONFIG_DEF) == after
+
+
+@pytest.mark.parametrize(
+    ("name", "operation", "message"),
+    [
+        ("retention.ms", AlterOperation.APPEND, "Config value append is not allowed for config key: retention.ms"),
+        ("retention.ms", AlterOperation.SUBTRACT, "Config value subtract is not allowed for config key: retention.ms"),
+        ("nonsense", AlterOperation.APPEND, "Unknown config name: nonsense"),
+    ],
+)
+def test_changes_that_make_no_sense(name: str, operation: AlterOperation, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        apply_changes({}, [change(name, operation, "1")], TOPIC_CONFIG_DEF)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        ({"listener.name.plaintext.ssl.keystore.password": "x"}, "klamm does not encrypt passwords"),
+        ({"listeners": "PLAINTEXT://h:5"}, "change it in the broker's file and restart the broker"),
+        ({"log.cleaner.threads": "9"}, "cannot be increased to more than double the current value 1"),
+    ],
+)
+def test_broker_changes_that_are_not_done_are_refused(texts: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        validate_broker_change(texts, configs(), is_per_broker=True)
+
+
+def test_fewer_cleaner_threads() -> None:
+    held = configs(log_cleaner_threads="8")
+    with pytest.raises(ConfigError, match="less than half the current value 8"):
+        validate_broker_change({"log.cleaner.threads": "3"}, held, is_per_broker=False)
+    validate_broker_change({"log.cleaner.threads": "4"}, held, is_per_broker=False)
