@@ -125,7 +125,7 @@ def _admin_failure(error: AdminError) -> Failure:
 def _zookeeper_failure(error: BaseException) -> Failure:
     """A refusal by ZooKeeper is the cluster's; an unreadable answer is a bad one; anything else means unreachable."""
     from engine.common.errors import said_by
-    from engine.zk import errors as zk
+    from engine.kafka.zk import errors as zk
 
     message = said_by(error)
     if isinstance(error, (zk.NoAuth, zk.AuthFailed)):

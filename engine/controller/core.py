@@ -47,7 +47,7 @@ from engine.controller.replica_state_machine import ReplicaStateMachine
 from engine.controller.request_batch import RequestBatch
 from engine.controller.topic_changes import TopicChanges
 from engine.controller.topic_deletion import TopicDeletion
-from engine.zk.errors import ControllerMoved
+from engine.kafka.zk.errors import ControllerMoved
 
 FIRST_REBALANCE_DELAY_MS = 5_000
 """How long a new controller waits before it checks the balance of leaders."""

@@ -20,9 +20,9 @@ from engine.common.errors import CoordinationError
 from engine.common.model import BrokerInfo, LeaderAndIsr, LeaderIsrAndControllerEpoch, TopicPartition
 from engine.controller.broker_requests import BrokerRequest
 from engine.controller.events import ControllerEvent
-from engine.zk.results import Notifications, PartitionStateRead, PartitionStateUpdates
-from engine.zk.znodes.cluster_znodes import ProducerIdBlock
-from engine.zk.znodes.topic_znodes import TopicIdReplicaAssignment
+from engine.kafka.zk.results import Notifications, PartitionStateRead, PartitionStateUpdates
+from engine.kafka.zk.znodes.cluster_znodes import ProducerIdBlock
+from engine.kafka.zk.znodes.topic_znodes import TopicIdReplicaAssignment
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -98,7 +98,7 @@ def select(items: Iterable[T], is_wanted: Callable[[T], bool]) -> Steps[list[T]]
     return found
 
 
-# Results; most are those of engine.zk
+# Results; most are those of engine.kafka.zk
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from engine.controller.instructions import (
     slices,
 )
 from engine.controller.options import ControllerOptions
-from engine.zk.results import PartitionStateRead, PartitionStateUpdates
+from engine.kafka.zk.results import PartitionStateRead, PartitionStateUpdates
 
 
 class Leadership:

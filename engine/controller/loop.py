@@ -35,12 +35,12 @@ from engine.controller.logs import controller_log, event_log
 from engine.controller.options import ControllerOptions
 from engine.controller.watches import ControllerWatches
 from engine.controller.zk_instructions import ZkInstructions
+from engine.kafka.zk.errors import ControllerMoved, SessionLost
+from engine.kafka.zk.kafka_client import KafkaZkClient
+from engine.kafka.zk.session_keeper import SessionEvent
+from engine.kafka.zk.watches import WatchEvent, WatchEventKind
+from engine.kafka.zk.znodes.controller_znodes import ControllerZNode
 from engine.runtime.supervisor import Supervisor
-from engine.zk.errors import ControllerMoved, SessionLost
-from engine.zk.kafka_client import KafkaZkClient
-from engine.zk.session_keeper import SessionEvent
-from engine.zk.watches import WatchEvent, WatchEventKind
-from engine.zk.znodes.controller_znodes import ControllerZNode
 
 HOLD_MS_MAX = 5
 """How long the controller works before it lets the rest of the broker run."""

@@ -41,8 +41,8 @@ from engine.controller.logs import (
 from engine.controller.options import ControllerOptions
 from engine.controller.request_batch import RequestBatch
 from engine.controller.states import VALID_PREVIOUS_PARTITION_STATES, PartitionState
-from engine.zk.errors import ControllerMoved
-from engine.zk.results import PartitionStateRead
+from engine.kafka.zk.errors import ControllerMoved
+from engine.kafka.zk.results import PartitionStateRead
 
 ElectionResults = dict[TopicPartition, LeaderAndIsr | Exception]
 """For each partition the state with its new leader, or why there is none."""

@@ -15,8 +15,8 @@ from engine.common.errors import ErrorCode, KafkaError, KlammError, error_code
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.allocate_producer_ids import AllocateProducerIdsRequest
 from engine.kafka.protocol.declaration import Request
+from engine.kafka.zk.znodes.cluster_znodes import ProducerIdBlock
 from engine.runtime.supervisor import Supervisor
-from engine.zk.znodes.cluster_znodes import ProducerIdBlock
 
 logger = logging.getLogger(__name__)
 

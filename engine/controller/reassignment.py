@@ -57,9 +57,9 @@ from engine.controller.partition_state_machine import PartitionStateMachine
 from engine.controller.replica_state_machine import ReplicaStateMachine
 from engine.controller.request_batch import RequestBatch
 from engine.controller.states import PartitionAndReplica, PartitionState, ReplicaState
-from engine.zk.errors import ControllerMoved
-from engine.zk.results import PartitionStateRead
-from engine.zk.znodes.topic_znodes import TopicIdReplicaAssignment
+from engine.kafka.zk.errors import ControllerMoved
+from engine.kafka.zk.results import PartitionStateRead
+from engine.kafka.zk.znodes.topic_znodes import TopicIdReplicaAssignment
 
 T = TypeVar("T")
 

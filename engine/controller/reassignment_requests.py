@@ -27,7 +27,7 @@ from engine.controller.instructions import (
 from engine.controller.logs import comma, controller_log, scala, scala_map
 from engine.controller.options import ControllerOptions
 from engine.controller.reassignment import REASSIGNED_AT_ONCE_MAX, Reassignments
-from engine.zk.errors import ControllerMoved
+from engine.kafka.zk.errors import ControllerMoved
 
 _UNKNOWN = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
 _FAILED = ApiError(

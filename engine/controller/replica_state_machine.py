@@ -27,8 +27,8 @@ from engine.controller.logs import (
 from engine.controller.options import ControllerOptions
 from engine.controller.request_batch import RequestBatch
 from engine.controller.states import VALID_PREVIOUS_REPLICA_STATES, PartitionAndReplica, ReplicaState
-from engine.zk.errors import ControllerMoved
-from engine.zk.results import PartitionStateRead
+from engine.kafka.zk.errors import ControllerMoved
+from engine.kafka.zk.results import PartitionStateRead
 
 Replicas = Sequence[PartitionAndReplica]
 

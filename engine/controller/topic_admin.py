@@ -28,11 +28,11 @@ from engine.controller.metadata_waiter import MetadataWaiter
 from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.config.metadata_version import is_topic_id_supported
 from engine.kafka.config.topic_configs import validate_topic_config
+from engine.kafka.zk.errors import BadVersion, ControllerMoved, NodeExists, TooLarge
+from engine.kafka.zk.kafka_client import KafkaZkClient
+from engine.kafka.zk.operations import ANY_VERSION
+from engine.kafka.zk.znodes.topic_znodes import TopicIdReplicaAssignment, TopicZNode
 from engine.replication.metadata_cache import MetadataCache
-from engine.zk.errors import BadVersion, ControllerMoved, NodeExists, TooLarge
-from engine.zk.kafka_client import KafkaZkClient
-from engine.zk.operations import ANY_VERSION
-from engine.zk.znodes.topic_znodes import TopicIdReplicaAssignment, TopicZNode
 
 logger = logging.getLogger("kafka.server.ZkAdminManager")
 

@@ -34,7 +34,7 @@ from engine.controller.partition_state_machine import PartitionStateMachine
 from engine.controller.replica_state_machine import ReplicaStateMachine
 from engine.controller.states import PartitionAndReplica, PartitionState, ReplicaState
 from engine.controller.topic_deletion import TopicDeletion
-from engine.zk.znodes.topic_znodes import TopicIdReplicaAssignment
+from engine.kafka.zk.znodes.topic_znodes import TopicIdReplicaAssignment
 
 
 def _pieces(assignments: dict[str, TopicIdReplicaAssignment]) -> Iterator[dict[str, TopicIdReplicaAssignment]]:

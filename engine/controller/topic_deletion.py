@@ -30,7 +30,7 @@ from engine.controller.partition_state_machine import PartitionStateMachine
 from engine.controller.replica_state_machine import ReplicaStateMachine
 from engine.controller.request_batch import RequestBatch
 from engine.controller.states import PartitionAndReplica, PartitionState, ReplicaState
-from engine.zk.errors import ControllerMoved
+from engine.kafka.zk.errors import ControllerMoved
 
 NEXT_TRY_MS = 5_000
 """The wait before a deletion is tried again whose znodes could not be removed."""

@@ -11,12 +11,16 @@ from functools import partial
 from engine.controller import events
 from engine.controller import instructions as do
 from engine.controller.events import ControllerEvent
-from engine.zk.client import ZkClient
-from engine.zk.watches import WatchCallback, WatchEvent, WatchEventKind
-from engine.zk.znodes.admin_znodes import DeleteTopicsZNode, PreferredReplicaElectionZNode, ReassignPartitionsZNode
-from engine.zk.znodes.broker_znodes import BrokerIdsZNode, BrokerIdZNode
-from engine.zk.znodes.notification_znodes import IsrChangeNotificationZNode, LogDirEventNotificationZNode
-from engine.zk.znodes.topic_znodes import TopicPartitionStateZNode, TopicsZNode, TopicZNode
+from engine.kafka.zk.client import ZkClient
+from engine.kafka.zk.watches import WatchCallback, WatchEvent, WatchEventKind
+from engine.kafka.zk.znodes.admin_znodes import (
+    DeleteTopicsZNode,
+    PreferredReplicaElectionZNode,
+    ReassignPartitionsZNode,
+)
+from engine.kafka.zk.znodes.broker_znodes import BrokerIdsZNode, BrokerIdZNode
+from engine.kafka.zk.znodes.notification_znodes import IsrChangeNotificationZNode, LogDirEventNotificationZNode
+from engine.kafka.zk.znodes.topic_znodes import TopicPartitionStateZNode, TopicsZNode, TopicZNode
 
 _CHILDREN: tuple[tuple[str, ControllerEvent], ...] = (
     (BrokerIdsZNode.path, events.BrokerChange()),

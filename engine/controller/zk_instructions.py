@@ -15,9 +15,9 @@ from engine.controller.dispatch import Row, on, table
 from engine.controller.instructions import AdminRequest, Instruction
 from engine.controller.logs import controller_log
 from engine.controller.options import ControllerOptions
-from engine.zk.errors import ControllerMoved, SessionLost, ZnodeFormatError
-from engine.zk.kafka_client import KafkaZkClient
-from engine.zk.znodes.cluster_znodes import FeatureStatus, FinalizedFeatures
+from engine.kafka.zk.errors import ControllerMoved, SessionLost, ZnodeFormatError
+from engine.kafka.zk.kafka_client import KafkaZkClient
+from engine.kafka.zk.znodes.cluster_znodes import FeatureStatus, FinalizedFeatures
 
 T = TypeVar("T")
 

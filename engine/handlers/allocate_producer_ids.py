@@ -13,7 +13,7 @@ from engine.handlers.context import RequestContext
 from engine.handlers.registry import handles
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
-from engine.zk.znodes.cluster_znodes import ProducerIdBlock
+from engine.kafka.zk.znodes.cluster_znodes import ProducerIdBlock
 
 
 @handles(ApiKey.ALLOCATE_PRODUCER_IDS)

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from engine.handlers.fetch_session_cache import FetchSessionCache
     from engine.kafka.config.broker import BrokerConfig
     from engine.kafka.config.dynamic import DynamicConfigs
+    from engine.kafka.zk.config_changes import ConfigChangeListener
+    from engine.kafka.zk.kafka_client import KafkaZkClient
     from engine.replication.metadata_cache import MetadataCache
     from engine.replication.offset_lookup import OffsetSearch
     from engine.replication.replica_manager import ReplicaManager
     from engine.runtime.offload import Offloader
     from engine.runtime.supervisor import Supervisor
     from engine.storage.log_manager import LogManager
-    from engine.zk.config_changes import ConfigChangeListener
-    from engine.zk.kafka_client import KafkaZkClient
 
 
 class Broker(Protocol):

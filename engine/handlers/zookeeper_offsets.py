@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 
 from engine.common.errors import CoordinationError, ErrorCode
 from engine.common.model import TopicPartition
-from engine.zk.consumers import is_group_znode_name
-from engine.zk.kafka_client import KafkaZkClient
+from engine.kafka.zk.consumers import is_group_znode_name
+from engine.kafka.zk.kafka_client import KafkaZkClient
 
 
 async def write_offsets(

@@ -1,4 +1,4 @@
-"""Asks a ZooKeeper server whether it serves, by raw sockets. Not a client: that is ``engine.zk``."""
+"""Asks a ZooKeeper server whether it serves, by raw sockets. Not a client: that is ``engine.kafka.zk``."""
 
 from __future__ import annotations
 

@@ -29,6 +29,12 @@ from engine.kafka.config.metadata_version import (
     is_allocate_producer_ids_supported,
     is_alter_partition_supported,
 )
+from engine.kafka.zk.client import ZkClient
+from engine.kafka.zk.config_changes import ConfigChangeListener
+from engine.kafka.zk.finalized_features import FinalizedFeaturesListener
+from engine.kafka.zk.kafka_client import KafkaZkClient
+from engine.kafka.zk.session_keeper import SessionEvent
+from engine.kafka.zk.znodes.broker_znodes import BrokerRegistration
 from engine.network.request import Peer
 from engine.network.routes import HandlerSpec, RouteTable
 from engine.network.server import BoundListener, SocketServer
@@ -60,12 +66,6 @@ from engine.server.settings import (
 )
 from engine.storage.environment import LoadingStopped
 from engine.storage.log_manager import LogManager, LogManagerConfig
-from engine.zk.client import ZkClient
-from engine.zk.config_changes import ConfigChangeListener
-from engine.zk.finalized_features import FinalizedFeaturesListener
-from engine.zk.kafka_client import KafkaZkClient
-from engine.zk.session_keeper import SessionEvent
-from engine.zk.znodes.broker_znodes import BrokerRegistration
 
 logger = logging.getLogger("kafka.server.KafkaServer")
 

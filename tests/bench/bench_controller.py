@@ -19,10 +19,10 @@ from pathlib import Path
 from engine.kafka.protocol.apis.create_topics import CreatableTopic, CreateTopicsRequest
 from engine.kafka.protocol.apis.delete_topics import DeleteTopicsRequest
 from engine.kafka.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
+from engine.kafka.zk.client import ZkClient
 from engine.local.cluster import LocalCluster
 from engine.local.local_broker import LocalBroker
 from engine.network.client import BrokerClient
-from engine.zk.client import ZkClient
 
 PARTITIONS = int(os.environ.get("PARTITIONS", "1000"))
 IDLE_S = float(os.environ.get("IDLE_S", "20"))

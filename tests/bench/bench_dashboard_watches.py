@@ -29,9 +29,9 @@ from engine.admin.cluster.zookeeper import open_zookeeper
 from engine.admin.watch.frame import Frame
 from engine.admin.watch.live_feed import LiveFeed
 from engine.common.model import TopicPartition
+from engine.kafka.zk.client import ZkClient
 from engine.local.addresses import own_loopback_address
 from engine.local.zookeeper import EmbeddedZooKeeper
-from engine.zk.client import ZkClient
 
 CHANGES = int(os.environ.get("KLAMM_BENCH_CHANGES", "100"))
 BROKERS = (1, 2, 3)

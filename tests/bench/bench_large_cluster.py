@@ -24,11 +24,11 @@ from engine.common.model import LeaderAndIsr, LeaderIsrAndControllerEpoch, Topic
 from engine.common.snapshot import ClusterSnapshot, TopicSnapshot
 from engine.kafka.protocol.apis.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 from engine.kafka.protocol.codec import Outgoing, decoder, encoder
+from engine.kafka.zk.client import ZkClient
+from engine.kafka.zk.operations import Create
+from engine.kafka.zk.znodes.config_znodes import ConfigEntityZNode, ConfigType
+from engine.kafka.zk.znodes.topic_znodes import TopicPartitionStateZNode, TopicZNode
 from engine.local.zookeeper import EmbeddedZooKeeper
-from engine.zk.client import ZkClient
-from engine.zk.operations import Create
-from engine.zk.znodes.config_znodes import ConfigEntityZNode, ConfigType
-from engine.zk.znodes.topic_znodes import TopicPartitionStateZNode, TopicZNode
 
 PARTITIONS = int(os.environ.get("KLAMM_BENCH_PARTITIONS", "50000"))
 TOPICS = PARTITIONS // 5

@@ -13,10 +13,10 @@ from collections.abc import Awaitable, Callable
 import uvloop
 from tabulate import tabulate
 
+from engine.kafka.zk.client import ZkClient
+from engine.kafka.zk.operations import Check, Create
 from engine.local.addresses import own_loopback_address
 from engine.local.zookeeper import EmbeddedZooKeeper
-from engine.zk.client import ZkClient
-from engine.zk.operations import Check, Create
 
 COUNT = 20_000
 ONE_BY_ONE = 2_000

@@ -10,7 +10,7 @@ import pytest
 from klamm_program import in_process, klamm
 from znode_trees import load_tree
 
-from engine.zk.client import ZkClient
+from engine.kafka.zk.client import ZkClient
 
 Capture = pytest.CaptureFixture[str]
 NOTHING_BUT = "cannot understand the content of /brokers/topics/lag: not JSON"

@@ -16,8 +16,7 @@ from engine.common.errors import (
     RemoteProtocolError,
     StorageError,
 )
-from engine.network.errors import ConnectFailed, RequestTimedOut
-from engine.zk.errors import (
+from engine.kafka.zk.errors import (
     BadVersion,
     ConnectionLost,
     ControllerMoved,
@@ -26,6 +25,7 @@ from engine.zk.errors import (
     SessionLost,
     ZnodeFormatError,
 )
+from engine.network.errors import ConnectFailed, RequestTimedOut
 
 
 @pytest.mark.parametrize(

@@ -164,7 +164,18 @@ def parse(words: list[str]) -> None:
         command.make_context(name, rest, parent=context)
 
 
-NOT_FOR_HELP = ("pydantic", "textual", "pyspark", "kazoo", "asyncio", "rich", "yaml", "crc32c", "uvloop", "engine.zk")
+NOT_FOR_HELP = (
+    "pydantic",
+    "textual",
+    "pyspark",
+    "kazoo",
+    "asyncio",
+    "rich",
+    "yaml",
+    "crc32c",
+    "uvloop",
+    "engine.kafka.zk",
+)
 
 
 def test_help_loads_no_library_that_it_does_not_need(tmp_path: Path) -> None:

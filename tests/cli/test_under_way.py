@@ -99,7 +99,7 @@ def test_ctrl_c_says_what_goes_on_without_us(dead_cluster: str, tmp_path: Path) 
 
 
 def marked(connect: str) -> list[str]:
-    from engine.zk.client import ZkClient
+    from engine.kafka.zk.client import ZkClient
 
     async def reading() -> list[str]:
         async with await ZkClient.connect(connect, session_timeout_ms=10_000) as zk:

@@ -9,7 +9,7 @@ from fake_zookeeper import tp
 from engine.common.errors import ErrorCode
 from engine.controller import events
 from engine.controller.events import ApiError, ElectionType, ElectLeaders
-from engine.zk.znodes.cluster_znodes import ProducerIdBlock
+from engine.kafka.zk.znodes.cluster_znodes import ProducerIdBlock
 
 NOT_NEEDED = ApiError(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
 

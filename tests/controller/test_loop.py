@@ -18,9 +18,9 @@ from engine.controller.events import NO_ERROR, ApiError
 from engine.controller.topic_admin import NewTopic
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.declaration import Response
+from engine.kafka.zk.client import ZkClient
+from engine.kafka.zk.znodes.admin_znodes import ReassignPartitionsZNode
 from engine.network.request import CLOSE_CONNECTION
-from engine.zk.client import ZkClient
-from engine.zk.znodes.admin_znodes import ReassignPartitionsZNode
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 

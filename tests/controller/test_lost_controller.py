@@ -15,7 +15,7 @@ from network_serving import run
 from engine.common.model import TopicPartition
 from engine.controller import instructions as do
 from engine.controller.topic_admin import NewTopic
-from engine.zk.znodes.admin_znodes import ReassignPartitionsZNode
+from engine.kafka.zk.znodes.admin_znodes import ReassignPartitionsZNode
 
 CRASH_POINTS = (
     do.CreatePartitionStates,

@@ -24,7 +24,7 @@ from engine.controller.events import (
 )
 from engine.controller.instructions import SCAN_SIZE, GiveWay, ReadPartitionStates
 from engine.controller.states import PartitionState
-from engine.zk.results import PartitionStateUpdates
+from engine.kafka.zk.results import PartitionStateUpdates
 
 P = tp("t-0")
 

@@ -17,8 +17,8 @@ from zk_txn_log import recorded, writes_of
 from engine.common.model import TopicPartition
 from engine.controller import reassignment, reassignment_requests
 from engine.controller.topic_admin import NewTopic
+from engine.kafka.zk.znodes.admin_znodes import PreferredReplicaElectionZNode, ReassignPartitionsZNode
 from engine.local.zookeeper import EmbeddedZooKeeper
-from engine.zk.znodes.admin_znodes import PreferredReplicaElectionZNode, ReassignPartitionsZNode
 
 SCENES = Path(__file__).parents[2] / "fixtures" / "controller" / "writes"
 

@@ -11,8 +11,8 @@ from network_serving import run
 from engine.common.errors import ErrorCode, KafkaError
 from engine.controller.topic_admin import NewTopic, TopicAdmin
 from engine.kafka.config.broker import BrokerConfig
+from engine.kafka.zk.znodes.admin_znodes import DeleteTopicsTopicZNode
 from engine.replication.metadata_cache import MetadataCache
-from engine.zk.znodes.admin_znodes import DeleteTopicsTopicZNode
 
 
 async def refused(action: Awaitable[object]) -> tuple[ErrorCode, str | None]:

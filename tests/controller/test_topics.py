@@ -11,7 +11,7 @@ from engine.common.errors import ErrorCode
 from engine.common.model import ReplicaAssignment
 from engine.controller import events
 from engine.controller.states import PartitionAndReplica, ReplicaState
-from engine.zk.znodes.topic_znodes import TopicIdReplicaAssignment
+from engine.kafka.zk.znodes.topic_znodes import TopicIdReplicaAssignment
 
 
 def world_of(brokers: int = 3, **options: object) -> World:

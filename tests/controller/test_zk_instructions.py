@@ -12,10 +12,10 @@ from engine.controller.context import ControllerEpoch
 from engine.controller.instructions import AdminRequest, Instruction
 from engine.controller.options import ControllerOptions
 from engine.controller.zk_instructions import ZkInstructions
-from engine.zk.client import ZkClient
-from engine.zk.errors import ControllerMoved
-from engine.zk.kafka_client import KafkaZkClient
-from engine.zk.znodes.admin_znodes import PreferredReplicaElectionZNode, ReassignPartitionsZNode
+from engine.kafka.zk.client import ZkClient
+from engine.kafka.zk.errors import ControllerMoved
+from engine.kafka.zk.kafka_client import KafkaZkClient
+from engine.kafka.zk.znodes.admin_znodes import PreferredReplicaElectionZNode, ReassignPartitionsZNode
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Every module or file that a docstring, a comment or a page names exists.
 
-The tests follow dotted names (``engine.zk.client``), paths (``engine/zk/client.py``), and in pages also the ends of
+The tests follow dotted names (``engine.kafka.zk.client``), paths (``engine/kafka/zk/client.py``), and in pages also the ends of
 paths (``zk/client.py``). They leave bare names alone: such a name may be a module, a method or a word.
 """
 
@@ -78,13 +78,13 @@ def test_pages(page: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "missing"),
     [
-        ("``engine.zk.client`` and engine/zk/client.py, the folder ``engine/zk/``", []),
-        ("``engine.zk.client.ZkClient``; python -m engine.server", []),
+        ("``engine.kafka.zk.client`` and engine/kafka/zk/client.py, the folder ``engine/kafka/zk/``", []),
+        ("``engine.kafka.zk.client.ZkClient``; python -m engine.server", []),
         ("see tests/docs, fixtures/znodes and docs/README.md.", []),
         ("one class in tests/support/fake_*.py, engine/admin/<noun>/…, a.engine.b", []),
-        ("``engine.zk.clients``", ["engine.zk.clients"]),
-        ("``engine.zk.client.Nobody``", ["engine.zk.client.Nobody"]),
-        ("in engine/zk/clients.py.", ["engine/zk/clients.py"]),
+        ("``engine.kafka.zk.clients``", ["engine.kafka.zk.clients"]),
+        ("``engine.kafka.zk.client.Nobody``", ["engine.kafka.zk.client.Nobody"]),
+        ("in engine/kafka/zk/clients.py.", ["engine/kafka/zk/clients.py"]),
         ("in ``cli.nowhere.x``, tests/nowhere", ["cli.nowhere.x", "tests/nowhere"]),
     ],
 )

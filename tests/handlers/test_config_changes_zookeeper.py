@@ -21,9 +21,9 @@ from engine.kafka.protocol.apis.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from engine.zk.client import ZkClient
-from engine.zk.config_changes import ConfigChangeListener
-from engine.zk.kafka_client import KafkaZkClient
+from engine.kafka.zk.client import ZkClient
+from engine.kafka.zk.config_changes import ConfigChangeListener
+from engine.kafka.zk.kafka_client import KafkaZkClient
 
 TOPIC, BROKER = 2, 4
 SET, DELETE = 0, 1

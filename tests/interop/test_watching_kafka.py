@@ -22,9 +22,9 @@ from engine.admin.topics.changes import NewTopic
 from engine.admin.watch.frame import Stage
 from engine.admin.watch.live_feed import LiveFeed
 from engine.common.model import ReplicaAssignment, TopicPartition
+from engine.kafka.zk.client import ZkClient
 from engine.local.addresses import own_loopback_address
 from engine.local.zookeeper import EmbeddedZooKeeper
-from engine.zk.client import ZkClient
 from tui.app import Dashboard
 from tui.session import Session
 

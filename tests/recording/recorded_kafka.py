@@ -26,9 +26,9 @@ from wire_client import WireClient, controller_address, describe_topic
 from zookeeper_log import entries
 
 from engine.kafka.protocol.apis.list_partition_reassignments import ListPartitionReassignmentsRequest
+from engine.kafka.zk.client import ZkClient
 from engine.local.addresses import own_loopback_address
 from engine.local.zookeeper import EmbeddedZooKeeper
-from engine.zk.client import ZkClient
 
 T = TypeVar("T")
 TOLD_HOST, FIRST_PORT = "127.0.0.1", 29392

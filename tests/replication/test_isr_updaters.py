@@ -24,12 +24,12 @@ from engine.kafka.protocol.apis.alter_partition import (
     ResponsePartitionData,
     ResponseTopicData,
 )
+from engine.kafka.zk.client import ZkClient
+from engine.kafka.zk.kafka_client import KafkaZkClient
 from engine.replication.alter_partition import AlterPartitionManager
 from engine.replication.isr_updater import IsrOutcome, IsrUpdate
 from engine.replication.zk_isr import ZkIsrUpdater
 from engine.runtime.supervisor import Supervisor
-from engine.zk.client import ZkClient
-from engine.zk.kafka_client import KafkaZkClient
 
 ID = bytes(15) + b"\x01"
 

@@ -23,13 +23,13 @@ def times(*tests: tuple[str, float]) -> FolderTimes:
 def test_a_line_per_folder_the_slowest_first() -> None:
     found = times(
         ("tests/cli/test_a.py::test_1", 1.0),
-        ("tests/zk/test_b.py::test_1[x::y]", 20.0),
+        ("tests/kafka/zk/test_b.py::test_1[x::y]", 20.0),
         ("tests/cli/deeper/test_c.py::test_1", 2.0),
         ("tests/cli/deeper/test_c.py::test_2", 0.0),
     ).lines()
     assert [line.split() for line in found] == [
         ["seconds", "tests"],
-        ["22.0", "1", "tests/zk", "22.0", "s", "tests/zk/test_b.py"],
+        ["22.0", "1", "tests/kafka/zk", "22.0", "s", "tests/kafka/zk/test_b.py"],
         ["9.0", "3", "tests/cli", "6.0", "s", "tests/cli/deeper/test_c.py"],
     ]
 

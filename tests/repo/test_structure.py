@@ -15,15 +15,15 @@ import pytest
 
 from engine.kafka.config.broker_configs import BROKER_CONFIG_DEF
 from engine.kafka.config.topic_config_keys import TOPIC_CONFIG_DEF
+from engine.kafka.zk.kafka_client import KafkaZkClient
 from engine.storage.log import Log
-from engine.zk.kafka_client import KafkaZkClient
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("cli", "engine", "klamm", "plans", "tui")
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 IMPORTED_AS = {"pyyaml": "yaml"}
 NAMED_TUPLE = {"_replace", "_make", "_fields", "_asdict"}
-FOREIGN = {"engine/zk/session.py": "kazoo"}
+FOREIGN = {"engine/kafka/zk/session.py": "kazoo"}
 """Modules that use private parts of a library, and of which library."""
 
 

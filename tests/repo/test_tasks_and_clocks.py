@@ -20,8 +20,8 @@ READ_THE_MACHINES_CLOCK = {
     "engine/runtime/purgatory.py": "timers of the event loop",
     "engine/storage/cleaner/cleaning.py": "a process of its own",
     "engine/storage/cleaner/throttle.py": "a process of its own",
-    "engine/zk/kazoo_handler.py": "how long one of kazoo's threads waits",
-    "engine/zk/session.py": "how long ZooKeeper has not answered, which commands show",
+    "engine/kafka/zk/kazoo_handler.py": "how long one of kazoo's threads waits",
+    "engine/kafka/zk/session.py": "how long ZooKeeper has not answered, which commands show",
 }
 """Modules of the broker that read the machine's clock, and what they measure. No Kafka setting depends on it."""
 

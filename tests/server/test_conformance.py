@@ -15,8 +15,8 @@ from engine.kafka.protocol.api_keys import API_SPECS, ApiKey
 from engine.kafka.protocol.apis.api_versions import ApiVersionsRequest
 from engine.kafka.protocol.apis.controlled_shutdown import ControlledShutdownRequest
 from engine.kafka.protocol.declaration import Request, request_class
+from engine.kafka.zk.client import ZkClient
 from engine.local.cluster import LocalCluster
-from engine.zk.client import ZkClient
 
 HANDLERS = all_handlers()
 PROMISES = [

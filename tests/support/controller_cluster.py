@@ -31,11 +31,11 @@ from engine.kafka.protocol.apis.leader_and_isr import (
 )
 from engine.kafka.protocol.apis.stop_replica import StopReplicaPartitionError, StopReplicaResponse
 from engine.kafka.protocol.apis.update_metadata import UpdateMetadataResponse
+from engine.kafka.zk.client import ZkClient
+from engine.kafka.zk.kafka_client import KafkaZkClient
+from engine.kafka.zk.session_keeper import SessionEvent
+from engine.kafka.zk.znodes.broker_znodes import BrokerRegistration
 from engine.replication.metadata_cache import MetadataCache
-from engine.zk.client import ZkClient
-from engine.zk.kafka_client import KafkaZkClient
-from engine.zk.session_keeper import SessionEvent
-from engine.zk.znodes.broker_znodes import BrokerRegistration
 
 DEADLINE_S = 40.0
 

@@ -31,7 +31,7 @@ from engine.controller.instructions import (
     Steps,
 )
 from engine.controller.options import ControllerOptions
-from engine.zk.errors import ControllerMoved
+from engine.kafka.zk.errors import ControllerMoved
 
 CONTROLLER = 0
 

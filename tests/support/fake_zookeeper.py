@@ -20,10 +20,10 @@ from engine.controller import events
 from engine.controller import instructions as do
 from engine.controller.core import ControllerCore
 from engine.controller.instructions import Instruction
-from engine.zk.errors import ControllerMoved, NotEmpty
-from engine.zk.results import Notifications, PartitionStateUpdates
-from engine.zk.znodes.cluster_znodes import ProducerIdBlock
-from engine.zk.znodes.topic_znodes import TopicIdReplicaAssignment
+from engine.kafka.zk.errors import ControllerMoved, NotEmpty
+from engine.kafka.zk.results import Notifications, PartitionStateUpdates
+from engine.kafka.zk.znodes.cluster_znodes import ProducerIdBlock
+from engine.kafka.zk.znodes.topic_znodes import TopicIdReplicaAssignment
 
 
 def tp(text: str) -> TopicPartition:

@@ -14,11 +14,11 @@ from cut_proxy import CutProxies
 
 from engine.common.errors import CoordinationError, KlammError
 from engine.common.model import LeaderIsrAndControllerEpoch, ReplicaAssignment, TopicPartition
+from engine.kafka.zk.client import ZkClient
+from engine.kafka.zk.kafka_client import KafkaZkClient
 from engine.local.addresses import own_loopback_address
 from engine.local.cluster import LocalCluster
 from engine.local.local_broker import LocalBroker
-from engine.zk.client import ZkClient
-from engine.zk.kafka_client import KafkaZkClient
 
 SESSION_MS = 2_000
 LAG_MS = 2_000

@@ -23,8 +23,8 @@ from kazoo.protocol.connection import ConnectionHandler
 from engine.admin.reassignment.lock_by_group import GROUP
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.frames import decode_request
+from engine.kafka.zk.kazoo_handler import InboxHandler
 from engine.network import client as network_client
-from engine.zk.kazoo_handler import InboxHandler
 
 SPEED = 50.0
 """Time goes faster by this factor while everything is frozen."""

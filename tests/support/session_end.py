@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from engine.zk.client import ZkClient
-from engine.zk.watches import WatchEvent
+from engine.kafka.zk.client import ZkClient
+from engine.kafka.zk.watches import WatchEvent
 
 SEEN_WITHIN_S = 2.0
 """The dashboard shows the end of a broker's session within this time."""

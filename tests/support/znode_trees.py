@@ -10,10 +10,10 @@ from uuid import uuid4
 
 import pytest
 
+from engine.kafka.zk.client import ZkClient
+from engine.kafka.zk.errors import ZooKeeperError
+from engine.kafka.zk.operations import Create, SetData
 from engine.local.zookeeper import EmbeddedZooKeeper
-from engine.zk.client import ZkClient
-from engine.zk.errors import ZooKeeperError
-from engine.zk.operations import Create, SetData
 
 TREES = Path(__file__).parents[2] / "fixtures" / "trees"
 

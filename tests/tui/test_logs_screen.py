@@ -162,12 +162,12 @@ def test_logs_that_cannot_be_read_for_any_reason_are_no_end(monkeypatch: pytest.
 
 def test_the_dashboards_own_log_is_a_screen() -> None:
     ring = LogRing()
-    ring.emit(logging.makeLogRecord({"name": "engine.zk", "levelno": logging.WARNING, "msg": "lost\x1b it"}))
+    ring.emit(logging.makeLogRecord({"name": "engine.kafka.zk", "levelno": logging.WARNING, "msg": "lost\x1b it"}))
 
     async def run() -> None:
         async with dashboard(log=ring) as driven:
             await driven.press("l")
-            assert "lost\\x1b it" in driven.lines_with("engine.zk")[0]
+            assert "lost\\x1b it" in driven.lines_with("engine.kafka.zk")[0]
 
     drive(run)
 

@@ -29,8 +29,8 @@ from engine.admin.reassignment.throttles import ClearedThrottles
 from engine.admin.watch.live_feed import LiveFeed
 from engine.common.model import NO_LEADER, TopicPartition
 from engine.common.snapshot import PartitionSnapshot
+from engine.kafka.zk.client import ZkClient
 from engine.local.cluster import LocalCluster
-from engine.zk.client import ZkClient
 from tui.app import Dashboard
 from tui.cells import Tone
 from tui.operations import reassignments

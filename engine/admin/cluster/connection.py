@@ -22,7 +22,7 @@ from engine.admin.cluster.waits import Waits
 if TYPE_CHECKING:
     from engine.admin.cluster.wire import WireCluster
     from engine.common.snapshot import ClusterSnapshot
-    from engine.zk.client import ZkClient
+    from engine.kafka.zk.client import ZkClient
 
 
 _SHOWN_BY = {

@@ -12,7 +12,7 @@ from engine.common.model import NO_CONTROLLER, BrokerInfo, Endpoint, SecurityPro
 
 if TYPE_CHECKING:
     from engine.admin.cluster.wire import WireCluster
-    from engine.zk.client import ZkClient
+    from engine.kafka.zk.client import ZkClient
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ async def check_broker_lives(cluster: Cluster, broker_id: int) -> None:
 
 async def _read_by_znode(zk: ZkClient) -> ClusterMembers:
     from engine.admin.cluster.zookeeper import read_brokers
-    from engine.zk.kafka_client import KafkaZkClient
+    from engine.kafka.zk.kafka_client import KafkaZkClient
 
     kafka = KafkaZkClient(zk)
     cluster_id = await kafka.cluster.get_cluster_id()

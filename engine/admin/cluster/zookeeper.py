@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from engine.admin.cluster.errors import Unreachable, ZooKeeperDead
 from engine.admin.cluster.remedies import CHECK_NAME, START_IT, UNRESOLVED, Give, Parameter, Part, Phrase
 from engine.common.model import SecurityProtocol
-from engine.zk.client import ZkClient, server_addresses
-from engine.zk.errors import ConnectTimedOut, NoNode, ZooKeeperError
+from engine.kafka.zk.client import ZkClient, server_addresses
+from engine.kafka.zk.errors import ConnectTimedOut, NoNode, ZooKeeperError
 
 if TYPE_CHECKING:
-    from engine.zk.znodes.broker_znodes import BrokerRegistration
+    from engine.kafka.zk.znodes.broker_znodes import BrokerRegistration
 
 SESSION_TIMEOUT_MS = 10_000
 CONNECT_TIMEOUT_MAX_S = 10.0
@@ -205,8 +205,8 @@ async def read_brokers(zk: ZkClient) -> list[BrokerRegistration]:
     Raises:
         ZnodeFormatError: what a broker registered cannot be understood.
     """
-    from engine.zk.kafka_client import KafkaZkClient
-    from engine.zk.reads import or_raise
+    from engine.kafka.zk.kafka_client import KafkaZkClient
+    from engine.kafka.zk.reads import or_raise
 
     found = (await KafkaZkClient(zk).brokers.read_broker_registrations()).values()
     return [or_raise(read) for read in found if not isinstance(read, ZooKeeperError)]

@@ -100,7 +100,7 @@ async def alter_entity(
     if entity.type is EntityType.BROKER_LOGGER:
         raise BadRequest("loggers are not in ZooKeeper", hint=USE_BROKERS)
     from engine.admin.configs.by_znode import alter_configs_zk
-    from engine.zk.kafka_client import KafkaZkClient
+    from engine.kafka.zk.kafka_client import KafkaZkClient
 
     kafka = KafkaZkClient(await cluster.zookeeper())
     if entity.type is EntityType.TOPIC and not await kafka.topics.topic_exists(entity.name or ""):

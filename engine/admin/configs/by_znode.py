@@ -26,11 +26,11 @@ from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.config.dynamic_keys import is_password, validate_dynamic_config
 from engine.kafka.config.topic_config_keys import TOPIC_CONFIG_DEF
 from engine.kafka.config.topic_configs import validate_topic_config
-from engine.zk.client import ZkClient
-from engine.zk.errors import ZooKeeperError
-from engine.zk.kafka_client import KafkaZkClient
-from engine.zk.reads import or_raise
-from engine.zk.znodes.config_znodes import DEFAULT_ENTITY, ConfigType
+from engine.kafka.zk.client import ZkClient
+from engine.kafka.zk.errors import ZooKeeperError
+from engine.kafka.zk.kafka_client import KafkaZkClient
+from engine.kafka.zk.reads import or_raise
+from engine.kafka.zk.znodes.config_znodes import DEFAULT_ENTITY, ConfigType
 
 _TYPES = {EntityType.TOPIC: ConfigType.TOPIC, EntityType.BROKER: ConfigType.BROKER}
 _SOURCES = {EntityType.TOPIC: ConfigSource.DYNAMIC_TOPIC_CONFIG, EntityType.BROKER: ConfigSource.DYNAMIC_BROKER_CONFIG}

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 from engine.admin.configs.quotas import SCRAM_MECHANISMS, client_entity_configs, entity_of, parts_of
 from engine.admin.configs.values import Entity, EntityConfigs, EntityType
-from engine.zk.errors import ZooKeeperError
-from engine.zk.kafka_client import KafkaZkClient
-from engine.zk.reads import or_raise
-from engine.zk.znodes.config_znodes import DEFAULT_ENTITY, ConfigType, desanitized, sanitized
+from engine.kafka.zk.errors import ZooKeeperError
+from engine.kafka.zk.kafka_client import KafkaZkClient
+from engine.kafka.zk.reads import or_raise
+from engine.kafka.zk.znodes.config_znodes import DEFAULT_ENTITY, ConfigType, desanitized, sanitized
 
 _TYPES = {
     EntityType.USER: (ConfigType.USER, "user"),

@@ -12,13 +12,13 @@ from itertools import islice
 from engine.admin.cluster.unknown import Unknown
 from engine.admin.groups.values import CommittedOffset, GroupMember, GroupOffsets, GroupState
 from engine.common.model import TopicPartition
-from engine.zk.client import ZkClient
-from engine.zk.consumers import GroupPartition, is_group_znode_name
-from engine.zk.errors import NoNode, ZooKeeperError
-from engine.zk.kafka_client import KafkaZkClient
-from engine.zk.operations import Delete
-from engine.zk.reads import children_or_empty
-from engine.zk.znodes.consumer_znodes import (
+from engine.kafka.zk.client import ZkClient
+from engine.kafka.zk.consumers import GroupPartition, is_group_znode_name
+from engine.kafka.zk.errors import NoNode, ZooKeeperError
+from engine.kafka.zk.kafka_client import KafkaZkClient
+from engine.kafka.zk.operations import Delete
+from engine.kafka.zk.reads import children_or_empty
+from engine.kafka.zk.znodes.consumer_znodes import (
     ConsumerIdZNode,
     ConsumerOffsetZNode,
     ConsumerOwnerZNode,

@@ -199,7 +199,7 @@ async def _old_among(cluster: Cluster, names: Sequence[str]) -> tuple[str, ...]:
     if not asks_zookeeper(cluster):
         return ()
     from engine.admin.groups.old_consumers import read_old_states
-    from engine.zk.consumers import is_group_znode_name
+    from engine.kafka.zk.consumers import is_group_znode_name
 
     possible = [name for name in names if is_group_znode_name(name)]
     return tuple(await read_old_states(await cluster.zookeeper(), possible))

@@ -178,7 +178,7 @@ async def _ask(client: BrokerClient) -> BrokerProbe:
 
 async def _with_znodes(facts: HealthFacts, cluster: Cluster, clock: Clock) -> HealthFacts:
     """Add what only ZooKeeper tells: the tools' list of reassignments, ages of deletions, and its own speed."""
-    from engine.zk.kafka_client import KafkaZkClient
+    from engine.kafka.zk.kafka_client import KafkaZkClient
 
     kafka = KafkaZkClient(await cluster.zookeeper())
     listed = await kafka.admin.get_reassignments() or {}

@@ -86,7 +86,7 @@ async def delete_broker_settings(cluster: Cluster, broker: int, keys: Sequence[s
         await alter_entity(cluster, entity, {}, keys)
         return
     from engine.admin.configs.by_znode import alter_configs_zk
-    from engine.zk.kafka_client import KafkaZkClient
+    from engine.kafka.zk.kafka_client import KafkaZkClient
 
     await alter_configs_zk(KafkaZkClient(await cluster.zookeeper()), entity, {}, keys)
 

@@ -7,8 +7,8 @@ from engine.admin.cluster.errors import BadRequest, Unreachable
 from engine.admin.cluster.remedies import NAME_ZOOKEEPER
 from engine.admin.cluster.zookeeper import open_zookeeper
 from engine.admin.reassignment.lock_holder import Holder, LockHeld
-from engine.zk.client import ZkClient
-from engine.zk.errors import NodeExists, NoNode, SessionLost
+from engine.kafka.zk.client import ZkClient
+from engine.kafka.zk.errors import NodeExists, NoNode, SessionLost
 
 PATH = "/klamm/plan-lock"
 _PARENT = "/klamm"

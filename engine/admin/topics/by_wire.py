@@ -257,7 +257,7 @@ class WireTopicChanger:
         """
         if not self._sees_marks or not names:
             return set()
-        from engine.zk.kafka_client import KafkaZkClient
+        from engine.kafka.zk.kafka_client import KafkaZkClient
 
         kafka = KafkaZkClient(await self._cluster.zookeeper())
         deadline = time.monotonic() + (self._timeout_ms * MARK_SHARE / 1000 if waits else 0)

@@ -10,7 +10,7 @@ from engine.admin.cluster.target import Side
 from engine.admin.watch.frame import Link, LinkState, Stage, StageSource, StageStatus
 from engine.common.clock import Clock
 from engine.common.errors import ErrorCode, said_by
-from engine.zk.errors import AuthFailed, NoAuth
+from engine.kafka.zk.errors import AuthFailed, NoAuth
 
 _DENIED_CODES = frozenset(
     code for code in ErrorCode if "AUTHORIZATION_FAILED" in code.name or "AUTHENTICATION" in code.name

@@ -39,12 +39,12 @@ from engine.common.clock import Clock, SystemClock
 from engine.common.model import BrokerInfo, SecurityProtocol
 from engine.common.snapshot import SnapshotSource
 from engine.kafka.protocol.apis.metadata import MetadataResponse
-from engine.zk.errors import SessionLost, ZooKeeperError
+from engine.kafka.zk.errors import SessionLost, ZooKeeperError
 
 if TYPE_CHECKING:
     from engine.admin.watch.by_znode import ZooKeeperSide
     from engine.admin.watch.old_groups import OldGroupReader
-    from engine.zk.client import ZkClient
+    from engine.kafka.zk.client import ZkClient
 
 _log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from engine.admin.cluster.target import ClusterTarget
 
 if TYPE_CHECKING:
     from engine.admin.cluster.wire import WireCluster
-    from engine.zk.client import ZkClient
+    from engine.kafka.zk.client import ZkClient
 
 BROKERS_NOT_ASKED = "only brokers know it, and they must not be asked"
 

@@ -15,18 +15,18 @@ from typing import Any
 
 from engine.common.model import LeaderIsrAndControllerEpoch, TopicPartition
 from engine.common.topic_id import topic_id_text
-from engine.zk.errors import ZnodeFormatError
-from engine.zk.operations import ZnodeStat
-from engine.zk.znodes.acl_znodes import (
+from engine.kafka.zk.errors import ZnodeFormatError
+from engine.kafka.zk.operations import ZnodeStat
+from engine.kafka.zk.znodes.acl_znodes import (
     AclEntry,
     ExtendedAclChangeZNode,
     LiteralAclChangeZNode,
     ResourcePattern,
     ResourceZNode,
 )
-from engine.zk.znodes.admin_znodes import PreferredReplicaElectionZNode, ReassignPartitionsZNode
-from engine.zk.znodes.broker_znodes import BrokerIdZNode, BrokerRegistration
-from engine.zk.znodes.cluster_znodes import (
+from engine.kafka.zk.znodes.admin_znodes import PreferredReplicaElectionZNode, ReassignPartitionsZNode
+from engine.kafka.zk.znodes.broker_znodes import BrokerIdZNode, BrokerRegistration
+from engine.kafka.zk.znodes.cluster_znodes import (
     FeatureZNode,
     FinalizedFeatures,
     MigrationState,
@@ -34,16 +34,16 @@ from engine.zk.znodes.cluster_znodes import (
     ProducerIdBlock,
     ProducerIdBlockZNode,
 )
-from engine.zk.znodes.config_znodes import ConfigEntityChangeNotificationSequenceZNode, ConfigEntityZNode
-from engine.zk.znodes.consumer_znodes import ConsumerIdZNode, ConsumerSubscription
-from engine.zk.znodes.controller_znodes import ControllerRegistration, ControllerZNode
-from engine.zk.znodes.directory import known_znode
-from engine.zk.znodes.notification_znodes import (
+from engine.kafka.zk.znodes.config_znodes import ConfigEntityChangeNotificationSequenceZNode, ConfigEntityZNode
+from engine.kafka.zk.znodes.consumer_znodes import ConsumerIdZNode, ConsumerSubscription
+from engine.kafka.zk.znodes.controller_znodes import ControllerRegistration, ControllerZNode
+from engine.kafka.zk.znodes.directory import known_znode
+from engine.kafka.zk.znodes.notification_znodes import (
     IsrChangeNotificationSequenceZNode,
     LogDirEventNotificationSequenceZNode,
 )
-from engine.zk.znodes.token_znodes import DelegationToken, DelegationTokenChangeZNode, DelegationTokenInfoZNode
-from engine.zk.znodes.topic_znodes import TopicIdReplicaAssignment, TopicPartitionStateZNode, TopicZNode
+from engine.kafka.zk.znodes.token_znodes import DelegationToken, DelegationTokenChangeZNode, DelegationTokenInfoZNode
+from engine.kafka.zk.znodes.topic_znodes import TopicIdReplicaAssignment, TopicPartitionStateZNode, TopicZNode
 
 _REDACTED = "[redacted]"
 

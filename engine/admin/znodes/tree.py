@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.cluster.remedies import Do, Operation, Phrase
 from engine.admin.znodes.decoding import decode_znode, raw_text
-from engine.zk.client import ZkClient
-from engine.zk.errors import NoNode, ZooKeeperError
-from engine.zk.operations import ZnodeStat
+from engine.kafka.zk.client import ZkClient
+from engine.kafka.zk.errors import NoNode, ZooKeeperError
+from engine.kafka.zk.operations import ZnodeStat
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from engine.admin.configs.by_wire import WireConfigReader
 from engine.admin.configs.by_znode import ZkConfigReader
 from engine.admin.configs.values import Entity, EntityType
 from engine.common.snapshot import ClusterSnapshot, SnapshotSource
-from engine.zk.client import ZkClient
+from engine.kafka.zk.client import ZkClient
 
 NOBODY = (("127.0.0.1", 1),)
 

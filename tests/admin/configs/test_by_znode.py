@@ -9,9 +9,9 @@ import pytest
 
 from engine.admin.configs.by_znode import ZkConfigReader
 from engine.admin.configs.values import EntityConfigs, EntityType
-from engine.zk.client import ZkClient
-from engine.zk.errors import ZnodeFormatError
-from engine.zk.operations import Acl
+from engine.kafka.zk.client import ZkClient
+from engine.kafka.zk.errors import ZnodeFormatError
+from engine.kafka.zk.operations import Acl
 
 WRITE_ONLY = (Acl(2, "world", "anyone"),)
 ENTITIES = (

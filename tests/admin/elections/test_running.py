@@ -27,7 +27,7 @@ from engine.kafka.protocol.apis.elect_leaders import (
     ReplicaElectionResult,
 )
 from engine.kafka.protocol.apis.list_partition_reassignments import ListPartitionReassignmentsResponse
-from engine.zk.client import ZkClient
+from engine.kafka.zk.client import ZkClient
 
 PREFERRED, UNCLEAN, ALL = ElectionType.PREFERRED, ElectionType.UNCLEAN, ElectionScope()
 

@@ -41,7 +41,7 @@ from engine.kafka.protocol.apis.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from engine.kafka.protocol.apis.list_partition_reassignments import ListPartitionReassignmentsResponse
-from engine.zk.errors import SessionLost
+from engine.kafka.zk.errors import SessionLost
 
 TOPIC, BROKER = 2, 4
 _SOURCE = {TOPIC: 1, BROKER: 2}

@@ -30,10 +30,10 @@ from engine.admin.reassignment.values import RunningReassignments
 from engine.admin.reassignment.verify import read_statuses, verify_reassignment
 from engine.admin.snapshots.taking import read_snapshot
 from engine.common.model import ReplicaAssignment, TopicPartition
+from engine.kafka.zk.client import ZkClient
+from engine.kafka.zk.kafka_client import KafkaZkClient
+from engine.kafka.zk.znodes.broker_znodes import BrokerIdZNode
 from engine.local.addresses import own_loopback_address
-from engine.zk.client import ZkClient
-from engine.zk.kafka_client import KafkaZkClient
-from engine.zk.znodes.broker_znodes import BrokerIdZNode
 
 T0 = TopicPartition("t1", 0)
 NO_THROTTLE = Throttle()

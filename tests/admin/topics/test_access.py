@@ -19,7 +19,7 @@ from engine.admin.topics.changes import TopicOutcome
 from engine.common.snapshot import ClusterSnapshot, SnapshotSource
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.delete_topics import DeletableTopicResult, DeleteTopicsResponse
-from engine.zk.client import ZkClient
+from engine.kafka.zk.client import ZkClient
 
 NOBODY = (("127.0.0.1", 1),)
 

@@ -9,9 +9,9 @@ import pytest
 
 from engine.admin.topics.by_znode import ZkTopicReader
 from engine.common.snapshot import TopicSnapshot
-from engine.zk.client import ZkClient
-from engine.zk.errors import NoAuth, ZnodeFormatError
-from engine.zk.operations import Acl
+from engine.kafka.zk.client import ZkClient
+from engine.kafka.zk.errors import NoAuth, ZnodeFormatError
+from engine.kafka.zk.operations import Acl
 
 WRITE_ONLY = (Acl(2, "world", "anyone"),)
 TOPIC = b'{"version":3,"partitions":{"0":[1,2]},"adding_replicas":{},"removing_replicas":{}}'

@@ -13,8 +13,8 @@ from cli.output.values import json_value
 from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.znodes.decoding import decode_znode
 from engine.admin.znodes.tree import Znode, checked_path, get_tree, get_znode
-from engine.zk.client import ZkClient
-from engine.zk.operations import ZnodeStat
+from engine.kafka.zk.client import ZkClient
+from engine.kafka.zk.operations import ZnodeStat
 
 STAT = ZnodeStat(*range(11))
 SCENES = sorted(path.stem for path in TREES.glob("*.jsonl"))

@@ -1,0 +1,29 @@
+"""Which access list Kafka gives each znode when ``zookeeper.set.acl`` is on. Sets nothing."""
+
+from __future__ import annotations
+
+from engine.kafka.zk.operations import OPEN_ACL, Acl
+
+_CREATOR_ALL = Acl(31, "auth", "")
+_WORLD_READ = Acl(1, "world", "anyone")
+_SENSITIVE_ROOTS = ("/config/users", "/config/brokers", "/delegation_token/tokens")
+_OPEN_PATH = "/consumers"
+
+
+class AclPolicy:
+    """Access lists by path. Without security everybody may do everything, which is Kafka's default."""
+
+    def __init__(self, is_secure: bool = False) -> None:
+        self.is_secure = is_secure
+
+    def acl(self, path: str) -> tuple[Acl, ...]:
+        """Return the access list for a new znode: its creator may do everything, and all may read it unless it holds
+        secrets.
+
+        Only ``/consumers`` is open to all, because old consumers write below it.
+        """
+        if not self.is_secure or path == _OPEN_PATH:
+            return OPEN_ACL
+        if path.startswith(_SENSITIVE_ROOTS):
+            return (_CREATOR_ALL,)
+        return (_CREATOR_ALL, _WORLD_READ)

@@ -1,0 +1,120 @@
+"""The cluster as a whole in ZooKeeper: folders, cluster id, features, blocks of producer ids."""
+
+from __future__ import annotations
+
+import logging
+
+from engine.common.errors import CoordinationError
+from engine.kafka.zk.acl_policy import AclPolicy
+from engine.kafka.zk.client import ZkClient
+from engine.kafka.zk.errors import BadVersion, NodeExists, NoNode
+from engine.kafka.zk.reads import read_znode
+from engine.kafka.zk.znodes.cluster_znodes import (
+    LAST_PRODUCER_ID,
+    PRODUCER_IDS_BLOCK_SIZE,
+    ClusterIdZNode,
+    FeatureStatus,
+    FeatureZNode,
+    FinalizedFeatures,
+    ProducerIdBlock,
+    ProducerIdBlockZNode,
+)
+
+_log = logging.getLogger("engine.kafka.zk")
+
+PERSISTENT_PATHS = (
+    "/consumers",
+    "/brokers/ids",
+    "/brokers/topics",
+    "/config/changes",
+    "/admin/delete_topics",
+    "/brokers/seqid",
+    "/isr_change_notification",
+    "/latest_producer_id_block",
+    "/log_dir_event_notification",
+    "/config/topics",
+    "/config/clients",
+    "/config/users",
+    "/config/brokers",
+    "/config/ips",
+)
+"""The folders that every broker creates at start, in Kafka's order."""
+
+
+class ClusterZnodes:
+    """Reads and writes of the znodes that exist once per cluster."""
+
+    def __init__(self, client: ZkClient, acl_policy: AclPolicy) -> None:
+        self._client = client
+        self._acl = acl_policy.acl
+
+    async def make_persistent_paths(self) -> None:
+        """Create Kafka's missing folders one by one, in Kafka's order."""
+        for path in PERSISTENT_PATHS:
+            await self._client.ensure_path(path, self._acl(path))
+
+    async def get_cluster_id(self) -> str | None:
+        """Return the cluster id, or None if no broker has created one yet."""
+        return await read_znode(self._client, ClusterIdZNode.path, lambda data, _: ClusterIdZNode.decode(data))
+
+    async def get_or_create_cluster_id(self, proposed: str) -> str:
+        """Return the cluster id; the first broker's proposal becomes it."""
+        path = ClusterIdZNode.path
+        while True:
+            existing = await self.get_cluster_id()
+            if existing is not None:
+                return existing
+            try:
+                await self._client.create(path, ClusterIdZNode.encode(proposed), acl=self._acl(path))
+                return proposed
+            except NoNode:
+                await self._client.ensure_path("/cluster", self._acl("/cluster"))
+            except NodeExists:
+                _log.debug("Another broker created the cluster id first.")
+
+    async def get_features(self) -> FinalizedFeatures | None:
+        """Return the finalized features, or None if none were ever written."""
+        return await read_znode(self._client, FeatureZNode.path, lambda data, _: FeatureZNode.decode(data))
+
+    async def set_up_features(self, status: FeatureStatus, json_version: int) -> None:
+        """Create ``/feature``, or convert it to the controller's inter-broker protocol. Not guarded, as in Kafka.
+
+        Args:
+            status: ENABLED from 2.7 on.
+            json_version: 2 from 3.3 on, else 1.
+        """
+        wanted = FinalizedFeatures(status, json_version)
+        try:
+            data, stat = await self._client.get(FeatureZNode.path)
+        except NoNode:
+            await self._client.create(FeatureZNode.path, FeatureZNode.encode(wanted), acl=self._acl(FeatureZNode.path))
+            return
+        existing = FeatureZNode.decode(data)
+        if status is FeatureStatus.ENABLED and existing.status is FeatureStatus.ENABLED:
+            wanted = FinalizedFeatures(status, json_version, existing.features)
+        if wanted != existing:
+            await self._client.set(FeatureZNode.path, FeatureZNode.encode(wanted), stat.version)
+
+    async def get_producer_id_block(self) -> ProducerIdBlock | None:
+        """Return the last block of producer ids given out, or None."""
+        data, _ = await self._client.get(ProducerIdBlockZNode.path)
+        return ProducerIdBlockZNode.decode(data) if data else None
+
+    async def allocate_producer_id_block(self, broker_id: int) -> ProducerIdBlock:
+        """Claim the next 1,000 producer ids for a broker. Conditional on the znode's version, but not guarded, as in
+        Kafka.
+
+        Raises:
+            CoordinationError: all producer ids have been given out.
+        """
+        while True:
+            data, stat = await self._client.get(ProducerIdBlockZNode.path)
+            first = ProducerIdBlockZNode.decode(data).last_producer_id + 1 if data else 0
+            if first > LAST_PRODUCER_ID - PRODUCER_IDS_BLOCK_SIZE + 1:
+                raise CoordinationError(f"all producer ids have been given out, the last is {first - 1}")
+            block = ProducerIdBlock(broker_id, first)
+            try:
+                await self._client.set(ProducerIdBlockZNode.path, ProducerIdBlockZNode.encode(block), stat.version)
+                return block
+            except BadVersion:
+                _log.debug("Another broker claimed these producer ids first. first=%d", first)

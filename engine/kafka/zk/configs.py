@@ -1,0 +1,157 @@
+"""Dynamic settings of topics, brokers, users, clients and addresses in ZooKeeper, and notices of their changes.
+
+An entity's name is its path below ``/config``: ``topics/orders``, ``brokers/0``, ``brokers/<default>``,
+``users/alice/clients/app``. Names of users, clients and addresses are sanitized (``znodes.config_znodes.sanitized``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from engine.common.errors import CoordinationError
+from engine.kafka.zk.acl_policy import AclPolicy
+from engine.kafka.zk.client import ZkClient
+from engine.kafka.zk.errors import ControllerMoved, MultiFailed, NodeExists, NoNode
+from engine.kafka.zk.operations import Check, SetData
+from engine.kafka.zk.reads import children_or_empty, decoded, or_raise, read_znode
+from engine.kafka.zk.znodes.config_znodes import (
+    ConfigEntityChangeNotificationSequenceZNode,
+    ConfigEntityChangeNotificationZNode,
+    ConfigEntityTypeZNode,
+    ConfigType,
+)
+from engine.kafka.zk.znodes.config_znodes import ConfigEntityZNode as EntityZNode
+from engine.kafka.zk.znodes.controller_znodes import ControllerZNode
+
+_KEPT_WITHOUT_SETTINGS = ("topics/", "brokers/")
+
+
+class ConfigZnodes:
+    """Reads and writes below ``/config``."""
+
+    def __init__(self, client: ZkClient, acl_policy: AclPolicy) -> None:
+        self._client = client
+        self._acl = acl_policy.acl
+
+    async def get_entity_configs(self, entity_path: str) -> dict[str, str]:
+        """Return an entity's settings; empty if it has none.
+
+        Raises:
+            ZnodeFormatError: they cannot be understood.
+        """
+        path = f"/config/{entity_path}"
+        return await read_znode(self._client, path, lambda data, _: EntityZNode.decode(path, data)) or {}
+
+    async def get_entities_configs(self, entity_paths: Sequence[str]) -> dict[str, dict[str, str] | CoordinationError]:
+        """Return the settings of many entities, empty if an entity has none; errors are values in the result."""
+        paths = [f"/config/{entity_path}" for entity_path in entity_paths]
+        found = await self._client.read_many(
+            paths,
+            lambda position, outcome: decoded(outcome, lambda data, _: EntityZNode.decode(paths[position], data)) or {},
+        )
+        return dict(zip(entity_paths, found, strict=True))
+
+    async def get_topic_configs(self, topics: Sequence[str]) -> dict[str, dict[str, str] | CoordinationError]:
+        """Return many topics' overrides by topic; errors are values in the result."""
+        found = await self.get_entities_configs([f"{ConfigType.TOPIC.value}/{topic}" for topic in topics])
+        return dict(zip(topics, found.values(), strict=True))
+
+    async def get_entity_names(self, entity_type: ConfigType) -> list[str]:
+        """Return the names (sanitized) of the entities of a type that have a znode, sorted."""
+        return sorted(await children_or_empty(self._client, ConfigEntityTypeZNode.path(entity_type)))
+
+    async def get_clients_of_users(self) -> list[tuple[str, str]]:
+        """Return sorted (user, client) pairs, sanitized, of all clients that have a znode below a user's."""
+        users = await self.get_entity_names(ConfigType.USER)
+        found = await self._client.children_many(map(client_folder, users))
+        return [
+            (user, client)
+            for user, names in zip(users, found, strict=True)
+            if not isinstance(names, NoNode)
+            for client in sorted(or_raise(names))
+        ]
+
+    async def set_entity_configs(
+        self, entity_path: str, configs: Mapping[str, str], *, check_controller: bool = True
+    ) -> None:
+        """Replace an entity's settings without telling brokers; ``change_entity_configs`` does both.
+
+        The write fails while a KRaft controller takes over the cluster. For this it also checks the controller's
+        znode, as Kafka 3.4 and newer do. With concurrent writers, the last one wins.
+
+        Args:
+            check_controller: False for a tool that prepares a cluster before its first start.
+
+        Raises:
+            ControllerMoved: there is no controller, or a KRaft one, or it changed meanwhile.
+        """
+        path, data = f"/config/{entity_path}", EntityZNode.encode(configs)
+        checks = [await self._check_of_controller(entity_path)] if check_controller else []
+        while not await self._set_if_there(path, data, checks):
+            if await self._create_if_missing(path, data):
+                return
+
+    async def _check_of_controller(self, entity_path: str) -> Check:
+        try:
+            data, stat = await self._client.get(ControllerZNode.path)
+        except NoNode:
+            raise ControllerMoved(f"cannot change the settings of {entity_path}: there is no controller") from None
+        if (ControllerZNode.decode(data).kraft_controller_epoch or 0) > 0:
+            raise ControllerMoved(f"cannot change the settings of {entity_path}: a KRaft controller owns them")
+        return Check(ControllerZNode.path, stat.version)
+
+    async def _set_if_there(self, path: str, data: bytes, checks: Sequence[Check]) -> bool:
+        try:
+            await self._client.multi([*checks, SetData(path, data)])
+        except MultiFailed as refusal:
+            if refusal.index < len(checks):
+                raise ControllerMoved("the controller changed while writing settings; try again") from refusal
+            if isinstance(refusal.error, NoNode):
+                return False
+            raise refusal.error from refusal
+        return True
+
+    async def _create_if_missing(self, path: str, data: bytes) -> bool:
+        try:
+            await self._client.create(path, data, acl=self._acl(path))
+        except NodeExists:
+            return False
+        except NoNode:
+            parent = path.rpartition("/")[0]
+            await self._client.ensure_path(parent, self._acl(parent))
+            return await self._create_if_missing(path, data)
+        return True
+
+    async def delete_entity_configs(self, entity_path: str) -> None:
+        """Remove an entity's znode without telling brokers; it is no error if it is already gone."""
+        try:
+            await self._client.delete(f"/config/{entity_path}")
+        except NoNode:
+            return
+
+    async def change_entity_configs(
+        self, entity_path: str, configs: Mapping[str, str], *, check_controller: bool = True
+    ) -> None:
+        """Replace an entity's settings and tell all brokers.
+
+        The znodes of users, clients and addresses without settings are removed; those of topics and brokers stay, as
+        in Kafka 3.9.
+        """
+        if configs or entity_path.startswith(_KEPT_WITHOUT_SETTINGS):
+            await self.set_entity_configs(entity_path, configs, check_controller=check_controller)
+        else:
+            await self.delete_entity_configs(entity_path)
+        await self.create_config_change_notification(entity_path)
+
+    async def create_config_change_notification(self, entity_path: str) -> None:
+        """Tell all brokers that an entity's settings changed."""
+        parent = ConfigEntityChangeNotificationZNode.path
+        await self._client.ensure_path(parent, self._acl(parent))
+        path = ConfigEntityChangeNotificationSequenceZNode.create_path
+        data = ConfigEntityChangeNotificationSequenceZNode.encode(entity_path)
+        await self._client.create(path, data, sequential=True, acl=self._acl(path))
+
+
+def client_folder(user: str) -> str:
+    """Return the path whose children are a user's clients (sanitized) that have their own settings."""
+    return f"{EntityZNode.path(ConfigType.USER, user)}/{ConfigType.CLIENT.value}"

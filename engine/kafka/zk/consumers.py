@@ -1,0 +1,81 @@
+"""Offsets that consumer groups keep in ZooKeeper: ``/consumers/<group>/offsets/<topic>/<partition>``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from engine.common.errors import CoordinationError
+from engine.common.model import TopicPartition
+from engine.kafka.zk.acl_policy import AclPolicy
+from engine.kafka.zk.client import ZkClient
+from engine.kafka.zk.errors import NodeExists, NoNode, ZooKeeperError
+from engine.kafka.zk.operations import Create, Operation, SetData
+from engine.kafka.zk.reads import Decode, decoded
+from engine.kafka.zk.znodes.consumer_znodes import ConsumerOffsetZNode
+
+GroupPartition = tuple[str, TopicPartition]
+
+
+class ConsumerZnodes:
+    """Reads and writes of offsets below ``/consumers``."""
+
+    def __init__(self, client: ZkClient, acl_policy: AclPolicy) -> None:
+        self._client = client
+        self._acl = acl_policy.acl
+
+    async def get_consumer_offsets(
+        self, wanted: Sequence[GroupPartition]
+    ) -> dict[GroupPartition, int | CoordinationError | None]:
+        """Return offsets by group and partition; None if there is none, an error if it cannot be read."""
+        found = await self._client.read_many(
+            (ConsumerOffsetZNode.path(group, partition) for group, partition in wanted),
+            lambda position, outcome: decoded(outcome, _offset_of(*wanted[position])),
+        )
+        return dict(zip(wanted, found, strict=True))
+
+    async def set_or_create_consumer_offsets(
+        self, group: str, offsets: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, ZooKeeperError | None]:
+        """Write a group's offsets, creating missing znodes; return each partition's error, or None."""
+        paths = {partition: ConsumerOffsetZNode.path(group, partition) for partition in offsets}
+        sets = {p: SetData(paths[p], ConsumerOffsetZNode.encode(offset)) for p, offset in offsets.items()}
+        errors = await self._write(sets)
+        missing: dict[str, list[TopicPartition]] = {}
+        for partition in _failed(errors, NoNode):
+            missing.setdefault(partition.topic, []).append(partition)
+        creates: dict[TopicPartition, Operation] = {}
+        for topic, partitions in missing.items():
+            refusal = await self._make_folder(group, topic)
+            if refusal is None:
+                creates |= {p: Create(paths[p], sets[p].data, acl=self._acl(paths[p])) for p in partitions}
+            else:
+                errors |= dict.fromkeys(partitions, refusal)
+        errors |= await self._write(creates)
+        # Somebody else created these between our two writes.
+        return errors | await self._write({p: sets[p] for p in _failed(errors, NodeExists)})
+
+    async def _make_folder(self, group: str, topic: str) -> ZooKeeperError | None:
+        path = ConsumerOffsetZNode.parent_path(group, topic)
+        try:
+            await self._client.ensure_path(path, self._acl(path))
+        except ZooKeeperError as refusal:
+            return refusal
+        return None
+
+    async def _write(self, writes: Mapping[TopicPartition, Operation]) -> dict[TopicPartition, ZooKeeperError | None]:
+        outcomes = await self._client.write_many(writes.values())
+        errors = (outcome if isinstance(outcome, ZooKeeperError) else None for outcome in outcomes)
+        return dict(zip(writes, errors, strict=True))
+
+
+def is_group_znode_name(group: str) -> bool:
+    """Return whether a group id can be the name of a znode."""
+    return group not in ("", ".", "..") and "/" not in group and "\0" not in group
+
+
+def _offset_of(group: str, partition: TopicPartition) -> Decode[int]:
+    return lambda data, _: ConsumerOffsetZNode.decode(group, partition, data)
+
+
+def _failed(errors: Mapping[TopicPartition, ZooKeeperError | None], kind: type[ZooKeeperError]) -> list[TopicPartition]:
+    return [partition for partition, error in errors.items() if isinstance(error, kind)]

@@ -1,0 +1,181 @@
+"""Topics in ZooKeeper: their names, ids and assignments, and their removal."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+
+from engine.common.errors import CoordinationError
+from engine.common.model import ReplicaAssignment, TopicPartition
+from engine.kafka.zk.acl_policy import AclPolicy
+from engine.kafka.zk.client import ZkClient
+from engine.kafka.zk.errors import BadVersion, NoNode, NotEmpty, ZooKeeperError
+from engine.kafka.zk.guarded import raise_first, write_guarded
+from engine.kafka.zk.operations import ANY_VERSION, Delete, SetData, ZnodeStat
+from engine.kafka.zk.reads import Decode, children_or_empty, decoded
+from engine.kafka.zk.znodes.config_znodes import ConfigEntityZNode, ConfigType
+from engine.kafka.zk.znodes.topic_znodes import (
+    TopicIdReplicaAssignment,
+    TopicPartitionStateZNode,
+    TopicPartitionsZNode,
+    TopicPartitionZNode,
+    TopicsZNode,
+    TopicZNode,
+)
+
+_log = logging.getLogger("engine.kafka.zk")
+
+DELETE_TRIES = 3
+"""How often to try removing a topic's znodes level by level while others create new ones."""
+
+
+class TopicZnodes:
+    """Reads and writes of ``/brokers/topics`` and its children."""
+
+    def __init__(self, client: ZkClient, acl_policy: AclPolicy) -> None:
+        self._client = client
+        self._acl = acl_policy.acl
+
+    async def get_all_topics(self) -> list[str]:
+        """Return the names of all topics, sorted; arms the children callbacks of ``/brokers/topics``."""
+        return sorted(await children_or_empty(self._client, TopicsZNode.path))
+
+    async def topic_exists(self, topic: str) -> bool:
+        return await self._client.exists(TopicZNode.path(topic)) is not None
+
+    async def get_topic_assignments(self, topics: Sequence[str]) -> dict[str, TopicIdReplicaAssignment]:
+        """Return id, assignment and version of topics; arms the data callbacks of their znodes.
+
+        Topics without a znode are left out, and so are those that cannot be decoded, which are logged.
+        """
+        assignments = {}
+        for topic, outcome in (await self.read_topics(topics)).items():
+            if isinstance(outcome, CoordinationError):
+                _log.error("Leaving out a topic: %s", outcome)
+            elif outcome is not None:
+                assignments[topic] = outcome
+        return assignments
+
+    async def read_topics(
+        self, topics: Sequence[str]
+    ) -> dict[str, TopicIdReplicaAssignment | CoordinationError | None]:
+        """Like ``get_topic_assignments``, with None for a topic without a znode and an error for a broken one."""
+        found = await self._client.read_many(
+            map(TopicZNode.path, topics), lambda position, outcome: decoded(outcome, _assignment_of(topics[position]))
+        )
+        return dict(zip(topics, found, strict=True))
+
+    async def create_topic_assignment(
+        self, topic: str, topic_id: bytes | None, assignment: Mapping[int, ReplicaAssignment]
+    ) -> None:
+        """Create a topic's znode, from which the controller creates the topic. Write its settings first.
+
+        Raises:
+            NodeExists: the topic exists.
+        """
+        path = TopicZNode.path(topic)
+        await self._client.create(path, TopicZNode.encode(topic_id, assignment), acl=self._acl(path))
+
+    async def set_topic_assignment(
+        self,
+        topic: str,
+        topic_id: bytes | None,
+        assignment: Mapping[int, ReplicaAssignment],
+        epoch_zk_version: int | None = None,
+        zk_version: int = ANY_VERSION,
+    ) -> int:
+        """Write a topic's assignment and return the znode's new version.
+
+        Args:
+            epoch_zk_version: the controller's guard; None for other brokers and tools.
+            zk_version: expected version of the znode; Kafka does not check it.
+
+        Raises:
+            ControllerMoved, NoNode, BadVersion: as they say.
+        """
+        wanted = TopicIdReplicaAssignment(topic, topic_id, assignment, zk_version)
+        outcome = (await self.set_topic_assignments([wanted], epoch_zk_version))[topic]
+        if isinstance(outcome, ZooKeeperError):
+            raise outcome
+        return outcome
+
+    async def set_topic_assignments(
+        self, wanted: Iterable[TopicIdReplicaAssignment], epoch_zk_version: int | None
+    ) -> dict[str, int | ZooKeeperError]:
+        """Write many topics' assignments, each only if its znode still has the value's ``zk_version`` (None: any).
+
+        Returns:
+            The new version by topic, or BadVersion, NoNode … of that topic alone.
+
+        Raises:
+            ControllerMoved: another controller has been elected.
+        """
+        topics = list(wanted)
+        writes = (
+            SetData(
+                TopicZNode.path(each.topic),
+                TopicZNode.encode(each.topic_id, each.assignment),
+                ANY_VERSION if each.zk_version is None else each.zk_version,
+            )
+            for each in topics
+        )
+        outcomes = await write_guarded(self._client, writes, epoch_zk_version)
+        return {each.topic: _version(outcome) for each, outcome in zip(topics, outcomes, strict=True)}
+
+    async def delete_topic_znode(self, topic: str, epoch_zk_version: int | None) -> None:
+        """Remove a topic's znode and all below it, children first, each guarded; missing znodes are no error.
+
+        Raises:
+            ControllerMoved: another controller has been elected.
+            NotEmpty: somebody keeps creating znodes below it.
+        """
+        partitions = await self._partitions_below(topic)
+        in_order = [p(one) for one in partitions for p in (TopicPartitionStateZNode.path, TopicPartitionZNode.path)]
+        try:
+            # In Kafka's order, all at once: ZooKeeper handles a connection's requests in order.
+            parents = [TopicPartitionsZNode.path(topic), TopicZNode.path(topic)]
+            await self._delete_all([*in_order, *parents], epoch_zk_version)
+            return
+        except NotEmpty:
+            _log.info("Some of a topic's znodes remain; removing them level by level topic=%s", topic)
+        for tries_left in reversed(range(DELETE_TRIES)):
+            try:
+                await self._delete_by_levels(topic, epoch_zk_version)
+                return
+            except NotEmpty:
+                if not tries_left:
+                    raise
+
+    async def _delete_by_levels(self, topic: str, epoch_zk_version: int | None) -> None:
+        """Finish each level before removing its parents.
+
+        If the connection breaks, requests sent over it may be lost while later ones on the next connection arrive:
+        then parents would be removed before their children.
+        """
+        partitions = await self._partitions_below(topic)
+        await self._delete_all(map(TopicPartitionStateZNode.path, partitions), epoch_zk_version)
+        await self._delete_all(map(TopicPartitionZNode.path, partitions), epoch_zk_version)
+        await self._delete_all([TopicPartitionsZNode.path(topic)], epoch_zk_version)
+        await self._delete_all([TopicZNode.path(topic)], epoch_zk_version)
+
+    async def _partitions_below(self, topic: str) -> list[TopicPartition]:
+        names = await children_or_empty(self._client, TopicPartitionsZNode.path(topic))
+        return sorted(TopicPartition(topic, int(name)) for name in names if name.isdecimal())
+
+    async def _delete_all(self, paths: Iterable[str], epoch_zk_version: int | None) -> None:
+        raise_first(await write_guarded(self._client, map(Delete, paths), epoch_zk_version), NoNode)
+
+    async def delete_topic_configs(self, topics: Iterable[str], epoch_zk_version: int | None) -> None:
+        """Remove topics' settings, guarded; missing settings are no error."""
+        deletes = [Delete(ConfigEntityZNode.path(ConfigType.TOPIC, topic)) for topic in topics]
+        raise_first(await write_guarded(self._client, deletes, epoch_zk_version), NoNode)
+
+
+def _assignment_of(topic: str) -> Decode[TopicIdReplicaAssignment]:
+    return lambda data, stat: TopicZNode.decode(topic, data, stat.version)
+
+
+def _version(outcome: object) -> int | ZooKeeperError:
+    if isinstance(outcome, ZooKeeperError):
+        return outcome
+    return outcome.version if isinstance(outcome, ZnodeStat) else BadVersion("no version in the answer")
