@@ -86,7 +86,7 @@ def interrupted(left: list[str], *, by_term: bool = False) -> Failure:
 def _engine_failure(error: BaseException) -> Failure | None:
     from engine.admin.cluster import errors as admin
     from engine.common import errors as common
-    from engine.network.errors import NetworkError
+    from engine.kafka.client.errors import NetworkError
 
     if isinstance(error, admin.AdminError):
         return _admin_failure(error)

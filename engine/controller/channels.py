@@ -23,9 +23,9 @@ from engine.controller.wire_requests import (
     response_text,
     wire_requests,
 )
+from engine.kafka.client.broker_client import BrokerClient
 from engine.kafka.config.metadata_version import MetadataVersion
 from engine.kafka.protocol.declaration import Response
-from engine.network.client import BrokerClient
 from engine.runtime.discards import Discards
 from engine.runtime.offload import beside_loop
 from engine.runtime.supervisor import Supervisor

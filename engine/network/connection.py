@@ -24,7 +24,6 @@ from engine.kafka.protocol.codec import Outgoing
 from engine.kafka.protocol.frames import skip_header_tags
 from engine.kafka.protocol.produce_frames import names_many_partitions
 from engine.network.inbox import Inbox
-from engine.network.receive_buffers import ReceiveBuffers
 from engine.network.request import (
     CLOSE_CONNECTION,
     CLOSE_FOR_FAULT,
@@ -37,6 +36,7 @@ from engine.network.request import (
 from engine.network.routes import Route, RouteTable
 from engine.network.sender import Sender
 from engine.runtime.offload import beside_loop
+from engine.runtime.receive_buffers import ReceiveBuffers
 from engine.runtime.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)

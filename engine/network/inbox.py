@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 from engine.common.errors import RemoteProtocolError
-from engine.network.receive_buffers import SHARED_BYTES, ReceiveBuffers
+from engine.runtime.receive_buffers import SHARED_BYTES, ReceiveBuffers
 
 _SIZE = struct.Struct(">i")
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from engine.common.clock import Clock
 from engine.common.errors import OperationError
 from engine.network.connection import CloseReason, Connection, ConnectionContext, request_logger
-from engine.network.receive_buffers import ReceiveBuffers
 from engine.network.request import Peer, RequestHead
 from engine.network.routes import RouteTable
 from engine.network.tcp_info import is_peer_gone, keep_alive, read_tcp_info
+from engine.runtime.receive_buffers import ReceiveBuffers
 from engine.runtime.supervisor import Supervisor
 
 _ALL_ADDRESSES = ("", "0.0.0.0", "::")

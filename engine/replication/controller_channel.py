@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import Any
 
 from engine.common.errors import KlammError
+from engine.kafka.client.broker_client import BrokerClient
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.declaration import Request
-from engine.network.client import BrokerClient
 from engine.replication.metadata_cache import MetadataCache
 from engine.replication.settings import ReplicationSettings
 

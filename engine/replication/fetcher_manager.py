@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from engine.common.listing import listed
 from engine.common.model import Node, TopicPartition
-from engine.network.client import BrokerClient
+from engine.kafka.client.broker_client import BrokerClient
 from engine.replication.fetch_state import InitialFetchState
 from engine.replication.fetch_table import FollowerHost
 from engine.replication.fetcher import ReplicaFetcher

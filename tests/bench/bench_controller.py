@@ -16,13 +16,13 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from engine.kafka.client.broker_client import BrokerClient
 from engine.kafka.protocol.apis.create_topics import CreatableTopic, CreateTopicsRequest
 from engine.kafka.protocol.apis.delete_topics import DeleteTopicsRequest
 from engine.kafka.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
 from engine.kafka.zk.client import ZkClient
 from engine.local.cluster import LocalCluster
 from engine.local.local_broker import LocalBroker
-from engine.network.client import BrokerClient
 
 PARTITIONS = int(os.environ.get("PARTITIONS", "1000"))
 IDLE_S = float(os.environ.get("IDLE_S", "20"))

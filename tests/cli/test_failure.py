@@ -16,6 +16,7 @@ from engine.common.errors import (
     RemoteProtocolError,
     StorageError,
 )
+from engine.kafka.client.errors import ConnectFailed, RequestTimedOut
 from engine.kafka.zk.errors import (
     BadVersion,
     ConnectionLost,
@@ -25,7 +26,6 @@ from engine.kafka.zk.errors import (
     SessionLost,
     ZnodeFormatError,
 )
-from engine.network.errors import ConnectFailed, RequestTimedOut
 
 
 @pytest.mark.parametrize(

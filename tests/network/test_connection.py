@@ -15,18 +15,18 @@ import pytest
 from network_serving import answer_with_name, correlation_ids, metadata_request, read_frame, run, serving
 
 from engine.common.errors import OperationError, RemoteProtocolError
+from engine.kafka.client.broker_client import BrokerClient
+from engine.kafka.client.errors import ConnectionLost
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from engine.kafka.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from engine.kafka.protocol.apis.produce import ProduceRequest, TopicProduceData
 from engine.kafka.protocol.frames import encode_request
-from engine.network.client import BrokerClient
 from engine.network.connection import LARGE_FRAME_BYTES, PENDING_ANSWERS_MAX, QUEUED_BYTES_MAX
-from engine.network.errors import ConnectionLost
 from engine.network.inbox import Inbox
-from engine.network.receive_buffers import ReceiveBuffers
 from engine.network.request import CLOSE_CONNECTION, NO_RESPONSE, Deferred, RequestHead
 from engine.network.server import ListenerSpec
+from engine.runtime.receive_buffers import ReceiveBuffers
 
 
 def test_pipelined_requests_are_answered_in_their_order() -> None:

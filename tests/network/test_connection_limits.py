@@ -9,12 +9,12 @@ import pytest
 from network_serving import run, serving
 
 from engine.common.clock import ManualClock
+from engine.kafka.client.broker_client import BrokerClient
+from engine.kafka.client.errors import ConnectionLost
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from engine.kafka.protocol.frames import encode_request
-from engine.network.client import BrokerClient
 from engine.network.connection import CloseReason
-from engine.network.errors import ConnectionLost
 from engine.network.request import Deferred
 from engine.network.server import ListenerSpec, ServerLimits
 

@@ -250,7 +250,7 @@ source = KafkaDataSource({GIVEN})
 source.schema()
 source.streamReader(StructType().add("value", "binary"))
 KafkaDataSource({SINK}).writer(StructType().add("value", "binary"), False)
-print([name for name in ("numpy", "cramjam", "engine.network.client", "engine.pipeline.source") if name in sys.modules])
+print([name for name in ("numpy", "cramjam", "engine.kafka.client.broker_client", "engine.pipeline.source") if name in sys.modules])
 import engine.pipeline.source
 print([name for name in ("numpy", "cramjam", "engine.pipeline.columns") if name in sys.modules])
 """

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from network_serving import run, serving
 
+from engine.kafka.client.errors import ConnectionLost
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.metadata import MetadataRequest, MetadataResponse
 from engine.kafka.protocol.apis.update_metadata import (
@@ -16,7 +17,6 @@ from engine.kafka.protocol.apis.update_metadata import (
     UpdateMetadataEndpoint,
     UpdateMetadataRequest,
 )
-from engine.network.errors import ConnectionLost
 from engine.network.request import RequestHead
 from engine.replication.controller_channel import ControllerChannel, ControllerUnknown
 from engine.replication.metadata_cache import MetadataCache

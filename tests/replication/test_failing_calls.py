@@ -23,6 +23,7 @@ from engine.common.errors import ErrorCode
 from engine.common.model import Node, TopicPartition
 from engine.handlers.delete_records import delete_records
 from engine.handlers.produce import produce
+from engine.kafka.client.errors import ConnectionLost
 from engine.kafka.config.log_config import LogConfig
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.delete_records import (
@@ -33,7 +34,6 @@ from engine.kafka.protocol.apis.delete_records import (
 from engine.kafka.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
 from engine.kafka.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from engine.kafka.protocol.records.batch import iter_records
-from engine.network.errors import ConnectionLost
 
 BAD, GOOD = TopicPartition("orders", 0), TopicPartition("orders", 1)
 CONFIG = LogConfig(

@@ -13,7 +13,7 @@ from virtual_time import run_virtual
 
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import Node, TopicPartition
-from engine.network.errors import ConnectionLost
+from engine.kafka.client.errors import ConnectionLost
 from engine.replication.fetch_cuts import LogCutter
 from engine.replication.fetch_state import FetchState, InitialFetchState
 from engine.replication.fetch_table import FetchTable

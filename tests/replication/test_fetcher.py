@@ -16,9 +16,9 @@ from virtual_time import LoopClock, run_virtual
 
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import Node, TopicPartition
+from engine.kafka.client.errors import ConnectionLost
 from engine.kafka.config.log_config import LogConfig
 from engine.kafka.protocol.apis.fetch import FetchableTopicResponse, FetchResponse, PartitionData
-from engine.network.errors import ConnectionLost
 from engine.replication.fetch_state import InitialFetchState
 from engine.replication.fetcher import ReplicaFetcher
 from engine.replication.follower_fetch_session import FetchPlan

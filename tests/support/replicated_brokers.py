@@ -25,6 +25,7 @@ from engine.handlers.fetch import fetch
 from engine.handlers.fetch_session_cache import FetchSessionCache
 from engine.handlers.list_offsets import list_offsets
 from engine.handlers.offset_for_leader_epoch import offset_for_leader_epoch
+from engine.kafka.client.errors import ConnectionLost
 from engine.kafka.config.log_config import LogConfig
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.leader_and_isr import (
@@ -41,7 +42,6 @@ from engine.kafka.protocol.apis.update_metadata import (
 )
 from engine.kafka.protocol.declaration import Request
 from engine.kafka.protocol.frames import decode_request, decode_response, encode_request, encode_response
-from engine.network.errors import ConnectionLost
 from engine.network.request import Deferred, Peer
 from engine.replication.isr_updater import IsrOutcome, IsrUpdate
 from engine.replication.leader_and_isr_change import become_leader_or_follower

@@ -11,9 +11,9 @@ from engine.admin.cluster.observer import Complain, Observer
 from engine.admin.cluster.remedies import CHECK_NAME, START_IT, UNRESOLVED
 from engine.admin.cluster.waits import Waits
 from engine.admin.cluster.wire_failures import unreachable
+from engine.kafka.client.broker_client import BrokerClient
+from engine.kafka.client.errors import NetworkError
 from engine.kafka.protocol.api_keys import ApiKey
-from engine.network.client import BrokerClient
-from engine.network.errors import NetworkError
 
 Address = tuple[str, int]
 """A broker's host and port."""

@@ -9,6 +9,7 @@ from engine.admin.cluster.asking import FAILURES, beside_limit_s
 from engine.admin.cluster.errors import Unreachable
 from engine.admin.cluster.wire import WireCluster
 from engine.common.version import VERSION
+from engine.kafka.client.broker_client import CLIENT_SOFTWARE_NAME
 from engine.kafka.protocol.apis.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from engine.kafka.protocol.apis.describe_quorum import (
     DescribeQuorumRequest,
@@ -17,7 +18,6 @@ from engine.kafka.protocol.apis.describe_quorum import (
     QuorumReplica,
     QuorumTopicAsked,
 )
-from engine.network.client import CLIENT_SOFTWARE_NAME
 
 _TOPIC = "__cluster_metadata"
 

@@ -29,11 +29,11 @@ from engine.admin.cluster.waits import Waits
 from engine.admin.cluster.wire_failures import LOSSES, WHERE_TO_LOOK, outcome_unknown, unreachable
 from engine.common.errors import ErrorCode
 from engine.common.model import NO_CONTROLLER, Node
+from engine.kafka.client.broker_client import CLOSED, BrokerClient
+from engine.kafka.client.errors import NetworkError, RequestTimedOut
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from engine.kafka.protocol.declaration import Request
-from engine.network.client import CLOSED, BrokerClient
-from engine.network.errors import NetworkError, RequestTimedOut
 
 ErrorsOf = Callable[[Any], Iterable[int]]
 """The error codes that an answer carries."""

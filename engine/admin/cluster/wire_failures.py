@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from engine.admin.cluster.errors import AnswerLost, NotFound, OutcomeUnknown, Refused, Unreachable
 from engine.admin.cluster.remedies import GIVE_TIME, SEE_TOPICS, Operation, Parameter, Phrase
 from engine.common.errors import ErrorCode, error_code
+from engine.kafka.client.errors import ConnectFailed, ConnectionLost, NetworkError, NoCommonVersion, RequestTimedOut
 from engine.kafka.protocol.api_keys import ApiKey
-from engine.network.errors import ConnectFailed, ConnectionLost, NetworkError, NoCommonVersion, RequestTimedOut
 
 WHERE_TO_LOOK: Mapping[ApiKey, Operation] = {
     ApiKey.ALTER_CLIENT_QUOTAS: Operation.DESCRIBE_CONFIGS,

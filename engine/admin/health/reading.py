@@ -24,7 +24,7 @@ from engine.common.model import BrokerInfo, SecurityProtocol
 from engine.common.snapshot import ClusterSnapshot
 
 if TYPE_CHECKING:
-    from engine.network.client import BrokerClient
+    from engine.kafka.client.broker_client import BrokerClient
 
 PROBE_S = 5.0
 """A broker that has not answered by then counts as silent."""
@@ -126,8 +126,8 @@ async def probe_brokers(
 
 
 async def _probe(broker: BrokerInfo, properties: ClientProperties, limit_s: float, waits: Waits) -> BrokerProbe:
-    from engine.network.client import BrokerClient
-    from engine.network.errors import NetworkError
+    from engine.kafka.client.broker_client import BrokerClient
+    from engine.kafka.client.errors import NetworkError
 
     plain = [e for e in broker.endpoints if e.security_protocol is SecurityProtocol.PLAINTEXT]
     if not plain:
@@ -154,10 +154,10 @@ async def _probe(broker: BrokerInfo, properties: ClientProperties, limit_s: floa
 
 
 async def _ask(client: BrokerClient) -> BrokerProbe:
+    from engine.kafka.client.errors import NoCommonVersion
     from engine.kafka.protocol.api_keys import ApiKey
     from engine.kafka.protocol.apis.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
     from engine.kafka.protocol.apis.metadata import MetadataRequest, MetadataResponse
-    from engine.network.errors import NoCommonVersion
 
     metadata: MetadataResponse = await client.call(MetadataRequest(topics=[], allow_auto_topic_creation=False))
     try:

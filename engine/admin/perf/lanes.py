@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from engine.admin.perf.templates import BatchTemplate
 from engine.common.model import NO_LEADER
-from engine.network.client import BrokerClient
+from engine.kafka.client.broker_client import BrokerClient
 
 _SEQUENCE_MODULUS = 2**31
 

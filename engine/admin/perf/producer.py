@@ -26,6 +26,7 @@ from engine.admin.perf.templates import Templates
 from engine.admin.records.leaders import check_partitions, topic_leaders
 from engine.common.errors import ErrorCode, error_code
 from engine.common.model import NO_LEADER
+from engine.kafka.client.errors import NetworkError
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.api_versions import ApiVersionsRequest
 from engine.kafka.protocol.apis.init_producer_id import InitProducerIdRequest
@@ -37,7 +38,6 @@ from engine.kafka.protocol.apis.produce import (
     TopicProduceData,
 )
 from engine.kafka.protocol.declaration import Response
-from engine.network.errors import NetworkError
 
 _FORMAT_2_VERSION = 3
 _LOOK_EVERY_S = 0.1

@@ -21,6 +21,7 @@ from engine.admin.records.leaders import partition_not_found, topic_leaders
 from engine.admin.records.partitioner import StickyPartition, partition_for_key
 from engine.common.errors import ErrorCode, error_code
 from engine.common.model import ACKS_ALL, NO_LEADER
+from engine.kafka.client.errors import RequestTimedOut
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.init_producer_id import InitProducerIdRequest
 from engine.kafka.protocol.apis.metadata import MetadataRequest
@@ -35,7 +36,6 @@ from engine.kafka.protocol.records.encode import RecordSection, encode_batch
 from engine.kafka.protocol.records.iterate import iter_records
 from engine.kafka.protocol.records.legacy import encode_message_set
 from engine.kafka.protocol.records.record import NO_OFFSET, Record
-from engine.network.errors import RequestTimedOut
 
 RECORD_OVERHEAD_BYTES = 32
 _SEQUENCE_MODULUS = 2**31

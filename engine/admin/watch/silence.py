@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from engine.common.clock import Clock
 from engine.common.errors import KlammError
 from engine.common.model import BrokerInfo, SecurityProtocol
+from engine.kafka.client.broker_client import BrokerClient
 from engine.kafka.protocol.apis.api_versions import ApiVersionsRequest
-from engine.network.client import BrokerClient
 
 ASK_MS = 1_000
 """How often a broker is asked."""

@@ -13,11 +13,11 @@ from engine.admin.cluster.errors import Unreachable, ZooKeeperDead
 from engine.admin.cluster.remedies import CHECK_NAME, Phrase
 from engine.admin.cluster.target import ClusterTarget, Origin
 from engine.admin.cluster.zookeeper import CONNECT_TIMEOUT_MAX_S, look, open_zookeeper
+from engine.kafka.client.broker_client import BrokerClient
+from engine.kafka.client.errors import ConnectFailed
 from engine.kafka.zk.client import ZkClient
 from engine.local.addresses import own_loopback_address
 from engine.local.zookeeper import EmbeddedZooKeeper
-from engine.network.client import BrokerClient
-from engine.network.errors import ConnectFailed
 
 
 def test_a_zookeeper_that_is_not_there_is_not_waited_for() -> None:

@@ -28,14 +28,14 @@ from engine.admin.configs.values import EntityType
 from engine.admin.topics.changes import NewTopic, TopicOutcome
 from engine.admin.topics.requests import create_topic, delete_topics
 from engine.common.errors import ErrorCode
+from engine.kafka.client.broker_client import BrokerClient
+from engine.kafka.client.errors import ConnectFailed
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.create_topics import CreateTopicsRequest
 from engine.kafka.protocol.apis.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 from engine.kafka.protocol.apis.describe_client_quotas import DescribeClientQuotasResponse
 from engine.kafka.protocol.apis.list_offsets import ListOffsetsRequest
 from engine.kafka.protocol.apis.metadata import MetadataRequest
-from engine.network.client import BrokerClient
-from engine.network.errors import ConnectFailed
 
 
 @pytest.mark.parametrize("answer", [SILENCE, HANG_UP], ids=["silence", "hang up"])

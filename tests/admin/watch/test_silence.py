@@ -11,7 +11,7 @@ from engine.admin.watch import silence
 from engine.admin.watch.silence import LOOK_MS, SILENT_MS, Listener, Silence
 from engine.common.clock import ManualClock
 from engine.common.model import BrokerInfo, Endpoint, SecurityProtocol
-from engine.network.errors import ConnectFailed
+from engine.kafka.client.errors import ConnectFailed
 
 
 class _Asking:

@@ -17,14 +17,14 @@ from typing import Any, cast
 from engine.common.collection import collector_paused
 from engine.common.errors import ErrorCode, RemoteProtocolError
 from engine.common.version import VERSION
+from engine.kafka.client.errors import ConnectFailed, ConnectionLost, NetworkError, NoCommonVersion, RequestTimedOut
 from engine.kafka.protocol.api_keys import API_SPECS, ApiKey
 from engine.kafka.protocol.apis.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from engine.kafka.protocol.codec import Outgoing
 from engine.kafka.protocol.declaration import Request, Response
 from engine.kafka.protocol.frames import decode_response, encode_request
-from engine.network.errors import ConnectFailed, ConnectionLost, NetworkError, NoCommonVersion, RequestTimedOut
-from engine.network.receive_buffers import ReceiveBuffers
 from engine.runtime.offload import beside_loop
+from engine.runtime.receive_buffers import ReceiveBuffers
 
 logger = logging.getLogger(__name__)
 

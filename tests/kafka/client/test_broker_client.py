@@ -13,9 +13,9 @@ from engine.protocol.apis.fetch import FetchableTopicResponse, FetchRequest, Fet
 from engine.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic
 from network_serving import answer_with_name, run, serving
 
-import engine.network.client as client_module
-from engine.network.client import BrokerClient, ConnectFailed
-from engine.network.errors import ConnectionLost, NoCommonVersion, RequestTimedOut
+import engine.kafka.client.broker_client as client_module
+from engine.kafka.client.broker_client import BrokerClient, ConnectFailed
+from engine.kafka.client.errors import ConnectionLost, NoCommonVersion, RequestTimedOut
 from engine.network.request import Deferred, RequestHead
 
 

@@ -1,0 +1,1 @@
+"""A connection to a broker, for brokers among themselves and for tools."""
