@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from engine.network.request import Peer, RequestHead
+from engine.broker.network.request import Peer, RequestHead
 
 if TYPE_CHECKING:
     from engine.common.clock import Clock

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any
 
+from engine.broker.network.request import CLOSE_FOR_FAULT, Deferred
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
 from engine.common.topic_names import INTERNAL_TOPICS
@@ -28,7 +29,6 @@ from engine.kafka.protocol.apis.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-from engine.network.request import CLOSE_FOR_FAULT, Deferred
 from engine.replication.offset_lookup import delete_records as delete_records_of
 from engine.runtime.purgatory import DelayedOperation
 

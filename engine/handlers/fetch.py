@@ -24,6 +24,7 @@ import logging
 from collections.abc import Coroutine, Iterable, Iterator
 from typing import Any
 
+from engine.broker.network.request import CLOSE_FOR_FAULT, Deferred
 from engine.common.errors import ErrorCode
 from engine.common.model import IsolationLevel, TopicPartition
 from engine.handlers.context import RequestContext
@@ -41,7 +42,6 @@ from engine.handlers.in_turns import pieces
 from engine.handlers.registry import handles, handles_large
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.fetch import FetchRequest, FetchResponse, FetchTopic, ForgottenTopic
-from engine.network.request import CLOSE_FOR_FAULT, Deferred
 from engine.replication.state_changes import Breather
 from engine.runtime.purgatory import DelayedOperation
 

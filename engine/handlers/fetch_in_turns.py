@@ -10,13 +10,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
+from engine.broker.network.request import LargeAnswer
 from engine.handlers.context import RequestContext
 from engine.handlers.fetch_answer import build_response
 from engine.handlers.fetch_conversion import converted, needs_conversion
 from engine.handlers.fetch_reads import FetchParameters, FetchReads
 from engine.handlers.fetch_session_cache import FetchContext, FetchPartition
 from engine.kafka.protocol.apis.fetch import FetchResponse, NodeEndpoint
-from engine.network.request import LargeAnswer
 from engine.replication.state_changes import Breather
 
 FETCHED_AT_ONCE_MAX: Final = 10_000

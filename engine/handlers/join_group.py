@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from engine.broker.network.request import Deferred
 from engine.common.errors import ErrorCode
 from engine.coordinator.group.values import UNKNOWN_MEMBER_ID, Joining, JoinResult
 from engine.handlers.context import RequestContext
@@ -25,7 +26,6 @@ from engine.handlers.registry import handles, handles_large
 from engine.handlers.static_members import are_static_members_refused
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
-from engine.network.request import Deferred
 
 
 @handles(ApiKey.JOIN_GROUP)

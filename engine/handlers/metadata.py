@@ -24,6 +24,7 @@ import asyncio
 from collections.abc import Coroutine, Iterable, Mapping
 from typing import Any, cast
 
+from engine.broker.network.request import LargeAnswer
 from engine.common.errors import ErrorCode
 from engine.common.model import NO_CONTROLLER, NO_LEADER, Node
 from engine.common.topic_id import ZERO_TOPIC_ID
@@ -40,7 +41,6 @@ from engine.kafka.protocol.apis.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from engine.network.request import LargeAnswer
 from engine.replication.metadata_cache import PartitionMetadata
 
 TOPICS_AT_ONCE = 1000

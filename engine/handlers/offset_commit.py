@@ -19,6 +19,7 @@ from collections.abc import Callable, Coroutine
 from functools import lru_cache
 from typing import Any, cast
 
+from engine.broker.network.request import Deferred
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.coordinator.group.commit_gathering import CommitErrors
@@ -38,7 +39,6 @@ from engine.kafka.protocol.apis.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from engine.network.request import Deferred
 from engine.replication.state_changes import Breather
 from engine.runtime.offload import beside_loop
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from engine.broker.network.request import LargeAnswer
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.coordinator.group.offset_requests import FetchedOffset
@@ -36,7 +37,6 @@ from engine.kafka.protocol.apis.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from engine.network.request import LargeAnswer
 from engine.replication.state_changes import Breather
 
 _NONE = CommittedOffset(offset=-1)

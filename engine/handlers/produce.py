@@ -24,6 +24,7 @@ from __future__ import annotations
 import asyncio
 from typing import NamedTuple
 
+from engine.broker.network.request import CLOSE_CONNECTION, CLOSE_FOR_FAULT, NO_RESPONSE, Deferred
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import ACKS_ALL, TopicPartition
 from engine.common.topic_names import INTERNAL_TOPICS
@@ -51,7 +52,6 @@ from engine.kafka.protocol.apis.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from engine.network.request import CLOSE_CONNECTION, CLOSE_FOR_FAULT, NO_RESPONSE, Deferred
 from engine.replication.partition import Partition
 from engine.replication.state_changes import Breather
 from engine.runtime.purgatory import DelayedOperation

@@ -11,6 +11,7 @@ Version notes
 
 from __future__ import annotations
 
+from engine.broker.network.request import Deferred
 from engine.common.errors import ErrorCode
 from engine.coordinator.group.values import Syncing, SyncResult
 from engine.handlers.context import RequestContext
@@ -18,7 +19,6 @@ from engine.handlers.registry import handles
 from engine.handlers.static_members import are_static_members_refused
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.sync_group import SyncGroupRequest, SyncGroupResponse
-from engine.network.request import Deferred
 
 
 @handles(ApiKey.SYNC_GROUP)

@@ -6,12 +6,12 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from engine.broker.network.server import SocketServer
 from engine.common.errors import ConfigError
 from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.config.dynamic import DynamicConfigs
 from engine.kafka.config.dynamic_keys import Throttles
 from engine.kafka.config.log_config import LogConfig
-from engine.network.server import SocketServer
 from engine.replication.replica_manager import ReplicaManager
 from engine.replication.throttle import ALL_REPLICAS
 from engine.server.settings import address_limits

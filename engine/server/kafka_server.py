@@ -11,6 +11,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from engine.broker.network.request import Peer
+from engine.broker.network.routes import HandlerSpec, RouteTable
+from engine.broker.network.server import BoundListener, SocketServer
 from engine.common.clock import Clock, SystemClock
 from engine.common.errors import OperationError
 from engine.common.model import BrokerInfo, Endpoint
@@ -35,9 +38,6 @@ from engine.kafka.zk.finalized_features import FinalizedFeaturesListener
 from engine.kafka.zk.kafka_client import KafkaZkClient
 from engine.kafka.zk.session_keeper import SessionEvent
 from engine.kafka.zk.znodes.broker_znodes import BrokerRegistration
-from engine.network.request import Peer
-from engine.network.routes import HandlerSpec, RouteTable
-from engine.network.server import BoundListener, SocketServer
 from engine.replication.alter_partition import AlterPartitionManager
 from engine.replication.controller_channel import ControllerChannel
 from engine.replication.isr_updater import IsrUpdater

@@ -10,6 +10,7 @@ import pytest
 from controller_cluster import SmallBroker, cluster_of, eventually, is_idle
 from network_serving import run
 
+from engine.broker.network.request import CLOSE_CONNECTION
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.controller import channels, events, reassignment_requests
@@ -20,7 +21,6 @@ from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.declaration import Response
 from engine.kafka.zk.client import ZkClient
 from engine.kafka.zk.znodes.admin_znodes import ReassignPartitionsZNode
-from engine.network.request import CLOSE_CONNECTION
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 

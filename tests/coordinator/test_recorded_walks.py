@@ -18,6 +18,7 @@ from coordinator_world import CoordinatorWorld
 from group_walks import Step, WalkWords, order_of
 from virtual_time import run_virtual
 
+from engine.broker.network.request import Deferred
 from engine.handlers.context import RequestContext
 from engine.handlers.delete_groups import delete_groups
 from engine.handlers.describe_groups import describe_groups
@@ -29,7 +30,6 @@ from engine.handlers.offset_fetch import offset_fetch
 from engine.handlers.sync_group import sync_group
 from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.protocol.codec import Outgoing, decoder, encoder
-from engine.network.request import Deferred
 
 RECORDED = Path(__file__).parents[2] / "fixtures" / "groups" / "kafka-3.9.1-walks.jsonl"
 WALKS = [json.loads(line) for line in RECORDED.read_text().splitlines()]

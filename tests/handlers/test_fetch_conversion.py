@@ -13,6 +13,7 @@ from log_folders import data_batch, marker_batch
 from replicated_brokers import TP, StandInBroker, World, world
 from virtual_time import run_virtual
 
+from engine.broker.network.request import Deferred
 from engine.common.errors import ErrorCode
 from engine.handlers import fetch_conversion
 from engine.handlers.fetch import fetch
@@ -23,7 +24,6 @@ from engine.kafka.protocol.records import convert
 from engine.kafka.protocol.records.attributes import Codec
 from engine.kafka.protocol.records.batch import iter_records
 from engine.kafka.protocol.records.header import iter_batches
-from engine.network.request import Deferred
 from engine.runtime.offload import Offloader
 from engine.storage.append_origin import AppendOrigin
 

@@ -15,6 +15,7 @@ from log_folders import data_batch
 from replicated_brokers import TP, World, world
 from virtual_time import run_virtual
 
+from engine.broker.network.request import CLOSE_CONNECTION, Deferred
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.handlers.produce import produce
@@ -26,7 +27,6 @@ from engine.kafka.protocol.apis.produce import (
     ProduceRequest,
     TopicProduceData,
 )
-from engine.network.request import CLOSE_CONNECTION, Deferred
 from engine.runtime.offload import Offloader
 
 SECOND = TopicPartition(TP.topic, 1)

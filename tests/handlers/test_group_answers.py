@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from engine.broker.network.request import Peer
 from engine.common.errors import ErrorCode
 from engine.coordinator.group.values import GroupDescription
 from engine.handlers.authorized_operations import GROUP_OPERATIONS, NOT_REQUESTED
@@ -33,7 +34,6 @@ from engine.kafka.protocol.apis.offset_delete import (
     OffsetDeleteRequestTopic,
 )
 from engine.kafka.protocol.apis.sync_group import SyncGroupRequest
-from engine.network.request import Peer
 
 
 def asked(key: ApiKey, version: int, **parts: Any) -> RequestContext:

@@ -11,6 +11,7 @@ import pytest
 from coordinator_requests import stable, with_world
 from coordinator_world import CoordinatorWorld
 
+from engine.broker.network.request import LargeAnswer
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.coordinator.group.values import Committer
@@ -29,7 +30,6 @@ from engine.kafka.protocol.apis.offset_fetch import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
-from engine.network.request import LargeAnswer
 
 KNOWN = [TopicPartition("read", 0), TopicPartition("other", 0), TopicPartition("other", 1), TopicPartition("third", 0)]
 NAMED = [("read", [0]), ("other", [0, 1, 7]), ("nowhere", [0]), ("other", [1, 2]), ("third", []), ("third", [0])]

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from event_loop import in_event_loop
 
+from engine.broker.network.request import Deferred
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import ReplicaAssignment, TopicPartition
 from engine.controller.events import NO_ERROR, ListPartitionReassignments
@@ -71,7 +72,6 @@ from engine.kafka.protocol.apis.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from engine.kafka.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from engine.network.request import Deferred
 from engine.replication import state_changes
 from engine.runtime.purgatory import Purgatory
 

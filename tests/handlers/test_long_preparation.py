@@ -12,6 +12,7 @@ from log_folders import data_batch
 from replicated_brokers import TP, World, world
 from virtual_time import run_virtual
 
+from engine.broker.network.request import CLOSE_CONNECTION, NO_RESPONSE, Deferred
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.handlers.produce import produce
@@ -28,7 +29,6 @@ from engine.kafka.protocol.records.batch import iter_records
 from engine.kafka.protocol.records.header import iter_batches
 from engine.kafka.protocol.records.legacy import encode_message_set
 from engine.kafka.protocol.records.record import Record
-from engine.network.request import CLOSE_CONNECTION, NO_RESPONSE, Deferred
 
 SECOND = TopicPartition(TP.topic, 1)
 MANY = [b"value %d" % n for n in range(2_000)]

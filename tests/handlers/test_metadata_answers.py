@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from engine.broker.network.request import LargeAnswer
 from engine.common.errors import ErrorCode
 from engine.common.model import LEADER_DURING_DELETE
 from engine.common.topic_id import ZERO_TOPIC_ID
@@ -27,7 +28,6 @@ from engine.kafka.protocol.apis.update_metadata import (
     UpdateMetadataTopicState,
 )
 from engine.kafka.protocol.frames import decode_response, encode_response
-from engine.network.request import LargeAnswer
 from engine.replication.metadata_cache import MetadataCache
 
 ALL = (0, 1, 2)

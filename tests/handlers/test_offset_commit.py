@@ -9,6 +9,7 @@ import pytest
 from coordinator_world import READ, CoordinatorWorld
 from virtual_time import run_virtual
 
+from engine.broker.network.request import Deferred, Peer
 from engine.common.errors import ErrorCode
 from engine.coordinator.group.values import CommittedOffset
 from engine.handlers.context import RequestContext
@@ -20,7 +21,6 @@ from engine.kafka.protocol.apis.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from engine.kafka.protocol.frames import decode_request, encode_request
-from engine.network.request import Deferred, Peer
 
 HOUR_MS = 3_600_000
 

@@ -12,6 +12,7 @@ from log_folders import data_batch, marker_batch
 from replicated_brokers import TP, StandInBroker, World, world
 from virtual_time import run_virtual
 
+from engine.broker.network.request import Deferred
 from engine.common.errors import ErrorCode
 from engine.handlers.delete_records import delete_records
 from engine.handlers.describe_log_dirs import describe_log_dirs
@@ -46,7 +47,6 @@ from engine.kafka.protocol.apis.offset_for_leader_epoch import (
 )
 from engine.kafka.protocol.apis.stop_replica import StopReplicaRequest
 from engine.kafka.protocol.apis.update_metadata import UpdateMetadataRequest
-from engine.network.request import Deferred
 from engine.storage.append_origin import AppendOrigin
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5

@@ -12,6 +12,7 @@ from log_folders import data_batch
 from replicated_brokers import TP, World, world
 from virtual_time import run_virtual
 
+from engine.broker.network.request import CLOSE_CONNECTION, NO_RESPONSE, Deferred
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
 from engine.handlers.produce import produce
@@ -32,7 +33,6 @@ from engine.kafka.protocol.records.encode import encode_batch
 from engine.kafka.protocol.records.layout import ATTRIBUTES, CONTROL_BIT, MAGIC
 from engine.kafka.protocol.records.legacy import encode_message_set
 from engine.kafka.protocol.records.record import Record
-from engine.network.request import CLOSE_CONNECTION, NO_RESPONSE, Deferred
 from engine.runtime.offload import Offloader
 
 

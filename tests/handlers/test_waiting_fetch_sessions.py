@@ -11,12 +11,12 @@ from log_folders import data_batch
 from replicated_brokers import TP, World, world
 from virtual_time import run_virtual
 
+from engine.broker.network.request import Deferred
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.handlers.fetch import fetch
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic
-from engine.network.request import Deferred
 
 VERSION = 12
 OFFSETS = {0: 0, 1: 0}

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from network_serving import run, serving
 
+from engine.broker.network.request import RequestHead
 from engine.kafka.client.errors import ConnectionLost
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.metadata import MetadataRequest, MetadataResponse
@@ -17,7 +18,6 @@ from engine.kafka.protocol.apis.update_metadata import (
     UpdateMetadataEndpoint,
     UpdateMetadataRequest,
 )
-from engine.network.request import RequestHead
 from engine.replication.controller_channel import ControllerChannel, ControllerUnknown
 from engine.replication.metadata_cache import MetadataCache
 from engine.replication.settings import ReplicationSettings

@@ -9,15 +9,15 @@ from unittest.mock import Mock, call
 import pytest
 from log_folders import NOW_MS, data_batch
 
+from engine.broker.network.request import RequestHead
+from engine.broker.network.routes import RouteTable
+from engine.broker.network.server import SocketServer
 from engine.common.clock import ManualClock
 from engine.common.model import TopicPartition
 from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.config.dynamic import DynamicConfigs
 from engine.kafka.config.log_config import LogConfig
 from engine.kafka.config.values import LONG_MAX
-from engine.network.request import RequestHead
-from engine.network.routes import RouteTable
-from engine.network.server import SocketServer
 from engine.replication.throttle import ALL_REPLICAS
 from engine.server.dynamic_effects import follow_limits, follow_settings, set_log_settings
 from engine.server.settings import server_limits

@@ -21,10 +21,10 @@ import pytest
 from kazoo.protocol.connection import ConnectionHandler
 
 from engine.admin.reassignment.lock_by_group import GROUP
+from engine.broker.network import client as network_client
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.frames import decode_request
 from engine.kafka.zk.kazoo_handler import InboxHandler
-from engine.network import client as network_client
 
 SPEED = 50.0
 """Time goes faster by this factor while everything is frozen."""

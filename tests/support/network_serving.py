@@ -10,15 +10,15 @@ from typing import Any
 
 import uvloop
 
+from engine.broker.network.request import RequestHead
+from engine.broker.network.routes import HandlerSpec, RouteTable
+from engine.broker.network.server import ListenerSpec, ServerLimits, SocketServer
 from engine.common.clock import Clock, SystemClock
 from engine.kafka.protocol.api_keys import API_SPECS, ApiKey
 from engine.kafka.protocol.apis.api_versions import ApiVersion, ApiVersionsResponse
 from engine.kafka.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from engine.kafka.protocol.frames import encode_request
 from engine.local.addresses import own_loopback_address
-from engine.network.request import RequestHead
-from engine.network.routes import HandlerSpec, RouteTable
-from engine.network.server import ListenerSpec, ServerLimits, SocketServer
 
 
 def run(test: Callable[[], Awaitable[None]]) -> None:

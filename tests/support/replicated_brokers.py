@@ -17,6 +17,7 @@ from typing import Any
 from log_folders import data_batch, stored_batches
 from virtual_time import LoopClock
 
+from engine.broker.network.request import Deferred, Peer
 from engine.common.errors import ErrorCode
 from engine.common.model import LeaderAndIsr, Node, TopicPartition
 from engine.common.topic_id import ZERO_TOPIC_ID
@@ -42,7 +43,6 @@ from engine.kafka.protocol.apis.update_metadata import (
 )
 from engine.kafka.protocol.declaration import Request
 from engine.kafka.protocol.frames import decode_request, decode_response, encode_request, encode_response
-from engine.network.request import Deferred, Peer
 from engine.replication.isr_updater import IsrOutcome, IsrUpdate
 from engine.replication.leader_and_isr_change import become_leader_or_follower
 from engine.replication.metadata_cache import MetadataCache

@@ -14,6 +14,10 @@ from typing import Any
 import pytest
 from network_serving import answer_with_name, correlation_ids, metadata_request, read_frame, run, serving
 
+from engine.broker.network.connection import LARGE_FRAME_BYTES, PENDING_ANSWERS_MAX, QUEUED_BYTES_MAX
+from engine.broker.network.inbox import Inbox
+from engine.broker.network.request import CLOSE_CONNECTION, NO_RESPONSE, Deferred, RequestHead
+from engine.broker.network.server import ListenerSpec
 from engine.common.errors import OperationError, RemoteProtocolError
 from engine.kafka.client.broker_client import BrokerClient
 from engine.kafka.client.errors import ConnectionLost
@@ -22,10 +26,6 @@ from engine.kafka.protocol.apis.fetch import FetchableTopicResponse, FetchReques
 from engine.kafka.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from engine.kafka.protocol.apis.produce import ProduceRequest, TopicProduceData
 from engine.kafka.protocol.frames import encode_request
-from engine.network.connection import LARGE_FRAME_BYTES, PENDING_ANSWERS_MAX, QUEUED_BYTES_MAX
-from engine.network.inbox import Inbox
-from engine.network.request import CLOSE_CONNECTION, NO_RESPONSE, Deferred, RequestHead
-from engine.network.server import ListenerSpec
 from engine.runtime.receive_buffers import ReceiveBuffers
 
 
@@ -374,7 +374,7 @@ def test_a_codec_that_fails_closes_the_connection_and_says_why(
                     await asyncio.sleep(0.001)
             writer.close()
 
-    monkeypatch.setattr(f"engine.network.routes.{what}r", lambda *_: broken)
+    monkeypatch.setattr(f"engine.broker.network.routes.{what}r", lambda *_: broken)
     run(check)
     assert "broken on purpose" in caplog.text
 

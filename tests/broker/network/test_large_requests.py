@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from network_serving import correlation_ids, metadata_request, read_frame, run, serving
 
+from engine.broker.network.connection import LARGE_FRAME_BYTES, PRODUCED_AT_ONCE_MAX
+from engine.broker.network.request import Deferred, LargeAnswer, RequestHead
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.fetch import FetchRequest, FetchResponse
 from engine.kafka.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from engine.kafka.protocol.apis.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from engine.kafka.protocol.frames import encode_request
 from engine.kafka.protocol.produce_frames import names_many_partitions
-from engine.network.connection import LARGE_FRAME_BYTES, PRODUCED_AT_ONCE_MAX
-from engine.network.request import Deferred, LargeAnswer, RequestHead
 from engine.runtime.offload import beside_loop
 
 
@@ -27,7 +27,7 @@ def test_a_large_answer_is_encoded_beside_the_loop(monkeypatch: pytest.MonkeyPat
         beside.append(function.__name__)
         return await beside_loop(function, *args)
 
-    monkeypatch.setattr("engine.network.connection.beside_loop", noted)
+    monkeypatch.setattr("engine.broker.network.connection.beside_loop", noted)
 
     async def metadata(request: RequestHead, body: MetadataRequest) -> LargeAnswer:
         return LargeAnswer(MetadataResponse(cluster_id=str(len(body.topics or ()))))
@@ -104,7 +104,7 @@ def test_large_requests_are_decoded_and_encoded_beside_the_loop(
         beside.append(function.__name__)
         return await beside_loop(function, *args)
 
-    monkeypatch.setattr("engine.network.connection.beside_loop", noted)
+    monkeypatch.setattr("engine.broker.network.connection.beside_loop", noted)
     names = [MetadataRequestTopic(name=f"topic-{number}") for number in range(LARGE_FRAME_BYTES // 10)]
 
     def metadata(request: RequestHead, body: MetadataRequest) -> MetadataResponse:

@@ -11,16 +11,16 @@ import pytest
 from hostile_clients import lose_network, reset
 from network_serving import run, serving
 
+from engine.broker.network import server as network_server
+from engine.broker.network import tcp_info
+from engine.broker.network.connection import PENDING_ANSWERS_MAX, CloseReason, Connection
+from engine.broker.network.request import Deferred
+from engine.broker.network.server import SocketServer
+from engine.broker.network.tcp_info import KEEP_ALIVE_IDLE_S, UNHEARD_MS_MAX, is_peer_gone, read_tcp_info
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from engine.kafka.protocol.apis.metadata import MetadataRequest, MetadataResponse
 from engine.kafka.protocol.frames import encode_request
-from engine.network import server as network_server
-from engine.network import tcp_info
-from engine.network.connection import PENDING_ANSWERS_MAX, CloseReason, Connection
-from engine.network.request import Deferred
-from engine.network.server import SocketServer
-from engine.network.tcp_info import KEEP_ALIVE_IDLE_S, UNHEARD_MS_MAX, is_peer_gone, read_tcp_info
 
 ESTABLISHED, CLOSE, CLOSE_WAIT = 1, 7, 8
 

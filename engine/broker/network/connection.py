@@ -18,13 +18,8 @@ from enum import Enum
 from types import CoroutineType
 from typing import Any, cast
 
-from engine.common.errors import RemoteProtocolError
-from engine.kafka.protocol.api_keys import ApiKey
-from engine.kafka.protocol.codec import Outgoing
-from engine.kafka.protocol.frames import skip_header_tags
-from engine.kafka.protocol.produce_frames import names_many_partitions
-from engine.network.inbox import Inbox
-from engine.network.request import (
+from engine.broker.network.inbox import Inbox
+from engine.broker.network.request import (
     CLOSE_CONNECTION,
     CLOSE_FOR_FAULT,
     NO_RESPONSE,
@@ -33,8 +28,13 @@ from engine.network.request import (
     Peer,
     RequestHead,
 )
-from engine.network.routes import Route, RouteTable
-from engine.network.sender import Sender
+from engine.broker.network.routes import Route, RouteTable
+from engine.broker.network.sender import Sender
+from engine.common.errors import RemoteProtocolError
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.codec import Outgoing
+from engine.kafka.protocol.frames import skip_header_tags
+from engine.kafka.protocol.produce_frames import names_many_partitions
 from engine.runtime.offload import beside_loop
 from engine.runtime.receive_buffers import ReceiveBuffers
 from engine.runtime.supervisor import Supervisor

@@ -8,10 +8,10 @@ import socket
 import pytest
 from network_serving import answer_api_versions, run
 
+from engine.broker.network.request import RequestHead
+from engine.broker.network.routes import RouteTable
+from engine.broker.network.server import ListenerSpec, ServerLimits, SocketServer
 from engine.common.clock import ManualClock
-from engine.network.request import RequestHead
-from engine.network.routes import RouteTable
-from engine.network.server import ListenerSpec, ServerLimits, SocketServer
 
 
 @pytest.mark.parametrize("host", ["", "0.0.0.0", "::"])
@@ -33,7 +33,7 @@ def test_a_listener_of_every_address_is_there_for_ipv4_and_ipv6(host: str) -> No
 
 
 def test_without_ipv6_a_listener_of_every_address_takes_ipv4(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.network.server._has_ipv6", lambda: False)
+    monkeypatch.setattr("engine.broker.network.server._has_ipv6", lambda: False)
 
     async def test() -> None:
         server = SocketServer(RouteTable({}, answer_api_versions), RequestHead, ServerLimits(), ManualClock())

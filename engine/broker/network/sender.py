@@ -15,8 +15,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol, cast
 
+from engine.broker.network.cold_ranges import PORTION_BYTES, bring_in, is_cached, read_if_cached
 from engine.kafka.protocol.codec import Outgoing
-from engine.network.cold_ranges import PORTION_BYTES, bring_in, is_cached, read_if_cached
 from engine.runtime.descriptors import descriptors_for_duplicates
 
 SENDFILE_BYTES_MIN = 32 * 1024

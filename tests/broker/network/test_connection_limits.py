@@ -8,15 +8,15 @@ from collections.abc import Callable
 import pytest
 from network_serving import run, serving
 
+from engine.broker.network.connection import CloseReason
+from engine.broker.network.request import Deferred
+from engine.broker.network.server import ListenerSpec, ServerLimits
 from engine.common.clock import ManualClock
 from engine.kafka.client.broker_client import BrokerClient
 from engine.kafka.client.errors import ConnectionLost
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from engine.kafka.protocol.frames import encode_request
-from engine.network.connection import CloseReason
-from engine.network.request import Deferred
-from engine.network.server import ListenerSpec, ServerLimits
 
 
 def test_idle_connections_are_closed() -> None:

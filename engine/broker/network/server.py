@@ -10,12 +10,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from engine.broker.network.connection import CloseReason, Connection, ConnectionContext, request_logger
+from engine.broker.network.request import Peer, RequestHead
+from engine.broker.network.routes import RouteTable
+from engine.broker.network.tcp_info import is_peer_gone, keep_alive, read_tcp_info
 from engine.common.clock import Clock
 from engine.common.errors import OperationError
-from engine.network.connection import CloseReason, Connection, ConnectionContext, request_logger
-from engine.network.request import Peer, RequestHead
-from engine.network.routes import RouteTable
-from engine.network.tcp_info import is_peer_gone, keep_alive, read_tcp_info
 from engine.runtime.receive_buffers import ReceiveBuffers
 from engine.runtime.supervisor import Supervisor
 
