@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from engine.handlers.registry import HandlerEntry, all_handlers
+from engine.broker.handlers.registry import HandlerEntry, all_handlers
 from engine.kafka.protocol.api_keys import API_SPECS, KRAFT_ONLY, ApiKey, ApiSpec
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "reference" / "api-table.md"

@@ -11,6 +11,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from engine.broker.fetch.session_cache import FetchSessionCache
+from engine.broker.handlers.api_versions import answer_unknown_version
+from engine.broker.handlers.context import RequestContext
+from engine.broker.handlers.registry import all_handlers
 from engine.broker.network.request import Peer
 from engine.broker.network.routes import HandlerSpec, RouteTable
 from engine.broker.network.server import BoundListener, SocketServer
@@ -21,10 +25,6 @@ from engine.controller.loop import Controller
 from engine.controller.producer_ids import ControllerProducerIdSource, ProducerIdManager, ZkProducerIdSource
 from engine.controller.topic_admin import TopicAdmin
 from engine.coordinator.group.coordinator import GroupCoordinator
-from engine.handlers.api_versions import answer_unknown_version
-from engine.handlers.context import RequestContext
-from engine.handlers.fetch_session_cache import FetchSessionCache
-from engine.handlers.registry import all_handlers
 from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.config.dynamic import DynamicConfigs
 from engine.kafka.config.metadata_version import (

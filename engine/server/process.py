@@ -15,8 +15,8 @@ from pathlib import Path
 
 import uvloop
 
+from engine.broker.handlers.registry import all_handlers
 from engine.common.errors import ConfigError, CoordinationError, KlammError, OperationError, StorageError
-from engine.handlers.registry import all_handlers
 from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.config.input_files import name_of, read_input
 from engine.kafka.config.properties import parse_override, parse_properties

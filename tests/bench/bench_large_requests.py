@@ -18,7 +18,7 @@ from large_requests import large_request
 from tabulate import tabulate
 from wire_client import ConnectionClosed, WireClient
 
-from engine.handlers.registry import all_handlers
+from engine.broker.handlers.registry import all_handlers
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.local.cluster import LocalCluster
 from engine.local.local_broker import LocalBroker

@@ -18,16 +18,16 @@ from coordinator_world import CoordinatorWorld
 from group_walks import Step, WalkWords, order_of
 from virtual_time import run_virtual
 
+from engine.broker.handlers.context import RequestContext
+from engine.broker.handlers.delete_groups import delete_groups
+from engine.broker.handlers.describe_groups import describe_groups
+from engine.broker.handlers.heartbeat import heartbeat
+from engine.broker.handlers.join_group import join_group
+from engine.broker.handlers.leave_group import leave_group
+from engine.broker.handlers.offset_commit import offset_commit
+from engine.broker.handlers.offset_fetch import offset_fetch
+from engine.broker.handlers.sync_group import sync_group
 from engine.broker.network.request import Deferred
-from engine.handlers.context import RequestContext
-from engine.handlers.delete_groups import delete_groups
-from engine.handlers.describe_groups import describe_groups
-from engine.handlers.heartbeat import heartbeat
-from engine.handlers.join_group import join_group
-from engine.handlers.leave_group import leave_group
-from engine.handlers.offset_commit import offset_commit
-from engine.handlers.offset_fetch import offset_fetch
-from engine.handlers.sync_group import sync_group
 from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.protocol.codec import Outgoing, decoder, encoder
 

@@ -16,12 +16,12 @@ import pytest
 from coordinator_requests import with_world
 from coordinator_world import READ, CoordinatorWorld
 
+from engine.broker.handlers import delete_groups as handler
 from engine.common.errors import ErrorCode as E
 from engine.common.model import TopicPartition
 from engine.coordinator.group import commit_gathering, offset_requests
 from engine.coordinator.group.states import GroupState
 from engine.coordinator.group.values import CommittedOffset, Committer
-from engine.handlers import delete_groups as handler
 from engine.kafka.protocol.apis.delete_groups import DeleteGroupsRequest
 from engine.replication import state_changes
 

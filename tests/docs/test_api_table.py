@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.handlers.registry import all_handlers
+from engine.broker.handlers.registry import all_handlers
 from engine.kafka.protocol.api_keys import API_SPECS, KRAFT_ONLY
 from engine.server.api_table import PAGE, page, summary
 

@@ -19,10 +19,10 @@ from replicated_brokers import HANDLERS, InProcessConnection, World, world
 from soak import SOAK
 from virtual_time import run_virtual
 
+from engine.broker.handlers.delete_records import delete_records
+from engine.broker.handlers.produce import produce
 from engine.common.errors import ErrorCode
 from engine.common.model import Node, TopicPartition
-from engine.handlers.delete_records import delete_records
-from engine.handlers.produce import produce
 from engine.kafka.client.errors import ConnectionLost
 from engine.kafka.config.log_config import LogConfig
 from engine.kafka.protocol.api_keys import ApiKey

@@ -14,10 +14,10 @@ from replicated_brokers import TP, StandInBroker, World, world
 from soak import SOAK
 from virtual_time import run_virtual
 
+from engine.broker.handlers.alter_replica_log_dirs import alter_replica_log_dirs
+from engine.broker.handlers.describe_log_dirs import describe_log_dirs
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
-from engine.handlers.alter_replica_log_dirs import alter_replica_log_dirs
-from engine.handlers.describe_log_dirs import describe_log_dirs
 from engine.kafka.config.log_config import LogConfig
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.alter_replica_log_dirs import (

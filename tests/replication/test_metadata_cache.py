@@ -11,9 +11,9 @@ import pytest
 from replicated_brokers import StandInBroker, world
 from virtual_time import run_virtual
 
+from engine.broker.handlers.update_metadata import update_metadata
 from engine.common.model import LEADER_DURING_DELETE, Node, TopicPartition
 from engine.common.topic_id import ZERO_TOPIC_ID
-from engine.handlers.update_metadata import update_metadata
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.update_metadata import (
     UpdateMetadataBroker,

@@ -11,10 +11,10 @@ from replicated_brokers import TP, World, world
 from soak import rounds
 from virtual_time import run_virtual
 
+from engine.broker.fetch.session_cache import FetchPartition, FetchSession
+from engine.broker.handlers import fetch as fetch_handler
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
-from engine.handlers import fetch as fetch_handler
-from engine.handlers.fetch_session_cache import FetchPartition, FetchSession
 from engine.replication.settings import ReplicationSettings
 
 HISTORIES = rounds("KLAMM_SETTLED_HISTORIES", 6)

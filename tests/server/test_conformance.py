@@ -9,8 +9,8 @@ import pytest
 from broker_logs import server_log
 from wire_client import WireClient
 
+from engine.broker.handlers.registry import all_handlers
 from engine.common.errors import ErrorCode
-from engine.handlers.registry import all_handlers
 from engine.kafka.protocol.api_keys import API_SPECS, ApiKey
 from engine.kafka.protocol.apis.api_versions import ApiVersionsRequest
 from engine.kafka.protocol.apis.controlled_shutdown import ControlledShutdownRequest

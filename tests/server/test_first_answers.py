@@ -15,7 +15,7 @@ import pytest
 from broker_program import BrokerProgram, settings
 from wire_client import ConnectionClosed, WireClient, create_topic, wait_until_led
 
-from engine.handlers.registry import all_handlers
+from engine.broker.handlers.registry import all_handlers
 from engine.kafka.protocol.api_keys import API_SPECS, ApiKey
 from engine.kafka.protocol.apis.describe_configs import DescribeConfigsResourceResult
 from engine.kafka.protocol.declaration import Struct

@@ -8,10 +8,10 @@ from typing import Any
 
 from controller_cluster import SmallBroker
 
+from engine.broker.handlers.context import RequestContext
+from engine.broker.handlers.registry import all_handlers
 from engine.broker.network.request import Peer
 from engine.common.clock import SystemClock
-from engine.handlers.context import RequestContext
-from engine.handlers.registry import all_handlers
 from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.config.dynamic import DynamicConfigs
 from engine.kafka.protocol.declaration import Request

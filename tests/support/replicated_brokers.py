@@ -17,15 +17,15 @@ from typing import Any
 from log_folders import data_batch, stored_batches
 from virtual_time import LoopClock
 
+from engine.broker.fetch.session_cache import FetchSessionCache
+from engine.broker.handlers.context import RequestContext
+from engine.broker.handlers.fetch import fetch
+from engine.broker.handlers.list_offsets import list_offsets
+from engine.broker.handlers.offset_for_leader_epoch import offset_for_leader_epoch
 from engine.broker.network.request import Deferred, Peer
 from engine.common.errors import ErrorCode
 from engine.common.model import LeaderAndIsr, Node, TopicPartition
 from engine.common.topic_id import ZERO_TOPIC_ID
-from engine.handlers.context import RequestContext
-from engine.handlers.fetch import fetch
-from engine.handlers.fetch_session_cache import FetchSessionCache
-from engine.handlers.list_offsets import list_offsets
-from engine.handlers.offset_for_leader_epoch import offset_for_leader_epoch
 from engine.kafka.client.errors import ConnectionLost
 from engine.kafka.config.log_config import LogConfig
 from engine.kafka.protocol.api_keys import ApiKey

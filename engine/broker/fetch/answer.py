@@ -1,0 +1,119 @@
+"""Turns what was read into a Fetch answer of the request's version."""
+
+from __future__ import annotations
+
+from engine.broker.fetch.conversion import Converted
+from engine.broker.fetch.reads import FetchReads
+from engine.broker.fetch.session_cache import INVALID_SESSION_ID, FetchContext, FetchPartition, PartitionOutcome
+from engine.broker.handlers.context import RequestContext
+from engine.broker.handlers.leader_hint import LeaderHints
+from engine.common.errors import ErrorCode
+from engine.common.model import TopicPartition
+from engine.kafka.protocol.apis.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+from engine.replication.partition_read import PartitionRead
+
+STORAGE_ERROR_UNKNOWN_VERSION = 5
+"""Up to this version a reader may not know the error and give up. If told that the leader is elsewhere, it retries."""
+
+_NO_RECORDS = b""
+_LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+
+
+def session_error(code: ErrorCode) -> FetchResponse:
+    """Return the answer to a request whose session is not valid."""
+    return FetchResponse(error_code=code, session_id=INVALID_SESSION_ID, responses=[])
+
+
+def build_response(
+    context: RequestContext, fetch: FetchContext, reads: FetchReads, converted: Converted | None = None
+) -> FetchResponse:
+    """Build the answer from what was read, or from its conversion for an old reader; in a session only from what is
+    new.
+    """
+    if fetch.is_superseded:
+        return session_error(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+    version = context.api_version
+    hints = LeaderHints(context) if version >= 16 else None
+    responses: list[FetchableTopicResponse] = []
+    current: FetchableTopicResponse | None = None
+    found = ((read, read.records) for read in reads.reads) if converted is None else converted
+    is_incremental = fetch.is_incremental
+    for wanted, (read, records) in zip(reads.partitions, found, strict=True):
+        if is_incremental and records is None and _is_known(wanted, read):
+            continue
+        if not fetch.must_answer(wanted, _outcome(read)):
+            continue
+        key = wanted.key
+        if current is None or (current.topic_id if version >= 13 else current.topic) != (
+            key.topic_id if version >= 13 else key.topic
+        ):
+            current = FetchableTopicResponse(topic=key.topic, topic_id=key.topic_id, partitions=[])
+            responses.append(current)
+        data = _partition_data(key.partition, read, records)
+        if read.error is ErrorCode.KAFKA_STORAGE_ERROR and version <= STORAGE_ERROR_UNKNOWN_VERSION:
+            data.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if hints is not None and read.error in _LEADER_ERRORS:
+            _name_new_leader(hints, wanted, data)
+        current.partitions.append(data)
+    reads.settle()
+    response = FetchResponse(session_id=fetch.session_id, responses=responses)
+    if hints is not None and hints.nodes:
+        response.node_endpoints = [
+            NodeEndpoint(node_id=n.id, host=n.host, port=n.port, rack=n.rack) for n in hints.nodes.values()
+        ]
+    return response
+
+
+def _is_known(wanted: FetchPartition, read: PartitionRead) -> bool:
+    """Return whether a partition has no news. This is quick, since most partitions of a session have none."""
+    return (
+        wanted.sent_high_watermark == read.high_watermark
+        and wanted.sent_log_start_offset == read.log_start_offset
+        and read.error is ErrorCode.NONE
+        and read.diverging_epoch is None
+        and read.preferred_read_replica < 0
+    )
+
+
+def _outcome(read: PartitionRead) -> PartitionOutcome:
+    return PartitionOutcome(
+        error_code=read.error,
+        size_bytes=read.size_bytes,
+        high_watermark=read.high_watermark,
+        log_start_offset=read.log_start_offset,
+        must_tell=read.diverging_epoch is not None or read.preferred_read_replica >= 0,
+    )
+
+
+def _partition_data(index: int, read: PartitionRead, records: object) -> PartitionData:
+    diverging = read.diverging_epoch
+    aborted = read.aborted
+    return PartitionData(
+        partition_index=index,
+        error_code=read.error,
+        high_watermark=read.high_watermark,
+        last_stable_offset=read.last_stable_offset,
+        log_start_offset=read.log_start_offset,
+        diverging_epoch=None if diverging is None else EpochEndOffset(epoch=diverging[0], end_offset=diverging[1]),
+        aborted_transactions=None
+        if aborted is None
+        else [AbortedTransaction(producer_id=t.producer_id, first_offset=t.first_offset) for t in aborted],
+        preferred_read_replica=read.preferred_read_replica,
+        records=_NO_RECORDS if records is None else records,
+    )
+
+
+def _name_new_leader(hints: LeaderHints, wanted: FetchPartition, data: PartitionData) -> None:
+    if wanted.topic is None:
+        return
+    leader = hints.leader_of(TopicPartition(wanted.topic, wanted.key.partition))
+    if leader is not None:
+        data.current_leader = LeaderIdAndEpoch(leader_id=leader[0], leader_epoch=leader[1])

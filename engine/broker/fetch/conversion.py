@@ -1,0 +1,81 @@
+"""Converts records for readers from before format 2 (Fetch 0–3) to the old format, off the event loop.
+
+One batch may unpack to a hundred times its size. So a thread does all the work, one portion at most per answer; the
+reader asks again for the rest.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+from engine.broker.fetch.reads import BATCHES_VERSION, FetchReads
+from engine.common.errors import ErrorCode, KafkaError
+from engine.kafka.protocol.records.convert import down_convert
+from engine.kafka.protocol.records.header import iter_batches
+from engine.kafka.protocol.records.layout import LOG_OVERHEAD
+from engine.replication.partition_read import PartitionRead, read_error
+from engine.storage.file_range import OpenFile, read_fully
+
+DOWN_CONVERTED_BYTES_MAX = 128 * 1024
+"""Bytes in the log to convert for one answer: usually a few milliseconds' work."""
+
+Converted = list[tuple[PartitionRead, bytes | None]]
+"""For each partition: what was read, or why it cannot be returned, and its records in the old format."""
+
+_SIZE_OF_ENTRY = struct.Struct(">qi")
+
+
+def needs_conversion(api_version: int, reads: FetchReads) -> bool:
+    """Return whether the reader would not understand some of the records."""
+    return api_version < BATCHES_VERSION and any(read.records is not None for read in reads.reads)
+
+
+def converted(api_version: int, fetch_offsets: Sequence[int], reads: Sequence[PartitionRead]) -> Converted:
+    """Convert what was read, within the limits of one answer. Safe in any thread: the files stay open meanwhile."""
+    magic = 0 if api_version < 2 else 1
+    budget = DOWN_CONVERTED_BYTES_MAX
+    results: Converted = []
+    for fetch_offset, read in zip(fetch_offsets, reads, strict=True):
+        records: bytes | None = None
+        try:
+            records, used_bytes = _records(read, magic, fetch_offset, budget)
+            budget -= used_bytes
+        except KafkaError as error:
+            read = read_error(error.code)
+        except OSError:
+            read = read_error(ErrorCode.KAFKA_STORAGE_ERROR)
+        results.append((read, records))
+    return results
+
+
+def _records(read: PartitionRead, magic: int, fetch_offset: int, budget: int) -> tuple[bytes | None, int]:
+    """Return records in the old format and their size in the log; None if there are none for now.
+
+    A portion with nothing for such a reader (control batches) must not end the answer, or the reader would ask forever.
+    """
+    used_bytes = 0
+    if read.records is None:
+        return None, used_bytes
+    position, end = read.records.position, read.records.position + read.records.size_bytes
+    while position < end and used_bytes < budget:
+        portion = _whole_batches(read.records.file, position, end, budget - used_bytes)
+        if not portion:
+            break
+        position += len(portion)
+        used_bytes += len(portion)
+        records = down_convert(portion, magic, fetch_offset)
+        if records:
+            return records, used_bytes
+    return None, used_bytes
+
+
+def _whole_batches(file: OpenFile, position: int, end: int, size_wanted: int) -> bytes:
+    """Return about ``size_wanted`` bytes of whole batches, at least one batch if one is whole before ``end``."""
+    if end - position < LOG_OVERHEAD:
+        return b""
+    _, length = _SIZE_OF_ENTRY.unpack(read_fully(file.fd, position, LOG_OVERHEAD))
+    size = min(end - position, max(size_wanted, LOG_OVERHEAD + length))
+    data = read_fully(file.fd, position, size)
+    whole = sum(header.size_bytes for _, header in iter_batches(data))
+    return data[:whole]

@@ -1,0 +1,285 @@
+"""Reads the partitions of one Fetch request, and decides whether the result is enough."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from engine.broker.fetch.session_cache import FetchContext, FetchPartition
+from engine.broker.fetch.steady_reads import End, SteadyRead, steady_read
+from engine.broker.handlers.context import Broker
+from engine.common.errors import ErrorCode, KafkaError
+from engine.common.model import DEBUGGING_REPLICA_ID, IsolationLevel
+from engine.replication.partition import Partition
+from engine.replication.partition_read import PartitionRead, read_error
+
+FETCH_FROM_FOLLOWER_VERSION = 11
+"""From this version on a consumer may read from a follower (KIP-392)."""
+
+BATCHES_VERSION = 4
+"""From this version on a reader understands format 2; before, the broker converts records for it."""
+
+WHOLE_BATCHES_VERSION = 3
+"""From this version on the first batch of an answer is whole.
+
+Before, a reader got part of a batch that exceeded its limit, and asked again with more room (KIP-74).
+"""
+
+ZSTD_VERSION = 10
+"""From this version on a reader understands zstd (KIP-110)."""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchParameters:
+    """Parameters for all partitions of one request. Sizes are in bytes."""
+
+    api_version: int
+    replica_id: int
+    replica_epoch: int
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    isolation: IsolationLevel
+    rack_id: str
+    listener_name: str
+    may_exceed: bool = True
+    """Whether to return the first batch whole, however large: not if the request already has data from other
+    partitions.
+    """
+
+    @property
+    def is_follower(self) -> bool:
+        return self.replica_id >= 0
+
+    @property
+    def leader_only(self) -> bool:
+        """Whether to read from the leader only, as followers do, and consumers too old for a redirect."""
+        if self.replica_id == DEBUGGING_REPLICA_ID:
+            return False
+        return self.is_follower or self.api_version < FETCH_FROM_FOLLOWER_VERSION
+
+
+_Before = tuple[list[PartitionRead], list[End]]
+
+
+class FetchReads:
+    """The partitions of a request, with the last read of each."""
+
+    __slots__ = (
+        "_broker",
+        "_ends",
+        "_has_failed",
+        "_is_full",
+        "_session",
+        "_size_bytes",
+        "parameters",
+        "partitions",
+        "reads",
+    )
+
+    def __init__(self, broker: Broker, parameters: FetchParameters, opened: FetchContext) -> None:
+        self._broker = broker
+        self._session = opened.session
+        self.parameters = parameters
+        self.partitions = opened.partitions
+        self.reads: list[PartitionRead] = []
+        self._ends: list[End] = []
+        self._size_bytes = 0
+        self._has_failed = False
+        self._is_full = False
+
+    def read_all(self) -> None:
+        """Read every partition in order, within the limits of the answer; the first that has data may exceed them."""
+        if self._session is not None:
+            self._session.last_fetch.at_ms = self._broker.clock.monotonic_ms()
+        self._read_in_order(None, records_follower_state=True)
+
+    def read_again(self) -> None:
+        """Read again, but skip partitions that had no data and cannot have any yet; only renew their watermarks."""
+        self.join_awoken()
+        self._read_in_order((self.reads, self._ends), records_follower_state=False)
+
+    def join_awoken(self) -> Sequence[FetchPartition]:
+        """Add and return partitions that were settled when the request came and have changed since."""
+        session = self._session
+        if session is None or not session.awoken:
+            return ()
+        awoken, session.awoken = session.awoken, []
+        known = list(zip(self.partitions, self.reads, self._ends, strict=True))
+        known += [(wanted, wanted.steady.read, wanted.steady.end) for wanted in awoken if wanted.steady is not None]
+        known.sort(key=lambda one: one[0].turn)
+        self.partitions, self.reads, self._ends = (list(column) for column in zip(*known, strict=True))
+        return awoken
+
+    def settle(self) -> None:
+        """Once the answer is built, skip the partitions without further news until they change."""
+        if self._session is not None and self.parameters.is_follower:
+            for wanted in self.partitions:
+                if isinstance(wanted.steady, SteadyRead):
+                    wanted.steady.settle(self._session, wanted)
+
+    def _read_in_order(self, before: _Before | None, *, records_follower_state: bool) -> None:
+        parameters = self.parameters
+        remaining = parameters.max_bytes
+        min_one_batch = parameters.may_exceed and parameters.api_version >= WHOLE_BATCHES_VERSION
+        self.reads = []
+        self._ends = []
+        self._size_bytes = 0
+        self._has_failed = False
+        self._is_full = False
+        quota = self._broker.replica_manager.leader_quota
+        may_be_steady = parameters.is_follower and not quota.has_throttled
+        now_ms = self._broker.clock.monotonic_ms() if may_be_steady and records_follower_state else None
+        for index, wanted in enumerate(self.partitions):
+            steady = wanted.steady
+            if steady is not None and may_be_steady and (renewed := steady.renewed(wanted.fetch_offset, now_ms)):
+                self.reads.append(renewed)
+                self._ends.append(steady.end)
+                continue
+            known = None if before is None else self._unchanged(before, index)
+            partition, read = known or self._read(wanted, remaining, min_one_batch, records_follower_state)
+            self.reads.append(read)
+            size_bytes = read.size_bytes
+            if size_bytes:
+                min_one_batch = False
+                self._size_bytes += size_bytes
+            elif read.is_cut_off:
+                self._is_full = True
+            remaining = max(0, remaining - size_bytes)
+            if read.error is not ErrorCode.NONE or read.diverging_epoch is not None or read.preferred_read_replica >= 0:
+                self._has_failed = True
+            elif partition is not None and may_be_steady:
+                wanted.steady = steady_read(partition, parameters.replica_id, wanted.fetch_offset, read)
+            epoch = -1 if partition is None else partition.leader_epoch
+            self._ends.append((partition, self._readable_end(partition), epoch))
+
+    def _unchanged(self, before: _Before, index: int) -> tuple[Partition, PartitionRead] | None:
+        """Return a partition's last read, renewed, if it was empty and nothing can have arrived; else None."""
+        reads, ends = before
+        read, (partition, end_offset, leader_epoch) = reads[index], ends[index]
+        if partition is None or read.size_bytes or read.is_cut_off or read.error is not ErrorCode.NONE:
+            return None
+        if self._readable_end(partition) != end_offset or partition.leader_epoch != leader_epoch:
+            return None
+        log = partition.log
+        if log is None or (self.parameters.is_follower and self._is_throttled(partition)):
+            return None
+        read.high_watermark = log.high_watermark
+        read.last_stable_offset = log.last_stable_offset
+        read.log_start_offset = log.log_start_offset
+        return partition, read
+
+    def _is_throttled(self, partition: Partition) -> bool:
+        quota = self._broker.replica_manager.leader_quota
+        return quota.has_throttled and quota.is_throttled(partition.topic_partition)
+
+    @property
+    def size_bytes(self) -> int:
+        """Number of bytes read."""
+        return self._size_bytes
+
+    @property
+    def tells_at_once(self) -> bool:
+        """Whether there is news that must not wait for more bytes."""
+        return self._has_failed or self._is_full
+
+    def is_satisfied(self) -> bool:
+        """Whether the answer must not wait: there are enough bytes, or other news."""
+        parameters = self.parameters
+        return (
+            self._size_bytes >= parameters.min_bytes
+            or parameters.max_wait_ms <= 0
+            or self._has_failed
+            or self._is_full
+            or not (self.partitions if self._session is None else self._session.partitions)
+        )
+
+    def may_have_grown(self) -> bool:
+        """Return whether a new read could differ from the last one; takes a few comparisons per partition."""
+        if self.parameters.is_follower:
+            return self._may_have_grown_for_follower()
+        for partition, end_offset, leader_epoch in self._ends:
+            if partition is None:
+                continue
+            if self._readable_end(partition) != end_offset or partition.leader_epoch != leader_epoch:
+                return True
+        return False
+
+    def _may_have_grown_for_follower(self) -> bool:
+        for partition, end_offset, leader_epoch in self._ends:
+            if partition is None:
+                continue
+            log = partition.leader_log
+            if (-1 if log is None else log.log_end_offset) != end_offset or partition.leader_epoch != leader_epoch:
+                return True
+        return False
+
+    def _readable_end(self, partition: Partition | None) -> int:
+        """Return the offset up to which this reader may read now; -1 if it may not read at all."""
+        if partition is None:
+            return -1
+        log = partition.leader_log if self.parameters.leader_only else partition.log
+        if log is None:
+            return -1
+        if self.parameters.is_follower:
+            return log.log_end_offset
+        if self.parameters.isolation is IsolationLevel.READ_COMMITTED:
+            return log.last_stable_offset
+        return log.high_watermark
+
+    def _read(
+        self, wanted: FetchPartition, remaining: int, min_one_batch: bool, records_follower_state: bool
+    ) -> tuple[Partition | None, PartitionRead]:
+        if wanted.topic is None:
+            return None, read_error(ErrorCode.UNKNOWN_TOPIC_ID)
+        parameters = self.parameters
+        try:
+            partition = self._broker.replica_manager.partition(wanted.topic, wanted.key.partition)
+        except KafkaError as error:
+            return None, read_error(error.code)
+        if parameters.api_version >= 13 and partition.topic_id != wanted.key.topic_id:
+            return partition, read_error(ErrorCode.INCONSISTENT_TOPIC_ID)
+        log = partition.log
+        manager = self._broker.replica_manager
+        if log is not None and parameters.api_version < ZSTD_VERSION:
+            if log.config.compression_type == "zstd":
+                return partition, read_error(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+            if parameters.api_version < BATCHES_VERSION and not log.config.message_downconversion_enable:
+                return partition, read_error(ErrorCode.UNSUPPORTED_VERSION)
+        if parameters.is_follower and manager.should_leader_throttle(partition, parameters.replica_id):
+            # The follower gets watermarks and its fetch counts, but it gets no bytes now.
+            remaining, min_one_batch = 0, False
+        read = partition.read_records(
+            wanted.fetch_offset,
+            min(wanted.max_bytes, remaining),
+            replica_id=parameters.replica_id,
+            isolation=parameters.isolation,
+            current_leader_epoch=wanted.current_leader_epoch,
+            last_fetched_epoch=wanted.last_fetched_epoch,
+            min_one_batch=min_one_batch,
+            may_cut_batch=parameters.api_version < WHOLE_BATCHES_VERSION,
+            leader_only=parameters.leader_only,
+            follower_log_start_offset=wanted.log_start_offset,
+            follower_broker_epoch=parameters.replica_epoch,
+            records_follower_state=records_follower_state,
+        )
+        if parameters.is_follower:
+            if read.size_bytes and manager.leader_quota.is_throttled(partition.topic_partition):
+                manager.leader_quota.record(read.size_bytes)
+        elif parameters.api_version >= FETCH_FROM_FOLLOWER_VERSION and read.error is ErrorCode.NONE:
+            self._prefer_near_replica(partition, wanted, read)
+        return partition, read
+
+    def _prefer_near_replica(self, partition: Partition, wanted: FetchPartition, read: PartitionRead) -> None:
+        """Send a consumer to a nearer replica instead of returning records, if a selector says so (KIP-392)."""
+        parameters = self.parameters
+        preferred = self._broker.replica_manager.preferred_read_replica(
+            partition,
+            rack=parameters.rack_id,
+            replica_id=parameters.replica_id,
+            fetch_offset=wanted.fetch_offset,
+            listener_name=parameters.listener_name,
+        )
+        if preferred >= 0:
+            read.preferred_read_replica = preferred
+            read.records = None

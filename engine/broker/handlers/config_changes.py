@@ -1,0 +1,220 @@
+"""Changing the settings of topics, brokers and loggers: what AlterConfigs and IncrementalAlterConfigs share.
+
+Each resource is checked and stored separately, so that a bad one does not hold back the others. A stored change takes
+effect when ZooKeeper's change notification reaches the brokers, including this one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from engine.broker.handlers.broker_loggers import change_loggers, check_logger_changes
+from engine.broker.handlers.config_resources import (
+    ResourceType,
+    invalid_request,
+    parse_broker_id,
+    resource_text,
+    resource_type,
+)
+from engine.broker.handlers.context import Broker
+from engine.common.errors import ConfigError, CoordinationError, ErrorCode, KafkaError
+from engine.kafka.config.alter import AlterOperation, ConfigChange, apply_changes, validate_broker_change
+from engine.kafka.config.definition import ConfigDef
+from engine.kafka.config.dynamic import BROKERS, DEFAULT_ENTITY, TOPICS
+from engine.kafka.config.dynamic_keys import (
+    BROKER_AND_THROTTLE_DEF,
+    broker_config_key,
+    is_password,
+    usable_dynamic_config,
+)
+from engine.kafka.config.errors import InvalidConfigurationError, ReconfigurationError, RequirementError
+from engine.kafka.config.topic_config_keys import TOPIC_CONFIG_DEF
+from engine.kafka.config.topic_configs import validate_topic_config
+from engine.kafka.config.values import REDACTED
+from engine.kafka.protocol.apis import alter_configs, incremental_alter_configs
+from engine.replication.state_changes import Breather
+
+logger = logging.getLogger("kafka.server.ZkAdminManager")
+
+ResourceAnswer = TypeVar(
+    "ResourceAnswer",
+    alter_configs.AlterConfigsResourceResponse,
+    incremental_alter_configs.AlterConfigsResourceResponse,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceChange:
+    """The changes requested for one resource; ``is_replacement`` drops all settings that are not named."""
+
+    type_code: int
+    name: str
+    changes: tuple[ConfigChange, ...]
+    is_replacement: bool
+
+    @property
+    def type(self) -> ResourceType:
+        return resource_type(self.type_code)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The outcome for one resource."""
+
+    code: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+
+
+def answer(kind: type[ResourceAnswer], change: ResourceChange, outcome: Outcome) -> ResourceAnswer:
+    """Return the response's entry for one resource."""
+    return kind(
+        error_code=outcome.code,
+        error_message=outcome.message,
+        resource_type=change.type_code,
+        resource_name=change.name,
+    )
+
+
+async def change_configs(broker: Broker, asked: Sequence[ResourceChange], *, validate_only: bool) -> list[Outcome]:
+    """Check and, unless ``validate_only``, store the changes; return the outcomes in the same order."""
+    times: dict[tuple[int, str], int] = {}
+    for change in asked:
+        times[change.type_code, change.name] = times.get((change.type_code, change.name), 0) + 1
+    outcomes: list[Outcome] = []
+    breather = Breather()
+    for change in asked:
+        await breather.give_way()
+        if times[change.type_code, change.name] > 1:
+            outcomes.append(Outcome(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once."))
+        else:
+            outcomes.append(await _outcome(broker, change, validate_only))
+    return outcomes
+
+
+async def _outcome(broker: Broker, asked: ResourceChange, validate_only: bool) -> Outcome:
+    try:
+        await _change(broker, asked, validate_only)
+    except KafkaError as error:
+        outcome = Outcome(error.code, error.message)
+    except InvalidConfigurationError as error:
+        outcome = Outcome(ErrorCode.INVALID_CONFIG, str(error))
+    except ConfigError as error:
+        whose = resource_text(asked.type_code, asked.name)
+        outcome = Outcome(ErrorCode.INVALID_CONFIG, f"Invalid config value for resource {whose}: {error}")
+    except CoordinationError as error:
+        logger.error("Error processing alter configs request for resource %s: %s", asked.name, error)
+        return Outcome(ErrorCode.REQUEST_TIMED_OUT, f"Cannot store the settings in ZooKeeper: {error}")
+    else:
+        return Outcome()
+    logger.info(
+        "[Admin Manager on Broker %d]: Error processing alter configs request for resource %s: %s",
+        broker.broker_id,
+        resource_text(asked.type_code, asked.name),
+        outcome.message,
+    )
+    return outcome
+
+
+async def _change(broker: Broker, asked: ResourceChange, validate_only: bool) -> None:
+    _check_form(asked)
+    match asked.type:
+        case ResourceType.TOPIC:
+            await _change_topic(broker, asked, validate_only)
+        case ResourceType.BROKER:
+            await _change_broker(broker, asked, validate_only)
+        case ResourceType.BROKER_LOGGER if not asked.is_replacement:
+            _change_loggers(broker, asked, validate_only)
+        case ResourceType.CLIENT_METRICS:
+            raise invalid_request(
+                "AlterConfigs is only supported for topics and brokers, but resource type is CLIENT_METRICS"
+            )
+        case _:
+            raise invalid_request(f"Unknown resource type {asked.type_code}")
+
+
+def _check_form(asked: ResourceChange) -> None:
+    names = [change.name for change in asked.changes]
+    if len(set(names)) < len(names):
+        raise invalid_request("Error due to duplicate config keys")
+    without_value = [
+        change.name
+        for change in asked.changes
+        if change.value is None and (asked.is_replacement or change.operation != AlterOperation.DELETE)
+    ]
+    if without_value:
+        raise invalid_request(f"Null value not supported for : {', '.join(without_value)}")
+
+
+async def _change_topic(broker: Broker, asked: ResourceChange, validate_only: bool) -> None:
+    topic = asked.name
+    if not topic:
+        raise invalid_request("Default topic resources are not allowed.")
+    stored = {} if asked.is_replacement else await broker.zk.configs.get_entity_configs(f"{TOPICS}/{topic}")
+    texts = _apply(stored, asked.changes, TOPIC_CONFIG_DEF)
+    if topic not in broker.metadata_cache.topics:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic}' does not exist.")
+    validate_topic_config(texts, broker.dynamic_configs.current)
+    if not validate_only:
+        _log_update(broker, f"Updating topic {topic}", texts)
+        await broker.zk.configs.change_entity_configs(f"{TOPICS}/{topic}", texts)
+
+
+async def _change_broker(broker: Broker, asked: ResourceChange, validate_only: bool) -> None:
+    is_per_broker = bool(asked.name)
+    if is_per_broker and parse_broker_id(asked.name, "Node id") != broker.broker_id:
+        raise invalid_request(f"Unexpected broker id, expected {broker.broker_id}, but received {asked.name}")
+    entity = asked.name or DEFAULT_ENTITY
+    stored = {} if asked.is_replacement else await broker.zk.configs.get_entity_configs(f"{BROKERS}/{entity}")
+    # Passwords that Kafka encrypted stay as they are: no code here can read them.
+    secrets = {name: text for name, text in stored.items() if is_password(name)}
+    usable, _ = usable_dynamic_config(
+        {name: text for name, text in stored.items() if name not in secrets}, is_per_broker=is_per_broker
+    )
+    texts = _apply(usable, asked.changes, BROKER_AND_THROTTLE_DEF)
+    _validate_broker(broker, texts, is_per_broker)
+    for change in asked.changes:
+        secrets.pop(change.name, None)
+    if not validate_only:
+        whose = f"broker {asked.name}" if is_per_broker else "brokers"
+        _log_update(broker, f"Updating {whose}", texts)
+        await broker.zk.configs.change_entity_configs(f"{BROKERS}/{entity}", {**texts, **secrets})
+
+
+def _validate_broker(broker: Broker, texts: Mapping[str, str], is_per_broker: bool) -> None:
+    try:
+        validate_broker_change(texts, broker.dynamic_configs, is_per_broker=is_per_broker)
+    except RequirementError as error:
+        raise invalid_request(f"requirement failed: {error}") from error
+    except ReconfigurationError as error:
+        raise invalid_request(f"Invalid dynamic configuration: {error}") from error
+    except ConfigError as error:
+        raise invalid_request(str(error)) from error
+
+
+def _change_loggers(broker: Broker, asked: ResourceChange, validate_only: bool) -> None:
+    if parse_broker_id(asked.name, "Node id") != broker.broker_id:
+        raise invalid_request(f"Unexpected node id. Expected {broker.broker_id}, but received {asked.name}")
+    check_logger_changes(asked.changes)
+    if not validate_only:
+        change_loggers(asked.changes)
+
+
+def _apply(stored: Mapping[str, str], changes: Sequence[ConfigChange], definition: ConfigDef) -> dict[str, str]:
+    known = set(AlterOperation)
+    unknown = next((c.operation for c in changes if c.operation not in known), None)
+    if unknown is not None:
+        raise invalid_request(f"Unknown operations type {unknown}")
+    return apply_changes(stored, changes, definition)
+
+
+def _log_update(broker: Broker, what: str, texts: Mapping[str, str]) -> None:
+    shown = ",".join(f"{name} -> {_loggable(name, text)}" for name, text in texts.items())
+    logger.info("[Admin Manager on Broker %d]: %s with new configuration : %s", broker.broker_id, what, shown)
+
+
+def _loggable(name: str, text: str) -> str:
+    key = TOPIC_CONFIG_DEF.get(name) or broker_config_key(name)
+    return REDACTED if key is None or key.is_sensitive else text

@@ -1,0 +1,92 @@
+"""What a handler receives besides the decoded request: the header, the peer, and the parts of the broker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from engine.broker.network.request import Peer, RequestHead
+
+if TYPE_CHECKING:
+    from engine.broker.fetch.session_cache import FetchSessionCache
+    from engine.common.clock import Clock
+    from engine.controller.loop import Controller
+    from engine.controller.producer_ids import ProducerIdManager
+    from engine.controller.topic_admin import TopicAdmin
+    from engine.coordinator.group.coordinator import GroupCoordinator
+    from engine.kafka.config.broker import BrokerConfig
+    from engine.kafka.config.dynamic import DynamicConfigs
+    from engine.kafka.zk.config_changes import ConfigChangeListener
+    from engine.kafka.zk.kafka_client import KafkaZkClient
+    from engine.replication.metadata_cache import MetadataCache
+    from engine.replication.offset_lookup import OffsetSearch
+    from engine.replication.replica_manager import ReplicaManager
+    from engine.runtime.offload import Offloader
+    from engine.runtime.supervisor import Supervisor
+    from engine.storage.log_manager import LogManager
+
+
+class Broker(Protocol):
+    """The parts of a running broker that handlers use. ``engine.server`` puts them together."""
+
+    @property
+    def broker_id(self) -> int: ...
+    @property
+    def broker_epoch(self) -> int: ...
+    @property
+    def cluster_id(self) -> str: ...
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def config(self) -> BrokerConfig: ...
+    @property
+    def dynamic_configs(self) -> DynamicConfigs: ...
+    @property
+    def features_epoch(self) -> int: ...
+    @property
+    def topic_configs(self) -> ConfigChangeListener: ...
+    @property
+    def zk(self) -> KafkaZkClient: ...
+    @property
+    def supervisor(self) -> Supervisor: ...
+    @property
+    def offloader(self) -> Offloader: ...
+    @property
+    def offset_search(self) -> OffsetSearch: ...
+    @property
+    def log_manager(self) -> LogManager: ...
+    @property
+    def replica_manager(self) -> ReplicaManager: ...
+    @property
+    def metadata_cache(self) -> MetadataCache: ...
+    @property
+    def controller(self) -> Controller: ...
+    @property
+    def topic_admin(self) -> TopicAdmin: ...
+    @property
+    def producer_ids(self) -> ProducerIdManager: ...
+    @property
+    def group_coordinator(self) -> GroupCoordinator: ...
+    @property
+    def fetch_sessions(self) -> FetchSessionCache: ...
+
+
+class RequestContext(RequestHead):
+    """A request's header, its peer and the broker it reached."""
+
+    __slots__ = ("broker",)
+
+    def __init__(
+        self,
+        broker: Broker,
+        api_key: int,
+        api_version: int,
+        correlation_id: int,
+        client_id: str | None,
+        peer: Peer,
+    ) -> None:
+        self.broker = broker
+        self.api_key = api_key
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.peer = peer

@@ -1,0 +1,118 @@
+"""CreateTopics (19): v0–v7.
+
+Behaviour
+* Only the controller answers; other brokers say NOT_CONTROLLER for each topic. Checks and messages are Kafka's; each
+  topic fails separately. A repeated name is INVALID_REQUEST, and so is KRaft's metadata topic.
+* This broker writes the znodes; the controller creates the partitions. The answer comes when this broker's metadata
+  has a leader for each, or after the request's time-out (REQUEST_TIMED_OUT; the topic is created anyway). With
+  validate_only the broker writes nothing and waits for nothing.
+
+Version notes
+* v1 validate_only, messages   * v4 -1 partitions or factor are the broker's settings   * v5 flexible; settings and
+  counts in the answer   * v7 topic ids
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from engine.broker.handlers.context import Broker, RequestContext
+from engine.broker.handlers.registry import handles
+from engine.common.errors import ErrorCode, KafkaError
+from engine.common.topic_id import ZERO_TOPIC_ID
+from engine.common.topic_names import CLUSTER_METADATA_TOPIC
+from engine.controller.topic_admin import CreatedTopic, NewTopic
+from engine.kafka.config.describe import describe_topic
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+_FIRST_WITH_CONFIGS = 5
+
+
+@handles(ApiKey.CREATE_TOPICS)
+async def create_topics(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    """Create topics and wait until they are usable."""
+    if not context.broker.controller.is_active:
+        return CreateTopicsResponse(
+            topics=[_failed(topic.name, KafkaError(ErrorCode.NOT_CONTROLLER)) for topic in request.topics]
+        )
+    counts = Counter(topic.name for topic in request.topics)
+    results: dict[str, CreatableTopicResult] = {}
+    created: dict[str, CreatedTopic] = {}
+    for topic in request.topics:
+        if topic.name in results:
+            continue
+        try:
+            _check_request(topic, counts[topic.name])
+            created[topic.name] = await context.broker.topic_admin.create_topic(
+                _wanted(topic), validate_only=request.validate_only
+            )
+            results[topic.name] = _succeeded(context, created[topic.name], validate_only=request.validate_only)
+        except KafkaError as error:
+            results[topic.name] = _failed(topic.name, error)
+    if not request.validate_only:
+        await _wait(context.broker, created, results, request.timeout_ms)
+    return CreateTopicsResponse(topics=list(results.values()))
+
+
+def _check_request(topic: CreatableTopic, count: int) -> None:
+    if topic.name == CLUSTER_METADATA_TOPIC:
+        message = f"Creation of internal topic {CLUSTER_METADATA_TOPIC} is prohibited."
+        raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+    if count > 1:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Found multiple entries for this topic.")
+
+
+def _wanted(topic: CreatableTopic) -> NewTopic:
+    return NewTopic(
+        topic.name,
+        topic.num_partitions,
+        topic.replication_factor,
+        {a.partition_index: tuple(a.broker_ids) for a in topic.assignments},
+        {config.name: config.value for config in topic.configs},
+    )
+
+
+async def _wait(
+    broker: Broker, created: dict[str, CreatedTopic], results: dict[str, CreatableTopicResult], timeout_ms: int
+) -> None:
+    """Wait for all topics together; topics without leaders by the end have timed out."""
+    deadline_ms = broker.clock.monotonic_ms() + timeout_ms
+    for name, topic in created.items():
+        rest_ms = deadline_ms - broker.clock.monotonic_ms()
+        if timeout_ms <= 0 or not await broker.topic_admin.wait_for_leaders(name, topic.assignment, rest_ms):
+            topic_id = results[name].topic_id
+            results[name] = _failed(name, KafkaError(ErrorCode.REQUEST_TIMED_OUT))
+            results[name].topic_id = topic_id
+
+
+def _succeeded(context: RequestContext, topic: CreatedTopic, *, validate_only: bool) -> CreatableTopicResult:
+    result = CreatableTopicResult(name=topic.name)
+    if not validate_only and topic.topic_id is not None:
+        result.topic_id = topic.topic_id
+    if context.api_version >= _FIRST_WITH_CONFIGS:
+        result.num_partitions = len(topic.assignment)
+        result.replication_factor = len(topic.assignment[0])
+        result.configs = [
+            CreatableTopicConfigs(
+                name=config.name,
+                value=config.value,
+                read_only=config.is_read_only,
+                config_source=config.source,
+                is_sensitive=config.is_sensitive,
+            )
+            for config in describe_topic(topic.overrides, context.broker.dynamic_configs, None)
+        ]
+    return result
+
+
+def _failed(name: str, error: KafkaError) -> CreatableTopicResult:
+    return CreatableTopicResult(
+        name=name, topic_id=ZERO_TOPIC_ID, error_code=error.code, error_message=error.message, configs=[]
+    )

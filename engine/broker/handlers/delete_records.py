@@ -1,0 +1,136 @@
+"""DeleteRecords (21): v0–v2.
+
+Behaviour
+* The leader moves the log's start at once, and answers when all live replicas have done so or after ``timeout_ms``,
+  with REQUEST_TIMED_OUT for the partitions that still wait.
+* Offset -1 means the high watermark; an offset beyond it is OFFSET_OUT_OF_RANGE. A topic that is only compacted is
+  POLICY_VIOLATION, an internal one INVALID_TOPIC_EXCEPTION. The next retention run removes the files.
+
+Version notes
+* v1 as v0   * v2 flexible
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any
+
+from engine.broker.handlers.context import Broker, RequestContext
+from engine.broker.handlers.in_turns import topics_answered
+from engine.broker.handlers.registry import handles
+from engine.broker.network.request import CLOSE_FOR_FAULT, Deferred
+from engine.common.errors import ErrorCode, KafkaError
+from engine.common.model import TopicPartition
+from engine.common.topic_names import INTERNAL_TOPICS
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+from engine.replication.offset_lookup import delete_records as delete_records_of
+from engine.runtime.purgatory import DelayedOperation
+
+INVALID_LOW_WATERMARK = -1
+
+
+@handles(ApiKey.DELETE_RECORDS)
+def delete_records(
+    context: RequestContext, request: DeleteRecordsRequest
+) -> DeleteRecordsResponse | Deferred | Coroutine[Any, Any, DeleteRecordsResponse | Deferred]:
+    """Delete the records before an offset on all replicas."""
+    waiting: list[_Waiting] = []
+    wanted: dict[str, dict[int, int]] = {}
+    for topic in request.topics:
+        for partition in topic.partitions:
+            # Kafka keeps a map: if a partition is named twice, the last offset counts.
+            wanted.setdefault(topic.name, {})[partition.partition_index] = partition.offset
+
+    def answer(topics: list[tuple[str, list[DeleteRecordsPartitionResult]]]) -> DeleteRecordsResponse | Deferred:
+        results = [DeleteRecordsTopicResult(name=topic, partitions=partitions) for topic, partitions in topics]
+        response = DeleteRecordsResponse(topics=results)
+        operation = DelayedDeleteRecords(request.timeout_ms, context.broker, waiting, response)
+        keys = [one.topic_partition for one in waiting]
+        if context.broker.replica_manager.delayed_delete_records.try_complete_else_watch(operation, keys):
+            return response
+        return operation.deferred
+
+    return topics_answered(
+        list(wanted),
+        lambda topic: list(wanted[topic]),
+        lambda topic, index: _delete(context.broker, TopicPartition(topic, index), wanted[topic][index], waiting),
+        answer,
+    )
+
+
+class _Waiting:
+    """A partition whose log start has moved here, but perhaps not everywhere yet."""
+
+    __slots__ = ("answer", "requested_offset", "topic_partition")
+
+    def __init__(
+        self, topic_partition: TopicPartition, requested_offset: int, answer: DeleteRecordsPartitionResult
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.requested_offset = requested_offset
+        self.answer = answer
+
+
+class DelayedDeleteRecords(DelayedOperation):
+    """An answer that waits for the low watermark of its partitions."""
+
+    __slots__ = ("_broker", "_response", "_waiting", "deferred")
+
+    def __init__(self, delay_ms: int, broker: Broker, waiting: list[_Waiting], response: DeleteRecordsResponse) -> None:
+        super().__init__(delay_ms)
+        self._broker = broker
+        self._waiting = waiting
+        self._response = response
+        self.deferred = Deferred(abandon=self.cancel)
+
+    def try_complete(self) -> bool:
+        """Complete when each partition's live replicas have reached the offset, or the partition has failed."""
+        self._waiting = [one for one in self._waiting if not self._is_done(one)]
+        return not self._waiting and self.force_complete()
+
+    def on_complete(self) -> None:
+        """Answer; partitions that still wait have timed out."""
+        for one in self._waiting:
+            one.answer.error_code = ErrorCode.REQUEST_TIMED_OUT
+        self.deferred.complete(self._response)
+
+    def on_fault(self) -> None:
+        """Close the connection: there is no answer to give."""
+        if not self.deferred.is_complete:
+            self.deferred.complete(CLOSE_FOR_FAULT)
+
+    def _is_done(self, waiting: _Waiting) -> bool:
+        try:
+            low_watermark = self._broker.replica_manager.partition(*waiting.topic_partition).low_watermark
+        except KafkaError as error:
+            waiting.answer.error_code = error.code
+            waiting.answer.low_watermark = INVALID_LOW_WATERMARK
+            return True
+        waiting.answer.low_watermark = low_watermark
+        return low_watermark >= waiting.requested_offset
+
+
+def _delete(
+    broker: Broker, topic_partition: TopicPartition, offset: int, waiting: list[_Waiting]
+) -> DeleteRecordsPartitionResult:
+    answer = DeleteRecordsPartitionResult(
+        partition_index=topic_partition.partition, low_watermark=INVALID_LOW_WATERMARK
+    )
+    try:
+        if topic_partition.topic in INTERNAL_TOPICS:
+            raise KafkaError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot delete records of internal topic {topic_partition.topic}"
+            )
+        deletion = delete_records_of(broker.replica_manager.partition(*topic_partition), offset)
+    except KafkaError as error:
+        answer.error_code = error.code
+        return answer
+    answer.low_watermark = deletion.low_watermark
+    waiting.append(_Waiting(topic_partition, deletion.requested_offset, answer))
+    return answer

@@ -1,0 +1,92 @@
+"""FindCoordinator (10): v0–v6.
+
+Behaviour
+* Names the broker that coordinates a group: the leader of the group's partition of ``__consumer_offsets``. The first
+  request for a group creates the topic, with the settings ``offsets.topic.*``.
+* COORDINATOR_NOT_AVAILABLE, which clients read as "ask again later", while there is no leader or there are fewer
+  brokers than replicas. Transactional ids get the same answer: there is no transaction coordinator yet.
+
+Version notes
+* v1 key type, throttle time, error message   * v3 flexible   * v4 several keys in one request
+* v6 share groups (key type 2), which a cluster on ZooKeeper does not know: INVALID_REQUEST
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from enum import IntEnum
+from typing import Any
+
+from engine.broker.handlers.context import RequestContext
+from engine.broker.handlers.in_turns import answered
+from engine.broker.handlers.registry import handles
+from engine.common.errors import ErrorCode
+from engine.common.topic_names import GROUP_METADATA_TOPIC
+from engine.coordinator.group.loading import logger
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+
+_NOT_AVAILABLE = "The coordinator is not available."
+_INVALID_REQUEST = "A coordinator's key type is 0 (group) or 1 (transaction)."
+
+
+class KeyType(IntEnum):
+    """What the keys are."""
+
+    GROUP = 0
+    TRANSACTION = 1
+
+
+@handles(ApiKey.FIND_COORDINATOR)
+def find_coordinator(
+    context: RequestContext, request: FindCoordinatorRequest
+) -> FindCoordinatorResponse | Coroutine[Any, Any, object]:
+    """Name each key's coordinator; wait only if the topic has to be created first."""
+    is_group = request.key_type == KeyType.GROUP
+    if is_group and not context.broker.metadata_cache.partitions(GROUP_METADATA_TOPIC):
+        return _create_first(context, request)
+    return _response(context, request)
+
+
+async def _create_first(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+    errors = await context.broker.topic_admin.auto_create([GROUP_METADATA_TOPIC])
+    error = errors[GROUP_METADATA_TOPIC]
+    if error is not ErrorCode.LEADER_NOT_AVAILABLE:
+        logger.warning("The topic %s cannot be created yet: %s", GROUP_METADATA_TOPIC, error.name)
+    response = _response(context, request)
+    return response if isinstance(response, FindCoordinatorResponse) else await response
+
+
+def _response(
+    context: RequestContext, request: FindCoordinatorRequest
+) -> FindCoordinatorResponse | Coroutine[Any, Any, FindCoordinatorResponse]:
+    if context.api_version >= 4:
+        return answered(
+            request.coordinator_keys,
+            lambda key: _coordinator(context, key, request.key_type),
+            lambda found: FindCoordinatorResponse(coordinators=found),
+        )
+    found = _coordinator(context, request.key, request.key_type)
+    return FindCoordinatorResponse(
+        error_code=found.error_code,
+        error_message=found.error_message or "NONE",
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
+    )
+
+
+def _coordinator(context: RequestContext, key: str, key_type: int) -> Coordinator:
+    if key_type not in (KeyType.GROUP, KeyType.TRANSACTION):
+        return _refusal(key, ErrorCode.INVALID_REQUEST, _INVALID_REQUEST)
+    if key_type == KeyType.GROUP:
+        cache = context.broker.metadata_cache
+        partition = cache.partition_info(context.broker.group_coordinator.partition_for(key))
+        node = None if partition is None else cache.node(partition.leader, context.peer.listener_name)
+        if node is not None:
+            return Coordinator(key=key, node_id=node.id, host=node.host, port=node.port, error_code=0, error_message="")
+    return _refusal(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, _NOT_AVAILABLE)
+
+
+def _refusal(key: str, error: ErrorCode, message: str) -> Coordinator:
+    return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=error, error_message=message)

@@ -1,0 +1,40 @@
+"""InitProducerId (22): v0–v5.
+
+Behaviour
+* Without a transactional id, the answer is a new producer id with epoch 0, whatever id the producer has. While the
+  broker has no block of ids, it is COORDINATOR_LOAD_IN_PROGRESS.
+* With a transactional id, it is COORDINATOR_NOT_AVAILABLE: there is no transaction coordinator yet. An empty one, or
+  a producer id without an epoch or vice versa, is INVALID_REQUEST.
+
+Version notes
+* v2 flexible   * v3 a producer says which id it has   * v4 PRODUCER_FENCED   * v5 TRANSACTION_ABORTABLE
+"""
+
+from __future__ import annotations
+
+from engine.broker.handlers.context import RequestContext
+from engine.broker.handlers.registry import handles
+from engine.common.errors import ErrorCode, KafkaError
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from engine.kafka.protocol.records.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+
+
+@handles(ApiKey.INIT_PRODUCER_ID)
+async def init_producer_id(context: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
+    """Give a producer its id."""
+    if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
+        return _failed(ErrorCode.INVALID_REQUEST)
+    if request.transactional_id == "":
+        return _failed(ErrorCode.INVALID_REQUEST)
+    if request.transactional_id is not None:
+        return _failed(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    try:
+        producer_id = await context.broker.producer_ids.next_producer_id()
+    except KafkaError as error:
+        return _failed(error.code)
+    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+
+
+def _failed(code: ErrorCode) -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=code, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH)

@@ -1,0 +1,84 @@
+"""JoinGroup (11): v0–v9.
+
+Behaviour
+* Makes the client a member and answers once the group's next generation begins: when all members have rejoined, or
+  after the longest rebalance time-out. A new group first waits ``group.initial.rebalance.delay.ms`` for more members.
+* The leader's answer lists all members. A member that rejoins without changes gets the current generation at once.
+* A static member that comes back keeps its assignment, and nobody rebalances (KIP-345). While
+  ``inter.broker.protocol.version`` is below 2.3, it gets UNSUPPORTED_VERSION.
+
+Version notes
+* v0 rebalance time-out = session time-out   * v4 a new member gets its id first: MEMBER_ID_REQUIRED (KIP-394)
+* v5 static members   * v6 flexible   * v7 protocol type; no protocol is null   * v8 reason
+* v9 a static leader that comes back is told not to assign (KIP-814)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from engine.broker.handlers.context import RequestContext
+from engine.broker.handlers.in_turns import in_turns
+from engine.broker.handlers.registry import handles, handles_large
+from engine.broker.handlers.static_members import are_static_members_refused
+from engine.broker.network.request import Deferred
+from engine.common.errors import ErrorCode
+from engine.coordinator.group.values import UNKNOWN_MEMBER_ID, Joining, JoinResult
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+
+
+@handles(ApiKey.JOIN_GROUP)
+def join_group(context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse | Deferred:
+    """Let a member join its group."""
+    return _join(context, request, [(protocol.name, bytes(protocol.metadata)) for protocol in request.protocols])
+
+
+@handles_large(ApiKey.JOIN_GROUP)
+async def join_group_in_turns(context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse | Deferred:
+    """Let a member with very many protocols join, in turns with other requests."""
+    protocols = await in_turns(request.protocols, lambda protocol: (protocol.name, bytes(protocol.metadata)))
+    return _join(context, request, protocols)
+
+
+def _join(
+    context: RequestContext, request: JoinGroupRequest, protocols: Iterable[tuple[str, bytes]]
+) -> JoinGroupResponse | Deferred:
+    version = context.api_version
+    if are_static_members_refused(context, request.group_instance_id):
+        return _response(JoinResult(ErrorCode.UNSUPPORTED_VERSION, UNKNOWN_MEMBER_ID), version)
+    joining = Joining(
+        member_id=request.member_id,
+        client_id=context.client_id or "",
+        client_host=f"/{context.peer.host}",
+        session_timeout_ms=request.session_timeout_ms,
+        rebalance_timeout_ms=request.session_timeout_ms if version == 0 else request.rebalance_timeout_ms,
+        protocol_type=request.protocol_type,
+        protocols=tuple(protocols),
+        group_instance_id=request.group_instance_id,
+        needs_known_member_id=version >= 4 and request.group_instance_id is None,
+        can_skip_assignment=version >= 9,
+        reason=request.reason,
+    )
+    deferred = Deferred()
+    context.broker.group_coordinator.join(
+        request.group_id, joining, lambda result: deferred.complete(_response(result, version))
+    )
+    return deferred
+
+
+def _response(result: JoinResult, version: int) -> JoinGroupResponse:
+    name = result.protocol_name
+    return JoinGroupResponse(
+        error_code=result.error,
+        generation_id=result.generation_id,
+        protocol_type=result.protocol_type,
+        protocol_name=name if version >= 7 else name or "",
+        leader=result.leader_id,
+        skip_assignment=result.skip_assignment,
+        member_id=result.member_id,
+        members=[
+            JoinGroupResponseMember(member_id=m.member_id, group_instance_id=m.group_instance_id, metadata=m.metadata)
+            for m in result.members
+        ],
+    )

@@ -1,0 +1,57 @@
+"""LeaderAndIsr (4): v0–v7.
+
+Behaviour
+* The controller sends it to give this broker's replicas their roles. A request for an earlier registration of this
+  broker fails as a whole: STALE_BROKER_EPOCH.
+* A request from a deposed controller fails as a whole: STALE_CONTROLLER_EPOCH.
+* Per partition: KAFKA_STORAGE_ERROR (log dir offline), INCONSISTENT_TOPIC_ID, STALE_CONTROLLER_EPOCH (leader epoch
+  not newer; NONE if it brings a topic id), UNKNOWN_TOPIC_OR_PARTITION (this broker is not a replica). Otherwise the
+  replica takes the role.
+* It takes turns with other requests while it creates many logs; the next state change waits for it.
+
+Version notes
+* v0–v1 partitions not grouped   * v1 is_new   * v2 broker epoch   * v3 adding and removing replicas
+* v5 topic ids, and the answer by id   * v6 leader recovery state   * v7 KRaft flag, which is false here
+"""
+
+from __future__ import annotations
+
+import logging
+
+from engine.broker.handlers.broker_epochs import is_stale
+from engine.broker.handlers.context import RequestContext
+from engine.broker.handlers.registry import handles
+from engine.common.errors import CoordinationError, ErrorCode
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from engine.replication.leader_and_isr_change import become_leader_or_follower, leader_and_isr_refusal
+
+logger = logging.getLogger("kafka.server.KafkaApis")
+
+
+@handles(ApiKey.LEADER_AND_ISR)
+async def leader_and_isr(context: RequestContext, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+    """Take the roles that the controller assigns."""
+    if is_stale(context.broker, request.broker_epoch):
+        return leader_and_isr_refusal(request, ErrorCode.STALE_BROKER_EPOCH, context.api_version)
+    await _load_topic_configs(context, request)
+    return await become_leader_or_follower(
+        context.broker.replica_manager,
+        request,
+        correlation_id=context.correlation_id,
+        api_version=context.api_version,
+    )
+
+
+async def _load_topic_configs(context: RequestContext, request: LeaderAndIsrRequest) -> None:
+    """Read the settings of topics that are new here: a topic's creation causes no notification of its settings."""
+    grouped = [(t.topic_name, state.is_new) for t in request.topic_states for state in t.partition_states]
+    states = grouped or [(state.topic_name, state.is_new) for state in request.ungrouped_partition_states]
+    knows = context.broker.dynamic_configs.knows_topic
+    topics = {topic for topic, is_new in states if is_new or not knows(topic)}
+    if not topics:
+        return
+    try:
+        await context.broker.topic_configs.load_topics(sorted(topics))
+    except CoordinationError as error:
+        logger.warning("Cannot read the settings of new topics; the next session will read them again: %s", error)

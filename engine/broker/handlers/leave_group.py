@@ -1,0 +1,62 @@
+"""LeaveGroup (13): v0–v5.
+
+Behaviour
+* Removes members at once, and the others rebalance. An operator removes a static member by its instance id alone.
+
+Version notes
+* v0–v2 one member, whose error is the answer's   * v3 several members, an error each   * v4 flexible   * v5 reason
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+from engine.broker.handlers.context import RequestContext
+from engine.broker.handlers.in_turns import AT_ONCE_MAX
+from engine.broker.handlers.registry import handles
+from engine.common.errors import ErrorCode
+from engine.coordinator.group.values import MemberIdentity
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
+
+
+@handles(ApiKey.LEAVE_GROUP)
+def leave_group(
+    context: RequestContext, request: LeaveGroupRequest
+) -> LeaveGroupResponse | Coroutine[Any, Any, LeaveGroupResponse]:
+    """Remove members from their group."""
+    if len(request.members) > AT_ONCE_MAX:
+        return _piece_by_piece(context, request)
+    return _leave(context, request)
+
+
+async def _piece_by_piece(context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse:
+    """Remove members in pieces; an error of the whole group applies to all."""
+    answers: list[MemberResponse] = []
+    for start in range(0, len(request.members), AT_ONCE_MAX):
+        members = request.members[start : start + AT_ONCE_MAX]
+        response = _leave(context, LeaveGroupRequest(group_id=request.group_id, members=members))
+        if response.error_code:
+            return response
+        answers += response.members
+        await asyncio.sleep(0)
+    return LeaveGroupResponse(members=answers)
+
+
+def _leave(context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse:
+    if context.api_version >= 3:
+        members = [MemberIdentity(m.member_id, m.group_instance_id, m.reason) for m in request.members]
+    else:
+        members = [MemberIdentity(request.member_id)]
+    error, errors = context.broker.group_coordinator.leave(request.group_id, members)
+    if context.api_version < 3:
+        return LeaveGroupResponse(error_code=errors[0] if error is ErrorCode.NONE else error)
+    return LeaveGroupResponse(
+        error_code=error,
+        members=[
+            MemberResponse(member_id=m.member_id, group_instance_id=m.group_instance_id, error_code=code)
+            for m, code in zip(members, errors, strict=False)
+        ],
+    )

@@ -1,0 +1,52 @@
+"""ListPartitionReassignments (46): v0.
+
+Behaviour
+* The reassignments under way, of the named partitions or of all (topics null). It leaves out partitions that do not
+  move or do not exist, without an error. A broker that is not the controller answers NOT_CONTROLLER.
+"""
+
+from __future__ import annotations
+
+from engine.broker.handlers.context import RequestContext
+from engine.broker.handlers.in_turns import pieces
+from engine.broker.handlers.registry import handles
+from engine.common.model import TopicPartition
+from engine.controller.events import ApiError, ListPartitionReassignments
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
+from engine.replication.state_changes import Breather
+
+
+@handles(ApiKey.LIST_PARTITION_REASSIGNMENTS)
+async def list_partition_reassignments(
+    context: RequestContext, request: ListPartitionReassignmentsRequest
+) -> ListPartitionReassignmentsResponse:
+    """List the reassignments under way."""
+    breather = Breather()
+    wanted: list[TopicPartition] | None = None
+    if request.topics is not None:
+        wanted = []
+        for asked in pieces(request.topics, "partition_indexes"):
+            wanted += [TopicPartition(asked.name, p) for p in asked.partition_indexes]
+            await breather.give_way()
+    answer = await context.broker.controller.ask(ListPartitionReassignments(None if wanted is None else tuple(wanted)))
+    if isinstance(answer, ApiError):
+        return ListPartitionReassignmentsResponse(error_code=answer.code, error_message=answer.message)
+    topics: dict[str, OngoingTopicReassignment] = {}
+    for partition, assignment in answer.items():
+        topic = topics.setdefault(partition.topic, OngoingTopicReassignment(name=partition.topic))
+        topic.partitions.append(
+            OngoingPartitionReassignment(
+                partition_index=partition.partition,
+                replicas=list(assignment.replicas),
+                adding_replicas=list(assignment.adding_replicas),
+                removing_replicas=list(assignment.removing_replicas),
+            )
+        )
+        await breather.give_way()
+    return ListPartitionReassignmentsResponse(topics=list(topics.values()))

@@ -1,0 +1,195 @@
+"""OffsetCommit (8): v0–v9.
+
+Behaviour
+* Stores a group's offsets in ``__consumer_offsets`` and answers once they are replicated, or after
+  ``offsets.commit.timeout.ms``.
+* Members commit in their generation. A client that assigns partitions itself has none, and may commit while the group
+  has no members. A missing partition is UNKNOWN_TOPIC_OR_PARTITION; an overlong text is OFFSET_METADATA_TOO_LARGE.
+
+Version notes
+* v0 keeps offsets in ZooKeeper, for any client that names the group
+* v1 commit timestamp   * v2–v4 retention time of this commit
+* v6 leader epoch   * v7 static members   * v8 flexible   * v9 the errors of KIP-848, which do not occur here
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from functools import lru_cache
+from typing import Any, cast
+
+from engine.broker.handlers.context import RequestContext
+from engine.broker.handlers.in_turns import pieces
+from engine.broker.handlers.registry import handles, handles_large
+from engine.broker.handlers.static_members import are_static_members_refused
+from engine.broker.handlers.zookeeper_offsets import write_offsets
+from engine.broker.network.request import Deferred
+from engine.common.errors import ErrorCode
+from engine.common.model import TopicPartition
+from engine.coordinator.group.commit_gathering import CommitErrors
+from engine.coordinator.group.offset_requests import utf16_length
+from engine.coordinator.group.values import CommittedOffset, Committer, Offsets
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from engine.replication.state_changes import Breather
+from engine.runtime.offload import beside_loop
+
+_NOT_GIVEN = -1
+_LATEST_MS = 2**63 - 1
+_new: Callable[..., Any] = tuple.__new__
+
+
+@handles(ApiKey.OFFSET_COMMIT)
+def offset_commit(
+    context: RequestContext, request: OffsetCommitRequest
+) -> OffsetCommitResponse | Deferred | Coroutine[Any, Any, object]:
+    """Store a group's offsets."""
+    if are_static_members_refused(context, request.group_instance_id):
+        return _response(request, ErrorCode.UNSUPPORTED_VERSION, {})
+    offsets, errors = _split(context, request, request.topics)
+    if not offsets:
+        return _response(request, ErrorCode.NONE, errors)
+    if context.api_version == 0:
+        return _commit_to_zookeeper(context, request, offsets, errors)
+    committer = Committer(request.member_id, request.generation_id_or_member_epoch, request.group_instance_id)
+    deferred = Deferred()
+
+    def done(error: ErrorCode, refused: CommitErrors) -> None:
+        deferred.complete(_response(request, error, errors | refused if refused else errors))
+
+    context.broker.group_coordinator.offsets.commit(request.group_id, committer, offsets, done)
+    # Without followers the answer is ready at once, and need not wait anywhere.
+    return deferred if deferred.response is None else cast("OffsetCommitResponse", deferred.response)
+
+
+@handles_large(ApiKey.OFFSET_COMMIT)
+async def offset_commit_in_turns(context: RequestContext, request: OffsetCommitRequest) -> object:
+    """Store very many offsets of a group, in turns with other requests."""
+    if are_static_members_refused(context, request.group_instance_id):
+        return await _response_in_turns(request, ErrorCode.UNSUPPORTED_VERSION, {})
+    offsets: Offsets = {}
+    errors: CommitErrors = {}
+    breather = Breather()
+    for topic in pieces(request.topics, "partitions"):
+        there, refused = _split(context, request, [topic])
+        offsets.update(there)
+        errors.update(refused)
+        await breather.give_way()
+    if not offsets:
+        return await _response_in_turns(request, ErrorCode.NONE, errors)
+    if context.api_version == 0:
+        return await _commit_to_zookeeper(context, request, offsets, errors)
+    committer = Committer(request.member_id, request.generation_id_or_member_epoch, request.group_instance_id)
+    outcome: asyncio.Future[tuple[ErrorCode, CommitErrors]] = asyncio.get_running_loop().create_future()
+
+    def done(error: ErrorCode, refused: CommitErrors) -> None:
+        if not outcome.done():
+            outcome.set_result((error, refused))
+
+    coordinator = context.broker.group_coordinator.offsets
+    prepared = await beside_loop(coordinator.prepare, request.group_id, offsets)
+    coordinator.commit(request.group_id, committer, offsets, done, prepared)
+    error, refused = await outcome
+    return await _response_in_turns(request, error, errors | refused)
+
+
+async def _response_in_turns(
+    request: OffsetCommitRequest, error: ErrorCode, errors: CommitErrors
+) -> OffsetCommitResponse:
+    """Answer as ``_response`` does, with each topic once."""
+    answers: dict[str, dict[int, OffsetCommitResponsePartition]] = {}
+    breather = Breather()
+    for topic in pieces(request.topics, "partitions"):
+        name, of = topic.name, answers.setdefault(topic.name, {})
+        for asked in topic.partitions:
+            index = asked.partition_index
+            of[index] = _answer(index, errors.get(TopicPartition(name, index), error))
+        await breather.give_way()
+    return OffsetCommitResponse(
+        topics=[OffsetCommitResponseTopic(name=name, partitions=list(of.values())) for name, of in answers.items()]
+    )
+
+
+def _split(
+    context: RequestContext, request: OffsetCommitRequest, topics: list[OffsetCommitRequestTopic]
+) -> tuple[Offsets, CommitErrors]:
+    """Return the offsets of existing partitions, and the errors of the others."""
+    cache = context.broker.metadata_cache
+    now_ms = context.broker.clock.now_ms()
+    retention_ms = request.retention_time_ms
+    # The largest retentions mean "forever", and their end is not a 64-bit time.
+    expire_ms = None if retention_ms == _NOT_GIVEN else min(now_ms + retention_ms, _LATEST_MS)
+    offsets: Offsets = {}
+    errors: CommitErrors = {}
+    for topic in topics:
+        name = topic.name
+        there = cache.partitions(name)
+        for asked in topic.partitions:
+            index = asked.partition_index
+            if index not in there:
+                errors[TopicPartition(name, index)] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                continue
+            timestamp_ms = asked.commit_timestamp
+            # Same as CommittedOffset(…) and TopicPartition(…), without their detour through Python.
+            offsets[_new(TopicPartition, (name, index))] = _new(
+                CommittedOffset,
+                (
+                    asked.committed_offset,
+                    asked.committed_metadata or "",
+                    asked.committed_leader_epoch,
+                    now_ms if timestamp_ms == _NOT_GIVEN else timestamp_ms,
+                    expire_ms,
+                ),
+            )
+    return offsets, errors
+
+
+async def _commit_to_zookeeper(
+    context: RequestContext, request: OffsetCommitRequest, offsets: Offsets, errors: CommitErrors
+) -> OffsetCommitResponse:
+    length_max = context.broker.config.offset_metadata_max_bytes
+    fitting = {p: value.offset for p, value in offsets.items() if utf16_length(value.metadata) <= length_max}
+    too_large = dict.fromkeys(offsets.keys() - fitting.keys(), ErrorCode.OFFSET_METADATA_TOO_LARGE)
+    written = await write_offsets(context.broker.zk, request.group_id, fitting)
+    return _response(request, ErrorCode.NONE, errors | too_large | written)
+
+
+def _response(request: OffsetCommitRequest, error: ErrorCode, errors: CommitErrors) -> OffsetCommitResponse:
+    """Answer with ``error`` for every partition that has no error of its own."""
+    topics: list[OffsetCommitResponseTopic] = []
+    asked = request.topics
+    if len(asked) > 1 and len({topic.name for topic in asked}) < len(asked):
+        asked = _merged(asked)
+    for topic in asked:
+        name = topic.name
+        if errors:
+            partitions = [
+                _answer(p.partition_index, errors.get(TopicPartition(name, p.partition_index), error))
+                for p in topic.partitions
+            ]
+        else:
+            partitions = [_answer(p.partition_index, error) for p in topic.partitions]
+        topics.append(OffsetCommitResponseTopic(name=name, partitions=partitions))
+    return OffsetCommitResponse(topics=topics)
+
+
+def _merged(topics: list[OffsetCommitRequestTopic]) -> list[OffsetCommitRequestTopic]:
+    """Return the topics, each once: clients look up an answer's partitions by topic."""
+    partitions: dict[str, dict[int, OffsetCommitRequestPartition]] = {}
+    for topic in topics:
+        partitions.setdefault(topic.name, {}).update({p.partition_index: p for p in topic.partitions})
+    return [OffsetCommitRequestTopic(name=name, partitions=list(of.values())) for name, of in partitions.items()]
+
+
+@lru_cache(maxsize=10_000)
+def _answer(index: int, error: ErrorCode) -> OffsetCommitResponsePartition:
+    """Return the answer for a partition. Responses share it: they are encoded and never changed."""
+    return OffsetCommitResponsePartition(partition_index=index, error_code=error)

@@ -1,0 +1,54 @@
+"""OffsetForLeaderEpoch (23): v0–v4.
+
+Behaviour
+* The leader returns the largest epoch up to the requested one, and where it ends; -1 and -1 if it is unknown.
+* It checks the leader epoch that the client believes is current: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH.
+
+Version notes
+* v0 no epoch in the answer   * v2 the asker's leader epoch   * v3 replica id, which changes nothing here
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any
+
+from engine.broker.handlers.context import RequestContext
+from engine.broker.handlers.in_turns import topics_answered
+from engine.broker.handlers.registry import handles
+from engine.common.errors import KafkaError
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+from engine.replication.offset_lookup import end_offset_for_epoch
+
+
+@handles(ApiKey.OFFSET_FOR_LEADER_EPOCH)
+def offset_for_leader_epoch(
+    context: RequestContext, request: OffsetForLeaderEpochRequest
+) -> OffsetForLeaderEpochResponse | Coroutine[Any, Any, OffsetForLeaderEpochResponse]:
+    """Return where leader epochs end."""
+    return topics_answered(
+        request.topics,
+        lambda topic: topic.partitions,
+        lambda topic, wanted: _end_of(context, topic.topic, wanted),
+        lambda topics: OffsetForLeaderEpochResponse(
+            topics=[OffsetForLeaderTopicResult(topic=topic.topic, partitions=found) for topic, found in topics]
+        ),
+    )
+
+
+def _end_of(context: RequestContext, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+    try:
+        partition = context.broker.replica_manager.partition(topic, wanted.partition)
+        epoch, end_offset = end_offset_for_epoch(
+            partition, wanted.leader_epoch, current_leader_epoch=wanted.current_leader_epoch
+        )
+    except KafkaError as error:
+        return EpochEndOffset(partition=wanted.partition, error_code=error.code)
+    return EpochEndOffset(partition=wanted.partition, leader_epoch=epoch, end_offset=end_offset)

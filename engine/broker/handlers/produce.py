@@ -1,0 +1,414 @@
+"""Produce (0): v0–v11.
+
+Behaviour
+* Each partition has its own append, and one partition's error never fails the others. But a batch with a senseless
+  header, or a transactional one without a transactional id, fails the whole request. If a partition appears more than
+  once, only its last records count.
+* acks=0: no answer. A failure then closes the connection, the only signal that the protocol allows.
+* acks=1: the answer comes after the local append. acks=-1: it comes when the high watermark has passed the batch, or
+  after ``timeout_ms`` with REQUEST_TIMED_OUT. Other values: INVALID_REQUIRED_ACKS.
+* Internal topics: INVALID_TOPIC_EXCEPTION, except for clients that call themselves ``__admin_client``.
+* The broker checks, stamps and writes records in the buffer that received them; it decodes and copies nothing. If the
+  topic demands that, a thread copies and prepares large ones.
+* If flush.messages is reached, the answer waits until the disk has the records, whatever ``acks`` says. If the disk
+  fails, the partition's answer is KAFKA_STORAGE_ERROR.
+* Transactions have no coordinator yet: the answer to a transactional id is INVALID_TXN_STATE.
+
+Version notes
+* v0–v2 carry message sets of magic 0 and 1, stored as v2   * v3 exactly one v2 batch per partition   * v7 zstd
+* v8 tells which records were refused   * v9 flexible   * v10 names the new leader (KIP-951)
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NamedTuple
+
+from engine.broker.handlers.context import RequestContext
+from engine.broker.handlers.in_turns import pieces
+from engine.broker.handlers.leader_hint import LeaderHints
+from engine.broker.handlers.produce_checks import (
+    FIRST_BATCH_VERSION,
+    Parts,
+    check_request,
+    checked_records,
+    last_of_each,
+    names_a_partition_twice,
+    not_one_batch,
+)
+from engine.broker.handlers.registry import handles, handles_large
+from engine.broker.network.request import CLOSE_CONNECTION, CLOSE_FOR_FAULT, NO_RESPONSE, Deferred
+from engine.common.errors import ErrorCode, KafkaError
+from engine.common.model import ACKS_ALL, TopicPartition
+from engine.common.topic_names import INTERNAL_TOPICS
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.produce import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from engine.replication.partition import Partition
+from engine.replication.state_changes import Breather
+from engine.runtime.purgatory import DelayedOperation
+from engine.storage.log import Log
+from engine.storage.preparation import Preparation, PreparationNeeded
+from engine.storage.results import AppendResult
+
+_ACKS = (0, 1, ACKS_ALL)
+
+_WITHOUT_LOG_START = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+"""Errors with which a log does not tell its start offset; with all others it does."""
+
+RECORD_ERRORS_MAX = 10_000
+"""Maximum refused records that one answer names: each partition may have a batch full of them."""
+
+ADMIN_CLIENT_ID = "__admin_client"
+"""A client with this client id may write to internal topics: Kafka's rule for tools that repair them."""
+
+
+@handles(ApiKey.PRODUCE)
+def produce(context: RequestContext, request: ProduceRequest) -> object:
+    """Append what a producer sends, and answer as soon as its ``acks`` allow."""
+    outcome = _Outcome()
+    try:
+        check_request(request)
+    except KafkaError as error:
+        return _answer(context, request, outcome, _refuse_all(request, error, outcome))
+    if names_a_partition_twice(request):
+        responses = _append_last_of_each(context, request, outcome)
+    else:
+        responses = [
+            TopicProduceResponse(
+                name=topic.name,
+                partition_responses=[
+                    _append(context, request, topic.name, data, outcome) for data in topic.partition_data
+                ],
+            )
+            for topic in request.topic_data
+            if topic.partition_data
+        ]
+    response = ProduceResponse(responses=responses)
+    if outcome.to_prepare or outcome.to_flush:
+        return _answer_later(context, request, outcome, response)
+    return _answer(context, request, outcome, response)
+
+
+@handles_large(ApiKey.PRODUCE)
+async def produce_in_turns(context: RequestContext, request: ProduceRequest) -> object:
+    """Append to very many partitions, in turns with other requests."""
+    outcome, answers, breather = _Outcome(), _Answers(), Breather()
+    topics = list(pieces(request.topic_data, "partition_data"))
+    good: Parts = {}
+    bad: Parts = {}
+    try:
+        for topic in topics:
+            piece = ProduceRequest(transactional_id=request.transactional_id, topic_data=[topic])
+            check_request(piece)
+            taken, refused = last_of_each(piece, context.api_version)
+            good.update(taken)
+            bad.update(refused)
+            await breather.give_way()
+    except KafkaError as error:
+        outcome.has_refused = True
+        for topic in topics:
+            for data in topic.partition_data:
+                answers.tell(topic.name, _refuse(PartitionProduceResponse(index=data.index), error))
+            await breather.give_way()
+        return _answer(context, request, outcome, ProduceResponse(responses=answers.topics))
+    for parts in (good, bad):
+        for where, data in parts.items():
+            answers.tell(where.topic, _append(context, request, where.topic, data, outcome))
+            await breather.give_way()
+    return await _answer_later(context, request, outcome, ProduceResponse(responses=answers.topics))
+
+
+def _refuse_all(request: ProduceRequest, error: KafkaError, outcome: _Outcome) -> ProduceResponse:
+    outcome.has_refused = True
+    answers = _Answers()
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            answers.tell(topic.name, _refuse(PartitionProduceResponse(index=data.index), error))
+    return ProduceResponse(responses=answers.topics)
+
+
+def _append_last_of_each(
+    context: RequestContext, request: ProduceRequest, outcome: _Outcome
+) -> list[TopicProduceResponse]:
+    """Append as Kafka does, which keeps a map by partition: the last records count, and refusals come first."""
+    good, bad = last_of_each(request, context.api_version)
+    answers = _Answers()
+    for where, data in (*good.items(), *bad.items()):
+        answers.tell(where.topic, _append(context, request, where.topic, data, outcome))
+    return answers.topics
+
+
+class _Answers:
+    """One answer per partition (the last one given), with a topic's partitions together."""
+
+    __slots__ = ("_by_topic",)
+
+    def __init__(self) -> None:
+        self._by_topic: dict[str, dict[int, PartitionProduceResponse]] = {}
+
+    def tell(self, topic: str, answer: PartitionProduceResponse) -> None:
+        self._by_topic.setdefault(topic, {})[answer.index] = answer
+
+    @property
+    def topics(self) -> list[TopicProduceResponse]:
+        return [
+            TopicProduceResponse(name=name, partition_responses=list(answers.values()))
+            for name, answers in self._by_topic.items()
+        ]
+
+
+def _answer(
+    context: RequestContext, request: ProduceRequest, outcome: _Outcome, response: ProduceResponse
+) -> ProduceResponse | Deferred | object:
+    if request.acks == 0:
+        return CLOSE_CONNECTION if outcome.has_refused else NO_RESPONSE
+    if outcome.has_refused:
+        _name_few_records(response)
+        if context.api_version >= 10:
+            _name_new_leaders(context, response)
+    if outcome.waiting:
+        operation = DelayedProduce(request.timeout_ms, outcome.waiting, response)
+        keys = [w.partition.topic_partition for w in outcome.waiting]
+        if not context.broker.replica_manager.delayed_produce.try_complete_else_watch(operation, keys):
+            return operation.deferred
+    return response
+
+
+async def _answer_later(
+    context: RequestContext, request: ProduceRequest, outcome: _Outcome, response: ProduceResponse
+) -> object:
+    """Append the records that needed long work, and flush what must be on the disk before the answer."""
+    for unprepared in outcome.to_prepare:
+        await _append_prepared(context, request.acks, unprepared, outcome)
+    await asyncio.gather(*(_flush(context, unflushed, outcome) for unflushed in outcome.to_flush))
+    return _answer(context, request, outcome, response)
+
+
+async def _flush(context: RequestContext, unflushed: _Unflushed, outcome: _Outcome) -> None:
+    log, answer = unflushed
+    try:
+        await context.broker.replica_manager.flushes.flush(log)
+    except KafkaError as error:
+        outcome.has_refused = True
+        _refuse(answer, error)
+        outcome.waiting = [waiting for waiting in outcome.waiting if waiting.answer is not answer]
+
+
+async def _append_prepared(context: RequestContext, acks: int, unprepared: _Unprepared, outcome: _Outcome) -> None:
+    partition, preparation, answer = unprepared
+    try:
+        await context.broker.offloader.run(preparation.run)
+        result = partition.append_records_to_leader(preparation.records, acks, prepared=preparation)
+    except KafkaError as error:
+        outcome.has_refused = True
+        _refuse(answer, error, partition)
+    else:
+        _accept(answer, result, partition, acks, outcome)
+
+
+class _Unprepared(NamedTuple):
+    """A partition whose records need work outside the event loop before the append."""
+
+    partition: Partition
+    preparation: Preparation
+    answer: PartitionProduceResponse
+
+
+class _Unflushed(NamedTuple):
+    """A log that must be on the disk before the answer."""
+
+    log: Log
+    answer: PartitionProduceResponse
+
+
+class _Outcome:
+    """The work that the appends of one request leave before its answer."""
+
+    __slots__ = ("has_refused", "to_flush", "to_prepare", "waiting")
+
+    def __init__(self) -> None:
+        self.waiting: list[_Waiting] = []
+        self.to_flush: list[_Unflushed] = []
+        self.to_prepare: list[_Unprepared] = []
+        self.has_refused = False
+
+
+class _Waiting:
+    """A partition whose batch is written here, but not yet everywhere."""
+
+    __slots__ = ("answer", "partition", "required_offset")
+
+    def __init__(self, partition: Partition, required_offset: int, answer: PartitionProduceResponse) -> None:
+        self.partition = partition
+        self.required_offset = required_offset
+        self.answer = answer
+
+
+class DelayedProduce(DelayedOperation):
+    """An acks=all answer that waits for the in-sync replicas."""
+
+    __slots__ = ("_response", "_waiting", "deferred")
+
+    def __init__(self, delay_ms: int, waiting: list[_Waiting], response: ProduceResponse) -> None:
+        super().__init__(delay_ms)
+        self._waiting = waiting
+        self._response = response
+        self.deferred = Deferred(abandon=self.cancel)
+
+    def try_complete(self) -> bool:
+        """Complete when every partition has its batch everywhere, or has failed."""
+        still_waiting = []
+        for waiting in self._waiting:
+            is_done, error = waiting.partition.check_enough_replicas_reach_offset(waiting.required_offset)
+            if not is_done and error is ErrorCode.NONE:
+                still_waiting.append(waiting)
+            elif error is not ErrorCode.NONE:
+                # The records are written anyway, so the answer has their offset besides the error, as in Kafka.
+                waiting.answer.error_code = error
+        self._waiting = still_waiting
+        return not still_waiting and self.force_complete()
+
+    def on_complete(self) -> None:
+        """Answer; partitions that still wait have timed out."""
+        for waiting in self._waiting:
+            waiting.answer.error_code = ErrorCode.REQUEST_TIMED_OUT
+        self.deferred.complete(self._response)
+
+    def on_fault(self) -> None:
+        """Close the connection: there is no answer to give."""
+        if not self.deferred.is_complete:
+            self.deferred.complete(CLOSE_FOR_FAULT)
+
+
+def _append(
+    context: RequestContext,
+    request: ProduceRequest,
+    topic: str,
+    data: PartitionProduceData,
+    outcome: _Outcome,
+) -> PartitionProduceResponse:
+    """Append one partition's batches; note in ``outcome`` what delays the answer, and whether it is a refusal."""
+    acks = request.acks
+    index = data.index
+    try:
+        if acks not in _ACKS:
+            _refuse_acks(context, topic, data)
+        if request.transactional_id is not None:
+            raise KafkaError(ErrorCode.INVALID_TXN_STATE, "This broker has no transaction coordinator yet")
+        if topic in INTERNAL_TOPICS:
+            _check_may_write_internal(context, topic, index)
+        partition = context.broker.replica_manager.partition(topic, index)
+        records = checked_records(data.records, context.api_version)
+        try:
+            result = partition.append_records_to_leader(records, acks, may_prepare=True)
+        except KafkaError as error:
+            outcome.has_refused = True
+            return _refuse(PartitionProduceResponse(index=index), error, partition)
+        if result.first_offset < 0 and context.api_version >= FIRST_BATCH_VERSION:
+            # The batch announces more bytes than came, so nothing was appended: do not acknowledge it.
+            raise not_one_batch(context.api_version)
+    except PreparationNeeded as needed:
+        answer = PartitionProduceResponse(index=index)
+        outcome.to_prepare.append(_Unprepared(partition, needed.preparation, answer))
+        return answer
+    except KafkaError as error:
+        outcome.has_refused = True
+        return _refuse(PartitionProduceResponse(index=index), error)
+    return _accept(PartitionProduceResponse(index=index), result, partition, acks, outcome)
+
+
+def _refuse_acks(context: RequestContext, topic: str, data: PartitionProduceData) -> None:
+    """Refuse records that nobody could acknowledge, unless they have another fault.
+
+    Raises:
+        KafkaError: INVALID_REQUIRED_ACKS; UNKNOWN_TOPIC_OR_PARTITION; INVALID_RECORD, UNSUPPORTED_COMPRESSION_TYPE.
+    """
+    if not context.broker.metadata_cache.contains(TopicPartition(topic, data.index)):
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    checked_records(data.records, context.api_version)
+    raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
+
+
+def _accept(
+    answer: PartitionProduceResponse, result: AppendResult, partition: Partition, acks: int, outcome: _Outcome
+) -> PartitionProduceResponse:
+    """Record the records' offsets, and note what the answer must wait for."""
+    answer.base_offset = result.first_offset
+    answer.log_append_time_ms = result.log_append_time_ms
+    answer.log_start_offset = result.log_start_offset
+    log = partition.leader_log
+    if log is not None and log.is_flush_due:
+        outcome.to_flush.append(_Unflushed(log, answer))
+    if acks == ACKS_ALL:
+        outcome.waiting.append(_Waiting(partition, result.last_offset + 1, answer))
+    return answer
+
+
+def _check_may_write_internal(context: RequestContext, topic: str, index: int) -> None:
+    """Check that a client may write to internal topics: coordinators may, and clients that claim to be administrators.
+
+    Raises:
+        KafkaError: INVALID_TOPIC_EXCEPTION.
+    """
+    is_there = context.broker.metadata_cache.contains(TopicPartition(topic, index))
+    if is_there and context.client_id != ADMIN_CLIENT_ID:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic}")
+
+
+def _refuse(
+    answer: PartitionProduceResponse, error: KafkaError, refuser: Partition | None = None
+) -> PartitionProduceResponse:
+    """Record why nothing was written; ``refuser`` is the partition, if its log has looked at the records."""
+    log = None if refuser is None or error.code in _WITHOUT_LOG_START else refuser.leader_log
+    record_errors: list[tuple[int, str | None]] = getattr(error, "record_errors", [])
+    answer.error_code = error.code
+    answer.error_message = error.message
+    answer.base_offset = answer.log_append_time_ms = -1
+    answer.log_start_offset = -1 if log is None else log.log_start_offset
+    answer.record_errors = [
+        BatchIndexAndErrorMessage(batch_index=batch_index, batch_index_error_message=message)
+        for batch_index, message in record_errors
+    ]
+    return answer
+
+
+def _name_few_records(response: ProduceResponse) -> None:
+    """Limit the answer: from ``RECORD_ERRORS_MAX`` on, refused batches come without their records."""
+    room = RECORD_ERRORS_MAX
+    for topic in response.responses:
+        for answer in topic.partition_responses:
+            if len(answer.record_errors) > room:
+                answer.record_errors = []
+            room -= len(answer.record_errors)
+
+
+def _name_new_leaders(context: RequestContext, response: ProduceResponse) -> None:
+    """Name the leaders of partitions led elsewhere, so that the producer need not ask for metadata."""
+    hints = LeaderHints(context)
+    for topic in response.responses:
+        for answer in topic.partition_responses:
+            if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                leader = hints.leader_of(TopicPartition(topic.name, answer.index))
+                if leader is not None:
+                    answer.current_leader = LeaderIdAndEpoch(leader_id=leader[0], leader_epoch=leader[1])
+    response.node_endpoints = [
+        NodeEndpoint(node_id=n.id, host=n.host, port=n.port, rack=n.rack) for n in hints.nodes.values()
+    ]

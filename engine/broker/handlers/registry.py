@@ -1,0 +1,82 @@
+"""The table of handlers. ApiVersions, the API table of the docs and the conformance tests all come from it.
+
+The decorator ``handles`` registers a handler. A plain function answers at once (or returns a ``Deferred`` whose
+answer comes from a purgatory); its request's memoryviews are valid only during the call. An ``async def`` handler may
+await; it runs as a task while its connection is muted, and its request owns its bytes. A plain handler may also
+return a coroutine for the rare case that it must wait; the coroutine keeps no memoryview.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, TypeVar
+
+from engine.kafka.protocol.api_keys import API_SPECS, ApiKey
+
+Handler = TypeVar("Handler", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerEntry:
+    """One registered API, with its versions and handlers."""
+
+    key: ApiKey
+    min_version: int
+    max_version: int
+    handler: Callable[..., Any]
+    is_async: bool
+
+    @property
+    def large_handler(self) -> Callable[..., Any]:
+        """The handler for large requests: it takes turns with others, and its request owns its bytes."""
+        return _LARGE_HANDLERS.get(self.key, self.handler)
+
+
+_LARGE_HANDLERS: dict[int, Callable[..., Any]] = {}
+_HANDLERS: dict[int, HandlerEntry] = {}
+
+
+def handles(key: ApiKey, *, versions: tuple[int, int] | None = None) -> Callable[[Handler], Handler]:
+    """Register the decorated function for an API; ``versions`` defaults to all declared versions."""
+
+    def register(handler: Handler) -> Handler:
+        if key in _HANDLERS:
+            raise ValueError(
+                f"{key.name} has two handlers: {_HANDLERS[key].handler.__module__} and {handler.__module__}"
+            )
+        spec = API_SPECS[key]
+        lowest, highest = versions or (spec.min_version, spec.max_version)
+        if lowest < spec.min_version or highest > spec.max_version:
+            raise ValueError(f"{key.name} declares versions {spec.min_version}-{spec.max_version} only")
+        _HANDLERS[key] = HandlerEntry(key, lowest, highest, handler, inspect.iscoroutinefunction(handler))
+        return handler
+
+    return register
+
+
+def handles_large(key: ApiKey) -> Callable[[Handler], Handler]:
+    """Register an ``async def`` function for the large requests of an API that answers ordinary ones at once."""
+
+    def register(handler: Handler) -> Handler:
+        _LARGE_HANDLERS[key] = handler
+        return handler
+
+    return register
+
+
+def all_handlers() -> dict[int, HandlerEntry]:
+    """Return the table by API key. The first call imports every module of this package, which takes a while."""
+    _import_all()
+    return dict(sorted(_HANDLERS.items()))
+
+
+@cache
+def _import_all() -> None:
+    package = importlib.import_module("engine.broker.handlers")
+    for module in pkgutil.iter_modules(package.__path__):
+        importlib.import_module(f"engine.broker.handlers.{module.name}")

@@ -1,0 +1,32 @@
+"""StopReplica (5): v0–v4.
+
+Behaviour
+* Stops replicas, and deletes them if the controller says so. STALE_BROKER_EPOCH and STALE_CONTROLLER_EPOCH refuse the
+  whole request, and the answer has no partitions.
+* Without deletion the fetcher stops and the replica stays. With deletion the broker renames the log's folder at once
+  and removes it after ``file.delete.delay.ms``; it also removes a folder that nobody knows any more. The answer waits
+  until no checkpoint on the disk names the log.
+* It does not check leader epochs -2 (topic is deleted) and -1 (not sent). An older epoch is FENCED_LEADER_EPOCH; the
+  same or a newer one is applied (as since 3.4).
+
+Version notes
+* v0–v2 one deletion flag for all   * v1 grouped by topic, broker epoch   * v3 leader epoch and deletion per partition
+"""
+
+from __future__ import annotations
+
+from engine.broker.handlers.broker_epochs import is_stale
+from engine.broker.handlers.context import RequestContext
+from engine.broker.handlers.registry import handles
+from engine.common.errors import ErrorCode
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.stop_replica import StopReplicaRequest, StopReplicaResponse
+from engine.replication.stop_replica_change import stop_replicas
+
+
+@handles(ApiKey.STOP_REPLICA)
+async def stop_replica(context: RequestContext, request: StopReplicaRequest) -> StopReplicaResponse:
+    """Stop, or delete, replicas."""
+    if is_stale(context.broker, request.broker_epoch):
+        return StopReplicaResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
+    return await stop_replicas(context.broker.replica_manager, request, correlation_id=context.correlation_id)

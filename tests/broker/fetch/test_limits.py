@@ -1,0 +1,115 @@
+"""What a Fetch answer leaves out for lack of room (KIP-74)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from log_folders import data_batch
+from replicated_brokers import TOPIC_ID, TP, World, world
+from virtual_time import run_virtual
+
+from engine.broker.handlers.fetch import fetch
+from engine.common.errors import ErrorCode
+from engine.common.model import TopicPartition
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
+
+SECOND = TopicPartition(TP.topic, 1)
+BATCH_BYTES = len(data_batch(b"0123456789"))
+
+
+def asked(partition_max_bytes: int, max_bytes: int, *, min_bytes: int) -> FetchRequest:
+    """Fetch two partitions; what the first one got limits the second."""
+    wanted = [
+        FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=partition_max_bytes) for index in (0, 1)
+    ]
+    return FetchRequest(
+        replica_id=-1,
+        max_wait_ms=60_000,
+        min_bytes=min_bytes,
+        max_bytes=max_bytes,
+        topics=[FetchTopic(topic=TP.topic, topic_id=TOPIC_ID, partitions=wanted)],
+    )
+
+
+def sizes(w: World, version: int, request: FetchRequest) -> list[int]:
+    """Return how many bytes each partition got at once."""
+    answer: Any = fetch(w.brokers[1].context(ApiKey.FETCH, version), request)
+    partitions = answer.responses[0].partitions
+    return [getattr(p.records, "size_bytes", 0) for p in partitions]
+
+
+async def fill_two(w: World) -> None:
+    """Become leader of two partitions, with three batches each."""
+    for topic_partition in (TP, SECOND):
+        await w.lead(1, topic_partition=topic_partition)
+        for _ in range(3):
+            w.partition(1, topic_partition).append_records_to_leader(data_batch(b"0123456789"), 1)
+
+
+@pytest.mark.parametrize("version", [4, 12, 17])
+def test_only_the_first_batch_of_an_answer_may_exceed_the_limits(tmp_path: Path, version: int) -> None:
+    async def check() -> None:
+        async with world(tmp_path, 1) as w:
+            await fill_two(w)
+            # A partition's own limit, then the whole answer's: no partial batch, and no wait for what cannot fit.
+            assert sizes(w, version, asked(10, 1_000_000, min_bytes=1)) == [BATCH_BYTES, 0]
+            assert sizes(w, version, asked(10, 1_000_000, min_bytes=100_000)) == [BATCH_BYTES, 0]
+            whole = 3 * BATCH_BYTES
+            assert sizes(w, version, asked(1_000_000, whole + 20, min_bytes=1)) == [whole, 0]
+            # Where a whole batch fits, part of the next one may follow, as the bytes lie on the disk.
+            assert sizes(w, version, asked(BATCH_BYTES + 5, 1_000_000, min_bytes=1)) == [BATCH_BYTES + 5] * 2
+
+    run_virtual(check)
+
+
+@pytest.mark.parametrize("version", [4, 12, 17])
+@pytest.mark.parametrize("session_epoch", [-1, 0])
+def test_of_a_partition_that_is_named_twice_the_last_mention_counts(
+    tmp_path: Path, version: int, session_epoch: int
+) -> None:
+    async def check() -> None:
+        async with world(tmp_path, 1) as w:
+            await fill_two(w)
+            request = asked(1_000_000, 1_000_000, min_bytes=1)
+            request.session_epoch = session_epoch
+            first, second = request.topics[0].partitions
+            again = FetchPartition(partition=0, fetch_offset=2, partition_max_bytes=1_000_000)
+            request.topics[0].partitions = [first, second, again]
+            context = w.brokers[1].context(ApiKey.FETCH, version)
+            answer: Any = fetch(context, request)
+            partitions = answer.responses[0].partitions
+            assert [one.partition_index for one in partitions] == [0, 1]
+            assert [one.records.size_bytes for one in partitions] == [BATCH_BYTES, 3 * BATCH_BYTES]
+
+    run_virtual(check)
+
+
+@pytest.mark.parametrize("version", [4, 12, 17])
+def test_a_limit_below_zero_is_an_error_where_there_is_something_to_read(tmp_path: Path, version: int) -> None:
+    """As in Kafka: it ignores the limit where there is nothing to read.
+
+    Behind an error the whole answer's limit is 0.
+    """
+
+    def codes(w: World, request: FetchRequest) -> list[tuple[int, int, int]]:
+        answer: Any = fetch(w.brokers[1].context(ApiKey.FETCH, version), request)
+        return [
+            (one.error_code, one.high_watermark, getattr(one.records, "size_bytes", 0))
+            for one in answer.responses[0].partitions
+        ]
+
+    async def check() -> None:
+        async with world(tmp_path, 1) as w:
+            await fill_two(w)
+            refused = (ErrorCode.UNKNOWN_SERVER_ERROR, -1, 0)
+            assert codes(w, asked(-1, 1_000_000, min_bytes=1)) == [refused, refused]
+            assert codes(w, asked(1_000_000, -1, min_bytes=1)) == [refused, (0, 3, BATCH_BYTES)]
+            at_the_end = asked(-1, 1_000_000, min_bytes=-1)
+            for one in at_the_end.topics[0].partitions:
+                one.fetch_offset = 3
+            assert codes(w, at_the_end) == [(0, 3, 0), (0, 3, 0)]
+
+    run_virtual(check)

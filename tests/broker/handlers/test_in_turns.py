@@ -1,0 +1,389 @@
+"""Requests with very many groups or partitions are answered in turns with other work, as small requests are."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import inspect
+import struct
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from event_loop import in_event_loop
+
+from engine.broker.handlers.alter_configs import alter_configs
+from engine.broker.handlers.alter_partition_reassignments import alter_partition_reassignments
+from engine.broker.handlers.alter_replica_log_dirs import alter_replica_log_dirs
+from engine.broker.handlers.delete_groups import delete_groups
+from engine.broker.handlers.delete_records import delete_records
+from engine.broker.handlers.delete_topics import delete_topics
+from engine.broker.handlers.describe_groups import describe_groups
+from engine.broker.handlers.describe_log_dirs import describe_log_dirs
+from engine.broker.handlers.describe_producers import describe_producers
+from engine.broker.handlers.find_coordinator import find_coordinator
+from engine.broker.handlers.in_turns import AT_ONCE_MAX, answered, topics_answered
+from engine.broker.handlers.incremental_alter_configs import incremental_alter_configs
+from engine.broker.handlers.leave_group import leave_group
+from engine.broker.handlers.list_partition_reassignments import list_partition_reassignments
+from engine.broker.handlers.offset_for_leader_epoch import offset_for_leader_epoch
+from engine.broker.handlers.registry import all_handlers
+from engine.broker.network.request import Deferred
+from engine.common.errors import ErrorCode, KafkaError
+from engine.common.model import ReplicaAssignment, TopicPartition
+from engine.controller.events import NO_ERROR, ListPartitionReassignments
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.alter_configs import AlterConfigsRequest, AlterConfigsResource
+from engine.kafka.protocol.apis.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from engine.kafka.protocol.apis.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
+from engine.kafka.protocol.apis.delete_groups import DeletableGroupResult, DeleteGroupsRequest
+from engine.kafka.protocol.apis.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from engine.kafka.protocol.apis.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from engine.kafka.protocol.apis.describe_groups import DescribeGroupsRequest
+from engine.kafka.protocol.apis.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from engine.kafka.protocol.apis.describe_producers import DescribeProducersRequest, TopicRequest
+from engine.kafka.protocol.apis.find_coordinator import FindCoordinatorRequest
+from engine.kafka.protocol.apis.incremental_alter_configs import AlterConfigsResource as IncrementalResource
+from engine.kafka.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsRequest
+from engine.kafka.protocol.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from engine.kafka.protocol.apis.leave_group import LeaveGroupRequest
+from engine.kafka.protocol.apis.leave_group import MemberIdentity as LeaveMember
+from engine.kafka.protocol.apis.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsTopics,
+)
+from engine.kafka.protocol.apis.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from engine.kafka.protocol.apis.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from engine.kafka.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from engine.replication import state_changes
+from engine.runtime.purgatory import Purgatory
+
+MANY = 3 * AT_ONCE_MAX
+NAMES = [f"g{number}" for number in range(MANY)]
+
+
+def unknown_partition(*_: object) -> None:
+    raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+def context() -> Any:
+    """Return the context of a request to a broker without groups, topics and a coordinator."""
+    nothing = SimpleNamespace(state="Dead", protocol_type="", protocol_name="", members=[])
+
+    async def delete_in_turns(_: str) -> ErrorCode:
+        return ErrorCode.GROUP_ID_NOT_FOUND
+
+    groups = SimpleNamespace(
+        describe=lambda _: (ErrorCode.NONE, nothing),
+        delete_group=lambda _: ErrorCode.GROUP_ID_NOT_FOUND,
+        delete_group_in_turns=delete_in_turns,
+        offsets=SimpleNamespace(count=lambda _: 0),
+        partition_for=lambda _: 0,
+    )
+    cache = SimpleNamespace(partitions=lambda _: {0: None}, partition_info=lambda _: None)
+    replicas = SimpleNamespace(partition=unknown_partition, delayed_delete_records=Purgatory("test"))
+    broker = SimpleNamespace(broker_id=0, group_coordinator=groups, metadata_cache=cache, replica_manager=replicas)
+    return SimpleNamespace(api_version=4, broker=broker)
+
+
+REQUESTS: dict[str, tuple[Callable[[Any, Any], Any], Callable[[list[str]], Any], Callable[[Any], list[Any]]]] = {
+    "FindCoordinator": (
+        find_coordinator,
+        lambda names: FindCoordinatorRequest(coordinator_keys=names),
+        lambda answer: [one.key for one in answer.coordinators],
+    ),
+    "DescribeGroups": (
+        describe_groups,
+        lambda names: DescribeGroupsRequest(groups=names),
+        lambda answer: [one.group_id for one in answer.groups],
+    ),
+    "DeleteGroups": (
+        delete_groups,
+        lambda names: DeleteGroupsRequest(groups_names=[*names, names[0]]),
+        lambda answer: [one.group_id for one in answer.results],
+    ),
+    "OffsetForLeaderEpoch, one topic": (
+        offset_for_leader_epoch,
+        lambda names: OffsetForLeaderEpochRequest(
+            topics=[OffsetForLeaderTopic(topic="t", partitions=[OffsetForLeaderPartition(partition=p) for p, _ in one])]
+            if (one := list(enumerate(names)))
+            else []
+        ),
+        lambda answer: [NAMES[p.partition] for topic in answer.topics for p in topic.partitions],
+    ),
+    "DeleteRecords": (
+        delete_records,
+        lambda names: DeleteRecordsRequest(
+            topics=[DeleteRecordsTopic(name=name, partitions=[DeleteRecordsPartition()]) for name in names]
+        ),
+        lambda answer: [topic.name for topic in answer.topics],
+    ),
+    "DescribeProducers": (
+        describe_producers,
+        lambda names: DescribeProducersRequest(
+            topics=[TopicRequest(name=name, partition_indexes=[0]) for name in names]
+        ),
+        lambda answer: [topic.name for topic in answer.topics],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+@in_event_loop
+async def test_very_many_are_answered_in_turns(name: str) -> None:
+    """Each request with 200,000 of them used to block everybody for half a second or more."""
+    handler, request_of, named = REQUESTS[name]
+    few = NAMES[:10]
+    at_once = handler(context(), request_of(few))
+    assert not inspect.isawaitable(at_once) and named(at_once) == few
+    with pytest.MonkeyPatch.context() as patches:
+        patches.setattr(state_changes, "HOLD_MS_MAX", 0)
+        answering = asyncio.ensure_future(handler(context(), request_of(NAMES)))
+        turns = 0
+        while not answering.done():
+            turns += 1
+            await asyncio.sleep(0)
+    assert named(await answering) == NAMES
+    assert turns >= MANY
+
+
+@in_event_loop
+async def test_the_answer_about_very_many_deleted_groups_is_made_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To make it at once, for 200,000 groups, held the loop for 90 ms."""
+    made = 0
+
+    def counted(**values: Any) -> DeletableGroupResult:
+        nonlocal made
+        made += 1
+        return DeletableGroupResult(**values)
+
+    monkeypatch.setattr("engine.broker.handlers.delete_groups.DeletableGroupResult", counted)
+    monkeypatch.setattr(state_changes, "HOLD_MS_MAX", 0)
+    answering: Any = asyncio.ensure_future(delete_groups(context(), DeleteGroupsRequest(groups_names=NAMES)))  # type: ignore[arg-type]
+    in_a_turn = []
+    while not answering.done():
+        before = made
+        await asyncio.sleep(0)
+        in_a_turn.append(made - before)
+    assert made == len((await answering).results) == MANY
+    assert max(in_a_turn) <= 2
+
+
+@pytest.mark.parametrize("is_incremental", [False, True])
+@in_event_loop
+async def test_settings_of_very_many_resources_are_changed_in_turns(is_incremental: bool) -> None:
+    resource: Any = IncrementalResource if is_incremental else AlterConfigsResource
+    resources = [resource(resource_name=name) for name in NAMES]
+    request: Any = IncrementalAlterConfigsRequest if is_incremental else AlterConfigsRequest
+    handler: Any = incremental_alter_configs if is_incremental else alter_configs
+    with pytest.MonkeyPatch.context() as patches:
+        patches.setattr(state_changes, "HOLD_MS_MAX", 0)
+        answering = asyncio.ensure_future(handler(context(), request(resources=resources)))
+        turns = 0
+        while not answering.done():
+            turns += 1
+            await asyncio.sleep(0)
+    answer = await answering
+    assert [one.resource_name for one in answer.responses] == NAMES
+    assert {one.error_code for one in answer.responses} == {ErrorCode.INVALID_REQUEST}
+    # One yield each to read them, change them and answer.
+    assert turns >= 3 * MANY
+
+
+async def turns_of(answering: Any) -> tuple[Any, int]:
+    """Return an answer, and how often other tasks had their turn meanwhile."""
+    with pytest.MonkeyPatch.context() as patches:
+        patches.setattr(state_changes, "HOLD_MS_MAX", 0)
+        task, turns = asyncio.ensure_future(answering), 0
+        while not task.done():
+            turns += 1
+            await asyncio.sleep(0)
+    return await task, turns
+
+
+@in_event_loop
+async def test_records_for_very_many_partitions_are_taken_in_turns() -> None:
+    batch = struct.pack(">8xi4xb", 88, 2).ljust(100, b"\0")
+    data = [PartitionProduceData(index=p % (MANY - 1), records=memoryview(batch)) for p in range(MANY)]
+    request = ProduceRequest(acks=1, topic_data=[TopicProduceData(name="t", partition_data=data)])
+    where = context()
+    handler: Any = all_handlers()[ApiKey.PRODUCE].large_handler
+    answer, turns = await turns_of(handler(where, request))
+    assert [p.index for t in answer.responses for p in t.partition_responses] == list(range(MANY - 1))
+    assert turns >= MANY - 1
+    # One senseless batch spoils the whole request, whichever piece it is in.
+    data[-1].records = memoryview(struct.pack(">8xi4xb", 1, 2))
+    answer, turns = await turns_of(handler(where, request))
+    codes = {p.error_code for t in answer.responses for p in t.partition_responses}
+    assert codes == {ErrorCode.CORRUPT_MESSAGE} and turns >= MANY / AT_ONCE_MAX
+
+
+@in_event_loop
+async def test_very_many_offsets_are_committed_in_turns() -> None:
+    """Each missing partition has an error of its own. A topic that is named twice gets one answer."""
+    asked = [OffsetCommitRequestPartition(partition_index=p, committed_offset=p) for p in range(MANY)]
+    topics = [OffsetCommitRequestTopic(name="t", partitions=some) for some in (asked, asked[:1])]
+    request = OffsetCommitRequest(group_id="g", topics=topics)
+    where = context()
+    committed: list[int] = []
+
+    def commit(group_id: str, committer: object, offsets: Any, done: Any, prepared: Any) -> None:
+        committed.extend(value.offset for value in offsets.values())
+        asyncio.get_running_loop().call_soon(
+            done, ErrorCode.NONE, {TopicPartition("t", 1): ErrorCode.UNKNOWN_SERVER_ERROR}
+        )
+
+    where.broker.metadata_cache.partitions = lambda _: range(MANY - 1)
+    where.broker.clock = SimpleNamespace(now_ms=lambda: 0)
+    where.broker.config = SimpleNamespace(is_older_than=lambda _: False)
+    where.broker.group_coordinator.offsets = SimpleNamespace(commit=commit, prepare=lambda *_: None)
+    handler: Any = all_handlers()[ApiKey.OFFSET_COMMIT].large_handler
+    answer, turns = await turns_of(handler(where, request))
+    assert committed == list(range(MANY - 1))
+    (topic,) = answer.topics
+    errors = {p.partition_index: p.error_code for p in topic.partitions if p.error_code}
+    assert errors == {1: ErrorCode.UNKNOWN_SERVER_ERROR, MANY - 1: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert len(topic.partitions) == MANY
+    # One yield each to check them and to answer.
+    assert turns >= 2 * MANY / AT_ONCE_MAX
+
+
+@in_event_loop
+async def test_very_many_replicas_are_described_in_turns() -> None:
+    request = DescribeLogDirsRequest(topics=[DescribableLogDirTopic(topic="t", partitions=list(range(MANY)))])
+    where = context()
+    where.broker.log_manager = SimpleNamespace(live_dirs=[], offline_dirs=[])
+    answer, turns = await turns_of(describe_log_dirs(where, request))
+    assert answer.results == [] and turns >= MANY / AT_ONCE_MAX
+
+
+@in_event_loop
+async def test_moves_of_very_many_replicas_are_answered_in_turns() -> None:
+    topics = [AlterReplicaLogDirTopic(name="t", partitions=list(range(MANY)))]
+    request = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path="/nowhere", topics=topics)])
+    where = context()
+
+    async def undisturbed(change: Any) -> dict[TopicPartition, ErrorCode]:
+        return {TopicPartition("t", p): ErrorCode.NONE for p in range(MANY)}
+
+    where.broker.replica_manager.undisturbed = undisturbed
+    answer, turns = await turns_of(alter_replica_log_dirs(where, request))
+    assert [p.partition_index for t in answer.results for p in t.partitions] == list(range(MANY))
+    assert turns >= MANY + MANY / AT_ONCE_MAX
+
+
+@in_event_loop
+async def test_members_of_a_group_leave_piece_by_piece() -> None:
+    left: list[list[str]] = []
+
+    def leave(group_id: str, members: list[Any]) -> tuple[ErrorCode, list[ErrorCode]]:
+        left.append([member.member_id for member in members])
+        is_there = len(left) < 3
+        return (ErrorCode.NONE, [ErrorCode.NONE] * len(members)) if is_there else (ErrorCode.NOT_COORDINATOR, [])
+
+    where = context()
+    where.broker.group_coordinator.leave = leave
+    few, many = NAMES[: 2 * AT_ONCE_MAX], NAMES
+    answer = await leave_of(where, few)
+    assert [member.member_id for member in answer.members] == few and not answer.error_code
+    assert [len(names) for names in left] == [AT_ONCE_MAX] * 2
+    answer = await leave_of(where, many)
+    assert (answer.error_code, answer.members) == (ErrorCode.NOT_COORDINATOR, [])
+
+
+async def leave_of(where: Any, names: list[str]) -> Any:
+    members = [LeaveMember(member_id=name) for name in names]
+    return await leave_group(where, LeaveGroupRequest(group_id="g", members=members))  # type: ignore[misc]
+
+
+@in_event_loop
+async def test_at_most_so_many_are_answered_at_once() -> None:
+    def count(results: list[Any]) -> int:
+        return len(results)
+
+    assert answered(range(AT_ONCE_MAX), abs, count) == AT_ONCE_MAX
+    more = answered(range(AT_ONCE_MAX + 1), abs, count)
+    assert inspect.isawaitable(more) and await more == AT_ONCE_MAX + 1
+    # A topic counts as a partition does: very many topics without partitions take as long.
+    topics: Any = topics_answered([()] * (AT_ONCE_MAX + 1), lambda topic: topic, lambda *_: None, count)
+    assert inspect.isawaitable(topics) and await topics == AT_ONCE_MAX + 1
+
+
+@in_event_loop
+async def test_protocols_of_a_member_are_looked_at_in_turns() -> None:
+    joined: list[Any] = []
+    where = context()
+    where.client_id, where.peer = "c", SimpleNamespace(host="h")
+    where.broker.group_coordinator.join = lambda group_id, joining, reply: joined.append(joining)
+    protocols = [JoinGroupRequestProtocol(name=name, metadata=memoryview(b"m")) for name in NAMES]
+    handler: Any = all_handlers()[ApiKey.JOIN_GROUP].large_handler
+    answer, turns = await turns_of(handler(where, JoinGroupRequest(group_id="g", protocols=protocols)))
+    assert isinstance(answer, Deferred) and turns >= MANY
+    assert joined[0].protocols == tuple((name, b"m") for name in NAMES)
+
+
+@in_event_loop
+async def test_reassignments_of_very_many_partitions_are_answered_in_turns() -> None:
+    """Both altering reassignments and listing them."""
+    assignment = ReplicaAssignment((1, 2), (2,), (1,))
+
+    async def ask(event: Any) -> Any:
+        is_listing = isinstance(event, ListPartitionReassignments)
+        return dict.fromkeys(event.partitions, assignment) if is_listing else dict.fromkeys(event.targets, NO_ERROR)
+
+    where = context()
+    where.broker.controller = SimpleNamespace(ask=ask)
+    named = [ListPartitionReassignmentsTopics(name="t", partition_indexes=list(range(MANY)))]
+    listed, turns = await turns_of(list_partition_reassignments(where, ListPartitionReassignmentsRequest(topics=named)))
+    assert [p.partition_index for t in listed.topics for p in t.partitions] == list(range(MANY))
+    assert turns >= MANY / AT_ONCE_MAX + MANY
+    wanted = [ReassignablePartition(partition_index=p, replicas=[1]) for p in range(MANY)]
+    request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name="t", partitions=wanted)])
+    altered, turns = await turns_of(alter_partition_reassignments(where, request))
+    assert [p.partition_index for t in altered.responses for p in t.partitions] == list(range(MANY))
+    assert turns >= MANY / AT_ONCE_MAX + MANY
+
+
+def test_refused_topics_leave_nothing_for_the_collector() -> None:
+    """An exception for each, kept until the end, made a cycle with its traceback: 200,000 were freed in one go."""
+    broker = SimpleNamespace(
+        controller=SimpleNamespace(is_active=True),
+        config=SimpleNamespace(delete_topic_enable=True),
+        metadata_cache=SimpleNamespace(topics=(), topic_name=lambda _: None),
+        clock=SimpleNamespace(monotonic_ms=lambda: 0),
+    )
+    asked: Any = SimpleNamespace(api_version=6, broker=broker)
+    kinds = [{"name": "nowhere"}, {"topic_id": b"i" * 16}, {}, {"name": "t", "topic_id": b"i" * 16}]
+    topics = [DeleteTopicState(**kinds[number % 4]) for number in range(MANY)]
+
+    async def answer() -> list[int]:
+        return [r.error_code for r in (await delete_topics(asked, DeleteTopicsRequest(topics=topics))).responses]
+
+    gc.collect()
+    gc.disable()
+    try:
+        codes = asyncio.run(answer())
+        left = gc.collect()
+    finally:
+        gc.enable()
+    E = ErrorCode
+    expected = [E.UNKNOWN_TOPIC_OR_PARTITION, E.UNKNOWN_TOPIC_ID, E.INVALID_REQUEST, E.INVALID_REQUEST]
+    assert codes == [expected[number % 4] for number in range(MANY)]
+    assert left < MANY / 2

@@ -1,0 +1,214 @@
+"""Metadata answers share what they say of a topic, and never say what has changed since."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from engine.broker.handlers.metadata import metadata
+from engine.broker.network.request import LargeAnswer
+from engine.common.errors import ErrorCode
+from engine.common.model import LEADER_DURING_DELETE
+from engine.common.topic_id import ZERO_TOPIC_ID
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
+from engine.kafka.protocol.apis.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+from engine.kafka.protocol.frames import decode_response, encode_response
+from engine.replication.metadata_cache import MetadataCache
+
+ALL = (0, 1, 2)
+
+
+def broker(broker_id: int) -> UpdateMetadataBroker:
+    endpoint = UpdateMetadataEndpoint(host="127.0.0.1", port=9092 + broker_id, listener="PLAINTEXT")
+    return UpdateMetadataBroker(id=broker_id, endpoints=[endpoint])
+
+
+def state(
+    topic: str, partition: int, leader: int, isr: tuple[int, ...], epoch: int = 0
+) -> UpdateMetadataPartitionState:
+    return UpdateMetadataPartitionState(
+        topic_name=topic,
+        partition_index=partition,
+        leader=leader,
+        leader_epoch=epoch,
+        isr=list(isr),
+        replicas=list(ALL),
+        controller_epoch=1,
+    )
+
+
+def tell(
+    cache: MetadataCache, *states: UpdateMetadataPartitionState, brokers: tuple[int, ...] = ALL, topic_id: int = 1
+) -> None:
+    by_topic: dict[str, list[UpdateMetadataPartitionState]] = {}
+    for each in states:
+        by_topic.setdefault(each.topic_name, []).append(each)
+    topics = [
+        UpdateMetadataTopicState(topic_name=t, topic_id=bytes([topic_id]) * 15 + t.encode(), partition_states=parts)
+        for t, parts in by_topic.items()
+    ]
+    cache.update(
+        UpdateMetadataRequest(
+            controller_id=0, controller_epoch=1, topic_states=topics, live_brokers=[broker(b) for b in brokers]
+        ),
+        1,
+    )
+
+
+def ask(cache: MetadataCache, version: int = 12) -> dict[str | None, MetadataResponseTopic]:
+    parts = SimpleNamespace(metadata_cache=cache, cluster_id="c")
+    context: Any = SimpleNamespace(api_version=version, broker=parts, peer=SimpleNamespace(listener_name="PLAINTEXT"))
+    answer = metadata(context, MetadataRequest(topics=[] if version == 0 else None))
+    assert isinstance(answer, MetadataResponse)
+    return {topic.name: topic for topic in answer.topics}
+
+
+@pytest.mark.parametrize("version", [0, 12])
+def test_very_many_partitions_are_described_in_turns(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other tasks run in between.
+
+    Topics that change meanwhile are described as changed, and deleted ones are left out.
+    """
+    cache = MetadataCache(0)
+    tell(cache, *(state(topic, n, 0, ALL) for topic in "abcd" for n in range(3)))
+    at_once = ask(cache, version)
+    monkeypatch.setattr("engine.broker.handlers.metadata.PARTITIONS_AT_ONCE", 5)
+    parts = SimpleNamespace(metadata_cache=cache, cluster_id="c")
+    context: Any = SimpleNamespace(api_version=version, broker=parts, peer=SimpleNamespace(listener_name="PLAINTEXT"))
+    request = MetadataRequest(topics=[] if version == 0 else None)
+
+    async def answered(*between: UpdateMetadataPartitionState) -> dict[str | None, MetadataResponseTopic]:
+        answer: Any = metadata(context, request)
+        asking = asyncio.ensure_future(answer)
+        await asyncio.sleep(0)
+        assert not asking.done(), "a turn for others"
+        if between:
+            tell(cache, *between)
+        large = await asking
+        assert isinstance(large, LargeAnswer)
+        return {topic.name: topic for topic in large.response.topics}
+
+    assert asyncio.run(answered()) == at_once
+    gone = [state("a", n, LEADER_DURING_DELETE, ALL) for n in range(3)]
+    told = asyncio.run(answered(*gone, state("b", 1, 2, ALL, epoch=7)))
+    assert set(told) == set("bcd")
+    assert told["b"].partitions[1].leader_id == 2
+
+
+@pytest.mark.parametrize("version", [10, 11])
+def test_ids_before_version_12_refuse_the_whole_request(version: int) -> None:
+    cache = cache_of_two_topics()
+    topic_id = cache.topic_id("a")
+    parts = SimpleNamespace(metadata_cache=cache, cluster_id="c")
+    context: Any = SimpleNamespace(api_version=version, broker=parts, peer=SimpleNamespace(listener_name="PLAINTEXT"))
+    topics = [MetadataRequestTopic(topic_id=topic_id, name=None), MetadataRequestTopic(name="b")]
+    answer = metadata(context, MetadataRequest(topics=topics))
+    encoded = encode_response(answer, ApiKey.METADATA, version, 1)
+    _, told = decode_response(bytes(encoded)[4:], ApiKey.METADATA, version)
+    assert [(t.error_code, t.name, t.topic_id) for t in told.topics] == [
+        (ErrorCode.INVALID_REQUEST, "", topic_id),
+        (ErrorCode.INVALID_REQUEST, "b", ZERO_TOPIC_ID),
+    ]
+    assert (told.brokers, told.controller_id) == ([], -1)
+
+
+def test_each_unknown_id_is_answered_once() -> None:
+    cache = cache_of_two_topics()
+    parts = SimpleNamespace(
+        metadata_cache=cache, cluster_id="c", config=SimpleNamespace(auto_create_topics_enable=False)
+    )
+    context: Any = SimpleNamespace(api_version=12, broker=parts, peer=SimpleNamespace(listener_name="PLAINTEXT"))
+    ids = [b"?" * 16, cache.topic_id("b"), b"?" * 16]
+    answer: Any = metadata(context, MetadataRequest(topics=[MetadataRequestTopic(topic_id=i, name=None) for i in ids]))
+    assert [(t.error_code, t.name) for t in answer.topics] == [(0, "b"), (ErrorCode.UNKNOWN_TOPIC_ID, None)]
+
+
+def cache_of_two_topics() -> MetadataCache:
+    cache = MetadataCache(0)
+    tell(cache, state("a", 0, 2, ALL), state("a", 1, 1, ALL), state("b", 0, 0, ALL))
+    return cache
+
+
+def test_only_a_topic_that_changed_is_described_anew() -> None:
+    cache = cache_of_two_topics()
+    before = ask(cache)
+    assert ask(cache)["a"] is before["a"]
+    tell(cache, state("a", 1, 1, (1, 2)))
+    after = ask(cache)
+    assert after["a"].partitions[1].isr_nodes == [1, 2]
+    assert after["b"] is before["b"]
+
+
+def test_a_leader_that_died_is_told_by_every_topic() -> None:
+    cache = cache_of_two_topics()
+    assert ask(cache)["a"].partitions[0].leader_id == 2
+    tell(cache, brokers=(0, 1))
+    partition = ask(cache)["a"].partitions[0]
+    assert (partition.leader_id, partition.offline_replicas) == (-1, [2])
+    assert partition.error_code == ErrorCode.LEADER_NOT_AVAILABLE
+
+
+def test_versions_that_tell_something_else_share_nothing() -> None:
+    cache = cache_of_two_topics()
+    tell(cache, brokers=(0, 1))
+    assert ask(cache, 12)["b"].partitions[0].replica_nodes == [0, 1, 2]
+    of_oldest = ask(cache, 0)["b"].partitions[0]
+    assert of_oldest.replica_nodes == [0, 1]
+    assert of_oldest.error_code == ErrorCode.REPLICA_NOT_AVAILABLE
+    assert ask(cache, 1)["b"].partitions[0].replica_nodes == [0, 1, 2]
+    assert ask(cache, 1)["b"] is ask(cache, 5)["b"]
+    assert ask(cache, 5)["b"] is not ask(cache, 6)["b"]
+
+
+def test_a_topic_made_again_under_its_name_is_another() -> None:
+    cache = cache_of_two_topics()
+    earlier = ask(cache)["b"].topic_id
+    tell(cache, state("b", 0, -2, ALL))
+    assert "b" not in ask(cache)
+    assert not [key for key in cache.derived if "b" in str(key)]
+    tell(cache, state("b", 0, 1, ALL), topic_id=2)
+    again = ask(cache)["b"]
+    assert again.topic_id != earlier
+    assert again.partitions[0].leader_id == 1
+
+
+@pytest.mark.parametrize("version", [8, 12])
+def test_very_many_names_are_answered_piece_by_piece(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each name is answered once, wherever it is, and other tasks have their turn in between."""
+    cache = MetadataCache(0)
+    tell(cache, *(state(topic, 0, 0, ALL) for topic in "abc"))
+    names = ["a", *(f"nowhere-{n}" for n in range(8)), "b", "a"]
+    monkeypatch.setattr("engine.broker.handlers.metadata.TOPICS_AT_ONCE", 4)
+    config = SimpleNamespace(auto_create_topics_enable=False)
+    parts = SimpleNamespace(metadata_cache=cache, cluster_id="c", config=config)
+    context: Any = SimpleNamespace(api_version=version, broker=parts, peer=SimpleNamespace(listener_name="PLAINTEXT"))
+
+    async def check() -> None:
+        answer: Any = metadata(context, MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names]))
+        asking = asyncio.ensure_future(answer)
+        await asyncio.sleep(0)
+        assert not asking.done(), "a turn for others"
+        large = await asking
+        assert isinstance(large, LargeAnswer)
+        assert [topic.name for topic in large.response.topics] == names[:-1]
+        errors = {topic.name: topic.error_code for topic in large.response.topics}
+        assert (errors["a"], errors["b"]) == (ErrorCode.NONE, ErrorCode.NONE)
+        assert errors["nowhere-3"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert [node.node_id for node in large.response.brokers] == list(ALL)
+
+    asyncio.run(check())
