@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from engine.replication.metadata_cache import MetadataCache
+from engine.broker.replication.metadata_cache import MetadataCache
 
 
 class MetadataWaiter:

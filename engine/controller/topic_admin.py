@@ -11,6 +11,7 @@ import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from engine.broker.replication.metadata_cache import MetadataCache
 from engine.common.assignment import (
     Assignment,
     Draw,
@@ -32,7 +33,6 @@ from engine.kafka.zk.errors import BadVersion, ControllerMoved, NodeExists, TooL
 from engine.kafka.zk.kafka_client import KafkaZkClient
 from engine.kafka.zk.operations import ANY_VERSION
 from engine.kafka.zk.znodes.topic_znodes import TopicIdReplicaAssignment, TopicZNode
-from engine.replication.metadata_cache import MetadataCache
 
 logger = logging.getLogger("kafka.server.ZkAdminManager")
 

@@ -6,11 +6,11 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from engine.broker.replication.controller_channel import ControllerChannel
 from engine.common.errors import ErrorCode, KlammError, error_code
 from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
-from engine.replication.controller_channel import ControllerChannel
 
 logger = logging.getLogger("kafka.server.KafkaServer")
 

@@ -18,6 +18,14 @@ from engine.broker.handlers.registry import all_handlers
 from engine.broker.network.request import Peer
 from engine.broker.network.routes import HandlerSpec, RouteTable
 from engine.broker.network.server import BoundListener, SocketServer
+from engine.broker.replication.alter_partition import AlterPartitionManager
+from engine.broker.replication.controller_channel import ControllerChannel
+from engine.broker.replication.isr_updater import IsrUpdater
+from engine.broker.replication.metadata_cache import MetadataCache
+from engine.broker.replication.offset_lookup import OffsetSearch
+from engine.broker.replication.replica_manager import ReplicaManager
+from engine.broker.replication.replica_selector import replica_selector
+from engine.broker.replication.zk_isr import ZkIsrUpdater
 from engine.common.clock import Clock, SystemClock
 from engine.common.errors import OperationError
 from engine.common.model import BrokerInfo, Endpoint
@@ -38,14 +46,6 @@ from engine.kafka.zk.finalized_features import FinalizedFeaturesListener
 from engine.kafka.zk.kafka_client import KafkaZkClient
 from engine.kafka.zk.session_keeper import SessionEvent
 from engine.kafka.zk.znodes.broker_znodes import BrokerRegistration
-from engine.replication.alter_partition import AlterPartitionManager
-from engine.replication.controller_channel import ControllerChannel
-from engine.replication.isr_updater import IsrUpdater
-from engine.replication.metadata_cache import MetadataCache
-from engine.replication.offset_lookup import OffsetSearch
-from engine.replication.replica_manager import ReplicaManager
-from engine.replication.replica_selector import replica_selector
-from engine.replication.zk_isr import ZkIsrUpdater
 from engine.runtime.descriptors import RESERVE, descriptor_limit, descriptors_for_sockets
 from engine.runtime.loop_lag import LoopLagGauge
 from engine.runtime.offload import Offloader

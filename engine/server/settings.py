@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from engine.broker.network.server import BoundListener, ListenerSpec, ServerLimits
+from engine.broker.replication.settings import ReplicationSettings
 from engine.common.errors import ConfigError
 from engine.common.model import Endpoint, SecurityProtocol
 from engine.controller.channels import ChannelSettings
@@ -21,7 +22,6 @@ from engine.kafka.config.metadata_version import (
     is_leader_recovery_supported,
     is_topic_id_supported,
 )
-from engine.replication.settings import ReplicationSettings
 from engine.runtime.descriptors import descriptor_limit, descriptors_for_sockets
 
 

@@ -16,6 +16,8 @@ from log_folders import data_batch
 from replicated_brokers import World
 from tabulate import tabulate
 
+from engine.broker.replication.leader_and_isr_change import become_leader_or_follower
+from engine.broker.replication.settings import ReplicationSettings
 from engine.common.model import LeaderAndIsr, TopicPartition
 from engine.kafka.config.log_config import LogConfig
 from engine.kafka.protocol.apis.leader_and_isr import (
@@ -23,8 +25,6 @@ from engine.kafka.protocol.apis.leader_and_isr import (
     LeaderAndIsrRequest,
     LeaderAndIsrTopicState,
 )
-from engine.replication.leader_and_isr_change import become_leader_or_follower
-from engine.replication.settings import ReplicationSettings
 
 PARTITIONS = int(os.environ.get("KLAMM_BENCH_PARTITIONS", "10000"))
 WAIT_MS = 50

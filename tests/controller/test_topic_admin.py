@@ -8,11 +8,11 @@ import pytest
 from controller_cluster import SmallCluster, cluster_of, eventually
 from network_serving import run
 
+from engine.broker.replication.metadata_cache import MetadataCache
 from engine.common.errors import ErrorCode, KafkaError
 from engine.controller.topic_admin import NewTopic, TopicAdmin
 from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.zk.znodes.admin_znodes import DeleteTopicsTopicZNode
-from engine.replication.metadata_cache import MetadataCache
 
 
 async def refused(action: Awaitable[object]) -> tuple[ErrorCode, str | None]:

@@ -17,13 +17,13 @@ from coordinator_requests import with_world
 from coordinator_world import READ, CoordinatorWorld
 
 from engine.broker.handlers import delete_groups as handler
+from engine.broker.replication import state_changes
 from engine.common.errors import ErrorCode as E
 from engine.common.model import TopicPartition
 from engine.coordinator.group import commit_gathering, offset_requests
 from engine.coordinator.group.states import GroupState
 from engine.coordinator.group.values import CommittedOffset, Committer
 from engine.kafka.protocol.apis.delete_groups import DeleteGroupsRequest
-from engine.replication import state_changes
 
 COUNT = 20
 MANY = [TopicPartition("many", index) for index in range(COUNT)]

@@ -188,7 +188,7 @@ TESTED_BY = {
         "storage/test_recovery.py",
     ],
     "engine/storage/replaced_logs.py": ["storage/test_replaced_logs.py", "storage/test_log_moves.py"],
-    "engine/replication/partition.py": [
+    "engine/broker/replication/partition.py": [
         "replication/test_partition.py",
         "replication/test_roles.py",
         "replication/test_settled_partitions.py",
@@ -196,10 +196,10 @@ TESTED_BY = {
         "replication/test_log_dir_moves.py",
         "replication/test_replication.py",
     ],
-    "engine/replication/truncation.py": ["replication/test_truncation.py"],
-    "engine/replication/isr.py": ["replication/test_isr.py"],
-    "engine/replication/roles.py": ["replication/test_roles.py", "replication/test_gaps.py"],
-    "engine/replication/fetch_cuts.py": ["replication/test_fetch_cuts.py", "replication/test_gaps.py"],
+    "engine/broker/replication/truncation.py": ["replication/test_truncation.py"],
+    "engine/broker/replication/isr.py": ["replication/test_isr.py"],
+    "engine/broker/replication/roles.py": ["replication/test_roles.py", "replication/test_gaps.py"],
+    "engine/broker/replication/fetch_cuts.py": ["replication/test_fetch_cuts.py", "replication/test_gaps.py"],
     "engine/storage/cleaner/cleaning.py": [
         "storage/test_cleaning_rounds.py",
         "storage/test_compaction.py",
@@ -286,19 +286,19 @@ TESTED_BY = {
         "storage/test_compaction_transactions.py",
     ],
     "engine/storage/cleaner/cleaned_segments.py": ["storage/test_cleaned_segments.py"],
-    "engine/replication/leader_endpoint.py": ["replication/test_leader_endpoint.py"],
-    "engine/replication/fetch_state.py": ["replication/test_fetch_table.py"],
-    "engine/replication/fetch_table.py": ["replication/test_fetch_table.py", "replication/test_gaps.py"],
-    "engine/replication/fetcher.py": [
+    "engine/broker/replication/leader_endpoint.py": ["replication/test_leader_endpoint.py"],
+    "engine/broker/replication/fetch_state.py": ["replication/test_fetch_table.py"],
+    "engine/broker/replication/fetch_table.py": ["replication/test_fetch_table.py", "replication/test_gaps.py"],
+    "engine/broker/replication/fetcher.py": [
         "replication/test_fetcher.py",
         "replication/test_bad_answers.py",
         "replication/test_replication.py",
     ],
-    "engine/replication/follower.py": ["replication/test_follower.py", "replication/test_fetch_cuts.py"],
-    "engine/replication/isr_proposals.py": ["replication/test_isr_proposals.py"],
-    "engine/replication/alter_partition.py": ["replication/test_isr_updaters.py"],
-    "engine/replication/zk_isr.py": ["replication/test_isr_updaters.py"],
-    "engine/replication/offset_lookup.py": ["handlers/test_offset_requests.py"],
+    "engine/broker/replication/follower.py": ["replication/test_follower.py", "replication/test_fetch_cuts.py"],
+    "engine/broker/replication/isr_proposals.py": ["replication/test_isr_proposals.py"],
+    "engine/broker/replication/alter_partition.py": ["replication/test_isr_updaters.py"],
+    "engine/broker/replication/zk_isr.py": ["replication/test_isr_updaters.py"],
+    "engine/broker/replication/offset_lookup.py": ["handlers/test_offset_requests.py"],
 }
 """Each module with the tests, below tests/, that must notice when it is wrong; the quickest first."""
 

@@ -34,7 +34,7 @@ def test_each_explained_mutant_can_be_made() -> None:
 
 
 def test_a_mutant_differs_in_one_thing() -> None:
-    module = "engine/replication/truncation.py"
+    module = "engine/broker/replication/truncation.py"
     mutants = list(mutants_of(module))
     assert len({mutant.source for mutant in mutants}) == len(mutants) > 5
     assert all(Path(mutant.module) == Path(module) and mutant.before != mutant.after for mutant in mutants)
@@ -44,7 +44,7 @@ def test_a_mutant_differs_in_one_thing() -> None:
 def test_tests_that_fail_by_themselves_are_named_and_do_not_end_the_run(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    failing, other = "engine/replication/roles.py", "engine/replication/truncation.py"
+    failing, other = "engine/broker/replication/roles.py", "engine/broker/replication/truncation.py"
 
     def in_forks(_self: Bench, module: str, mutants: Sequence[Mutant]) -> list[dict[str, Any]]:
         if module == failing:
@@ -57,13 +57,13 @@ def test_tests_that_fail_by_themselves_are_named_and_do_not_end_the_run(
     monkeypatch.setattr(run, "_remove_when_ended", lambda _folder, _benches: None)
     assert run.main([failing, other, "--workers", "1"]) == 1
     told = capsys.readouterr().out.splitlines()
-    assert told[0].startswith(f"error: the tests of {failing} fail without any mutant: tests/replication/")
+    assert told[0].startswith(f"error: the tests of {failing} fail without any mutant: tests/broker/replication/")
     assert re.fullmatch(rf"{other}: \d+ mutants, 0 survive", told[1])
 
 
 def test_an_ended_run_leaves_no_process_and_no_file_behind(tmp_path: Path) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.mutants", "--quick", "engine/replication/roles.py"],
+        [sys.executable, "-m", "tests.mutants", "--quick", "engine/broker/replication/roles.py"],
         cwd=ROOT,
         env=os.environ | {"TMPDIR": str(tmp_path)},
     )

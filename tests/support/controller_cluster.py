@@ -13,6 +13,7 @@ from typing import Any
 
 from network_serving import serving
 
+from engine.broker.replication.metadata_cache import MetadataCache
 from engine.common.clock import SystemClock
 from engine.common.errors import ErrorCode
 from engine.common.model import BrokerInfo, Endpoint, SecurityProtocol, TopicPartition
@@ -35,7 +36,6 @@ from engine.kafka.zk.client import ZkClient
 from engine.kafka.zk.kafka_client import KafkaZkClient
 from engine.kafka.zk.session_keeper import SessionEvent
 from engine.kafka.zk.znodes.broker_znodes import BrokerRegistration
-from engine.replication.metadata_cache import MetadataCache
 
 DEADLINE_S = 40.0
 

@@ -23,6 +23,13 @@ from engine.broker.handlers.fetch import fetch
 from engine.broker.handlers.list_offsets import list_offsets
 from engine.broker.handlers.offset_for_leader_epoch import offset_for_leader_epoch
 from engine.broker.network.request import Deferred, Peer
+from engine.broker.replication.isr_updater import IsrOutcome, IsrUpdate
+from engine.broker.replication.leader_and_isr_change import become_leader_or_follower
+from engine.broker.replication.metadata_cache import MetadataCache
+from engine.broker.replication.offset_lookup import OffsetSearch
+from engine.broker.replication.partition import Partition
+from engine.broker.replication.replica_manager import ReplicaManager
+from engine.broker.replication.settings import ReplicationSettings
 from engine.common.errors import ErrorCode
 from engine.common.model import LeaderAndIsr, Node, TopicPartition
 from engine.common.topic_id import ZERO_TOPIC_ID
@@ -43,13 +50,6 @@ from engine.kafka.protocol.apis.update_metadata import (
 )
 from engine.kafka.protocol.declaration import Request
 from engine.kafka.protocol.frames import decode_request, decode_response, encode_request, encode_response
-from engine.replication.isr_updater import IsrOutcome, IsrUpdate
-from engine.replication.leader_and_isr_change import become_leader_or_follower
-from engine.replication.metadata_cache import MetadataCache
-from engine.replication.offset_lookup import OffsetSearch
-from engine.replication.partition import Partition
-from engine.replication.replica_manager import ReplicaManager
-from engine.replication.settings import ReplicationSettings
 from engine.runtime.supervisor import Supervisor
 from engine.storage.log_manager import LogManager, LogManagerConfig
 

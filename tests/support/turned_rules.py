@@ -8,7 +8,7 @@ from typing import Any
 
 def stop_replica_is_answered_before_the_checkpoints_are_written() -> None:
     """A deleted log stays in the checkpoints until they are next written."""
-    from engine.replication.replica_manager import ReplicaManager
+    from engine.broker.replication.replica_manager import ReplicaManager
     from engine.storage.log_checkpoints import LogCheckpoints
 
     async def forget_logs(_self: ReplicaManager, _topic_partitions: Collection[Any]) -> bool:
@@ -23,7 +23,7 @@ def stop_replica_is_answered_before_the_checkpoints_are_written() -> None:
 
 def records_are_committed_when_the_leader_has_them() -> None:
     """acks=all is answered, and consumers read, before any follower has the records."""
-    from engine.replication import partition
+    from engine.broker.replication import partition
 
     def high_watermark_candidate(leader_end_offset: int, *_: Any, **__: Any) -> int:
         return leader_end_offset
@@ -33,7 +33,7 @@ def records_are_committed_when_the_leader_has_them() -> None:
 
 def an_answer_counts_for_whoever_has_the_name() -> None:
     """A follower's request for a topic counts for a new topic that was created under the same name meanwhile."""
-    from engine.replication.fetcher import ReplicaFetcher
+    from engine.broker.replication.fetcher import ReplicaFetcher
 
     use = ReplicaFetcher._use
 

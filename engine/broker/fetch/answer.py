@@ -7,6 +7,7 @@ from engine.broker.fetch.reads import FetchReads
 from engine.broker.fetch.session_cache import INVALID_SESSION_ID, FetchContext, FetchPartition, PartitionOutcome
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.leader_hint import LeaderHints
+from engine.broker.replication.partition_read import PartitionRead
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.kafka.protocol.apis.fetch import (
@@ -18,7 +19,6 @@ from engine.kafka.protocol.apis.fetch import (
     NodeEndpoint,
     PartitionData,
 )
-from engine.replication.partition_read import PartitionRead
 
 STORAGE_ERROR_UNKNOWN_VERSION = 5
 """Up to this version a reader may not know the error and give up. If told that the leader is elsewhere, it retries."""

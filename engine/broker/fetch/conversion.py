@@ -10,11 +10,11 @@ import struct
 from collections.abc import Sequence
 
 from engine.broker.fetch.reads import BATCHES_VERSION, FetchReads
+from engine.broker.replication.partition_read import PartitionRead, read_error
 from engine.common.errors import ErrorCode, KafkaError
 from engine.kafka.protocol.records.convert import down_convert
 from engine.kafka.protocol.records.header import iter_batches
 from engine.kafka.protocol.records.layout import LOG_OVERHEAD
-from engine.replication.partition_read import PartitionRead, read_error
 from engine.storage.file_range import OpenFile, read_fully
 
 DOWN_CONVERTED_BYTES_MAX = 128 * 1024

@@ -16,8 +16,8 @@ from engine.broker.fetch.reads import FetchParameters, FetchReads
 from engine.broker.fetch.session_cache import FetchContext, FetchPartition
 from engine.broker.handlers.context import RequestContext
 from engine.broker.network.request import LargeAnswer
+from engine.broker.replication.state_changes import Breather
 from engine.kafka.protocol.apis.fetch import FetchResponse, NodeEndpoint
-from engine.replication.state_changes import Breather
 
 FETCHED_AT_ONCE_MAX: Final = 10_000
 """Partitions in one piece; they take about ten milliseconds."""

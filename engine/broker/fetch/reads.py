@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from engine.broker.fetch.session_cache import FetchContext, FetchPartition
 from engine.broker.fetch.steady_reads import End, SteadyRead, steady_read
 from engine.broker.handlers.context import Broker
+from engine.broker.replication.partition import Partition
+from engine.broker.replication.partition_read import PartitionRead, read_error
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import DEBUGGING_REPLICA_ID, IsolationLevel
-from engine.replication.partition import Partition
-from engine.replication.partition_read import PartitionRead, read_error
 
 FETCH_FROM_FOLLOWER_VERSION = 11
 """From this version on a consumer may read from a follower (KIP-392)."""

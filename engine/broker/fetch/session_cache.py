@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, Final, NamedTuple, Protocol
 
+from engine.broker.replication.isr import SessionFetch
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
-from engine.replication.isr import SessionFetch
 
 INVALID_SESSION_ID: Final = 0
 INITIAL_EPOCH: Final = 0

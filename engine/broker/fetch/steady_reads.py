@@ -7,9 +7,9 @@ Most partitions of a session are in this state most of the time. Once the follow
 from __future__ import annotations
 
 from engine.broker.fetch.session_cache import FetchPartition, FetchSession
-from engine.replication.isr import FollowerState
-from engine.replication.partition import Partition
-from engine.replication.partition_read import PartitionRead
+from engine.broker.replication.isr import FollowerState
+from engine.broker.replication.partition import Partition
+from engine.broker.replication.partition_read import PartitionRead
 from engine.storage.log import Log
 
 End = tuple[Partition | None, int, int]

@@ -14,6 +14,7 @@ from __future__ import annotations
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.in_turns import pieces
 from engine.broker.handlers.registry import handles
+from engine.broker.replication.state_changes import Breather
 from engine.common.model import TopicPartition
 from engine.controller.events import AlterPartitionReassignments, ApiError
 from engine.kafka.protocol.api_keys import ApiKey
@@ -23,7 +24,6 @@ from engine.kafka.protocol.apis.alter_partition_reassignments import (
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
-from engine.replication.state_changes import Breather
 
 
 @handles(ApiKey.ALTER_PARTITION_REASSIGNMENTS)

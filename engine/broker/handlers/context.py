@@ -8,6 +8,9 @@ from engine.broker.network.request import Peer, RequestHead
 
 if TYPE_CHECKING:
     from engine.broker.fetch.session_cache import FetchSessionCache
+    from engine.broker.replication.metadata_cache import MetadataCache
+    from engine.broker.replication.offset_lookup import OffsetSearch
+    from engine.broker.replication.replica_manager import ReplicaManager
     from engine.common.clock import Clock
     from engine.controller.loop import Controller
     from engine.controller.producer_ids import ProducerIdManager
@@ -17,9 +20,6 @@ if TYPE_CHECKING:
     from engine.kafka.config.dynamic import DynamicConfigs
     from engine.kafka.zk.config_changes import ConfigChangeListener
     from engine.kafka.zk.kafka_client import KafkaZkClient
-    from engine.replication.metadata_cache import MetadataCache
-    from engine.replication.offset_lookup import OffsetSearch
-    from engine.replication.replica_manager import ReplicaManager
     from engine.runtime.offload import Offloader
     from engine.runtime.supervisor import Supervisor
     from engine.storage.log_manager import LogManager

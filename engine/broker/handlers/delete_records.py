@@ -19,6 +19,7 @@ from engine.broker.handlers.context import Broker, RequestContext
 from engine.broker.handlers.in_turns import topics_answered
 from engine.broker.handlers.registry import handles
 from engine.broker.network.request import CLOSE_FOR_FAULT, Deferred
+from engine.broker.replication.offset_lookup import delete_records as delete_records_of
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
 from engine.common.topic_names import INTERNAL_TOPICS
@@ -29,7 +30,6 @@ from engine.kafka.protocol.apis.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-from engine.replication.offset_lookup import delete_records as delete_records_of
 from engine.runtime.purgatory import DelayedOperation
 
 INVALID_LOW_WATERMARK = -1

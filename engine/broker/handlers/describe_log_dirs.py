@@ -20,6 +20,7 @@ from pathlib import Path
 from engine.broker.handlers.context import Broker, RequestContext
 from engine.broker.handlers.in_turns import pieces
 from engine.broker.handlers.registry import handles
+from engine.broker.replication.state_changes import Breather
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.kafka.protocol.api_keys import ApiKey
@@ -30,7 +31,6 @@ from engine.kafka.protocol.apis.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
-from engine.replication.state_changes import Breather
 from engine.storage.log import Log
 
 logger = logging.getLogger("kafka.server.ReplicaManager")

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.registry import handles
+from engine.broker.replication.metadata_cache import MetadataCache
+from engine.broker.replication.state_changes import Breather
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.controller.events import NO_ERROR, ApiError, ElectionType, ElectLeaders
@@ -23,8 +25,6 @@ from engine.kafka.protocol.apis.elect_leaders import (
     PartitionResult,
     ReplicaElectionResult,
 )
-from engine.replication.metadata_cache import MetadataCache
-from engine.replication.state_changes import Breather
 
 
 @handles(ApiKey.ELECT_LEADERS)

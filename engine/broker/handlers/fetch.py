@@ -10,7 +10,7 @@ Behaviour
   meanwhile nobody else can use its session (FETCH_SESSION_ID_NOT_FOUND).
 * Records travel as ranges of the log's files. Only for Fetch 0–3 does a thread convert them to magic 0 or 1, in
   portions.
-* A follower's fetch offset is its acknowledgement; ``engine.replication`` takes note of it.
+* A follower's fetch offset is its acknowledgement; ``engine.broker.replication`` takes note of it.
 
 Version notes
 * v3 ``max_bytes`` of the answer, and a batch larger than that is given whole   * v4 isolation level, v2 batches
@@ -38,11 +38,11 @@ from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.in_turns import pieces
 from engine.broker.handlers.registry import handles, handles_large
 from engine.broker.network.request import CLOSE_FOR_FAULT, Deferred
+from engine.broker.replication.state_changes import Breather
 from engine.common.errors import ErrorCode
 from engine.common.model import IsolationLevel, TopicPartition
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.fetch import FetchRequest, FetchResponse, FetchTopic, ForgottenTopic
-from engine.replication.state_changes import Breather
 from engine.runtime.purgatory import DelayedOperation
 
 logger = logging.getLogger(__name__)

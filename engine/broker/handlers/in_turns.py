@@ -9,7 +9,7 @@ import copy
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from engine.replication.state_changes import Breather
+from engine.broker.replication.state_changes import Breather
 
 T = TypeVar("T")
 P = TypeVar("P")

@@ -21,10 +21,10 @@ import logging
 from engine.broker.handlers.broker_epochs import is_stale
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.registry import handles
+from engine.broker.replication.leader_and_isr_change import become_leader_or_follower, leader_and_isr_refusal
 from engine.common.errors import CoordinationError, ErrorCode
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
-from engine.replication.leader_and_isr_change import become_leader_or_follower, leader_and_isr_refusal
 
 logger = logging.getLogger("kafka.server.KafkaApis")
 

@@ -21,6 +21,8 @@ from collections import Counter
 
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.registry import handles
+from engine.broker.replication.offset_lookup import offset_at_time, segment_offsets_before
+from engine.broker.replication.state_changes import Breather
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import CONSUMER_REPLICA_ID, DEBUGGING_REPLICA_ID, IsolationLevel, TopicPartition
 from engine.kafka.protocol.api_keys import ApiKey
@@ -31,8 +33,6 @@ from engine.kafka.protocol.apis.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from engine.replication.offset_lookup import offset_at_time, segment_offsets_before
-from engine.replication.state_changes import Breather
 
 logger = logging.getLogger("kafka.server.KafkaApis")
 

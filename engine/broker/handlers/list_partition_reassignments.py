@@ -10,6 +10,7 @@ from __future__ import annotations
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.in_turns import pieces
 from engine.broker.handlers.registry import handles
+from engine.broker.replication.state_changes import Breather
 from engine.common.model import TopicPartition
 from engine.controller.events import ApiError, ListPartitionReassignments
 from engine.kafka.protocol.api_keys import ApiKey
@@ -19,7 +20,6 @@ from engine.kafka.protocol.apis.list_partition_reassignments import (
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
 )
-from engine.replication.state_changes import Breather
 
 
 @handles(ApiKey.LIST_PARTITION_REASSIGNMENTS)

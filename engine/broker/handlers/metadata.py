@@ -28,6 +28,7 @@ from engine.broker.handlers.authorized_operations import CLUSTER_OPERATIONS, NOT
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.registry import handles
 from engine.broker.network.request import LargeAnswer
+from engine.broker.replication.metadata_cache import PartitionMetadata
 from engine.common.errors import ErrorCode
 from engine.common.model import NO_CONTROLLER, NO_LEADER, Node
 from engine.common.topic_id import ZERO_TOPIC_ID
@@ -41,7 +42,6 @@ from engine.kafka.protocol.apis.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from engine.replication.metadata_cache import PartitionMetadata
 
 TOPICS_AT_ONCE = 1000
 """More names than this are answered in pieces: 200,000 unknown names would block the broker for 0.2 s."""

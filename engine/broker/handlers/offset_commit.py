@@ -25,6 +25,7 @@ from engine.broker.handlers.registry import handles, handles_large
 from engine.broker.handlers.static_members import are_static_members_refused
 from engine.broker.handlers.zookeeper_offsets import write_offsets
 from engine.broker.network.request import Deferred
+from engine.broker.replication.state_changes import Breather
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.coordinator.group.commit_gathering import CommitErrors
@@ -39,7 +40,6 @@ from engine.kafka.protocol.apis.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from engine.replication.state_changes import Breather
 from engine.runtime.offload import beside_loop
 
 _NOT_GIVEN = -1

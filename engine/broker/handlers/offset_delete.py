@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.in_turns import pieces
 from engine.broker.handlers.registry import handles, handles_large
+from engine.broker.replication.state_changes import Breather
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.kafka.protocol.api_keys import ApiKey
@@ -22,7 +23,6 @@ from engine.kafka.protocol.apis.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-from engine.replication.state_changes import Breather
 
 _Answers = dict[str, dict[int, OffsetDeleteResponsePartition]]
 """The answers by topic and partition: a topic or partition that is named twice has one answer."""

@@ -16,6 +16,7 @@ from typing import Any
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.in_turns import topics_answered
 from engine.broker.handlers.registry import handles
+from engine.broker.replication.offset_lookup import end_offset_for_epoch
 from engine.common.errors import KafkaError
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.offset_for_leader_epoch import (
@@ -25,7 +26,6 @@ from engine.kafka.protocol.apis.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
-from engine.replication.offset_lookup import end_offset_for_epoch
 
 
 @handles(ApiKey.OFFSET_FOR_LEADER_EPOCH)

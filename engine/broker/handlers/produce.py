@@ -38,6 +38,8 @@ from engine.broker.handlers.produce_checks import (
 )
 from engine.broker.handlers.registry import handles, handles_large
 from engine.broker.network.request import CLOSE_CONNECTION, CLOSE_FOR_FAULT, NO_RESPONSE, Deferred
+from engine.broker.replication.partition import Partition
+from engine.broker.replication.state_changes import Breather
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import ACKS_ALL, TopicPartition
 from engine.common.topic_names import INTERNAL_TOPICS
@@ -52,8 +54,6 @@ from engine.kafka.protocol.apis.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from engine.replication.partition import Partition
-from engine.replication.state_changes import Breather
 from engine.runtime.purgatory import DelayedOperation
 from engine.storage.log import Log
 from engine.storage.preparation import Preparation, PreparationNeeded

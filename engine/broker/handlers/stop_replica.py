@@ -18,10 +18,10 @@ from __future__ import annotations
 from engine.broker.handlers.broker_epochs import is_stale
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.registry import handles
+from engine.broker.replication.stop_replica_change import stop_replicas
 from engine.common.errors import ErrorCode
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.stop_replica import StopReplicaRequest, StopReplicaResponse
-from engine.replication.stop_replica_change import stop_replicas
 
 
 @handles(ApiKey.STOP_REPLICA)

@@ -21,11 +21,11 @@ from typing import Any
 from engine.broker.handlers.broker_epochs import is_stale
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.registry import handles
+from engine.broker.replication.metadata_cache import names_many
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
-from engine.replication.metadata_cache import names_many
 
 
 @handles(ApiKey.UPDATE_METADATA)

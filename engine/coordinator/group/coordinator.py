@@ -8,6 +8,8 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Collection, Sequence
 
+from engine.broker.replication.metadata_cache import MetadataCache
+from engine.broker.replication.replica_manager import ReplicaManager
 from engine.common.clock import Clock
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
@@ -33,8 +35,6 @@ from engine.coordinator.group.values import (
 from engine.coordinator.group.write_errors import store_error
 from engine.coordinator.group.writer import OffsetsTopicWriter
 from engine.kafka.config.broker import BrokerConfig
-from engine.replication.metadata_cache import MetadataCache
-from engine.replication.replica_manager import ReplicaManager
 from engine.runtime.offload import Offloader
 from engine.runtime.supervisor import Supervisor
 

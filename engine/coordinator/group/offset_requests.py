@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
+from engine.broker.replication.state_changes import Breather
 from engine.common.clock import Clock
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
@@ -20,7 +21,6 @@ from engine.coordinator.group.settings import OffsetsTopicSettings
 from engine.coordinator.group.states import GroupState
 from engine.coordinator.group.values import CommittedOffset, Committer, Offsets
 from engine.coordinator.group.writer import OffsetsTopicWriter
-from engine.replication.state_changes import Breather
 
 _GROUPS_AT_ONCE: Final = 100
 """How many groups are scanned before the event loop does something else."""

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
+from engine.broker.replication.partition import Partition
 from engine.common.clock import Clock
 from engine.common.collection import leave_uncollected
 from engine.common.errors import ErrorCode
@@ -22,7 +23,6 @@ from engine.coordinator.group.group import Group
 from engine.coordinator.group.loading import GroupLoader, logger
 from engine.coordinator.group.writer import OffsetsTopicWriter
 from engine.kafka.formats.consumer_offsets import partition_for
-from engine.replication.partition import Partition
 from engine.runtime.offload import Offloader
 from engine.runtime.supervisor import Supervisor
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from engine.broker.replication.partition import Partition
+from engine.broker.replication.replica_manager import ReplicaManager
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import ACKS_ALL, TopicPartition
 from engine.common.topic_names import GROUP_METADATA_TOPIC
-from engine.replication.partition import Partition
-from engine.replication.replica_manager import ReplicaManager
 from engine.runtime.purgatory import DelayedOperation
 from engine.storage.append_origin import AppendOrigin
 from engine.storage.results import AppendResult

@@ -30,6 +30,7 @@ from engine.broker.handlers.list_partition_reassignments import list_partition_r
 from engine.broker.handlers.offset_for_leader_epoch import offset_for_leader_epoch
 from engine.broker.handlers.registry import all_handlers
 from engine.broker.network.request import Deferred
+from engine.broker.replication import state_changes
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import ReplicaAssignment, TopicPartition
 from engine.controller.events import NO_ERROR, ListPartitionReassignments
@@ -72,7 +73,6 @@ from engine.kafka.protocol.apis.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from engine.kafka.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from engine.replication import state_changes
 from engine.runtime.purgatory import Purgatory
 
 MANY = 3 * AT_ONCE_MAX

@@ -10,6 +10,7 @@ import pytest
 
 from engine.broker.handlers.metadata import metadata
 from engine.broker.network.request import LargeAnswer
+from engine.broker.replication.metadata_cache import MetadataCache
 from engine.common.errors import ErrorCode
 from engine.common.model import LEADER_DURING_DELETE
 from engine.common.topic_id import ZERO_TOPIC_ID
@@ -28,7 +29,6 @@ from engine.kafka.protocol.apis.update_metadata import (
     UpdateMetadataTopicState,
 )
 from engine.kafka.protocol.frames import decode_response, encode_response
-from engine.replication.metadata_cache import MetadataCache
 
 ALL = (0, 1, 2)
 

@@ -1,0 +1,394 @@
+"""Carries out one LeaderAndIsr request: which partitions it may change, then leaders, then followers.
+
+Source: ReplicaManager.becomeLeaderOrFollower of Kafka 3.9; the lines of state-change.log are its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from typing import NamedTuple
+
+from engine.broker.replication.fetch_state import InitialFetchState
+from engine.broker.replication.partition import Partition
+from engine.broker.replication.replica_manager import ReplicaManager
+from engine.broker.replication.roles import make_follower, make_leader
+from engine.broker.replication.state_change_log import partition_state_text
+from engine.broker.replication.state_changes import Breather
+from engine.broker.replication.truncation import UNDEFINED_EPOCH
+from engine.common.errors import ErrorCode, KafkaError
+from engine.common.model import TopicPartition
+from engine.common.topic_id import ZERO_TOPIC_ID, topic_id_text
+from engine.kafka.config.metadata_version import is_truncation_on_fetch_supported
+from engine.kafka.protocol.apis.leader_and_isr import (
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicError,
+)
+from engine.runtime.descriptors import is_out_of_descriptors
+from engine.storage.log import Log
+
+CREATED_AT_ONCE_MAX = 100
+"""Logs created before the event loop gets a turn: their log lines alone take milliseconds."""
+
+
+class _Wanted(NamedTuple):
+    """One partition that the request changes."""
+
+    partition: Partition
+    state: LeaderAndIsrPartitionState
+    topic_id: bytes
+
+
+def partition_states(
+    request: LeaderAndIsrRequest,
+) -> Iterator[tuple[TopicPartition, bytes, LeaderAndIsrPartitionState]]:
+    """Yield (partition, topic id, state), grouped by topic (version 2 and later) or not."""
+    for topic in request.topic_states:
+        for state in topic.partition_states:
+            yield TopicPartition(topic.topic_name, state.partition_index), topic.topic_id, state
+    for state in request.ungrouped_partition_states:
+        yield TopicPartition(state.topic_name, state.partition_index), ZERO_TOPIC_ID, state
+
+
+def leader_and_isr_refusal(request: LeaderAndIsrRequest, error: ErrorCode, api_version: int) -> LeaderAndIsrResponse:
+    """Return the answer that refuses the whole request."""
+    errors = {topic_partition: error for topic_partition, _, _ in partition_states(request)}
+    return _response(request, error, errors, api_version)
+
+
+async def become_leader_or_follower(
+    manager: ReplicaManager, request: LeaderAndIsrRequest, *, correlation_id: int, api_version: int
+) -> LeaderAndIsrResponse:
+    """Carry a LeaderAndIsr request out. The caller checks broker epochs."""
+    change = LeaderAndIsrChange(manager, request, correlation_id, api_version)
+    return await manager.undisturbed(change.carry_out)
+
+
+class LeaderAndIsrChange:
+    """One request under way."""
+
+    def __init__(
+        self, manager: ReplicaManager, request: LeaderAndIsrRequest, correlation_id: int, api_version: int
+    ) -> None:
+        self._manager = manager
+        self._request = request
+        self._api_version = api_version
+        self._log = manager.state_change_log
+        self._errors: dict[TopicPartition, ErrorCode] = {}
+        self._leaders: list[_Wanted] = []
+        self._followers: list[_Wanted] = []
+        self._resigned: list[Partition] = []
+        """Led here before; the new leader cannot be followed yet."""
+        self._new_topic_ids: dict[TopicPartition, bytes] = {}
+        self._breather = Breather(makes_what_lasts=True)
+        self._correlation_id = correlation_id
+        self._source = f"controller {request.controller_id} epoch {request.controller_epoch}"
+        self._ignoring = (
+            f"Ignoring LeaderAndIsr request from controller {request.controller_id} with correlation id "
+            f"{correlation_id} epoch {request.controller_epoch} for partition "
+        )
+
+    async def carry_out(self) -> LeaderAndIsrResponse:
+        """Apply the request and return its answer."""
+        request, manager = self._request, self._manager
+        started_ms = manager.clock.monotonic_ms()
+        states = list(partition_states(request))
+        whom = (
+            f"correlationId {self._correlation_id} from controller {request.controller_id} for {len(states)} partitions"
+        )
+        self._log.info(f"Handling LeaderAndIsr request {whom}")
+        if self._log.is_tracing:
+            for topic_partition, _, state in states:
+                self._log.trace(
+                    f"Received LeaderAndIsr request {partition_state_text(topic_partition, state)} correlation id "
+                    f"{self._correlation_id} from {self._source}"
+                )
+        if request.controller_epoch < manager.controller_epoch:
+            self._log.warning(
+                f"Ignoring LeaderAndIsr request from controller {request.controller_id} with correlation id "
+                f"{self._correlation_id} since its controller epoch {request.controller_epoch} is old. Latest known "
+                f"controller epoch is {manager.controller_epoch}"
+            )
+            response = leader_and_isr_refusal(request, ErrorCode.STALE_CONTROLLER_EPOCH, self._api_version)
+        else:
+            manager.controller_epoch = request.controller_epoch
+            response = await self._apply(states)
+        elapsed_ms = manager.clock.monotonic_ms() - started_ms
+        self._log.info(f"Finished LeaderAndIsr request in {elapsed_ms}ms {whom}")
+        return response
+
+    async def _apply(
+        self, states: list[tuple[TopicPartition, bytes, LeaderAndIsrPartitionState]]
+    ) -> LeaderAndIsrResponse:
+        for topic_partition, topic_id, state in states:
+            self._judge(topic_partition, topic_id, state)
+            await self._breather.give_way()
+        new_leaders = await self._make_leaders() if self._leaders else []
+        new_followers = await self._make_followers() if self._followers else []
+        self._manager.resume_log_dir_moves([*new_leaders, *new_followers])
+        self._manager.fetchers.update_topic_ids(self._new_topic_ids)
+        self._manager.fetchers.end_idle()
+        self._manager.leadership_changed(new_leaders, [*new_followers, *self._resigned])
+        return _response(self._request, ErrorCode.NONE, self._errors, self._api_version)
+
+    # -- which partitions
+
+    def _judge(self, topic_partition: TopicPartition, topic_id: bytes, state: LeaderAndIsrPartitionState) -> None:
+        manager = self._manager
+        if manager.is_offline(topic_partition):
+            self._log.warning(
+                f"{self._ignoring}{topic_partition} as the local replica for the partition is in an offline log "
+                "directory"
+            )
+            self._errors[topic_partition] = ErrorCode.KAFKA_STORAGE_ERROR
+            return
+        partition = manager.partitions.get(topic_partition)
+        known_id = manager.known_topic_id(topic_partition)
+        leader_epoch = -1 if partition is None else partition.leader_epoch
+        if ZERO_TOPIC_ID not in (topic_id, known_id) and topic_id != known_id:
+            self._log.error(
+                f"Topic ID in memory: {topic_id_text(known_id)} does not match the topic ID for partition "
+                f"{topic_partition} received: {topic_id_text(topic_id)}."
+            )
+            self._errors[topic_partition] = ErrorCode.INCONSISTENT_TOPIC_ID
+        elif state.leader_epoch > leader_epoch:
+            self._accept(topic_partition, topic_id, state)
+        elif state.leader_epoch < leader_epoch:
+            self._log.warning(
+                f"{self._ignoring}{topic_partition} since its associated leader epoch {state.leader_epoch} is smaller "
+                f"than the current leader epoch {leader_epoch}"
+            )
+            self._errors[topic_partition] = ErrorCode.STALE_CONTROLLER_EPOCH
+        else:
+            self._errors[topic_partition] = self._same_epoch(topic_partition, topic_id, known_id, state)
+
+    def _accept(self, topic_partition: TopicPartition, topic_id: bytes, state: LeaderAndIsrPartitionState) -> None:
+        broker_id = self._manager.settings.broker_id
+        if broker_id not in state.replicas:
+            self._log.warning(
+                f"{self._ignoring}{topic_partition} as itself is not in assigned replica list "
+                f"{','.join(map(str, state.replicas))}"
+            )
+            self._errors[topic_partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return
+        wanted = _Wanted(self._manager.host(topic_partition), state, topic_id)
+        (self._leaders if state.leader == broker_id else self._followers).append(wanted)
+        self._errors[topic_partition] = ErrorCode.NONE
+
+    def _same_epoch(
+        self, topic_partition: TopicPartition, topic_id: bytes, known_id: bytes, state: LeaderAndIsrPartitionState
+    ) -> ErrorCode:
+        """An upgraded controller gives topics an id, a downgraded one removes it, in the same epoch."""
+        is_follower = state.leader != self._manager.settings.broker_id
+        where = (
+            f"LeaderAndIsr request from controller {self._request.controller_id} with correlation id "
+            f"{self._correlation_id} epoch {self._request.controller_epoch}"
+        )
+        if topic_id != ZERO_TOPIC_ID and known_id == ZERO_TOPIC_ID:
+            log = self._manager.log_of(topic_partition)
+            if log is None:
+                return ErrorCode.KAFKA_STORAGE_ERROR
+            try:
+                log.assign_topic_id(topic_id)
+            except KafkaError as error:
+                return error.code
+            self._log.info(
+                f"Updating log for {topic_partition} to assign topic ID {topic_id_text(topic_id)} from {where}"
+            )
+            if is_follower:
+                self._new_topic_ids[topic_partition] = topic_id
+            return ErrorCode.NONE
+        if topic_id == ZERO_TOPIC_ID and known_id != ZERO_TOPIC_ID and is_follower:
+            self._log.info(
+                f"Updating PartitionFetchState for {topic_partition} to remove log topic ID {topic_id_text(known_id)} "
+                f"since {where} did not contain a topic ID"
+            )
+            self._new_topic_ids[topic_partition] = ZERO_TOPIC_ID
+            return ErrorCode.NONE
+        self._log.info(
+            f"{self._ignoring}{topic_partition} since its associated leader epoch {state.leader_epoch} matches the "
+            "current leader epoch"
+        )
+        return ErrorCode.STALE_CONTROLLER_EPOCH
+
+    # -- leaders
+
+    async def _make_leaders(self) -> list[Partition]:
+        self._trace_all("Handling", "starting", "leader", self._leaders)
+        self._manager.fetchers.remove(wanted.partition.topic_partition for wanted in self._leaders)
+        self._log.info(
+            f"Stopped fetchers as part of LeaderAndIsr request correlationId {self._correlation_id} from "
+            f"{self._source} as part of the become-leader transition for {len(self._leaders)} partitions"
+        )
+        new_leaders = []
+        async for wanted, log in self._opened(self._leaders, "leader"):
+            if log is not None and self._change_role(wanted, log, "leader"):
+                new_leaders.append(wanted.partition)
+        self._trace_all("Completed", "for", "leader", self._leaders)
+        return new_leaders
+
+    # -- followers
+
+    async def _make_followers(self) -> list[Partition]:
+        self._trace_all("Handling", "starting", "follower", self._followers)
+        new_followers: list[tuple[_Wanted, Log]] = []
+        async for wanted, log in self._opened(self._followers, "follower"):
+            if log is not None and self._follow(wanted, log):
+                new_followers.append((wanted, log))
+        # Fetchers stop before their new positions are taken.
+        names = [wanted.partition.topic_partition for wanted, _ in new_followers]
+        self._manager.fetchers.remove(names)
+        self._log.info(
+            f"Stopped fetchers as part of become-follower request from {self._source} with correlation id "
+            f"{self._correlation_id} for {len(names)} partitions"
+        )
+        if self._manager.is_shutting_down:
+            self._trace_skipped_fetchers(new_followers)
+        else:
+            self._start_fetching(new_followers)
+        self._trace_all("Completed", "for", "follower", self._followers)
+        return [wanted.partition for wanted, _ in new_followers]
+
+    def _follow(self, wanted: _Wanted, log: Log) -> bool:
+        leader = wanted.state.leader
+        partition = wanted.partition
+        if self._manager.metadata_cache.has_alive_broker(leader):
+            return self._change_role(wanted, log, "follower")
+        self._log.error(
+            f"Received LeaderAndIsrRequest with correlation id {self._correlation_id} from {self._source} for "
+            f"partition {partition.topic_partition} (last update controller epoch {wanted.state.controller_epoch}) but "
+            f"cannot become follower since the new leader {leader} is unavailable."
+        )
+        # The epoch stays what it was: the same state comes again once the leader is alive. Meanwhile nobody leads here,
+        # and the log counts in the high-watermark checkpoint.
+        if partition.is_leader:
+            self._resigned.append(partition)
+        partition.log, partition.leader_log = log, None
+        partition.changed()
+        return False
+
+    def _start_fetching(self, new_followers: list[tuple[_Wanted, Log]]) -> None:
+        settings = self._manager.settings
+        cuts_on_fetch = is_truncation_on_fetch_supported(settings.inter_broker_protocol_version)
+        fetching: dict[TopicPartition, InitialFetchState] = {}
+        for wanted, log in new_followers:
+            leader = self._manager.metadata_cache.node(wanted.state.leader, settings.inter_broker_listener_name)
+            topic_partition = wanted.partition.topic_partition
+            if leader is None:
+                self._log.error(
+                    f"Cannot fetch partition {topic_partition}: its leader {wanted.state.leader} has no listener "
+                    f"{settings.inter_broker_listener_name}"
+                )
+                continue
+            knows_epochs = cuts_on_fetch and log.leader_epochs.latest_epoch != UNDEFINED_EPOCH
+            offset = log.log_end_offset if knows_epochs else log.high_watermark
+            fetching[topic_partition] = InitialFetchState(wanted.topic_id, leader, wanted.state.leader_epoch, offset)
+        self._manager.fetchers.add(fetching)
+
+    # -- both
+
+    async def _opened(self, partitions: list[_Wanted], role: str) -> AsyncIterator[tuple[_Wanted, Log | None]]:
+        """Yield each partition with its log, and give way to the event loop now and then.
+
+        Threads create missing logs, because hundreds of folders keep a disk busy. They do so in portions, so that the
+        first logs are led while the last ones are created.
+        """
+        manager = self._manager
+        for start in range(0, len(partitions), CREATED_AT_ONCE_MAX):
+            part = partitions[start : start + CREATED_AT_ONCE_MAX]
+            can_tell_new = not manager.log_manager.offline_dirs
+            await manager.create_logs(
+                {w.partition.topic_partition: w.topic_id for w in part if can_tell_new or w.state.is_new}
+            )
+            for wanted in part:
+                yield wanted, self._open_log(wanted, role)
+                await self._breather.give_way()
+
+    def _open_log(self, wanted: _Wanted, role: str) -> Log | None:
+        topic_partition = wanted.partition.topic_partition
+        try:
+            return self._manager.open_log(topic_partition, wanted.topic_id, is_new=wanted.state.is_new)
+        except KafkaError as error:
+            self._failed(wanted, role, error)
+            return None
+
+    def _change_role(self, wanted: _Wanted, log: Log, role: str) -> bool:
+        topic_partition = wanted.partition.topic_partition
+        if self._manager.partitions.get(topic_partition) is not wanted.partition:
+            # Its log dir failed while this request gave way.
+            self._errors[topic_partition] = ErrorCode.KAFKA_STORAGE_ERROR
+            return False
+        try:
+            change = make_leader if role == "leader" else make_follower
+            return change(wanted.partition, wanted.state, log)
+        except KafkaError as error:
+            self._failed(wanted, role, error)
+            return False
+
+    def _failed(self, wanted: _Wanted, role: str, error: KafkaError) -> None:
+        topic_partition = wanted.partition.topic_partition
+        with_leader = "" if role == "leader" else f" with leader {wanted.state.leader}"
+        if error.code is ErrorCode.KAFKA_STORAGE_ERROR and not is_out_of_descriptors(error):
+            self._log.error(
+                f"Skipped the become-{role} state change with correlation id {self._correlation_id} from "
+                f"{self._source} for partition {topic_partition} (last update controller epoch "
+                f"{wanted.state.controller_epoch}){with_leader} since the replica for the partition is offline due to "
+                f"storage error {error}"
+            )
+            self._manager.mark_offline(topic_partition)
+        else:
+            self._log.error(
+                f"Error while processing LeaderAndIsr request correlationId {self._correlation_id} received from "
+                f"{self._source} for partition {topic_partition}: {error}"
+            )
+            self._manager.forget_if_idle(topic_partition)
+        self._errors[topic_partition] = error.code
+
+    def _trace_all(self, verb: str, phase: str, role: str, partitions: list[_Wanted]) -> None:
+        if not self._log.is_tracing:
+            return
+        for wanted in partitions:
+            with_leader = "" if role == "leader" else f" with leader {wanted.state.leader}"
+            self._log.trace(
+                f"{verb} LeaderAndIsr request correlationId {self._correlation_id} from {self._source} {phase} the "
+                f"become-{role} transition for partition {wanted.partition.topic_partition}{with_leader}"
+            )
+
+    def _trace_skipped_fetchers(self, partitions: list[tuple[_Wanted, Log]]) -> None:
+        if not self._log.is_tracing:
+            return
+        for wanted, _ in partitions:
+            self._log.trace(
+                f"Skipped the adding-fetcher step of the become-follower state change with correlation id "
+                f"{self._correlation_id} from {self._source} for partition {wanted.partition.topic_partition} with "
+                f"leader {wanted.state.leader} since it is shutting down"
+            )
+
+
+def _response(
+    request: LeaderAndIsrRequest, error: ErrorCode, errors: dict[TopicPartition, ErrorCode], api_version: int
+) -> LeaderAndIsrResponse:
+    if api_version < 5:
+        return LeaderAndIsrResponse(
+            error_code=error,
+            partition_errors=[
+                LeaderAndIsrPartitionError(topic_name=tp.topic, partition_index=tp.partition, error_code=code)
+                for tp, code in errors.items()
+            ],
+        )
+    topics = [
+        LeaderAndIsrTopicError(
+            topic_id=topic.topic_id,
+            partition_errors=[
+                LeaderAndIsrPartitionError(
+                    partition_index=state.partition_index,
+                    error_code=errors[TopicPartition(topic.topic_name, state.partition_index)],
+                )
+                for state in topic.partition_states
+            ],
+        )
+        for topic in request.topic_states
+    ]
+    return LeaderAndIsrResponse(error_code=error, topics=topics)

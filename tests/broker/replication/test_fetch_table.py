@@ -1,0 +1,338 @@
+"""Which partitions of a fetcher go into its next request, which are cut first, pause, or are set aside."""
+
+from __future__ import annotations
+
+import errno
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from engine.broker.replication.fetch_state import FetchState, InitialFetchState
+from engine.broker.replication.fetch_table import FetchTable, continued
+from engine.broker.replication.follower_fetch_session import FetchWanted
+from engine.broker.replication.settings import ReplicationSettings
+from engine.common.clock import ManualClock
+from engine.common.errors import ErrorCode, KafkaError
+from engine.common.model import Node, TopicPartition
+from engine.common.topic_id import ZERO_TOPIC_ID
+from engine.storage.log import Gap
+
+T0, T1, T2 = (TopicPartition("t", n) for n in range(3))
+ID, OTHER_ID = bytes(range(16)), bytes(range(1, 17))
+LEADER = Node(1, "broker-1", 9092)
+BACKOFF_MS = 300
+
+
+class Quota:
+    """Throttles the partitions that a test names, once it is exceeded."""
+
+    def __init__(self) -> None:
+        self.is_exceeded = False
+        self.throttled: set[TopicPartition] = set()
+
+    def is_throttled(self, topic_partition: TopicPartition) -> bool:
+        return topic_partition in self.throttled
+
+
+class Host:
+    """A broker whose replicas begin at offset 3 and have records up to leader epoch 2."""
+
+    def __init__(self) -> None:
+        self.settings = ReplicationSettings(2, replica_fetch_max_bytes=1000, replica_fetch_backoff_ms=BACKOFF_MS)
+        self.clock = ManualClock()
+        self.follower_quota = Quota()
+        self.logs: dict[TopicPartition, Any] = {p: self.log(2) for p in (T0, T1, T2)}
+
+    @staticmethod
+    def log(latest_epoch: int) -> Any:
+        epochs = SimpleNamespace(latest_epoch=latest_epoch)
+        return SimpleNamespace(log_start_offset=3, leader_epochs=epochs, gap=None)
+
+    def hosted_partition(self, topic_partition: TopicPartition) -> Any:
+        return SimpleNamespace(log=self.logs[topic_partition]) if topic_partition in self.logs else None
+
+
+class Fetching:
+    """A table on such a host."""
+
+    def __init__(self, *, is_old: bool = False) -> None:
+        self.host = Host()
+        self.failed: set[TopicPartition] = set()
+        self.table = FetchTable(self.host, self.failed, "[test]", truncates_on_fetch=not is_old)  # type: ignore[arg-type]
+
+    def add(self, topic_partition: TopicPartition = T0, *, leader_epoch: int = 5, fetch_offset: int = 7) -> FetchState:
+        self.table.add(topic_partition, InitialFetchState(ID, LEADER, leader_epoch, fetch_offset))
+        return self.table.states[topic_partition]
+
+    @property
+    def asked(self) -> dict[TopicPartition, FetchWanted]:
+        """What the next request asks for. Nothing is answered here, so that each request is whole."""
+        return dict(self.table.session.plan().partitions)
+
+
+def test_a_partition_is_asked_for_as_it_is_here() -> None:
+    one = Fetching()
+    state = one.add()
+    assert one.asked == {T0: FetchWanted(ID, 7, 3, 1000, 5, 2, state)}
+    assert state.is_ready and not state.is_in_sync and not one.table.leaves_out
+    assert one.table.truncating == {}
+
+
+def test_an_old_leader_is_asked_after_the_log_is_cut_and_told_no_epoch() -> None:
+    one = Fetching(is_old=True)
+    state = one.add()
+    assert (one.asked, one.table.truncating, state.is_ready) == ({}, {T0: state}, False)
+    one.table.truncated(state)
+    assert one.asked[T0].last_fetched_epoch == -1
+    assert (one.table.truncating, state.is_ready) == ({}, True)
+
+
+def test_a_log_without_epochs_is_cut_before_it_is_fetched() -> None:
+    one = Fetching()
+    one.host.logs[T0] = Host.log(-1)
+    state = one.add()
+    assert (one.asked, one.table.truncating) == ({}, {T0: state})
+
+
+def test_a_log_with_a_gap_is_cut_before_it_is_fetched() -> None:
+    one = Fetching()
+    one.host.logs[T0].gap = Gap(5, is_of_crash=True)
+    state = one.add()
+    assert (one.asked, one.table.truncating) == ({}, {T0: state})
+
+
+@pytest.mark.parametrize("gone", ["partition", "log"])
+def test_without_a_log_nothing_is_asked(gone: str) -> None:
+    one = Fetching()
+    state = one.add()
+    if gone == "partition":
+        del one.host.logs[T0]
+    else:
+        one.host.logs[T0] = None
+    one.table.want(state)
+    assert one.asked == {}
+    assert one.table.last_epoch(T0) == -1
+
+
+def test_only_a_new_leader_epoch_begins_anew() -> None:
+    """Else an answer on its way would be thrown away with each LeaderAndIsr request that says the same."""
+    one = Fetching()
+    state = one.add()
+    one.failed.add(T0)
+    assert one.add(fetch_offset=1) is state
+    assert (state.fetch_offset, one.failed) == (7, set())
+    newer = one.add(leader_epoch=6, fetch_offset=1)
+    assert newer is not state
+    assert (one.table.is_current(state), one.table.is_current(newer)) == (False, True)
+    assert one.asked[T0].asker is newer
+
+
+def test_a_new_leader_epoch_leaves_nothing_of_the_earlier_one() -> None:
+    """Neither its place in the next request, as the log has to be cut first, nor its pause."""
+    one = Fetching(is_old=True)
+    one.table.truncated(one.add(T0))
+    one.table.delay([one.add(T1)])
+    newer = one.add(T0, leader_epoch=6), one.add(T1, leader_epoch=6)
+    assert one.asked == {}
+    one.host.clock.advance(BACKOFF_MS)
+    one.table.end_delays()
+    assert tuple(one.table.truncating.values()) == newer
+
+
+def test_a_partition_that_is_removed_leaves_nothing_behind() -> None:
+    one = Fetching(is_old=True)
+    one.add(T0)
+    state = one.add(T1)
+    one.table.truncated(state)
+    one.table.delay([one.add(T2)])
+    for partition in (T0, T1, T2):
+        removed = one.table.remove(partition)
+        assert removed is not None and removed.topic_partition == partition
+    assert one.table.remove(T0) is None
+    one.host.clock.advance(BACKOFF_MS)
+    one.table.end_delays()
+    assert (one.table.states, one.table.truncating, one.asked) == ({}, {}, {})
+    assert one.table.session.is_empty
+    assert continued(state, LEADER) == InitialFetchState(ID, LEADER, 5, 7)
+
+
+def test_a_topic_id_counts_from_the_next_request_on_and_wakes_nothing_that_pauses() -> None:
+    one = Fetching()
+    one.table.update_topic_id(T0, OTHER_ID)
+    one.add(T0)
+    paused = one.add(T1)
+    one.table.delay([paused])
+    one.table.update_topic_id(T0, OTHER_ID)
+    one.table.update_topic_id(T1, ZERO_TOPIC_ID)
+    assert {p: wanted.topic_id for p, wanted in one.asked.items()} == {T0: OTHER_ID}
+    assert paused.topic_id == ZERO_TOPIC_ID
+
+
+def test_a_log_that_is_to_be_cut_is_not_fetched_by_its_new_topic_id_either() -> None:
+    one = Fetching(is_old=True)
+    one.add(T0)
+    one.table.update_topic_id(T0, OTHER_ID)
+    assert one.asked == {}
+
+
+@pytest.mark.parametrize(
+    ("lag", "is_exceeded", "is_named", "is_left_out"),
+    [
+        (1, True, True, True),
+        (None, True, True, True),
+        (0, True, True, False),
+        (1, False, True, False),
+        (1, True, False, False),
+    ],
+)
+def test_only_who_is_behind_and_named_is_left_out_above_the_rate(
+    lag: int | None, is_exceeded: bool, is_named: bool, is_left_out: bool
+) -> None:
+    """A replica that is in sync must not fall out of the ISR for a quota (KIP-73)."""
+    one = Fetching()
+    state, other = one.add(T0), one.add(T1)
+    state.lag = lag
+    other.lag = 0
+    one.host.follower_quota.is_exceeded = is_exceeded
+    one.host.follower_quota.throttled = {T0} if is_named else set()
+    one.table.throttle()
+    assert (state.is_throttled, one.table.leaves_out) == (is_left_out, is_left_out)
+    assert set(one.asked) == ({T1} if is_left_out else {T0, T1})
+    one.table.want(state)
+    assert set(one.asked) == ({T1} if is_left_out else {T0, T1}), "nor after its log was cut"
+    one.host.follower_quota.is_exceeded = False
+    one.table.throttle()
+    assert (state.is_throttled, one.table.leaves_out) == (False, False)
+    assert set(one.asked) == {T0, T1}
+
+
+def test_one_that_is_left_out_is_not_forgotten_for_the_next_that_is_not() -> None:
+    one = Fetching()
+    one.add(T0)
+    one.add(T1)
+    one.host.follower_quota.is_exceeded = True
+    one.host.follower_quota.throttled = {T0}
+    one.table.throttle()
+    assert one.table.leaves_out
+
+
+def test_the_end_of_a_throttle_ends_no_pause() -> None:
+    one = Fetching()
+    state = one.add()
+    one.host.follower_quota.is_exceeded = True
+    one.host.follower_quota.throttled = {T0}
+    one.table.throttle()
+    one.table.delay([state])
+    one.host.follower_quota.is_exceeded = False
+    one.table.throttle()
+    assert one.asked == {}
+
+
+def test_pauses_double_up_to_the_back_off() -> None:
+    one = Fetching()
+    state = one.add()
+    for pause_ms in (50, 100, 200, BACKOFF_MS, BACKOFF_MS):
+        one.table.delay([state])
+        assert one.asked == {}
+        one.host.clock.advance(pause_ms - 1)
+        one.table.end_delays()
+        assert (one.asked, state.is_ready) == ({}, False)
+        one.host.clock.advance(1)
+        one.table.end_delays()
+        assert (set(one.asked), state.is_ready) == ({T0}, True)
+    state.failures = 10**6
+    one.table.delay([state])
+    assert state.delayed_until_ms == one.host.clock.monotonic_ms() + BACKOFF_MS
+
+
+def test_a_pause_is_not_prolonged_by_another_failure() -> None:
+    one = Fetching()
+    state, other = one.add(T0), one.add(T1)
+    one.table.delay([state])
+    one.host.clock.advance(20)
+    one.table.delay_all()
+    assert (state.failures, other.failures) == (1, 1)
+    assert (state.delayed_until_ms, other.delayed_until_ms) == (50, 70)
+    one.host.clock.advance(30)
+    one.table.end_delays()
+    assert set(one.asked) == {T0}
+
+
+def test_what_was_to_be_cut_is_cut_after_its_pause() -> None:
+    one = Fetching(is_old=True)
+    state = one.add()
+    one.table.delay([state])
+    assert one.table.truncating == {}
+    one.host.clock.advance(50)
+    one.table.end_delays()
+    assert (one.table.truncating, one.asked) == ({T0: state}, {})
+
+
+def test_a_state_of_an_earlier_leader_epoch_makes_nothing_pause() -> None:
+    one = Fetching()
+    old = one.add()
+    one.add(leader_epoch=6)
+    one.table.delay([old])
+    assert set(one.asked) == {T0}
+    assert old.delayed_until_ms is None
+
+
+def test_how_long_there_is_nothing_to_do() -> None:
+    one = Fetching()
+    assert one.table.next_turn_ms() == BACKOFF_MS
+    first, second = one.add(T0), one.add(T1)
+    one.table.delay([first])
+    one.host.clock.advance(10)
+    one.table.delay([second])
+    assert one.table.next_turn_ms() == 40
+    one.host.clock.advance(39)
+    assert one.table.next_turn_ms() == 1
+    one.host.clock.advance(100)
+    assert one.table.next_turn_ms() == 1, "it is over: never wait for nothing, nor less than nothing"
+
+
+def test_the_wait_is_never_longer_than_the_back_off() -> None:
+    one = Fetching()
+    state = one.add()
+    one.table.delay([state])
+    state.delayed_until_ms = one.host.clock.monotonic_ms() + 10 * BACKOFF_MS
+    assert one.table.next_turn_ms() == BACKOFF_MS
+
+
+def test_what_a_leader_fences_waits_for_the_controller() -> None:
+    one = Fetching()
+    one.table.fenced(one.add(T0))
+    one.add(T1)
+    assert (one.failed, set(one.table.states), set(one.asked)) == ({T0}, {T1}, {T1})
+    one.add(T0, leader_epoch=6)
+    assert (one.failed, set(one.asked)) == (set(), {T0, T1})
+
+
+@pytest.mark.parametrize(
+    ("error", "is_set_aside"),
+    [
+        (KafkaError(ErrorCode.KAFKA_STORAGE_ERROR), True),
+        (ValueError("a fault of the program"), True),
+        (OSError(errno.EMFILE, "too many open files"), False),
+    ],
+)
+def test_what_is_given_up_is_set_aside_unless_only_a_descriptor_is_lacking(
+    error: Exception, is_set_aside: bool
+) -> None:
+    one = Fetching()
+    state = one.add()
+    one.table.give_up(state, "Failed", error)
+    assert one.asked == {}
+    assert one.failed == ({T0} if is_set_aside else set())
+    assert one.table.is_current(state) != is_set_aside
+    one.host.clock.advance(BACKOFF_MS)
+    one.table.end_delays()
+    assert set(one.asked) == (set() if is_set_aside else {T0})
+
+
+def test_in_sync_is_who_has_no_record_left_to_fetch() -> None:
+    state = Fetching().add()
+    for lag, expected in ((None, False), (0, True), (1, False)):
+        state.lag = lag
+        assert state.is_in_sync == expected

@@ -1,0 +1,499 @@
+"""LeaderAndIsr and StopReplica on one broker: every rule for valid senders, and the lines of state-change.log."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from replicated_brokers import TOPIC_ID, TP, World, world
+from virtual_time import run_virtual
+
+from engine.broker.replication import state_changes
+from engine.broker.replication.leader_and_isr_change import become_leader_or_follower
+from engine.broker.replication.replica_manager import ReplicaManager
+from engine.broker.replication.stop_replica_change import STOPPED_AT_ONCE_MAX, stop_replicas
+from engine.common.errors import ErrorCode, KafkaError
+from engine.common.model import TopicPartition
+from engine.common.topic_id import ZERO_TOPIC_ID
+from engine.kafka.protocol.apis.leader_and_isr import (
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+)
+from engine.kafka.protocol.apis.stop_replica import (
+    StopReplicaPartitionState,
+    StopReplicaPartitionV0,
+    StopReplicaRequest,
+    StopReplicaTopicState,
+    StopReplicaTopicV1,
+)
+
+OTHER_ID = bytes(range(16, 32))
+
+
+def state(leader: int = 1, leader_epoch: int = 0, **fields: Any) -> LeaderAndIsrPartitionState:
+    replicas = fields.pop("replicas", [1, 2])
+    return LeaderAndIsrPartitionState(
+        partition_index=fields.pop("index", 0),
+        controller_epoch=1,
+        leader=leader,
+        leader_epoch=leader_epoch,
+        isr=fields.pop("isr", replicas),
+        partition_epoch=fields.pop("partition_epoch", leader_epoch),
+        replicas=replicas,
+        **fields,
+    )
+
+
+def request(
+    *states: LeaderAndIsrPartitionState, topic_id: bytes = TOPIC_ID, controller_epoch: int = 1
+) -> LeaderAndIsrRequest:
+    topic = LeaderAndIsrTopicState(topic_name=TP.topic, topic_id=topic_id, partition_states=list(states))
+    return LeaderAndIsrRequest(controller_id=9, controller_epoch=controller_epoch, topic_states=[topic])
+
+
+async def lisr(manager: ReplicaManager, wanted: LeaderAndIsrRequest) -> tuple[int, list[int]]:
+    """Send LeaderAndIsr; return the answer's error and the partitions' errors."""
+    response = await become_leader_or_follower(manager, wanted, correlation_id=7, api_version=7)
+    return response.error_code, [p.error_code for t in response.topics for p in t.partition_errors]
+
+
+def in_world(
+    tmp_path: Path, test: Callable[[World, ReplicaManager], Coroutine[Any, Any, None]], **options: Any
+) -> None:
+    """Run a test on broker 1; broker 2 is also alive."""
+
+    async def run() -> None:
+        async with world(tmp_path, 1, 2, **options) as w:
+            manager = w.brokers[1].replica_manager
+            manager.update_metadata(w.update_metadata(), correlation_id=1)
+            await test(w, manager)
+
+    run_virtual(run)
+
+
+class TestLeaderAndIsr:
+    def test_a_newer_leader_epoch_is_applied(self, tmp_path: Path) -> None:
+        async def test(w: World, manager: ReplicaManager) -> None:
+            assert await lisr(manager, request(state(1, 0, is_new=True))) == (0, [0])
+            assert manager.partition(*TP).is_leader
+            assert await lisr(manager, request(state(2, 1))) == (0, [0])
+            assert not manager.partition(*TP).is_leader
+            assert manager.partition(*TP).leader_id == 2
+            assert manager.fetchers.fetcher_of(TP) is not None
+            assert await lisr(manager, request(state(1, 2))) == (0, [0])
+            assert manager.fetchers.fetcher_of(TP) is None
+
+        in_world(tmp_path, test)
+
+    @pytest.mark.parametrize("leader_epoch", [4, 3], ids=["equal", "older"])
+    def test_an_old_leader_epoch_is_a_stale_controllers(self, tmp_path: Path, leader_epoch: int) -> None:
+        async def test(w: World, manager: ReplicaManager) -> None:
+            await lisr(manager, request(state(1, 4)))
+            assert await lisr(manager, request(state(2, leader_epoch))) == (0, [ErrorCode.STALE_CONTROLLER_EPOCH])
+            assert manager.partition(*TP).is_leader
+
+        in_world(tmp_path, test)
+
+    def test_an_old_controller_is_refused_whole(self, tmp_path: Path) -> None:
+        async def test(w: World, manager: ReplicaManager) -> None:
+            await lisr(manager, request(state(1, 0), controller_epoch=5))
+            refused = await lisr(manager, request(state(2, 1), controller_epoch=4))
+            assert refused == (ErrorCode.STALE_CONTROLLER_EPOCH, [ErrorCode.STALE_CONTROLLER_EPOCH])
+            assert manager.partition(*TP).is_leader
+            assert manager.controller_epoch == 5
+
+        in_world(tmp_path, test)
+
+    def test_another_topic_id_is_another_topic(self, tmp_path: Path) -> None:
+        async def test(w: World, manager: ReplicaManager) -> None:
+            await lisr(manager, request(state(1, 0)))
+            assert await lisr(manager, request(state(1, 1), topic_id=OTHER_ID)) == (
+                0,
+                [ErrorCode.INCONSISTENT_TOPIC_ID],
+            )
+            assert manager.partition(*TP).leader_epoch == 0
+
+        in_world(tmp_path, test)
+
+    def test_the_same_epoch_may_bring_a_topic_id(self, tmp_path: Path) -> None:
+        async def test(w: World, manager: ReplicaManager) -> None:
+            await lisr(manager, request(state(1, 0), topic_id=ZERO_TOPIC_ID))
+            assert manager.partition(*TP).topic_id == ZERO_TOPIC_ID
+            assert await lisr(manager, request(state(1, 0))) == (0, [0])
+            assert manager.partition(*TP).topic_id == TOPIC_ID
+            assert await lisr(manager, request(state(1, 0))) == (0, [ErrorCode.STALE_CONTROLLER_EPOCH])
+
+        in_world(tmp_path, test)
+
+    def test_no_replica_of_it(self, tmp_path: Path) -> None:
+        async def test(w: World, manager: ReplicaManager) -> None:
+            assert await lisr(manager, request(state(2, 0, replicas=[2, 3]))) == (
+                0,
+                [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION],
+            )
+            assert TP not in manager.partitions
+            assert w.brokers[1].log_manager.get(TP) is None
+
+        in_world(tmp_path, test)
+
+    def test_a_dead_leader_cannot_be_followed_but_the_log_is_there(self, tmp_path: Path) -> None:
+        async def test(w: World, manager: ReplicaManager) -> None:
+            assert await lisr(manager, request(state(3, 1, replicas=[1, 3]))) == (0, [0])
+            partition = manager.partition(*TP)
+            assert partition.log is not None
+            assert partition.leader_epoch == -1, "the same state has to be applied when the leader lives"
+            assert manager.fetchers.fetcher_of(TP) is None
+            w.alive.add(3)
+            manager.update_metadata(w.update_metadata(), correlation_id=1)
+            assert await lisr(manager, request(state(3, 1, replicas=[1, 3]))) == (0, [0])
+            assert manager.fetchers.fetcher_of(TP) is not None
+
+        in_world(tmp_path, test)
+
+    def test_a_leader_whose_successor_is_dead_stops_leading(self, tmp_path: Path) -> None:
+        async def test(w: World, manager: ReplicaManager) -> None:
+            await lisr(manager, request(state(1, 0)))
+            await lisr(manager, request(state(-1, 1)))
+            with pytest.raises(KafkaError) as refused:
+                w.produce(1, b"x")
+            assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+        in_world(tmp_path, test)
+
+    def test_what_very_many_new_roles_make_is_left_to_itself(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The garbage collector took hundreds of milliseconds to scan what a broker knows of 200,000 partitions."""
+        freezes: list[int] = []
+        turns = state_changes.TURNS_BETWEEN_FREEZES
+        monkeypatch.setattr(state_changes, "HOLD_MS_MAX", 0)
+        monkeypatch.setattr(state_changes, "leave_uncollected", lambda: freezes.append(1))
+
+        async def test(w: World, manager: ReplicaManager) -> None:
+            # Replicas of other brokers: checking each takes a turn.
+            few = [state(index=p, replicas=[2]) for p in range(turns - 1)]
+            await lisr(manager, request(*few))
+            assert len(freezes) == 0
+            await lisr(manager, request(*(state(index=p, replicas=[2]) for p in range(2 * turns))))
+            assert len(freezes) == 2
+
+        in_world(tmp_path, test)
+
+    def test_who_listens_hears_that_a_leader_resigned_for_a_dead_one(self, tmp_path: Path) -> None:
+        """Otherwise a coordinator would take its groups for current when it leads again."""
+
+        async def test(w: World, manager: ReplicaManager) -> None:
+            heard: list[tuple[int, int]] = []
+            manager.leadership_listeners.append(lambda led, followed: heard.append((len(led), len(followed))))
+            await lisr(manager, request(state(1, 0)))
+            await lisr(manager, request(state(-1, 1)))
+            await lisr(manager, request(state(-1, 2)))
+            await lisr(manager, request(state(1, 3)))
+            assert heard == [(1, 0), (0, 1), (1, 0)]
+
+        in_world(tmp_path, test)
+
+    def test_a_leader_epoch_that_cannot_be_noted_fails_the_log_dir(self, tmp_path: Path) -> None:
+        async def test(w: World, manager: ReplicaManager) -> None:
+            await lisr(manager, request(state(1, 0)))
+            w.produce(1, b"x")
+            file = w.log(1).dir / "leader-epoch-checkpoint"
+            file.unlink()
+            file.mkdir()
+            assert await lisr(manager, request(state(1, 1))) == (0, [ErrorCode.KAFKA_STORAGE_ERROR])
+            assert [path.name for path in w.brokers[1].failed_dirs] == ["broker-1-0"]
+            with pytest.raises(KafkaError) as refused:
+                manager.partition(*TP)
+            assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+
+        in_world(tmp_path, test)
+
+    @pytest.mark.parametrize("is_new", [True, False])
+    def test_a_damaged_folder_that_was_left_fails_its_log_dir_alone(self, tmp_path: Path, is_new: bool) -> None:
+        async def test(w: World, manager: ReplicaManager) -> None:
+            await lisr(manager, request(state(1, 0, index=1, is_new=True)))
+            used = w.log(1, TopicPartition(TP.topic, 1)).log_dir
+            (other,) = set(manager.log_manager.live_dirs) - {used}
+            left_over = other / f"{TP.topic}-0"
+            left_over.mkdir()
+            (left_over / "leader-epoch-checkpoint").write_text("rubbish\n")
+            wanted = request(state(1, 0, is_new=is_new), state(1, 1, index=1))
+            error, errors = await lisr(manager, wanted)
+            assert (error, errors) == (0, [0 if is_new else ErrorCode.KAFKA_STORAGE_ERROR, 0])
+            assert w.brokers[1].failed_dirs == [other]
+            assert manager.partition(TP.topic, 1).leader_epoch == 1
+
+        in_world(tmp_path, test, dirs_per_broker=2)
+
+    def test_an_older_partition_epoch_changes_nothing(self, tmp_path: Path) -> None:
+        async def test(w: World, manager: ReplicaManager) -> None:
+            await lisr(manager, request(state(1, 0, partition_epoch=5, isr=[1])))
+            await lisr(manager, request(state(1, 1, partition_epoch=4, isr=[1, 2])))
+            assert manager.partition(*TP).isr == (1,)
+            assert manager.partition(*TP).leader_epoch == 0
+
+        in_world(tmp_path, test)
+
+    def test_old_versions_are_answered_by_name(self, tmp_path: Path) -> None:
+        async def test(w: World, manager: ReplicaManager) -> None:
+            old = LeaderAndIsrRequest(controller_epoch=1, ungrouped_partition_states=[state(1, 0, topic_name=TP.topic)])
+            response = await become_leader_or_follower(manager, old, correlation_id=7, api_version=1)
+            assert [(p.topic_name, p.partition_index, p.error_code) for p in response.partition_errors] == [(*TP, 0)]
+            assert not response.topics
+
+        in_world(tmp_path, test)
+
+    def test_an_unclean_leader_takes_itself_for_recovered(self, tmp_path: Path) -> None:
+        async def test(w: World, manager: ReplicaManager) -> None:
+            await lisr(manager, request(state(1, 0, isr=[1], leader_recovery_state=1)))
+            assert manager.partition(*TP).isr_state.recovery == 0
+
+        in_world(tmp_path, test)
+
+    def test_requests_wait_for_each_other_in_order(self, tmp_path: Path) -> None:
+        async def test(w: World, manager: ReplicaManager) -> None:
+            many = request(*[state(1, 0, index=n) for n in range(50)])
+            answers = await asyncio.gather(
+                lisr(manager, many), lisr(manager, request(state(2, 1))), lisr(manager, request(state(1, 2)))
+            )
+            assert [codes for _, codes in answers] == [[0] * 50, [0], [0]]
+            assert manager.partition(*TP).leader_epoch == 2
+
+        in_world(tmp_path, test)
+
+    def test_listeners_hear_of_new_roles(self, tmp_path: Path) -> None:
+        async def test(w: World, manager: ReplicaManager) -> None:
+            heard: list[tuple[int, int]] = []
+            manager.leadership_listeners.append(lambda led, followed: heard.append((len(led), len(followed))))
+            await lisr(manager, request(state(1, 0), state(2, 0, index=1)))
+            await lisr(manager, request(state(1, 0)))
+            assert heard == [(1, 1)]
+
+        in_world(tmp_path, test)
+
+
+def stop(*states: tuple[int, int, bool], controller_epoch: int = 1, topic: str = TP.topic) -> StopReplicaRequest:
+    """Return a request of version 3 or later; each state is (partition, leader epoch, delete)."""
+    partition_states = [
+        StopReplicaPartitionState(partition_index=index, leader_epoch=epoch, delete_partition=delete)
+        for index, epoch, delete in states
+    ]
+    topic_state = StopReplicaTopicState(topic_name=topic, partition_states=partition_states)
+    return StopReplicaRequest(controller_id=9, controller_epoch=controller_epoch, topic_states=[topic_state])
+
+
+async def stopped(manager: ReplicaManager, wanted: StopReplicaRequest) -> tuple[int, list[int]]:
+    response = await stop_replicas(manager, wanted, correlation_id=8)
+    return response.error_code, [p.error_code for p in response.partition_errors]
+
+
+class TestStopReplica:
+    @pytest.mark.parametrize(
+        ("leader_epoch", "error"),
+        [
+            (3, ErrorCode.FENCED_LEADER_EPOCH),
+            (4, ErrorCode.NONE),
+            (5, ErrorCode.NONE),
+            (-1, ErrorCode.NONE),
+            (-2, ErrorCode.NONE),
+        ],
+        ids=["older", "equal", "newer", "not sent", "topic is deleted"],
+    )
+    def test_which_leader_epochs_may(self, tmp_path: Path, leader_epoch: int, error: ErrorCode) -> None:
+        async def test(w: World, manager: ReplicaManager) -> None:
+            await lisr(manager, request(state(2, 4)))
+            folder = w.log(1).dir
+            assert await stopped(manager, stop((0, leader_epoch, True))) == (0, [error])
+            is_gone = error is ErrorCode.NONE
+            assert (TP not in manager.partitions) == is_gone
+            assert (manager.fetchers.fetcher_of(TP) is None) == is_gone
+            assert folder.exists() != is_gone
+
+        in_world(tmp_path, test)
+
+    def test_without_deletion_only_the_fetcher_stops(self, tmp_path: Path) -> None:
+        async def test(w: World, manager: ReplicaManager) -> None:
+            await lisr(manager, request(state(2, 4)))
+            assert await stopped(manager, stop((0, 4, False))) == (0, [0])
+            assert manager.fetchers.fetcher_of(TP) is None
+            assert manager.partition(*TP).log is not None
+            assert w.log(1).dir.exists()
+
+        in_world(tmp_path, test)
+
+    def test_an_old_controller_is_refused_whole(self, tmp_path: Path) -> None:
+        async def test(w: World, manager: ReplicaManager) -> None:
+            await lisr(manager, request(state(2, 4), controller_epoch=5))
+            assert await stopped(manager, stop((0, 5, True), controller_epoch=4)) == (
+                ErrorCode.STALE_CONTROLLER_EPOCH,
+                [],
+            )
+            assert TP in manager.partitions
+
+        in_world(tmp_path, test)
+
+    def test_very_many_are_stopped_in_turns(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """200,000 used to block everybody twice, for 150 ms each."""
+        many = 3 * STOPPED_AT_ONCE_MAX
+        monkeypatch.setattr("engine.broker.replication.state_changes.HOLD_MS_MAX", 0)
+        turns, removed = 0, []
+        told: list[int] = []
+
+        async def test(w: World, manager: ReplicaManager) -> None:
+            nonlocal turns
+            manager.stop_listeners.append(lambda names: told.append(len(names)))
+            remove = manager.fetchers.remove
+
+            def noted(partitions: Iterable[TopicPartition]) -> Any:
+                names = list(partitions)
+                removed.append(len(names))
+                return remove(names)
+
+            monkeypatch.setattr(manager.fetchers, "remove", noted)
+            states = [StopReplicaPartitionState(partition_index=p, leader_epoch=1) for p in range(many)]
+            topic = StopReplicaTopicState(topic_name="t", partition_states=states)
+            asked = StopReplicaRequest(controller_id=9, controller_epoch=1, topic_states=[topic])
+            stopping = asyncio.ensure_future(stop_replicas(manager, asked, correlation_id=7))
+            while not stopping.done():
+                turns += 1
+                await asyncio.sleep(0)
+            assert [one.partition_index for one in (await stopping).partition_errors] == list(range(many))
+
+        in_world(tmp_path, test)
+        assert removed == told == [STOPPED_AT_ONCE_MAX] * 3
+        # Turns to read them, check them, stop them, and answer.
+        assert turns >= 4 * many
+
+    def test_a_folder_nobody_names_any_more_goes_too(self, tmp_path: Path) -> None:
+        async def test(w: World, manager: ReplicaManager) -> None:
+            stray = TopicPartition("stray", 3)
+            folder = w.brokers[1].log_manager.get_or_create(stray, is_new=True).dir
+            assert await stopped(manager, stop((3, -2, True), topic="stray")) == (0, [0])
+            assert not folder.exists()
+            assert await stopped(manager, stop((3, -2, True), topic="stray")) == (0, [0])
+
+        in_world(tmp_path, test)
+
+    def test_old_versions(self, tmp_path: Path) -> None:
+        async def test(w: World, manager: ReplicaManager) -> None:
+            await lisr(manager, request(state(2, 4), state(2, 4, index=1)))
+            v0 = StopReplicaRequest(
+                controller_epoch=1,
+                delete_partitions=True,
+                ungrouped_partitions=[StopReplicaPartitionV0(topic_name=TP.topic, partition_index=0)],
+            )
+            v1 = StopReplicaRequest(
+                controller_epoch=1,
+                delete_partitions=True,
+                topics=[StopReplicaTopicV1(name=TP.topic, partition_indexes=[1])],
+            )
+            assert await stopped(manager, v0) == (0, [0])
+            assert await stopped(manager, v1) == (0, [0])
+            assert not manager.partitions
+
+        in_world(tmp_path, test)
+
+    def test_a_deleted_topic_may_come_again_with_another_id(self, tmp_path: Path) -> None:
+        async def test(w: World, manager: ReplicaManager) -> None:
+            await lisr(manager, request(state(1, 4)))
+            w.produce(1, b"old")
+            await stopped(manager, stop((0, -2, True)))
+            assert await lisr(manager, request(state(1, 0, is_new=True), topic_id=OTHER_ID)) == (0, [0])
+            assert w.log(1).log_end_offset == 0
+
+        in_world(tmp_path, test)
+
+
+class TestLogDirFailure:
+    def test_its_partitions_go_offline_and_the_others_stay(self, tmp_path: Path) -> None:
+        async def test(w: World, manager: ReplicaManager) -> None:
+            await lisr(manager, request(state(1, 0, is_new=True), state(1, 0, index=1, is_new=True)))
+            failing = w.log(1).log_dir
+            other = TopicPartition(TP.topic, 1)
+            assert w.log(1, other).log_dir != failing
+            w.brokers[1].log_manager.fail_dir(failing, "the test pulled the disk", OSError(5, "I/O error"))
+            assert w.brokers[1].failed_dirs == [failing]
+            manager.handle_log_dir_failure(failing)
+            with pytest.raises(KafkaError) as offline:
+                manager.partition(*TP)
+            assert offline.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+            assert manager.offline_replica_count == 1
+            w.produce(1, b"x", topic_partition=other)
+            again = await lisr(manager, request(state(1, 1), state(1, 1, index=1)))
+            assert again == (0, [ErrorCode.KAFKA_STORAGE_ERROR, 0])
+            assert await stopped(manager, stop((0, 1, False))) == (0, [ErrorCode.KAFKA_STORAGE_ERROR])
+
+        in_world(tmp_path, test, dirs_per_broker=2)
+
+    def test_a_log_that_may_be_on_the_failed_dir_is_not_made_anew(self, tmp_path: Path) -> None:
+        async def test(w: World, manager: ReplicaManager) -> None:
+            log_manager = w.brokers[1].log_manager
+            log_manager.fail_dir(log_manager.live_dirs[0], "the test pulled the disk", OSError(5, "I/O error"))
+            assert await lisr(manager, request(state(1, 3))) == (0, [ErrorCode.KAFKA_STORAGE_ERROR])
+            assert await lisr(manager, request(state(1, 0, index=1, is_new=True))) == (0, [0])
+            with pytest.raises(KafkaError) as offline:
+                manager.partition(*TP)
+            assert offline.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+
+        in_world(tmp_path, test, dirs_per_broker=2)
+
+
+def test_who_is_hosted_elsewhere_is_told_apart_from_who_does_not_exist(tmp_path: Path) -> None:
+    async def test(w: World, manager: ReplicaManager) -> None:
+        await w.lead(2, replicas=[2], tell=[2])
+        manager.update_metadata(w.update_metadata(), correlation_id=1)
+        with pytest.raises(KafkaError) as elsewhere:
+            manager.partition(*TP)
+        with pytest.raises(KafkaError) as unknown:
+            manager.partition("nobody", 0)
+        assert elsewhere.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert unknown.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    in_world(tmp_path, test)
+
+
+def test_the_lines_of_state_change_log_are_kafkas(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Sentences recorded from Apache Kafka 3.9.1, with this test's names and numbers."""
+
+    async def test(w: World, manager: ReplicaManager) -> None:
+        with caplog.at_level(5, "state.change.logger"):
+            await lisr(manager, request(state(1, 0, is_new=True)))
+            await lisr(manager, request(state(2, 1)))
+            await lisr(manager, request(state(2, 1)))
+            await stopped(manager, stop((0, 2, False)))
+
+    caplog.set_level(logging.CRITICAL)
+    in_world(tmp_path, test)
+    lines = [r.getMessage().removeprefix("[Broker id=1] ") for r in caplog.records if r.name == "state.change.logger"]
+    one = "from controller 9 epoch 1"
+    recorded = [
+        "Handling LeaderAndIsr request correlationId 7 from controller 9 for 1 partitions",
+        "Received LeaderAndIsr request LeaderAndIsrPartitionState(topicName='orders', partitionIndex=0, "
+        "controllerEpoch=1, leader=1, leaderEpoch=0, isr=[1, 2], partitionEpoch=0, replicas=[1, 2], addingReplicas=[], "
+        f"removingReplicas=[], isNew=true, leaderRecoveryState=0) correlation id 7 {one}",
+        f"Handling LeaderAndIsr request correlationId 7 {one} starting the become-leader transition for partition "
+        "orders-0",
+        f"Stopped fetchers as part of LeaderAndIsr request correlationId 7 {one} as part of the become-leader "
+        "transition for 1 partitions",
+        "Leader orders-0 with topic id Some(AAECAwQFBgcICQoLDA0ODw) starts at leader epoch 0 from offset 0 with "
+        "partition epoch 0, high watermark 0, ISR [1,2], adding replicas [] and removing replicas [] . Previous "
+        "leader None and previous leader epoch was -1.",
+        f"Completed LeaderAndIsr request correlationId 7 {one} for the become-leader transition for partition orders-0",
+        "Follower orders-0 starts at leader epoch 1 from offset 0 with partition epoch 1 and high watermark 0. "
+        "Current leader is 2. Previous leader Some(2) and previous leader epoch was 1.",
+        f"Stopped fetchers as part of become-follower request {one} with correlation id 7 for 1 partitions",
+        f"Completed LeaderAndIsr request correlationId 7 {one} for the become-follower transition for partition "
+        "orders-0 with leader 2",
+        "Ignoring LeaderAndIsr request from controller 9 with correlation id 7 epoch 1 for partition orders-0 since "
+        "its associated leader epoch 1 matches the current leader epoch",
+        "Handling StopReplica request correlationId 8 from controller 9 for 1 partitions",
+        "Received StopReplica request StopReplicaPartitionState(partitionIndex=0, leaderEpoch=2, "
+        f"deletePartition=false) correlation id 8 {one} for partition orders-0",
+    ]
+    assert [line for line in recorded if line not in lines] == []
+    assert sum(line.startswith("Finished LeaderAndIsr request in ") for line in lines) == 3
