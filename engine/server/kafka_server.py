@@ -11,6 +11,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from engine.broker.controller.loop import Controller
+from engine.broker.controller.producer_ids import ControllerProducerIdSource, ProducerIdManager, ZkProducerIdSource
+from engine.broker.controller.topic_admin import TopicAdmin
 from engine.broker.fetch.session_cache import FetchSessionCache
 from engine.broker.handlers.api_versions import answer_unknown_version
 from engine.broker.handlers.context import RequestContext
@@ -29,9 +32,6 @@ from engine.broker.replication.zk_isr import ZkIsrUpdater
 from engine.common.clock import Clock, SystemClock
 from engine.common.errors import OperationError
 from engine.common.model import BrokerInfo, Endpoint
-from engine.controller.loop import Controller
-from engine.controller.producer_ids import ControllerProducerIdSource, ProducerIdManager, ZkProducerIdSource
-from engine.controller.topic_admin import TopicAdmin
 from engine.coordinator.group.coordinator import GroupCoordinator
 from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.config.dynamic import DynamicConfigs

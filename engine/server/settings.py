@@ -8,12 +8,12 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from engine.broker.controller.channels import ChannelSettings
+from engine.broker.controller.options import ControllerOptions
 from engine.broker.network.server import BoundListener, ListenerSpec, ServerLimits
 from engine.broker.replication.settings import ReplicationSettings
 from engine.common.errors import ConfigError
 from engine.common.model import Endpoint, SecurityProtocol
-from engine.controller.channels import ChannelSettings
-from engine.controller.options import ControllerOptions
 from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.config.metadata_version import (
     feature_znode_version,

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from engine.broker.controller.logs import comma, scala, scala_map
 from engine.broker.replication import fetcher_manager
 from engine.common.listing import LISTED_MAX
-from engine.controller.logs import comma, scala, scala_map
 
 
 class Written:

@@ -205,16 +205,16 @@ TESTED_BY = {
         "storage/test_compaction.py",
         "storage/test_compaction_transactions.py",
     ],
-    "engine/controller/election.py": [
+    "engine/broker/controller/election.py": [
         "controller/test_election.py",
         "controller/test_partition_states.py",
         "controller/test_elections_on_demand.py",
         "controller/test_brokers.py",
         "controller/test_reassignment.py",
     ],
-    "engine/controller/isr_approval.py": ["controller/test_isr_changes.py", "controller/test_reassignment.py"],
-    "engine/controller/topic_deletion.py": ["controller/test_topics.py"],
-    "engine/controller/replica_state_machine.py": [
+    "engine/broker/controller/isr_approval.py": ["controller/test_isr_changes.py", "controller/test_reassignment.py"],
+    "engine/broker/controller/topic_deletion.py": ["controller/test_topics.py"],
+    "engine/broker/controller/replica_state_machine.py": [
         "controller/test_replica_states.py",
         "controller/test_topics.py",
         "controller/test_brokers.py",
@@ -251,7 +251,7 @@ TESTED_BY = {
         "coordinator/test_very_many_offsets.py",
         "coordinator/test_forgotten_groups.py",
     ],
-    "engine/controller/partition_state_machine.py": [
+    "engine/broker/controller/partition_state_machine.py": [
         "controller/test_partition_states.py",
         "controller/test_reads_and_failures.py",
         "controller/test_elections_on_demand.py",
@@ -259,21 +259,21 @@ TESTED_BY = {
         "controller/test_reassignment.py",
         "controller/test_topics.py",
     ],
-    "engine/controller/leadership.py": [
+    "engine/broker/controller/leadership.py": [
         "controller/test_reads_and_failures.py",
         "controller/test_partition_states.py",
         "controller/test_isr_changes.py",
         "controller/test_brokers.py",
         "controller/test_reassignment.py",
     ],
-    "engine/controller/reassignment.py": [
+    "engine/broker/controller/reassignment.py": [
         "controller/test_reassignment.py",
         "controller/test_reads_and_failures.py",
         "controller/test_reassignment_in_batches.py",
         "controller/test_crash_points.py",
     ],
-    "engine/controller/broker_changes.py": ["controller/test_brokers.py", "controller/test_topics.py"],
-    "engine/controller/replica_election.py": [
+    "engine/broker/controller/broker_changes.py": ["controller/test_brokers.py", "controller/test_topics.py"],
+    "engine/broker/controller/replica_election.py": [
         "controller/test_elections_on_demand.py",
         "controller/test_reads_and_failures.py",
         "controller/test_brokers.py",

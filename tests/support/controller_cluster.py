@@ -13,15 +13,15 @@ from typing import Any
 
 from network_serving import serving
 
+from engine.broker.controller import events
+from engine.broker.controller.channels import ChannelSettings
+from engine.broker.controller.loop import Controller, InstructionHook
+from engine.broker.controller.options import ControllerOptions
+from engine.broker.controller.topic_admin import NewTopic, TopicAdmin
 from engine.broker.replication.metadata_cache import MetadataCache
 from engine.common.clock import SystemClock
 from engine.common.errors import ErrorCode
 from engine.common.model import BrokerInfo, Endpoint, SecurityProtocol, TopicPartition
-from engine.controller import events
-from engine.controller.channels import ChannelSettings
-from engine.controller.loop import Controller, InstructionHook
-from engine.controller.options import ControllerOptions
-from engine.controller.topic_admin import NewTopic, TopicAdmin
 from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.config.metadata_version import parse_metadata_version
 from engine.kafka.protocol.api_keys import ApiKey

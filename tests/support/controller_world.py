@@ -13,24 +13,24 @@ from typing import Any
 from fake_brokers import FakeBroker
 from fake_zookeeper import FakeZooKeeper, assignment_text, state_text, tp
 
-from engine.common.errors import CoordinationError
-from engine.common.model import (
-    TopicPartition,
-)
-from engine.controller import events
-from engine.controller import instructions as do
-from engine.controller.broker_requests import (
+from engine.broker.controller import events
+from engine.broker.controller import instructions as do
+from engine.broker.controller.broker_requests import (
     BrokerRequest,
     LeaderAndIsrToBroker,
     StopReplicaToBroker,
     UpdateMetadataToBroker,
 )
-from engine.controller.core import ControllerCore
-from engine.controller.instructions import (
+from engine.broker.controller.core import ControllerCore
+from engine.broker.controller.instructions import (
     Instruction,
     Steps,
 )
-from engine.controller.options import ControllerOptions
+from engine.broker.controller.options import ControllerOptions
+from engine.common.errors import CoordinationError
+from engine.common.model import (
+    TopicPartition,
+)
 from engine.kafka.zk.errors import ControllerMoved
 
 CONTROLLER = 0

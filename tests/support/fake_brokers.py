@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.common.errors import ErrorCode
-from engine.common.model import (
-    LEADER_DURING_DELETE,
-    TopicPartition,
-)
-from engine.controller import events
-from engine.controller.broker_requests import (
+from engine.broker.controller import events
+from engine.broker.controller.broker_requests import (
     BrokerRequest,
     LeaderAndIsrToBroker,
     StopReplicaToBroker,
     UpdateMetadataToBroker,
+)
+from engine.common.errors import ErrorCode
+from engine.common.model import (
+    LEADER_DURING_DELETE,
+    TopicPartition,
 )
 
 

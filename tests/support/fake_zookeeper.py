@@ -6,6 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from engine.broker.controller import events
+from engine.broker.controller import instructions as do
+from engine.broker.controller.core import ControllerCore
+from engine.broker.controller.instructions import Instruction
 from engine.common.errors import CoordinationError
 from engine.common.model import (
     BrokerInfo,
@@ -16,10 +20,6 @@ from engine.common.model import (
     SecurityProtocol,
     TopicPartition,
 )
-from engine.controller import events
-from engine.controller import instructions as do
-from engine.controller.core import ControllerCore
-from engine.controller.instructions import Instruction
 from engine.kafka.zk.errors import ControllerMoved, NotEmpty
 from engine.kafka.zk.results import Notifications, PartitionStateUpdates
 from engine.kafka.zk.znodes.cluster_znodes import ProducerIdBlock

@@ -7,10 +7,10 @@ Behaviour
 
 from __future__ import annotations
 
+from engine.broker.controller.events import AllocateProducerIds
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.registry import handles
 from engine.common.errors import ErrorCode
-from engine.controller.events import AllocateProducerIds
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from engine.kafka.zk.znodes.cluster_znodes import ProducerIdBlock

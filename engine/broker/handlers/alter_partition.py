@@ -10,11 +10,11 @@ Version notes
 
 from __future__ import annotations
 
+from engine.broker.controller.events import AlterPartition, AlterPartitionAnswer, AlterPartitionItem, PartitionKey
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.registry import handles
 from engine.common.errors import ErrorCode
 from engine.common.model import LeaderAndIsr, LeaderRecoveryState
-from engine.controller.events import AlterPartition, AlterPartitionAnswer, AlterPartitionItem, PartitionKey
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.alter_partition import (
     AlterPartitionRequest,

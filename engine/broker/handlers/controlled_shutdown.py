@@ -11,9 +11,9 @@ Version notes
 
 from __future__ import annotations
 
+from engine.broker.controller.events import ApiError, ControlledShutdown
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.registry import handles
-from engine.controller.events import ApiError, ControlledShutdown
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.controlled_shutdown import (
     ControlledShutdownRequest,

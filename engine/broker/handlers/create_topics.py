@@ -16,12 +16,12 @@ from __future__ import annotations
 
 from collections import Counter
 
+from engine.broker.controller.topic_admin import CreatedTopic, NewTopic
 from engine.broker.handlers.context import Broker, RequestContext
 from engine.broker.handlers.registry import handles
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.topic_id import ZERO_TOPIC_ID
 from engine.common.topic_names import CLUSTER_METADATA_TOPIC
-from engine.controller.topic_admin import CreatedTopic, NewTopic
 from engine.kafka.config.describe import describe_topic
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.create_topics import (

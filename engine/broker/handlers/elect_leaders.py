@@ -11,13 +11,13 @@ Version notes
 
 from __future__ import annotations
 
+from engine.broker.controller.events import NO_ERROR, ApiError, ElectionType, ElectLeaders
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.registry import handles
 from engine.broker.replication.metadata_cache import MetadataCache
 from engine.broker.replication.state_changes import Breather
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
-from engine.controller.events import NO_ERROR, ApiError, ElectionType, ElectLeaders
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.elect_leaders import (
     ElectLeadersRequest,

@@ -7,12 +7,12 @@ Behaviour
 
 from __future__ import annotations
 
+from engine.broker.controller.events import ApiError, ListPartitionReassignments
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.in_turns import pieces
 from engine.broker.handlers.registry import handles
 from engine.broker.replication.state_changes import Breather
 from engine.common.model import TopicPartition
-from engine.controller.events import ApiError, ListPartitionReassignments
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,

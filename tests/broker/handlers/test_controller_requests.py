@@ -11,9 +11,9 @@ from controller_cluster import SmallCluster, cluster_of, eventually
 from controller_requests import ask
 from network_serving import run
 
+from engine.broker.controller.topic_admin import NewTopic
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
-from engine.controller.topic_admin import NewTopic
 from engine.kafka.protocol.apis.allocate_producer_ids import AllocateProducerIdsRequest
 from engine.kafka.protocol.apis.alter_partition import (
     AlterPartitionRequest,

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from event_loop import in_event_loop
 
+from engine.broker.controller.events import NO_ERROR, ListPartitionReassignments
 from engine.broker.handlers.alter_configs import alter_configs
 from engine.broker.handlers.alter_partition_reassignments import alter_partition_reassignments
 from engine.broker.handlers.alter_replica_log_dirs import alter_replica_log_dirs
@@ -33,7 +34,6 @@ from engine.broker.network.request import Deferred
 from engine.broker.replication import state_changes
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import ReplicaAssignment, TopicPartition
-from engine.controller.events import NO_ERROR, ListPartitionReassignments
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.alter_configs import AlterConfigsRequest, AlterConfigsResource
 from engine.kafka.protocol.apis.alter_partition_reassignments import (

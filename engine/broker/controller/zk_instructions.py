@@ -1,0 +1,139 @@
+"""Carries out the core's ZooKeeper reads and writes. It decides nothing.
+
+A failed epoch check and a lost session mean the same to the core: this broker is no longer the controller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from engine.broker.controller import instructions as do
+from engine.broker.controller.context import ControllerEpoch
+from engine.broker.controller.dispatch import Row, on, table
+from engine.broker.controller.instructions import AdminRequest, Instruction
+from engine.broker.controller.logs import controller_log
+from engine.broker.controller.options import ControllerOptions
+from engine.common.errors import CoordinationError
+from engine.kafka.zk.errors import ControllerMoved, SessionLost, ZnodeFormatError
+from engine.kafka.zk.kafka_client import KafkaZkClient
+from engine.kafka.zk.znodes.cluster_znodes import FeatureStatus, FinalizedFeatures
+
+T = TypeVar("T")
+
+_UNCLEAN = "unclean.leader.election.enable"
+
+
+class ZkInstructions:
+    """The ZooKeeper half of the loop, for one term as controller."""
+
+    def __init__(
+        self,
+        zk: KafkaZkClient,
+        options: ControllerOptions,
+        epoch: ControllerEpoch,
+        unclean_by_default: Callable[[], bool],
+    ) -> None:
+        self._zk = zk
+        self._options = options
+        self._epoch = epoch
+        self._unclean_by_default = unclean_by_default
+        self._log = controller_log(options.controller_id)
+        self._table = table(*self._reads(), *self._writes())
+
+    async def perform(self, instruction: Instruction[Any]) -> Any:
+        """Carry out one instruction and return its result.
+
+        Raises:
+            ControllerMoved: the epoch check failed, or the session ended.
+            CoordinationError: ZooKeeper refused it for another reason.
+        """
+        try:
+            return await self._table[type(instruction)](instruction)
+        except SessionLost as error:
+            raise ControllerMoved(str(error)) from error
+
+    def _reads(self) -> list[Row[Awaitable[object]]]:
+        zk = self._zk
+        return [
+            on(do.ReadBrokers, lambda _: zk.brokers.get_all_brokers_with_epochs()),
+            on(do.ReadBroker, lambda one: zk.brokers.get_broker(one.broker_id)),
+            on(do.ReadTopics, lambda _: zk.topics.get_all_topics()),
+            on(do.ReadTopicAssignments, lambda one: zk.topics.get_topic_assignments(one.topics)),
+            on(do.ReadPartitionIds, lambda one: zk.partitions.get_partition_ids(one.topic)),
+            on(do.ReadPartitionStates, lambda one: zk.partitions.get_partition_states(one.partitions)),
+            on(do.ReadTopicDeletions, lambda _: zk.admin.get_topic_deletions()),
+            on(do.ReadReassignments, lambda _: _admin_request(zk.admin.get_reassignments(), {})),
+            on(do.ReadPreferredElection, lambda _: _admin_request(zk.admin.get_preferred_election(), ())),
+            on(do.ReadIsrChangeNotifications, lambda _: zk.notifications.get_isr_change_notifications()),
+            on(do.ReadLogDirEvents, lambda _: zk.notifications.get_log_dir_events()),
+            on(do.ReadUncleanElectionEnabled, lambda one: self._read_unclean_election_enabled(one.topics)),
+        ]
+
+    def _writes(self) -> list[Row[Awaitable[object]]]:
+        zk, guard = self._zk, self._epoch.zk_version
+        return [
+            on(do.CreatePartitionStates, lambda one: zk.partitions.create_partition_states(one.states, guard)),
+            on(
+                do.UpdateLeaderAndIsr,
+                lambda one: zk.partitions.update_partition_states(one.states, self._epoch.controller_epoch, guard),
+            ),
+            on(do.SetTopicAssignments, self._set_topic_assignments),
+            on(do.DeleteTopicZNodes, self._delete_topic_znodes),
+            on(do.DeleteTopicDeletions, lambda one: zk.admin.delete_topic_deletions(one.topics, guard)),
+            on(do.SetReassignments, lambda one: zk.admin.set_reassignments(one.reassignments, guard)),
+            on(do.DeletePreferredElection, lambda _: zk.admin.delete_preferred_election(guard)),
+            on(
+                do.DeleteIsrChangeNotifications,
+                lambda one: zk.notifications.delete_isr_change_notifications(one.names, guard),
+            ),
+            on(do.DeleteLogDirEvents, lambda one: zk.notifications.delete_log_dir_events(one.names, guard)),
+            on(do.SetUpFeatures, lambda _: self._set_up_features()),
+            on(do.AllocateProducerIdBlock, lambda one: zk.cluster.allocate_producer_id_block(one.broker_id)),
+        ]
+
+    async def _set_topic_assignments(self, wanted: do.SetTopicAssignments) -> list[str]:
+        """Write assignments and return the topics that could not be written."""
+        outcomes = await self._zk.topics.set_topic_assignments(wanted.assignments, self._epoch.zk_version)
+        return [topic for topic, outcome in outcomes.items() if not isinstance(outcome, int)]
+
+    async def _delete_topic_znodes(self, deleted: do.DeleteTopicZNodes) -> None:
+        guard = self._epoch.zk_version
+        await self._zk.topics.delete_topic_znode(deleted.topic, guard)
+        await self._zk.topics.delete_topic_configs((deleted.topic,), guard)
+        await self._zk.admin.delete_topic_deletions((deleted.topic,), guard)
+
+    async def _read_unclean_election_enabled(self, topics: tuple[str, ...]) -> dict[str, bool | CoordinationError]:
+        default = self._unclean_by_default()
+        enabled: dict[str, bool | CoordinationError] = {}
+        for topic, overrides in (await self._zk.configs.get_topic_configs(topics)).items():
+            if isinstance(overrides, CoordinationError):
+                enabled[topic] = overrides
+            else:
+                text = overrides.get(_UNCLEAN)
+                enabled[topic] = default if text is None else text.strip().lower() == "true"
+        return enabled
+
+    async def _set_up_features(self) -> None:
+        before = await self._zk.cluster.get_features()
+        enabled = self._options.is_feature_versioning_supported
+        status = FeatureStatus.ENABLED if enabled else FeatureStatus.DISABLED
+        await self._zk.cluster.set_up_features(status, self._options.feature_znode_version)
+        after = await self._zk.cluster.get_features()
+        if after is not None and after != before:
+            verb = "Creating" if before is None else "Updating"
+            self._log.info(f"{verb} FeatureZNode at path: /feature with contents: {_features_text(after)}")
+
+
+async def _admin_request(reading: Awaitable[T | None], nothing: T) -> AdminRequest[T] | None:
+    """Return what somebody requests through a znode; None if it does not exist."""
+    try:
+        found = await reading
+    except ZnodeFormatError as error:
+        return AdminRequest(nothing, str(error))
+    return None if found is None else AdminRequest(found)
+
+
+def _features_text(features: FinalizedFeatures) -> str:
+    levels = ", ".join(f"{name} -> {level}" for name, level in features.features.items())
+    return f"FeatureZNode({features.json_version},{features.status.name.capitalize()},Map({levels}))"

@@ -1,0 +1,238 @@
+"""Creating, growing and deleting topics: every check with Kafka's code and words, and the writes."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+import pytest
+from controller_cluster import SmallCluster, cluster_of, eventually
+from network_serving import run
+
+from engine.broker.controller.topic_admin import NewTopic, TopicAdmin
+from engine.broker.replication.metadata_cache import MetadataCache
+from engine.common.errors import ErrorCode, KafkaError
+from engine.kafka.config.broker import BrokerConfig
+from engine.kafka.zk.znodes.admin_znodes import DeleteTopicsTopicZNode
+
+
+async def refused(action: Awaitable[object]) -> tuple[ErrorCode, str | None]:
+    with pytest.raises(KafkaError) as refusal:
+        await action
+    return refusal.value.code, refusal.value.message
+
+
+async def create(cluster: SmallCluster, wanted: NewTopic) -> TopicAdmin:
+    admin = cluster.controller.topic_admin
+    created = await admin.create_topic(wanted)
+    assert await admin.wait_for_leaders(wanted.name, created.assignment, 10_000)
+    return admin
+
+
+BAD_ASSIGNMENT = ErrorCode.INVALID_REPLICA_ASSIGNMENT
+REFUSED_TOPICS = [
+    (NewTopic("a.b"), ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 'a.b' already exists."),
+    (
+        NewTopic("a_b"),
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        "Topic 'a_b' collides with existing topics: a.b",
+    ),
+    (
+        NewTopic("no/name"),
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        "Topic name is invalid: 'no/name' contains one or more characters other than ASCII "
+        "alphanumerics, '.', '_' and '-'",
+    ),
+    (NewTopic("t", 0, 1), ErrorCode.INVALID_PARTITIONS, "Number of partitions must be larger than 0."),
+    (
+        NewTopic("t", 1, 0),
+        ErrorCode.INVALID_REPLICATION_FACTOR,
+        "Replication factor must be larger than 0.",
+    ),
+    (
+        NewTopic("t", 1, 3),
+        ErrorCode.INVALID_REPLICATION_FACTOR,
+        "Replication factor: 3 larger than available brokers: 2.",
+    ),
+    (
+        NewTopic("t", 1, assignments={0: (0,)}),
+        ErrorCode.INVALID_REQUEST,
+        "Both numPartitions or replicationFactor and replicasAssignments were set. Both cannot be used at "
+        "the same time.",
+    ),
+    (
+        NewTopic("t", assignments={0: (0, 1), 1: (1,)}),
+        BAD_ASSIGNMENT,
+        "All partitions should have the same number of replicas",
+    ),
+    (
+        NewTopic("t", assignments={0: (0, 0)}),
+        BAD_ASSIGNMENT,
+        "Duplicate replica assignment found: Map(0 -> List(0, 0))",
+    ),
+    (
+        NewTopic("t", assignments={1: (0,), 2: (1,)}),
+        BAD_ASSIGNMENT,
+        "partitions should be a consecutive 0-based integer sequence",
+    ),
+    (
+        NewTopic("t", assignments={0: ()}),
+        BAD_ASSIGNMENT,
+        "The manual partition assignment includes an empty replica list.",
+    ),
+    (
+        NewTopic("t", configs={"retention.ms": None, "segment.ms": "1"}),
+        ErrorCode.INVALID_CONFIG,
+        "Null value not supported for topic configs: retention.ms",
+    ),
+    (
+        NewTopic("t", configs={"nosuch.key": "1"}),
+        ErrorCode.INVALID_CONFIG,
+        "Unknown topic config name: nosuch.key",
+    ),
+    (
+        NewTopic("t", configs={"retention.ms": "soon"}),
+        ErrorCode.INVALID_CONFIG,
+        "Invalid value soon for configuration retention.ms: Not a number of type LONG",
+    ),
+]
+
+
+def test_what_cannot_be_created(zk_chroot: str) -> None:
+    async def test() -> None:
+        async with cluster_of(zk_chroot, 2) as cluster:
+            admin = await create(cluster, NewTopic("a.b", 1, 1))
+            for wanted, code, message in REFUSED_TOPICS:
+                assert await refused(admin.create_topic(wanted)) == (code, message)
+            assert await cluster.controller.zk.topics.get_all_topics() == ["a.b"]
+
+    run(test)
+
+
+def test_a_topic_marked_for_deletion_cannot_be_created(zk_chroot: str) -> None:
+    async def test() -> None:
+        async with cluster_of(zk_chroot, 1) as cluster:
+            admin = cluster.controller.topic_admin
+            await cluster.controller.controller.stop()  # so that nobody removes the mark
+            await cluster.controller.zk.client.create(DeleteTopicsTopicZNode.path("t"))
+            assert await refused(admin.create_topic(NewTopic("t"))) == (
+                ErrorCode.TOPIC_ALREADY_EXISTS,
+                "Topic 't' is marked for deletion.",
+            )
+
+    run(test)
+
+
+def test_validate_only_writes_nothing(zk_chroot: str) -> None:
+    async def test() -> None:
+        async with cluster_of(zk_chroot, 2) as cluster:
+            admin = cluster.controller.topic_admin
+            created = await admin.create_topic(NewTopic("t", 4, 2), validate_only=True)
+            assert len(created.assignment) == 4
+            assert await cluster.controller.zk.topics.get_all_topics() == []
+            assert await cluster.controller.zk.configs.get_entity_configs("topics/t") == {}
+
+    run(test)
+
+
+def test_topics_made_by_being_asked_for(zk_chroot: str) -> None:
+    async def test() -> None:
+        async with cluster_of(zk_chroot, 2) as cluster:
+            other = cluster.brokers[1]  # any broker may do it
+            errors = await other.topic_admin.auto_create(["auto", "no good"])
+            assert errors == {
+                "auto": ErrorCode.LEADER_NOT_AVAILABLE,
+                "no good": ErrorCode.INVALID_TOPIC_EXCEPTION,
+            }
+            assert await other.topic_admin.wait_for_leaders("auto", (0,), 10_000)
+            assert await other.topic_admin.auto_create(["auto"]) == {"auto": ErrorCode.LEADER_NOT_AVAILABLE}
+
+    run(test)
+
+
+def test_without_metadata_nothing_can_be_placed(zk_chroot: str) -> None:
+    """As recorded: a broker that has not heard of a controller yet answers INVALID_REPLICATION_FACTOR."""
+
+    async def test() -> None:
+        async with cluster_of(zk_chroot, 1) as cluster:
+            config = BrokerConfig({"zookeeper.connect": zk_chroot})
+            admin = TopicAdmin(cluster.controller.zk, MetadataCache(0), lambda: config)
+            assert await admin.auto_create(["t"]) == {"t": ErrorCode.INVALID_REPLICATION_FACTOR}
+
+    run(test)
+
+
+def test_growing_a_topic(zk_chroot: str) -> None:
+    async def test() -> None:
+        async with cluster_of(zk_chroot, 3) as cluster:
+            admin = await create(cluster, NewTopic("t", assignments={0: (1, 2)}))
+            bad = ErrorCode.INVALID_REPLICA_ASSIGNMENT
+            cases: list[tuple[int, list[list[int]] | None, ErrorCode, str]] = [
+                (1, None, ErrorCode.INVALID_PARTITIONS, "Topic already has 1 partitions."),
+                (
+                    0,
+                    None,
+                    ErrorCode.INVALID_PARTITIONS,
+                    "Topic currently has 1 partitions, which is higher than the requested 0.",
+                ),
+                (2, [[0, 9]], bad, "Unknown broker(s) in replica assignment: 9."),
+                (
+                    3,
+                    [[0, 1]],
+                    bad,
+                    "Increasing the number of partitions by 2 but 1 assignments provided.",
+                ),
+                (2, [[]], bad, "Cannot have replication factor of 0 for partition id 1."),
+                (2, [[0, 0]], bad, "Duplicate brokers not allowed in replica assignment: 0, 0 for partition id 1."),
+                (
+                    2,
+                    [[0, 1, 2]],
+                    bad,
+                    "Inconsistent replication factor between partitions, partition 0 has 2 while partitions [1] have "
+                    "replication factors [3], respectively.",
+                ),
+            ]
+            for count, assignments, code, message in cases:
+                assert await refused(admin.add_partitions("t", count, assignments)) == (code, message)
+            assert await refused(admin.add_partitions("no", 2, None)) == (
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                "The topic 'no' does not exist.",
+            )
+            assert await admin.add_partitions("t", 4, None, validate_only=True) == [0, 1, 2, 3]
+            assert await admin.add_partitions("t", 2, [[2, 0]]) == [0, 1]
+            assert await admin.add_partitions("t", 4, None) == [0, 1, 2, 3]
+            assert await admin.wait_for_leaders("t", range(4), 10_000)
+            stored = (await cluster.controller.zk.topics.get_topic_assignments(("t",)))["t"]
+            assert [stored.assignment[p].replicas for p in range(4)] == [(1, 2), (2, 0), (0, 2), (1, 2)]
+
+    run(test)
+
+
+def test_deleting_a_topic(zk_chroot: str) -> None:
+    async def test() -> None:
+        async with cluster_of(zk_chroot, 1) as cluster:
+            admin = await create(cluster, NewTopic("t", 1, 1, configs={"retention.ms": "1"}))
+            assert await refused(admin.delete_topic("no")) == (
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                "Topic `no` to delete does not exist",
+            )
+            await admin.delete_topic("t")
+            assert await admin.wait_until_gone("t", 10_000)
+            context = cluster.controller.controller.core.context
+            await eventually(lambda: not context.topics, "the end of the topic")
+            zk = cluster.controller.zk
+            assert await zk.topics.get_all_topics() == []
+            assert await zk.configs.get_entity_configs("topics/t") == {}
+            assert await zk.admin.get_topic_deletions() == []
+
+    run(test)
+
+
+def test_waiting_ends_at_the_time_out(zk_chroot: str) -> None:
+    async def test() -> None:
+        async with cluster_of(zk_chroot, 1) as cluster:
+            admin = cluster.controller.topic_admin
+            assert not await admin.wait_for_leaders("never", (0,), 30)
+            assert not await admin.wait_for_leaders("never", (0,), 0)
+            assert await admin.wait_until_gone("never", 0)
+
+    run(test)
