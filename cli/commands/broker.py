@@ -44,8 +44,8 @@ def start(
 
     Prints its id and listeners on stderr once it serves.
     """
+    from engine.broker.server.process import run
     from engine.kafka.config.properties import parse_override
-    from engine.server.process import run
 
     overrides = dict(parse_override(text) for text in override or ())
     if log_folder is None and os.environ.get("LOG_DIR"):

@@ -17,7 +17,7 @@ from engine.local.broker_probe import answers_api_versions
 from engine.local.processes import LocalProcess, ProcessId, find_process, start_process
 from engine.runtime.own_process import module_command
 
-BROKER_COMMAND = module_command("engine.server")
+BROKER_COMMAND = module_command("engine.broker.server")
 """Runs a klamm broker; the properties file follows."""
 
 _STARTED = b"started broker "

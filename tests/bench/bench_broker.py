@@ -80,7 +80,7 @@ class KlammBroker:
         """Start it and wait for the line that says so."""
         output = self._folder / "broker.out"
         begin = len(output.read_text()) if output.exists() else 0
-        command = [*module_command("engine.server"), self._folder / "server.properties"]
+        command = [*module_command("engine.broker.server"), self._folder / "server.properties"]
         self._process = start_process(command, output=output)
         deadline = time.monotonic() + 30
         while not (output.exists() and "started" in output.read_text()[begin:]):

@@ -14,8 +14,8 @@ import sys
 import time
 from pathlib import Path
 
+from engine.broker.server.process import main
 from engine.runtime.loop_lag import LoopLagGauge
-from engine.server.process import main
 
 INTERVAL_S = 0.01
 HERE = Path(sys.argv[-1]).parent

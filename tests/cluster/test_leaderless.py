@@ -209,7 +209,7 @@ def test_a_second_broker_with_the_same_id_waits_and_refuses(cluster: FaultCluste
     properties = tmp_path / "server.properties"
     properties.write_text(format_properties(settings))
     began = time.monotonic()
-    command = [*module_command("engine.server"), properties]
+    command = [*module_command("engine.broker.server"), properties]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert time.monotonic() - began >= SESSION_MS / 1000, "the old session might have been this broker's own"
     assert ended.returncode != 0

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from engine.broker.handlers.registry import all_handlers
+from engine.broker.server.api_table import PAGE, page, summary
 from engine.kafka.protocol.api_keys import API_SPECS, KRAFT_ONLY
-from engine.server.api_table import PAGE, page, summary
 
 
 def test_the_page_is_true() -> None:
-    assert PAGE.read_text("utf-8") == page(), "make it again: python -m engine.server.api_table"
+    assert PAGE.read_text("utf-8") == page(), "make it again: python -m engine.broker.server.api_table"
 
 
 def test_every_api_has_one_row() -> None:

@@ -79,7 +79,7 @@ def test_pages(page: Path) -> None:
     ("text", "missing"),
     [
         ("``engine.kafka.zk.client`` and engine/kafka/zk/client.py, the folder ``engine/kafka/zk/``", []),
-        ("``engine.kafka.zk.client.ZkClient``; python -m engine.server", []),
+        ("``engine.kafka.zk.client.ZkClient``; python -m engine.broker.server", []),
         ("see tests/docs, fixtures/znodes and docs/README.md.", []),
         ("one class in tests/support/fake_*.py, engine/admin/<noun>/…, a.engine.b", []),
         ("``engine.kafka.zk.clients``", ["engine.kafka.zk.clients"]),

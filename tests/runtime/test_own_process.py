@@ -22,7 +22,7 @@ def run(module: str, *arguments: str, folder: Path, path: str = "") -> subproces
 def test_an_engine_of_the_current_folder_or_of_the_path_is_not_taken(tmp_path: Path) -> None:
     (tmp_path / "engine").mkdir()
     (tmp_path / "engine" / "__init__.py").write_text("raise ImportError('not ours')\n")
-    ran = run("engine.server", "--help", folder=tmp_path, path=f":{tmp_path}")
+    ran = run("engine.broker.server", "--help", folder=tmp_path, path=f":{tmp_path}")
     assert (ran.returncode, "server.properties" in ran.stdout) == (0, True), ran.stderr
 
 
@@ -34,5 +34,5 @@ def test_klamms_code_comes_first_on_the_path_and_the_file_itself_adds_nothing(tm
 
 
 def test_arguments_and_exit_code_are_those_of_the_module(tmp_path: Path) -> None:
-    ran = run("engine.server", "absent.properties", folder=tmp_path)
+    ran = run("engine.broker.server", "absent.properties", folder=tmp_path)
     assert (ran.returncode, ran.stderr) == (2, "error: cannot read absent.properties: No such file or directory\n")

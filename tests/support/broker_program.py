@@ -1,4 +1,4 @@
-"""``engine.server`` as a foreground process: its output and its exit code."""
+"""``engine.broker.server`` as a foreground process: its output and its exit code."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class BrokerProgram:
         properties.write_text(format_properties(settings))
         limited = [] if open_files_max is None else ["sh", "-c", f'ulimit -n {open_files_max} && exec "$@"', "sh"]
         self.process = subprocess.Popen(
-            [*limited, *module_command("engine.server"), str(properties), *options],
+            [*limited, *module_command("engine.broker.server"), str(properties), *options],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=self._stderr,

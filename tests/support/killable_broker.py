@@ -54,7 +54,7 @@ def _counted(real: Callable[..., Any], order: Order) -> Callable[..., Any]:
 
 def run(order: Path, *rest: str) -> int:
     """Run as a broker until it ends."""
-    from engine.server.process import main
+    from engine.broker.server.process import main
 
     *rules, properties = rest
     for rule in rules:
@@ -62,7 +62,7 @@ def run(order: Path, *rest: str) -> int:
     told = Order(order)
     for name in _CHANGES:
         setattr(os, name, _counted(getattr(os, name), told))
-    sys.argv = ["engine.server", properties]
+    sys.argv = ["engine.broker.server", properties]
     return main()
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Broker(Protocol):
-    """The parts of a running broker that handlers use. ``engine.server`` puts them together."""
+    """The parts of a running broker that handlers use. ``engine.broker.server`` puts them together."""
 
     @property
     def broker_id(self) -> int: ...

@@ -1,6 +1,6 @@
 """Maps the first four bytes of a request to its decoder, its handler and the encoder of its answer.
 
-The network knows handlers only as callables; ``engine.server`` fills the table from the registry of handlers.
+The network knows handlers only as callables; ``engine.broker.server`` fills the table from the registry of handlers.
 """
 
 from __future__ import annotations

@@ -11,12 +11,12 @@ from typing import cast
 import pytest
 from network_serving import run
 
+from engine.broker.server.kafka_server import LOOP_LAG_MS_MAX, KafkaServer
+from engine.broker.server.settings import advertised, check_served, random_cluster_id, server_limits
 from engine.common.errors import ConfigError, OperationError
 from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.zk.kafka_client import KafkaZkClient
 from engine.runtime.loop_lag import LoopLagGauge
-from engine.server.kafka_server import LOOP_LAG_MS_MAX, KafkaServer
-from engine.server.settings import advertised, check_served, random_cluster_id, server_limits
 
 
 def config(**settings: str) -> BrokerConfig:

@@ -1,4 +1,4 @@
-"""Generates the API reference page from the registry of handlers: ``python -m engine.server.api_table`` writes it.
+"""Generates the API reference page from the registry of handlers: ``python -m engine.broker.server.api_table`` writes it.
 
 A test compares the page with this module's output, so it is always true. It lists what is declared and what is
 answered; ``docs/compatibility.md`` says how well.
@@ -16,12 +16,12 @@ from typing import Final
 from engine.broker.handlers.registry import HandlerEntry, all_handlers
 from engine.kafka.protocol.api_keys import API_SPECS, KRAFT_ONLY, ApiKey, ApiSpec
 
-PAGE: Final = Path(__file__).parents[2] / "docs" / "reference" / "api-table.md"
+PAGE: Final = Path(__file__).parents[3] / "docs" / "reference" / "api-table.md"
 
 _HEAD: Final = """\
 # APIs
 
-<!-- Made by `python -m engine.server.api_table` from the registry of handlers (`make docs`); do not edit. -->
+<!-- Made by `python -m engine.broker.server.api_table` from the registry of handlers (`make docs`); do not edit. -->
 
 Every API of Kafka 3.9 in ZooKeeper mode. *Declared*: the versions that `engine/kafka/protocol` encodes and decodes.
 *Answered*: the versions that a broker answers, exactly as ApiVersions lists them. Keys that only KRaft
@@ -68,7 +68,9 @@ def main() -> None:
     """Write the page, or with ``--check`` report whether it is current."""
     if "--check" in sys.argv[1:]:
         sys.exit(
-            0 if PAGE.read_text("utf-8") == page() else f"{PAGE.name} is out of date: python -m engine.server.api_table"
+            0
+            if PAGE.read_text("utf-8") == page()
+            else f"{PAGE.name} is out of date: python -m engine.broker.server.api_table"
         )
     PAGE.parent.mkdir(parents=True, exist_ok=True)
     PAGE.write_text(page(), "utf-8")

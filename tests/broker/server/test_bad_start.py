@@ -11,11 +11,11 @@ import pytest
 from broker_program import BrokerProgram, settings
 from wire_client import WireClient, create_topic, produce, read_all, wait_until_led
 
+from engine.broker.server.process import main
 from engine.kafka.config.properties import format_properties
 from engine.kafka.protocol.apis.api_versions import ApiVersionsRequest
 from engine.kafka.protocol.records.batch import Record, encode_batch
 from engine.local.addresses import own_loopback_address
-from engine.server.process import main
 
 BATCH = encode_batch([Record(0, 1_700_000_000_000, b"k", b"v")])
 

@@ -12,12 +12,12 @@ import logging
 from contextlib import aclosing
 from pathlib import Path
 
+from engine.broker.server.cleaner_process import CleanerProcess, CleanerProcessEnded
 from engine.common.errors import KafkaError, StorageError
 from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.config.dynamic import DynamicConfigs
 from engine.runtime.offload import Offloader
 from engine.runtime.supervisor import Supervisor
-from engine.server.cleaner_process import CleanerProcess, CleanerProcessEnded
 from engine.storage.cleaner.choice import LogToClean, filthiest, may_be_cleaned, measure
 from engine.storage.cleaner.cleaning import remove_leftovers
 from engine.storage.cleaner.job import CleaningJob

@@ -29,6 +29,20 @@ from engine.broker.replication.offset_lookup import OffsetSearch
 from engine.broker.replication.replica_manager import ReplicaManager
 from engine.broker.replication.replica_selector import replica_selector
 from engine.broker.replication.zk_isr import ZkIsrUpdater
+from engine.broker.server.controlled_shutdown import ControlledShutdown
+from engine.broker.server.dynamic_effects import follow_limits, follow_settings, set_log_settings
+from engine.broker.server.log_cleaning import LogCleaner
+from engine.broker.server.log_upkeep import LogUpkeep
+from engine.broker.server.settings import (
+    advertised,
+    channel_settings,
+    check_served,
+    controller_options,
+    listener_spec,
+    random_cluster_id,
+    replication_settings,
+    server_limits,
+)
 from engine.common.clock import Clock, SystemClock
 from engine.common.errors import OperationError
 from engine.common.model import BrokerInfo, Endpoint
@@ -50,20 +64,6 @@ from engine.runtime.descriptors import RESERVE, descriptor_limit, descriptors_fo
 from engine.runtime.loop_lag import LoopLagGauge
 from engine.runtime.offload import Offloader
 from engine.runtime.supervisor import Supervisor
-from engine.server.controlled_shutdown import ControlledShutdown
-from engine.server.dynamic_effects import follow_limits, follow_settings, set_log_settings
-from engine.server.log_cleaning import LogCleaner
-from engine.server.log_upkeep import LogUpkeep
-from engine.server.settings import (
-    advertised,
-    channel_settings,
-    check_served,
-    controller_options,
-    listener_spec,
-    random_cluster_id,
-    replication_settings,
-    server_limits,
-)
 from engine.storage.environment import LoadingStopped
 from engine.storage.log_manager import LogManager, LogManagerConfig
 

@@ -13,6 +13,8 @@ from log_folders import NOW_MS, data_batch
 from managed_logs import ManagedLogs, checkpoint
 from virtual_time import run_virtual
 
+from engine.broker.server import log_upkeep
+from engine.broker.server.log_upkeep import LogUpkeep
 from engine.common.clock import ManualClock
 from engine.common.model import TopicPartition
 from engine.kafka.config.broker import BrokerConfig
@@ -23,8 +25,6 @@ from engine.kafka.formats.checkpoints import (
     RECOVERY_POINT_CHECKPOINT,
 )
 from engine.runtime.offload import Offloader
-from engine.server import log_upkeep
-from engine.server.log_upkeep import LogUpkeep
 from engine.storage.disk_jobs import DeleteJob, DiskJob
 from engine.storage.log_manager import LogManager, LogManagerConfig
 

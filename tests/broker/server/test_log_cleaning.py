@@ -17,6 +17,8 @@ import uvloop
 from cleaning import is_worker, pairs_of
 from log_folders import data_batch
 
+from engine.broker.server import cleaner_process, log_cleaning
+from engine.broker.server.log_cleaning import LogCleaner
 from engine.common.clock import SystemClock
 from engine.common.model import TopicPartition
 from engine.kafka.config.broker import BrokerConfig
@@ -24,8 +26,6 @@ from engine.kafka.config.dynamic import DynamicConfigs
 from engine.kafka.config.log_config import LogConfig
 from engine.kafka.formats.checkpoints import CLEANER_OFFSET_CHECKPOINT
 from engine.runtime.offload import Offloader
-from engine.server import cleaner_process, log_cleaning
-from engine.server.log_cleaning import LogCleaner
 from engine.storage.cleaner.choice import LogToClean
 from engine.storage.log import Log
 from engine.storage.log_manager import LogManager, LogManagerConfig

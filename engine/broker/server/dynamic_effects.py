@@ -9,12 +9,12 @@ from dataclasses import replace
 from engine.broker.network.server import SocketServer
 from engine.broker.replication.replica_manager import ReplicaManager
 from engine.broker.replication.throttle import ALL_REPLICAS
+from engine.broker.server.settings import address_limits
 from engine.common.errors import ConfigError
 from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.config.dynamic import DynamicConfigs
 from engine.kafka.config.dynamic_keys import Throttles
 from engine.kafka.config.log_config import LogConfig
-from engine.server.settings import address_limits
 from engine.storage.log_manager import LogManager
 
 logger = logging.getLogger(__name__)

@@ -23,7 +23,7 @@ from engine.kafka.protocol.frames import decode_response
 from engine.local.addresses import own_loopback_address
 from engine.local.cluster import LocalCluster
 
-FIXTURES = Path(__file__).parents[2] / "fixtures" / "first-answers"
+FIXTURES = Path(__file__).parents[3] / "fixtures" / "first-answers"
 CONTROLLER, UNTOLD = "controller-with-metadata", "started-but-no-update-metadata"
 OF_ONE_CLUSTER = {"cluster_id", "host", "port", "topic_id"}
 

@@ -13,14 +13,14 @@ from engine.broker.network.request import RequestHead
 from engine.broker.network.routes import RouteTable
 from engine.broker.network.server import SocketServer
 from engine.broker.replication.throttle import ALL_REPLICAS
+from engine.broker.server.dynamic_effects import follow_limits, follow_settings, set_log_settings
+from engine.broker.server.settings import server_limits
 from engine.common.clock import ManualClock
 from engine.common.model import TopicPartition
 from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.config.dynamic import DynamicConfigs
 from engine.kafka.config.log_config import LogConfig
 from engine.kafka.config.values import LONG_MAX
-from engine.server.dynamic_effects import follow_limits, follow_settings, set_log_settings
-from engine.server.settings import server_limits
 from engine.storage.log_manager import LogManager, LogManagerConfig
 
 BASE = {"zookeeper.connect": "z:1", "broker.id": "1", "max.connections": "100"}

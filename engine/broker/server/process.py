@@ -16,12 +16,12 @@ from pathlib import Path
 import uvloop
 
 from engine.broker.handlers.registry import all_handlers
+from engine.broker.server.kafka_server import KafkaServer
 from engine.common.errors import ConfigError, CoordinationError, KlammError, OperationError, StorageError
 from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.config.input_files import name_of, read_input
 from engine.kafka.config.properties import parse_override, parse_properties
 from engine.runtime.log_files import log_to_files
-from engine.server.kafka_server import KafkaServer
 
 logger = logging.getLogger("kafka.server.KafkaServer")
 
@@ -41,7 +41,9 @@ full one takes 40 ms with 2,000 replicas, and comes when some millions of object
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a broker from the command line; return the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m engine.server", description="Run one broker in the foreground.")
+    parser = argparse.ArgumentParser(
+        prog="python -m engine.broker.server", description="Run one broker in the foreground."
+    )
     parser.add_argument("file", type=Path, help="a server.properties file as in Kafka")
     parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE", help="overrides the file")
     parser.add_argument("--log-folder", type=Path, help="write Kafka's log files here; default: LOG_DIR, else stderr")

@@ -1,4 +1,0 @@
-"""A whole broker: the one place that assembles its parts, and starts and stops them in order.
-
-``python -m engine.server FILE.properties [--override key=value]…`` runs one in the foreground.
-"""
