@@ -24,13 +24,13 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from tabulate import tabulate
 from wire_client import wait_until_led
 
+from engine.broker.log.log_manager import LogManager, LogManagerConfig
 from engine.common.clock import SystemClock
 from engine.common.model import TopicPartition
 from engine.kafka.config.log_config import LogConfig
 from engine.kafka.protocol.records.batch import Codec, Record, encode_batch
 from engine.local.addresses import own_loopback_address
 from engine.local.zookeeper import EmbeddedZooKeeper
-from engine.storage.log_manager import LogManager, LogManagerConfig
 
 SEGMENT_BYTES = 64 * 1024 * 1024
 BATCH_RECORDS = 100

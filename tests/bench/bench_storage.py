@@ -20,11 +20,11 @@ from crc32c import crc32c
 from log_folders import StandIn, data_batch, open_log
 from tabulate import tabulate
 
+from engine.broker.log.log import Log
+from engine.broker.log.log_manager import LogManager, LogManagerConfig
 from engine.common.model import TopicPartition
 from engine.kafka.config.log_config import LogConfig
 from engine.kafka.protocol.records.layout import ATTRIBUTES, BASE_SEQUENCE, CRC
-from engine.storage.log import Log
-from engine.storage.log_manager import LogManager, LogManagerConfig
 
 ROUNDS = int(os.environ.get("KLAMM_BENCH_ROUNDS", "5"))
 CONFIG = LogConfig(segment_bytes=1 << 30)

@@ -14,6 +14,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from log_folders import open_log, read_all
 from wire_client import create_topic, wait_until_led, wait_until_no_transaction_is_open
 
+from engine.broker.log.log import Log
+from engine.broker.log.log_manager import LogManager, LogManagerConfig
 from engine.common import model
 from engine.common.clock import SystemClock
 from engine.kafka.config.log_config import LogConfig
@@ -21,8 +23,6 @@ from engine.kafka.formats.checkpoints import CLEANER_OFFSET_CHECKPOINT
 from engine.kafka.protocol.records.batch import iter_records
 from engine.kafka.protocol.records.header import iter_batches
 from engine.local.addresses import own_loopback_address
-from engine.storage.log import Log
-from engine.storage.log_manager import LogManager, LogManagerConfig
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 SETTINGS = {

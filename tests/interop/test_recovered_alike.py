@@ -9,12 +9,12 @@ import pytest
 from apache_kafka import ApacheKafkaBroker
 from damaged_folders import AFTER_CRASHES_ONLY, CONFIG, CUT_LATER, DAMAGES, Folder, copied, filled
 
+from engine.broker.log.log_manager import LogManager, LogManagerConfig
 from engine.common.clock import SystemClock
 from engine.common.model import TopicPartition
 from engine.kafka.formats.checkpoints import encode_offset_checkpoint
 from engine.kafka.formats.clean_shutdown import encode_clean_shutdown
 from engine.local.addresses import own_loopback_address
-from engine.storage.log_manager import LogManager, LogManagerConfig
 
 EXPIRATION_MS = 2**31 - 1
 

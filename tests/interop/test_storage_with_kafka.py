@@ -15,13 +15,13 @@ from kazoo.client import KazooClient
 from log_folders import data_batch, marker_batch, open_log, values_of
 from wire_client import create_topic
 
+from engine.broker.log.append_origin import AppendOrigin
+from engine.broker.log.log import Log
+from engine.broker.log.log_manager import LogManager, LogManagerConfig
 from engine.common import model
 from engine.common.clock import SystemClock
 from engine.kafka.config.log_config import LogConfig
 from engine.local.addresses import own_loopback_address
-from engine.storage.append_origin import AppendOrigin
-from engine.storage.log import Log
-from engine.storage.log_manager import LogManager, LogManagerConfig
 
 CONFIG = LogConfig(segment_bytes=2000, index_interval_bytes=200, segment_index_bytes=1024)
 TOPIC_CONFIG = {"segment.bytes": "2000", "index.interval.bytes": "200", "segment.index.bytes": "1024"}

@@ -31,14 +31,14 @@ _TIED = (sys.executable, str(ROOT / "engine/local/launch.py"), "tied")
 """Runs a command that ends with this process, however this one ends."""
 
 TESTED_BY = {
-    "engine/storage/producer_entry.py": ["storage/test_producer_rules.py", "storage/test_producers.py"],
-    "engine/storage/producer_state.py": [
+    "engine/broker/log/producer_entry.py": ["storage/test_producer_rules.py", "storage/test_producers.py"],
+    "engine/broker/log/producer_state.py": [
         "storage/test_producer_rules.py",
         "storage/test_producers.py",
         "storage/test_log_model.py",
     ],
-    "engine/storage/leader_epoch_cache.py": ["storage/test_leader_epochs.py"],
-    "engine/storage/log.py": [
+    "engine/broker/log/leader_epoch_cache.py": ["storage/test_leader_epochs.py"],
+    "engine/broker/log/log.py": [
         "storage/test_append_results.py",
         "storage/test_append_limits.py",
         "storage/test_log_files.py",
@@ -55,20 +55,20 @@ TESTED_BY = {
         "storage/test_log_moves.py",
         "storage/test_log_model.py",
     ],
-    "engine/storage/segment_recovery.py": [
+    "engine/broker/log/segment_recovery.py": [
         "storage/test_recovered_indexes.py",
         "storage/test_recovery.py",
         "storage/test_producers.py",
         "storage/test_overflowed_segments.py",
         "storage/test_power_failures.py",
     ],
-    "engine/storage/segment_swap.py": [
+    "engine/broker/log/segment_swap.py": [
         "storage/test_recovered_indexes.py",
         "storage/test_recovery.py",
         "storage/test_overflowed_segments.py",
         "storage/test_compaction.py",
     ],
-    "engine/storage/log_loader.py": [
+    "engine/broker/log/log_loader.py": [
         "storage/test_opened_folders.py",
         "storage/test_recovered_indexes.py",
         "storage/test_recovery.py",
@@ -77,7 +77,7 @@ TESTED_BY = {
         "storage/test_recorded_folders.py",
         "storage/test_power_failures.py",
     ],
-    "engine/storage/log_files.py": [
+    "engine/broker/log/log_files.py": [
         "storage/test_log_files.py",
         "storage/test_reads.py",
         "storage/test_append.py",
@@ -87,7 +87,7 @@ TESTED_BY = {
         "storage/test_few_descriptors.py",
         "storage/test_compaction.py",
     ],
-    "engine/storage/partition_folder.py": [
+    "engine/broker/log/partition_folder.py": [
         "storage/test_opened_folders.py",
         "storage/test_recovery.py",
         "storage/test_log_moves.py",
@@ -95,20 +95,20 @@ TESTED_BY = {
         "storage/test_power_failures.py",
         "storage/test_log_manager.py",
     ],
-    "engine/storage/producer_snapshots.py": [
+    "engine/broker/log/producer_snapshots.py": [
         "storage/test_producer_snapshots.py",
         "storage/test_flush_state.py",
         "storage/test_producers.py",
         "storage/test_recovery.py",
     ],
-    "engine/storage/log_append.py": [
+    "engine/broker/log/log_append.py": [
         "storage/test_append_limits.py",
         "storage/test_append.py",
         "storage/test_producers.py",
         "storage/test_old_formats.py",
         "handlers/test_long_preparation.py",
     ],
-    "engine/storage/flush_state.py": [
+    "engine/broker/log/flush_state.py": [
         "storage/test_flush_state.py",
         "storage/test_recovery.py",
         "storage/test_producers.py",
@@ -118,20 +118,20 @@ TESTED_BY = {
         "storage/test_power_failures.py",
         "storage/test_log_model.py",
     ],
-    "engine/storage/retention.py": ["storage/test_retention.py"],
-    "engine/storage/placed_batches.py": [
+    "engine/broker/log/retention.py": ["storage/test_retention.py"],
+    "engine/broker/log/placed_batches.py": [
         "storage/test_append.py",
         "storage/test_producers.py",
         "storage/test_producer_rules.py",
     ],
-    "engine/storage/active_segment.py": [
+    "engine/broker/log/active_segment.py": [
         "storage/test_append.py",
         "storage/test_reads.py",
         "storage/test_log_model.py",
     ],
-    "engine/storage/checkpoint_file.py": ["storage/test_reused_names.py", "storage/test_power_failures.py"],
-    "engine/storage/log_checkpoints.py": ["storage/test_reused_names.py", "storage/test_power_failures.py"],
-    "engine/storage/log_manager.py": [
+    "engine/broker/log/checkpoint_file.py": ["storage/test_reused_names.py", "storage/test_power_failures.py"],
+    "engine/broker/log/log_checkpoints.py": ["storage/test_reused_names.py", "storage/test_power_failures.py"],
+    "engine/broker/log/log_manager.py": [
         "storage/test_log_manager.py",
         "storage/test_due_work.py",
         "storage/test_log_moves.py",
@@ -140,8 +140,8 @@ TESTED_BY = {
         "storage/test_power_failures.py",
         "server/test_log_upkeep.py",
     ],
-    "engine/storage/due_flushes.py": ["storage/test_due_work.py"],
-    "engine/storage/log_loading.py": [
+    "engine/broker/log/due_flushes.py": ["storage/test_due_work.py"],
+    "engine/broker/log/log_loading.py": [
         "storage/test_log_manager.py",
         "storage/test_reused_names.py",
         "storage/test_few_descriptors.py",
@@ -149,14 +149,14 @@ TESTED_BY = {
         "storage/test_recorded_folders.py",
         "storage/test_log_moves.py",
     ],
-    "engine/storage/log_dirs.py": [
+    "engine/broker/log/log_dirs.py": [
         "storage/test_log_manager.py",
         "storage/test_reused_names.py",
         "storage/test_few_descriptors.py",
         "storage/test_power_failures.py",
         "storage/test_log_moves.py",
     ],
-    "engine/storage/disk_jobs.py": [
+    "engine/broker/log/disk_jobs.py": [
         "storage/test_disk_jobs.py",
         "storage/test_log_files.py",
         "storage/test_due_work.py",
@@ -170,8 +170,8 @@ TESTED_BY = {
         "server/test_log_upkeep.py",
         "storage/test_log_moves.py",
     ],
-    "engine/storage/log_moves.py": ["storage/test_log_manager.py", "storage/test_log_moves.py"],
-    "engine/storage/segment_list.py": [
+    "engine/broker/log/log_moves.py": ["storage/test_log_manager.py", "storage/test_log_moves.py"],
+    "engine/broker/log/segment_list.py": [
         "storage/test_append.py",
         "storage/test_reads.py",
         "storage/test_retention.py",
@@ -179,7 +179,7 @@ TESTED_BY = {
         "storage/test_log_model.py",
         "storage/test_compaction.py",
     ],
-    "engine/storage/small_files.py": [
+    "engine/broker/log/small_files.py": [
         "storage/test_log_manager.py",
         "storage/test_reused_names.py",
         "storage/test_power_failures.py",
@@ -187,7 +187,7 @@ TESTED_BY = {
         "storage/test_few_descriptors.py",
         "storage/test_recovery.py",
     ],
-    "engine/storage/replaced_logs.py": ["storage/test_replaced_logs.py", "storage/test_log_moves.py"],
+    "engine/broker/log/replaced_logs.py": ["storage/test_replaced_logs.py", "storage/test_log_moves.py"],
     "engine/broker/replication/partition.py": [
         "replication/test_partition.py",
         "replication/test_roles.py",
@@ -200,7 +200,7 @@ TESTED_BY = {
     "engine/broker/replication/isr.py": ["replication/test_isr.py"],
     "engine/broker/replication/roles.py": ["replication/test_roles.py", "replication/test_gaps.py"],
     "engine/broker/replication/fetch_cuts.py": ["replication/test_fetch_cuts.py", "replication/test_gaps.py"],
-    "engine/storage/cleaner/cleaning.py": [
+    "engine/broker/log/cleaner/cleaning.py": [
         "storage/test_cleaning_rounds.py",
         "storage/test_compaction.py",
         "storage/test_compaction_transactions.py",
@@ -278,14 +278,14 @@ TESTED_BY = {
         "controller/test_reads_and_failures.py",
         "controller/test_brokers.py",
     ],
-    "engine/storage/cleaner/batch_cleaner.py": ["storage/test_batch_cleaner.py"],
-    "engine/storage/cleaner/record_scan.py": ["storage/test_record_scan.py"],
-    "engine/storage/cleaner/choice.py": ["storage/test_cleaner_choice.py"],
-    "engine/storage/cleaner/transactions.py": [
+    "engine/broker/log/cleaner/batch_cleaner.py": ["storage/test_batch_cleaner.py"],
+    "engine/broker/log/cleaner/record_scan.py": ["storage/test_record_scan.py"],
+    "engine/broker/log/cleaner/choice.py": ["storage/test_cleaner_choice.py"],
+    "engine/broker/log/cleaner/transactions.py": [
         "storage/test_cleaned_transactions.py",
         "storage/test_compaction_transactions.py",
     ],
-    "engine/storage/cleaner/cleaned_segments.py": ["storage/test_cleaned_segments.py"],
+    "engine/broker/log/cleaner/cleaned_segments.py": ["storage/test_cleaned_segments.py"],
     "engine/broker/replication/leader_endpoint.py": ["replication/test_leader_endpoint.py"],
     "engine/broker/replication/fetch_state.py": ["replication/test_fetch_table.py"],
     "engine/broker/replication/fetch_table.py": ["replication/test_fetch_table.py", "replication/test_gaps.py"],

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from engine.broker.log.log import Log
 from engine.kafka.config.broker_configs import BROKER_CONFIG_DEF
 from engine.kafka.config.topic_config_keys import TOPIC_CONFIG_DEF
 from engine.kafka.zk.kafka_client import KafkaZkClient
-from engine.storage.log import Log
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("cli", "engine", "klamm", "plans", "tui")
@@ -54,7 +54,7 @@ def test_no_class_is_a_mixin() -> None:
 
 def test_where_the_last_append_went_has_one_owner() -> None:
     owners = {name for name, text in modules("engine") if "_last_append" in text}
-    assert owners == {"engine/storage/active_segment.py"}
+    assert owners == {"engine/broker/log/active_segment.py"}
 
 
 def test_no_module_touches_the_private_state_of_another() -> None:

@@ -18,8 +18,8 @@ READ_THE_MACHINES_CLOCK = {
     "engine/runtime/log_files.py": "the hour of an empty log file",
     "engine/runtime/loop_lag.py": "how late the event loop is",
     "engine/runtime/purgatory.py": "timers of the event loop",
-    "engine/storage/cleaner/cleaning.py": "a process of its own",
-    "engine/storage/cleaner/throttle.py": "a process of its own",
+    "engine/broker/log/cleaner/cleaning.py": "a process of its own",
+    "engine/broker/log/cleaner/throttle.py": "a process of its own",
     "engine/kafka/zk/kazoo_handler.py": "how long one of kazoo's threads waits",
     "engine/kafka/zk/session.py": "how long ZooKeeper has not answered, which commands show",
 }

@@ -9,12 +9,10 @@ from typing import Any
 
 from log_folders import NOW_MS, open_log, read_all
 
-from engine.kafka.config.log_config import LogConfig
-from engine.kafka.protocol.records.batch import Record, encode_batch, iter_batches, iter_records
-from engine.storage.cleaner.choice import LogToClean, measure
-from engine.storage.cleaner.cleaning import clean
-from engine.storage.cleaner.job import CleaningJob
-from engine.storage.cleaner.messages import (
+from engine.broker.log.cleaner.choice import LogToClean, measure
+from engine.broker.log.cleaner.cleaning import clean
+from engine.broker.log.cleaner.job import CleaningJob
+from engine.broker.log.cleaner.messages import (
     Finished,
     GroupCleaned,
     Report,
@@ -23,8 +21,10 @@ from engine.storage.cleaner.messages import (
     encode_plan,
     encode_report,
 )
-from engine.storage.cleaner.settings import CleanerSettings
-from engine.storage.log import Log
+from engine.broker.log.cleaner.settings import CleanerSettings
+from engine.broker.log.log import Log
+from engine.kafka.config.log_config import LogConfig
+from engine.kafka.protocol.records.batch import Record, encode_batch, iter_batches, iter_records
 
 DAY_MS = 86_400_000
 CONFIG = LogConfig(

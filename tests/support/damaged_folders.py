@@ -9,8 +9,8 @@ from pathlib import Path
 
 from log_folders import data_batch, marker_batch, open_log
 
+from engine.broker.log.append_origin import AppendOrigin
 from engine.kafka.config.log_config import LogConfig
-from engine.storage.append_origin import AppendOrigin
 
 CONFIG = LogConfig(segment_bytes=1000, index_interval_bytes=150, segment_index_bytes=1024, retention_ms=-1)
 ABORTING, COMMITTING, IDEMPOTENT = 3000, 3001, 3002

@@ -24,6 +24,17 @@ from forgetful_disk import CRASHES, KILLED, Disk, Stopped, write_image
 from log_folders import NOW_MS, read_all
 from topic_life import Life, Seen, check_records
 
+from engine.broker.log import log_loading, log_manager, small_files
+from engine.broker.log.disk_jobs import DiskJob, run_jobs
+from engine.broker.log.log import Log
+from engine.broker.log.log_manager import LogManager, LogManagerConfig
+from engine.broker.log.log_moves import (
+    create_future_log,
+    delete_future_log,
+    preparing_jobs,
+    replace_current_with_future,
+)
+from engine.broker.log.small_files import sync_path
 from engine.common.clock import ManualClock
 from engine.common.model import TopicPartition
 from engine.kafka.config.log_config import LogConfig
@@ -31,12 +42,6 @@ from engine.kafka.protocol.records.attributes import Codec
 from engine.kafka.protocol.records.batch import iter_batches, iter_records
 from engine.kafka.protocol.records.encode import encode_batch
 from engine.kafka.protocol.records.record import Record
-from engine.storage import log_loading, log_manager, small_files
-from engine.storage.disk_jobs import DiskJob, run_jobs
-from engine.storage.log import Log
-from engine.storage.log_manager import LogManager, LogManagerConfig
-from engine.storage.log_moves import create_future_log, delete_future_log, preparing_jobs, replace_current_with_future
-from engine.storage.small_files import sync_path
 
 SMALL = {"segment_bytes": 700, "segment_index_bytes": 120, "index_interval_bytes": 100, "file_delete_delay_ms": 2000}
 TOPICS = {

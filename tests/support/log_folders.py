@@ -7,16 +7,16 @@ import shutil
 import struct
 from pathlib import Path
 
+from engine.broker.log.disk_jobs import DeleteJob
+from engine.broker.log.environment import Flushable
+from engine.broker.log.log import Log
+from engine.broker.log.log_loader import Checkpoints, load_log
 from engine.common.clock import ManualClock
 from engine.kafka.config.log_config import LogConfig
 from engine.kafka.protocol.records.batch import iter_records
 from engine.kafka.protocol.records.encode import encode_batch
 from engine.kafka.protocol.records.header import BatchHeader, iter_batches
 from engine.kafka.protocol.records.record import Record
-from engine.storage.disk_jobs import DeleteJob
-from engine.storage.environment import Flushable
-from engine.storage.log import Log
-from engine.storage.log_loader import Checkpoints, load_log
 
 RECORDED = Path(__file__).parents[2] / "fixtures" / "disk"
 """Log dirs written by Apache Kafka; see SOURCE.md there."""

@@ -22,6 +22,7 @@ from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.fetch import fetch
 from engine.broker.handlers.list_offsets import list_offsets
 from engine.broker.handlers.offset_for_leader_epoch import offset_for_leader_epoch
+from engine.broker.log.log_manager import LogManager, LogManagerConfig
 from engine.broker.network.request import Deferred, Peer
 from engine.broker.replication.isr_updater import IsrOutcome, IsrUpdate
 from engine.broker.replication.leader_and_isr_change import become_leader_or_follower
@@ -51,7 +52,6 @@ from engine.kafka.protocol.apis.update_metadata import (
 from engine.kafka.protocol.declaration import Request
 from engine.kafka.protocol.frames import decode_request, decode_response, encode_request, encode_response
 from engine.runtime.supervisor import Supervisor
-from engine.storage.log_manager import LogManager, LogManagerConfig
 
 TP = TopicPartition("orders", 0)
 TOPIC_ID = bytes(range(16))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from engine.storage.log import Log
-from engine.storage.log_times import newest_batch, step_by_time
-from engine.storage.results import OffsetAtTime
+from engine.broker.log.log import Log
+from engine.broker.log.log_times import newest_batch, step_by_time
+from engine.broker.log.results import OffsetAtTime
 
 
 def offset_for_timestamp(log: Log, timestamp_ms: int) -> OffsetAtTime | None:

@@ -8,8 +8,8 @@ from typing import Any
 
 def stop_replica_is_answered_before_the_checkpoints_are_written() -> None:
     """A deleted log stays in the checkpoints until they are next written."""
+    from engine.broker.log.log_checkpoints import LogCheckpoints
     from engine.broker.replication.replica_manager import ReplicaManager
-    from engine.storage.log_checkpoints import LogCheckpoints
 
     async def forget_logs(_self: ReplicaManager, _topic_partitions: Collection[Any]) -> bool:
         return True

@@ -10,12 +10,12 @@ import struct
 from collections.abc import Sequence
 
 from engine.broker.fetch.reads import BATCHES_VERSION, FetchReads
+from engine.broker.log.file_range import OpenFile, read_fully
 from engine.broker.replication.partition_read import PartitionRead, read_error
 from engine.common.errors import ErrorCode, KafkaError
 from engine.kafka.protocol.records.convert import down_convert
 from engine.kafka.protocol.records.header import iter_batches
 from engine.kafka.protocol.records.layout import LOG_OVERHEAD
-from engine.storage.file_range import OpenFile, read_fully
 
 DOWN_CONVERTED_BYTES_MAX = 128 * 1024
 """Bytes in the log to convert for one answer: usually a few milliseconds' work."""

@@ -7,10 +7,10 @@ Most partitions of a session are in this state most of the time. Once the follow
 from __future__ import annotations
 
 from engine.broker.fetch.session_cache import FetchPartition, FetchSession
+from engine.broker.log.log import Log
 from engine.broker.replication.isr import FollowerState
 from engine.broker.replication.partition import Partition
 from engine.broker.replication.partition_read import PartitionRead
-from engine.storage.log import Log
 
 End = tuple[Partition | None, int, int]
 """A partition with its readable end and leader epoch at the time of a read."""

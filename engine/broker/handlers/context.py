@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from engine.broker.controller.producer_ids import ProducerIdManager
     from engine.broker.controller.topic_admin import TopicAdmin
     from engine.broker.fetch.session_cache import FetchSessionCache
+    from engine.broker.log.log_manager import LogManager
     from engine.broker.replication.metadata_cache import MetadataCache
     from engine.broker.replication.offset_lookup import OffsetSearch
     from engine.broker.replication.replica_manager import ReplicaManager
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from engine.kafka.zk.kafka_client import KafkaZkClient
     from engine.runtime.offload import Offloader
     from engine.runtime.supervisor import Supervisor
-    from engine.storage.log_manager import LogManager
 
 
 class Broker(Protocol):

@@ -20,6 +20,7 @@ from pathlib import Path
 from engine.broker.handlers.context import Broker, RequestContext
 from engine.broker.handlers.in_turns import pieces
 from engine.broker.handlers.registry import handles
+from engine.broker.log.log import Log
 from engine.broker.replication.state_changes import Breather
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
@@ -31,7 +32,6 @@ from engine.kafka.protocol.apis.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
-from engine.storage.log import Log
 
 logger = logging.getLogger("kafka.server.ReplicaManager")
 

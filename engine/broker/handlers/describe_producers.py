@@ -14,6 +14,7 @@ from typing import Any
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.in_turns import topics_answered
 from engine.broker.handlers.registry import handles
+from engine.broker.log.producer_entry import ProducerEntry
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
 from engine.common.topic_names import check_topic_name
@@ -25,7 +26,6 @@ from engine.kafka.protocol.apis.describe_producers import (
     ProducerState,
     TopicResponse,
 )
-from engine.storage.producer_entry import ProducerEntry
 
 
 @handles(ApiKey.DESCRIBE_PRODUCERS)

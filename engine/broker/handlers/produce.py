@@ -37,6 +37,9 @@ from engine.broker.handlers.produce_checks import (
     not_one_batch,
 )
 from engine.broker.handlers.registry import handles, handles_large
+from engine.broker.log.log import Log
+from engine.broker.log.preparation import Preparation, PreparationNeeded
+from engine.broker.log.results import AppendResult
 from engine.broker.network.request import CLOSE_CONNECTION, CLOSE_FOR_FAULT, NO_RESPONSE, Deferred
 from engine.broker.replication.partition import Partition
 from engine.broker.replication.state_changes import Breather
@@ -55,9 +58,6 @@ from engine.kafka.protocol.apis.produce import (
     TopicProduceResponse,
 )
 from engine.runtime.purgatory import DelayedOperation
-from engine.storage.log import Log
-from engine.storage.preparation import Preparation, PreparationNeeded
-from engine.storage.results import AppendResult
 
 _ACKS = (0, 1, ACKS_ALL)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 
+from engine.broker.log.log import Gap, Log
 from engine.broker.replication.fetch_state import FetchState
 from engine.broker.replication.fetch_table import FetchTable, FollowerHost
 from engine.broker.replication.follower import hosted_log, truncate
@@ -15,7 +16,6 @@ from engine.broker.replication.state_changes import Breather
 from engine.broker.replication.truncation import UNDEFINED_EPOCH, Truncation, truncation_for
 from engine.common.errors import ErrorCode, KafkaError, KlammError
 from engine.common.model import TopicPartition
-from engine.storage.log import Gap, Log
 
 logger = logging.getLogger("kafka.server.ReplicaFetcherThread")
 

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Collection, Iterable
 from typing import Protocol
 
+from engine.broker.log.log import Log
 from engine.broker.replication.fetch_state import FetchState, InitialFetchState
 from engine.broker.replication.follower_fetch_session import FetchWanted, FollowerFetchSession
 from engine.broker.replication.log_flushes import LogFlushes
@@ -20,7 +21,6 @@ from engine.common.clock import Clock
 from engine.common.errors import KafkaError
 from engine.common.model import Node, TopicPartition
 from engine.runtime.descriptors import is_out_of_descriptors
-from engine.storage.log import Log
 
 logger = logging.getLogger("kafka.server.ReplicaFetcherThread")
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 import logging
 import struct
 
+from engine.broker.log.log import Log
 from engine.broker.replication.partition import Partition
 from engine.broker.replication.truncation import Truncation
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
 from engine.kafka.protocol.apis.fetch import PartitionData
-from engine.storage.log import Log
 
 logger = logging.getLogger("kafka.server.ReplicaFetcherThread")
 

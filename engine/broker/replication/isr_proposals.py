@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Protocol
 
+from engine.broker.log.log import Log
 from engine.broker.replication.isr import (
     NEVER_MS,
     AlterReaction,
@@ -19,7 +20,6 @@ from engine.broker.replication.isr_updater import IsrOutcome, IsrUpdate
 from engine.broker.replication.partition_environment import PartitionEnvironment
 from engine.common.errors import ErrorCode
 from engine.common.model import LeaderAndIsr, TopicPartition
-from engine.storage.log import Log
 
 logger = logging.getLogger("kafka.cluster.Partition")
 

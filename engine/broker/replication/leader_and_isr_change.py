@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from typing import NamedTuple
 
+from engine.broker.log.log import Log
 from engine.broker.replication.fetch_state import InitialFetchState
 from engine.broker.replication.partition import Partition
 from engine.broker.replication.replica_manager import ReplicaManager
@@ -27,7 +28,6 @@ from engine.kafka.protocol.apis.leader_and_isr import (
     LeaderAndIsrTopicError,
 )
 from engine.runtime.descriptors import is_out_of_descriptors
-from engine.storage.log import Log
 
 CREATED_AT_ONCE_MAX = 100
 """Logs created before the event loop gets a turn: their log lines alone take milliseconds."""

@@ -14,6 +14,11 @@ import struct
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Final
 
+from engine.broker.log.disk_jobs import DiskJob
+from engine.broker.log.file_range import FileRange
+from engine.broker.log.log import Log
+from engine.broker.log.log_manager import LogManager
+from engine.broker.log.log_moves import check_prepared, preparing_jobs, replace_current_with_future
 from engine.broker.replication.follower import make_room_for_first_batch
 from engine.broker.replication.partition import Partition
 from engine.broker.replication.throttle import ReplicationQuota
@@ -21,11 +26,6 @@ from engine.broker.replication.truncation import UNDEFINED_EPOCH, Truncation, tr
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
 from engine.kafka.protocol.records.layout import LOG_OVERHEAD
-from engine.storage.disk_jobs import DiskJob
-from engine.storage.file_range import FileRange
-from engine.storage.log import Log
-from engine.storage.log_manager import LogManager
-from engine.storage.log_moves import check_prepared, preparing_jobs, replace_current_with_future
 
 logger = logging.getLogger("kafka.server.ReplicaAlterLogDirsThread")
 

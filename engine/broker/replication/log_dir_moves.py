@@ -11,6 +11,9 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 
+from engine.broker.log.log import Log
+from engine.broker.log.log_manager import LogManager
+from engine.broker.log.log_moves import create_future_log, delete_future_log
 from engine.broker.replication.fetch_state import InitialFetchState
 from engine.broker.replication.fetcher_manager import fetcher_id, scala_map, scala_set
 from engine.broker.replication.log_dir_copy import LogDirCopy, RunSlow
@@ -21,9 +24,6 @@ from engine.common.clock import Clock
 from engine.common.errors import ErrorCode, KafkaError, KlammError
 from engine.common.model import Node, TopicPartition
 from engine.runtime.supervisor import Supervisor
-from engine.storage.log import Log
-from engine.storage.log_manager import LogManager
-from engine.storage.log_moves import create_future_log, delete_future_log
 
 logger = logging.getLogger("kafka.server.ReplicaAlterLogDirsManager")
 worker_logger = logging.getLogger("kafka.server.ReplicaAlterLogDirsThread")

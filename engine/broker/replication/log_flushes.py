@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 
+from engine.broker.log.disk_jobs import DiskJob
+from engine.broker.log.log import Log
 from engine.common.errors import ErrorCode, KafkaError
 from engine.runtime.supervisor import Supervisor
-from engine.storage.disk_jobs import DiskJob
-from engine.storage.log import Log
 
 CarryOut = Callable[[Iterable[DiskJob]], Awaitable[None]]
 """Runs jobs for the disk in threads, and finishes them."""

@@ -8,6 +8,10 @@ from __future__ import annotations
 import asyncio
 from typing import NamedTuple
 
+from engine.broker.log import log_times
+from engine.broker.log.log import Log
+from engine.broker.log.log_times import BatchToSearch
+from engine.broker.log.results import OffsetAtTime
 from engine.broker.replication.partition import Partition
 from engine.broker.replication.state_changes import Breather
 from engine.common.errors import ErrorCode, KafkaError
@@ -20,10 +24,6 @@ from engine.common.model import (
     IsolationLevel,
 )
 from engine.runtime.offload import Offloader
-from engine.storage import log_times
-from engine.storage.log import Log
-from engine.storage.log_times import BatchToSearch
-from engine.storage.results import OffsetAtTime
 
 NO_TIMESTAMP = -1
 HIGH_WATERMARK = -1

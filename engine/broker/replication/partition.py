@@ -9,6 +9,10 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from engine.broker.log.append_origin import AppendOrigin
+from engine.broker.log.log import Log
+from engine.broker.log.preparation import Preparation
+from engine.broker.log.results import AppendResult, LogRead
 from engine.broker.replication import isr_proposals
 from engine.broker.replication.isr import FollowerState, IsrState, high_watermark_candidate
 from engine.broker.replication.partition_environment import PartitionEnvironment
@@ -25,10 +29,6 @@ from engine.common.model import (
 )
 from engine.common.topic_id import ZERO_TOPIC_ID
 from engine.kafka.formats.index_entries import AbortedTransaction
-from engine.storage.append_origin import AppendOrigin
-from engine.storage.log import Log
-from engine.storage.preparation import Preparation
-from engine.storage.results import AppendResult, LogRead
 
 
 class SettledReader(Protocol):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from engine.broker.log.file_range import FileRange
 from engine.common.errors import ErrorCode
 from engine.kafka.formats.index_entries import AbortedTransaction
-from engine.storage.file_range import FileRange
 
 
 class PartitionRead:

@@ -12,6 +12,9 @@ from collections.abc import Callable, Collection, Coroutine, Hashable, Iterable,
 from pathlib import Path
 from typing import Any, TypeVar
 
+from engine.broker.log.disk_jobs import DiskJob
+from engine.broker.log.log import Log
+from engine.broker.log.log_manager import LogManager
 from engine.broker.replication import isr_proposals
 from engine.broker.replication.fetcher_manager import Connect, FetcherManager
 from engine.broker.replication.isr_updater import IsrUpdater
@@ -35,9 +38,6 @@ from engine.common.topic_id import ZERO_TOPIC_ID
 from engine.kafka.protocol.apis.update_metadata import UpdateMetadataRequest
 from engine.runtime.purgatory import Purgatory
 from engine.runtime.supervisor import Supervisor
-from engine.storage.disk_jobs import DiskJob
-from engine.storage.log import Log
-from engine.storage.log_manager import LogManager
 
 logger = logging.getLogger("kafka.server.ReplicaManager")
 partition_logger = logging.getLogger("kafka.cluster.Partition")

@@ -5,12 +5,12 @@ The arguments are the state of a LeaderAndIsr request whose epochs have been che
 
 from __future__ import annotations
 
+from engine.broker.log.log import Log
 from engine.broker.replication.isr import FollowerState, IsrState
 from engine.broker.replication.partition import Partition
 from engine.broker.replication.state_change_log import id_option, ids_text, partition_state_text, topic_id_option
 from engine.common.model import LeaderRecoveryState, ReplicaAssignment
 from engine.kafka.protocol.apis.leader_and_isr import LeaderAndIsrPartitionState
-from engine.storage.log import Log
 
 
 def make_leader(partition: Partition, state: LeaderAndIsrPartitionState, log: Log) -> bool:

@@ -11,8 +11,7 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncGenerator, Coroutine
 from typing import Any, TypeVar
 
-from engine.runtime.own_process import module_command
-from engine.storage.cleaner.messages import (
+from engine.broker.log.cleaner.messages import (
     CleaningPlan,
     Failed,
     Finished,
@@ -20,11 +19,12 @@ from engine.storage.cleaner.messages import (
     decode_report,
     encode_plan,
 )
+from engine.runtime.own_process import module_command
 
 T = TypeVar("T")
 
 _LINE_BYTES_MAX = 16 * 1024 * 1024
-_COMMAND = module_command("engine.storage.cleaner.worker")
+_COMMAND = module_command("engine.broker.log.cleaner.worker")
 
 
 class CleanerProcessEnded(Exception):

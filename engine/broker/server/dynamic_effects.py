@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from engine.broker.log.log_manager import LogManager
 from engine.broker.network.server import SocketServer
 from engine.broker.replication.replica_manager import ReplicaManager
 from engine.broker.replication.throttle import ALL_REPLICAS
@@ -15,7 +16,6 @@ from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.config.dynamic import DynamicConfigs
 from engine.kafka.config.dynamic_keys import Throttles
 from engine.kafka.config.log_config import LogConfig
-from engine.storage.log_manager import LogManager
 
 logger = logging.getLogger(__name__)
 

@@ -18,6 +18,8 @@ from engine.broker.fetch.session_cache import FetchSessionCache
 from engine.broker.handlers.api_versions import answer_unknown_version
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.registry import all_handlers
+from engine.broker.log.environment import LoadingStopped
+from engine.broker.log.log_manager import LogManager, LogManagerConfig
 from engine.broker.network.request import Peer
 from engine.broker.network.routes import HandlerSpec, RouteTable
 from engine.broker.network.server import BoundListener, SocketServer
@@ -64,8 +66,6 @@ from engine.runtime.descriptors import RESERVE, descriptor_limit, descriptors_fo
 from engine.runtime.loop_lag import LoopLagGauge
 from engine.runtime.offload import Offloader
 from engine.runtime.supervisor import Supervisor
-from engine.storage.environment import LoadingStopped
-from engine.storage.log_manager import LogManager, LogManagerConfig
 
 logger = logging.getLogger("kafka.server.KafkaServer")
 

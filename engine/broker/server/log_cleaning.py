@@ -12,21 +12,21 @@ import logging
 from contextlib import aclosing
 from pathlib import Path
 
+from engine.broker.log.cleaner.choice import LogToClean, filthiest, may_be_cleaned, measure
+from engine.broker.log.cleaner.cleaning import remove_leftovers
+from engine.broker.log.cleaner.job import CleaningJob
+from engine.broker.log.cleaner.messages import Failed, FailureKind, Finished, GroupCleaned, Indexed
+from engine.broker.log.cleaner.settings import RATE_MAX, CleanerSettings
+from engine.broker.log.cleaner.stats import CleaningStats, told
+from engine.broker.log.log import Log
+from engine.broker.log.log_manager import LogManager
+from engine.broker.log.small_files import sync_path
 from engine.broker.server.cleaner_process import CleanerProcess, CleanerProcessEnded
 from engine.common.errors import KafkaError, StorageError
 from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.config.dynamic import DynamicConfigs
 from engine.runtime.offload import Offloader
 from engine.runtime.supervisor import Supervisor
-from engine.storage.cleaner.choice import LogToClean, filthiest, may_be_cleaned, measure
-from engine.storage.cleaner.cleaning import remove_leftovers
-from engine.storage.cleaner.job import CleaningJob
-from engine.storage.cleaner.messages import Failed, FailureKind, Finished, GroupCleaned, Indexed
-from engine.storage.cleaner.settings import RATE_MAX, CleanerSettings
-from engine.storage.cleaner.stats import CleaningStats, told
-from engine.storage.log import Log
-from engine.storage.log_manager import LogManager
-from engine.storage.small_files import sync_path
 
 logger = logging.getLogger("kafka.log.LogCleaner")
 

@@ -6,11 +6,11 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 
+from engine.broker.log.disk_jobs import DiskJob
+from engine.broker.log.log_manager import LogManager
 from engine.kafka.config.broker import BrokerConfig
 from engine.runtime.offload import Offloader
 from engine.runtime.supervisor import Supervisor
-from engine.storage.disk_jobs import DiskJob
-from engine.storage.log_manager import LogManager
 
 logger = logging.getLogger(__name__)
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from engine.broker.log.append_origin import AppendOrigin
+from engine.broker.log.results import AppendResult
 from engine.broker.replication.partition import Partition
 from engine.broker.replication.replica_manager import ReplicaManager
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import ACKS_ALL, TopicPartition
 from engine.common.topic_names import GROUP_METADATA_TOPIC
 from engine.runtime.purgatory import DelayedOperation
-from engine.storage.append_origin import AppendOrigin
-from engine.storage.results import AppendResult
 
 Done = Callable[[ErrorCode, int], None]
 """Receives the outcome, and the offset of the batch (-1 with an error)."""

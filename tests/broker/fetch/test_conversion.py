@@ -15,6 +15,7 @@ from virtual_time import run_virtual
 
 from engine.broker.handlers import fetch_conversion
 from engine.broker.handlers.fetch import fetch
+from engine.broker.log.append_origin import AppendOrigin
 from engine.broker.network.request import Deferred
 from engine.common.errors import ErrorCode
 from engine.kafka.config.log_config import LogConfig
@@ -25,7 +26,6 @@ from engine.kafka.protocol.records.attributes import Codec
 from engine.kafka.protocol.records.batch import iter_records
 from engine.kafka.protocol.records.header import iter_batches
 from engine.runtime.offload import Offloader
-from engine.storage.append_origin import AppendOrigin
 
 
 def asked(offset: int = 0, *, max_wait_ms: int = 0) -> FetchRequest:

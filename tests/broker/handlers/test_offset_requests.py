@@ -20,6 +20,7 @@ from engine.broker.handlers.list_offsets import list_offsets
 from engine.broker.handlers.offset_for_leader_epoch import offset_for_leader_epoch
 from engine.broker.handlers.stop_replica import stop_replica
 from engine.broker.handlers.update_metadata import update_metadata
+from engine.broker.log.append_origin import AppendOrigin
 from engine.broker.network.request import Deferred
 from engine.common.errors import ErrorCode
 from engine.kafka.config.log_config import LogConfig
@@ -47,7 +48,6 @@ from engine.kafka.protocol.apis.offset_for_leader_epoch import (
 )
 from engine.kafka.protocol.apis.stop_replica import StopReplicaRequest
 from engine.kafka.protocol.apis.update_metadata import UpdateMetadataRequest
-from engine.storage.append_origin import AppendOrigin
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from engine.broker.log.file_range import FileRange, OpenFile
 from engine.broker.network.sender import GATHERED_BYTES_MAX, SENDFILE_BYTES_MIN, RangeTruncated, Sender
 from engine.common.clock import ManualClock
 from engine.kafka.protocol.codec import Outgoing
-from engine.storage.file_range import FileRange, OpenFile
 
 NOW_MS = ManualClock().monotonic_ms
 

@@ -10,12 +10,12 @@ import pytest
 from replicated_brokers import TP, World, world
 from virtual_time import run_virtual
 
+from engine.broker.log.log import Log
 from engine.broker.replication.fetch_state import InitialFetchState
 from engine.broker.replication.settings import ReplicationSettings
 from engine.kafka.config.metadata_version import MetadataVersion
 from engine.kafka.protocol.apis.fetch import FetchResponse, PartitionData
 from engine.kafka.protocol.apis.offset_for_leader_epoch import OffsetForLeaderEpochResponse
-from engine.storage.log import Log
 
 
 def settings(ibp: MetadataVersion = MetadataVersion.IBP_3_9_IV0) -> ReplicationSettings:

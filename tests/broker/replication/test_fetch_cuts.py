@@ -11,6 +11,7 @@ import pytest
 from replicated_brokers import TOPIC_ID, TP, world
 from virtual_time import run_virtual
 
+from engine.broker.log.log import Log
 from engine.broker.replication.fetch_cuts import LogCutter
 from engine.broker.replication.fetch_state import FetchState, InitialFetchState
 from engine.broker.replication.fetch_table import FetchTable
@@ -20,7 +21,6 @@ from engine.broker.replication.replica_manager import ReplicaManager
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import Node, TopicPartition
 from engine.kafka.client.errors import ConnectionLost
-from engine.storage.log import Log
 
 LEADER_EPOCH = 5
 NONE = ErrorCode.NONE

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from engine.broker.log.log import Gap
 from engine.broker.replication.fetch_state import FetchState, InitialFetchState
 from engine.broker.replication.fetch_table import FetchTable, continued
 from engine.broker.replication.follower_fetch_session import FetchWanted
@@ -16,7 +17,6 @@ from engine.common.clock import ManualClock
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import Node, TopicPartition
 from engine.common.topic_id import ZERO_TOPIC_ID
-from engine.storage.log import Gap
 
 T0, T1, T2 = (TopicPartition("t", n) for n in range(3))
 ID, OTHER_ID = bytes(range(16)), bytes(range(1, 17))

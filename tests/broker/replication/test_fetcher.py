@@ -14,6 +14,7 @@ import pytest
 from log_folders import data_batch, open_log
 from virtual_time import LoopClock, run_virtual
 
+from engine.broker.log.log import Log
 from engine.broker.replication.fetch_state import InitialFetchState
 from engine.broker.replication.fetcher import ReplicaFetcher
 from engine.broker.replication.follower_fetch_session import FetchPlan
@@ -24,7 +25,6 @@ from engine.common.model import Node, TopicPartition
 from engine.kafka.client.errors import ConnectionLost
 from engine.kafka.config.log_config import LogConfig
 from engine.kafka.protocol.apis.fetch import FetchableTopicResponse, FetchResponse, PartitionData
-from engine.storage.log import Log
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 ID, OTHER_ID = bytes(range(16)), bytes(range(1, 17))

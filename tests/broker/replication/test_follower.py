@@ -9,13 +9,13 @@ from typing import Any, cast
 import pytest
 from log_folders import data_batch, open_log
 
+from engine.broker.log.log import Log
 from engine.broker.replication.follower import append_fetched, truncate
 from engine.broker.replication.partition import Partition
 from engine.broker.replication.truncation import Truncation
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
 from engine.kafka.protocol.apis.fetch import PartitionData
-from engine.storage.log import Log
 
 
 class Replica:

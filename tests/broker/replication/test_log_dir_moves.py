@@ -16,6 +16,7 @@ from virtual_time import run_virtual
 
 from engine.broker.handlers.alter_replica_log_dirs import alter_replica_log_dirs
 from engine.broker.handlers.describe_log_dirs import describe_log_dirs
+from engine.broker.log.log import Log
 from engine.broker.replication.log_dir_copy import (
     FLUSHES_BEFORE_SWAP_MAX,
     PIECE_BATCHES,
@@ -34,7 +35,6 @@ from engine.kafka.protocol.apis.alter_replica_log_dirs import (
     AlterReplicaLogDirTopic,
 )
 from engine.kafka.protocol.apis.describe_log_dirs import DescribeLogDirsRequest
-from engine.storage.log import Log
 
 SMALL_STEPS = ReplicationSettings(0, replica_lag_time_max_ms=5000, replica_fetch_max_bytes=1000)
 VALUE = b"v" * 300

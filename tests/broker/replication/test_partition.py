@@ -14,6 +14,7 @@ from log_folders import data_batch, marker_batch
 from replicated_brokers import TP, World, world
 from virtual_time import run_virtual
 
+from engine.broker.log.append_origin import AppendOrigin
 from engine.broker.replication.isr import IsrState
 from engine.broker.replication.partition import Partition
 from engine.broker.replication.replica_selector import select_by_rack
@@ -21,7 +22,6 @@ from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import IsolationLevel
 from engine.common.topic_id import ZERO_TOPIC_ID
 from engine.runtime.purgatory import DelayedOperation
-from engine.storage.append_origin import AppendOrigin
 
 MAX = 1 << 20
 

@@ -9,6 +9,7 @@ from unittest.mock import Mock, call
 import pytest
 from log_folders import NOW_MS, data_batch
 
+from engine.broker.log.log_manager import LogManager, LogManagerConfig
 from engine.broker.network.request import RequestHead
 from engine.broker.network.routes import RouteTable
 from engine.broker.network.server import SocketServer
@@ -21,7 +22,6 @@ from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.config.dynamic import DynamicConfigs
 from engine.kafka.config.log_config import LogConfig
 from engine.kafka.config.values import LONG_MAX
-from engine.storage.log_manager import LogManager, LogManagerConfig
 
 BASE = {"zookeeper.connect": "z:1", "broker.id": "1", "max.connections": "100"}
 

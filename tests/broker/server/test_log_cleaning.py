@@ -17,6 +17,10 @@ import uvloop
 from cleaning import is_worker, pairs_of
 from log_folders import data_batch
 
+from engine.broker.log.cleaner.choice import LogToClean
+from engine.broker.log.log import Log
+from engine.broker.log.log_manager import LogManager, LogManagerConfig
+from engine.broker.log.log_moves import create_future_log, replace_current_with_future
 from engine.broker.server import cleaner_process, log_cleaning
 from engine.broker.server.log_cleaning import LogCleaner
 from engine.common.clock import SystemClock
@@ -26,10 +30,6 @@ from engine.kafka.config.dynamic import DynamicConfigs
 from engine.kafka.config.log_config import LogConfig
 from engine.kafka.formats.checkpoints import CLEANER_OFFSET_CHECKPOINT
 from engine.runtime.offload import Offloader
-from engine.storage.cleaner.choice import LogToClean
-from engine.storage.log import Log
-from engine.storage.log_manager import LogManager, LogManagerConfig
-from engine.storage.log_moves import create_future_log, replace_current_with_future
 
 TP = TopicPartition("t", 0)
 COMPACTED = LogConfig(

@@ -13,6 +13,8 @@ from log_folders import NOW_MS, data_batch
 from managed_logs import ManagedLogs, checkpoint
 from virtual_time import run_virtual
 
+from engine.broker.log.disk_jobs import DeleteJob, DiskJob
+from engine.broker.log.log_manager import LogManager, LogManagerConfig
 from engine.broker.server import log_upkeep
 from engine.broker.server.log_upkeep import LogUpkeep
 from engine.common.clock import ManualClock
@@ -25,8 +27,6 @@ from engine.kafka.formats.checkpoints import (
     RECOVERY_POINT_CHECKPOINT,
 )
 from engine.runtime.offload import Offloader
-from engine.storage.disk_jobs import DeleteJob, DiskJob
-from engine.storage.log_manager import LogManager, LogManagerConfig
 
 DEADLINE_S = 20
 TP = TopicPartition("t", 0)

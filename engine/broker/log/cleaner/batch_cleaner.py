@@ -1,0 +1,183 @@
+"""Decides what happens to one batch: it is dropped, kept as it is, kept with fewer records, or kept empty.
+
+Offsets never change: a batch keeps its base offset and last offset delta. Records that stay are copied byte for byte,
+because their timestamps count from a base that stays too. They are rewritten only if a batch gets its delete horizon,
+which takes the base timestamp's place (KIP-534). Source: Cleaner.cleanInto and MemoryRecords.filterTo of Kafka 3.9.
+"""
+
+from __future__ import annotations
+
+from engine.broker.log.cleaner.key_map import EXACT_KEY_BYTES_MAX, KeyMap, fold
+from engine.broker.log.cleaner.messages import CleaningPlan
+from engine.broker.log.cleaner.record_scan import Survivors, find_live, find_survivors, max_timestamp_delta
+from engine.broker.log.cleaner.stats import CleaningStats
+from engine.broker.log.cleaner.transactions import CleanedTransactions
+from engine.kafka.protocol.records.attributes import Codec, TimestampType
+from engine.kafka.protocol.records.compression import compress
+from engine.kafka.protocol.records.decode import iter_section, record_section
+from engine.kafka.protocol.records.encode import empty_batch, encode_batch, seal_batch
+from engine.kafka.protocol.records.header import BatchHeader
+from engine.kafka.protocol.records.layout import BATCH_OVERHEAD
+from engine.kafka.protocol.records.legacy import encode_message_set, iter_messages
+
+UNPACKED_BYTES_MAX = 2**31 - 1
+"""The largest size to which a batch may unpack, that of a Java buffer. A larger batch makes its log uncleanable."""
+
+
+class BatchCleaner:
+    """Cleans one batch after the other, in the order of the log."""
+
+    def __init__(self, plan: CleaningPlan, keys: KeyMap, stats: CleaningStats) -> None:
+        self.transactions = CleanedTransactions(plan.aborted)
+        self._plan = plan
+        self._keys = keys
+        self._stats = stats
+        self._horizon_ms = plan.now_ms + plan.limits.delete_retention_ms
+
+    def clean(self, data: bytes, position: int, header: BatchHeader, *, keeps_legacy_deletes: bool) -> bytes:
+        """Return what stays of the batch at ``position``; empty if nothing stays.
+
+        ``keeps_legacy_deletes`` says whether tombstones of the old formats stay, because these have no delete horizon.
+
+        Raises:
+            KafkaError: CORRUPT_MESSAGE or INVALID_RECORD if the batch does not match its header; MESSAGE_TOO_LARGE
+                if it unpacks to more than ``UNPACKED_BYTES_MAX``.
+        """
+        if header.magic < 2:
+            return self._clean_legacy(data, position, header, keeps_legacy_deletes)
+        if header.is_control:
+            kept = self._clean_control(data, position, header)
+        elif self.transactions.on_data(header) or header.record_count == 0:
+            kept = b""
+        else:
+            kept = self._clean_data(data, position, header)
+        if not kept and self._must_stay(header):
+            kept = empty_batch(header)
+        return kept
+
+    def _must_stay(self, header: BatchHeader) -> bool:
+        """Whether the batch's header is needed: it has a producer's last sequence, or marks the cleaned part's end."""
+        if header.next_offset == self._plan.first_uncleanable_offset:
+            return True
+        last = self._plan.producers.get(header.producer_id)
+        if last is None:
+            return False
+        if last.last_offset >= 0:
+            return header.last_offset == last.last_offset
+        return header.is_control and header.producer_epoch == last.producer_epoch
+
+    def _clean_control(self, data: bytes, position: int, header: BatchHeader) -> bytes:
+        """A marker is removed ``delete.retention.ms`` after all data of its transaction is gone."""
+        marks_nothing = self.transactions.on_control(data, position, header)
+        horizon_ms = header.delete_horizon_ms
+        if header.record_count == 0 or (marks_nothing and horizon_ms is not None and horizon_ms <= self._plan.now_ms):
+            return b""
+        self._count(header.record_count, header.record_count)
+        whole = data[position : position + header.size_bytes]
+        if not marks_nothing or horizon_ms is not None:
+            return whole
+        return self._with_horizon(header, record_section(data, position, header, UNPACKED_BYTES_MAX))
+
+    def _clean_data(self, data: bytes, position: int, header: BatchHeader) -> bytes:
+        keys, first_offset, last_offset = self._keys, header.base_offset, header.last_offset
+        whole_end = position + header.size_bytes
+        if last_offset > keys.latest_offset:
+            # Beyond what fitted into the map: another round cleans it.
+            self._count(header.record_count, header.record_count)
+            return data[position:whole_end]
+        is_dirty = first_offset >= self._plan.first_dirty_offset
+        live = keys.live_offsets(first_offset, last_offset) if is_dirty else []
+        if is_dirty and not live:
+            self._count(header.record_count, 0)
+            return b""
+        section, start, end = data, position + BATCH_OVERHEAD, whole_end
+        if header.is_compressed:
+            section = record_section(data, position, header, UNPACKED_BYTES_MAX)
+            start, end = 0, len(section)
+        horizon_ms = header.delete_horizon_ms
+        keeps_tombstones = horizon_ms is None or self._plan.now_ms < horizon_ms
+        found = find_live(section, start, end, first_offset, live, keeps_tombstones=keeps_tombstones) if live else None
+        if found is None:
+            found = find_survivors(
+                section,
+                start,
+                end,
+                header.record_count,
+                first_offset,
+                keys.offsets,
+                keeps_tombstones=keeps_tombstones,
+            )
+        self._count(header.record_count, found.record_count)
+        if not is_dirty:
+            self._stats.invalid_messages_read += found.null_keys
+        if not found.record_count:
+            return b""
+        needs_horizon = found.has_tombstone and horizon_ms is None
+        if found.record_count == header.record_count and not needs_horizon:
+            return data[position:whole_end]
+        kept = b"".join(section[one:other] for one, other in zip(found.bounds[::2], found.bounds[1::2], strict=True))
+        header = header._replace(record_count=found.record_count)
+        if needs_horizon:
+            return self._with_horizon(header, kept)
+        return self._with_fewer(header, kept, section, found)
+
+    def _with_fewer(self, header: BatchHeader, kept: bytes, section: bytes, found: Survivors) -> bytes:
+        if header.timestamp_type is TimestampType.CREATE_TIME:
+            enough = header.max_timestamp - header.base_timestamp
+            max_timestamp = header.base_timestamp + max_timestamp_delta(section, found, enough)
+            header = header._replace(max_timestamp=max(max_timestamp, -1))
+        codec = header.codec
+        return seal_batch(header, kept if codec is Codec.NONE else compress(codec, kept))
+
+    def _with_horizon(self, header: BatchHeader, section: bytes) -> bytes:
+        return encode_batch(
+            iter_section(header, section),
+            base_offset=header.base_offset,
+            codec=header.codec,
+            producer_id=header.producer_id,
+            producer_epoch=header.producer_epoch,
+            base_sequence=header.base_sequence,
+            transactional=header.is_transactional,
+            control=header.is_control,
+            partition_leader_epoch=header.partition_leader_epoch,
+            timestamp_type=header.timestamp_type,
+            log_append_time_ms=(
+                header.max_timestamp if header.timestamp_type is TimestampType.LOG_APPEND_TIME else None
+            ),
+            last_offset=header.last_offset,
+            delete_horizon_ms=self._horizon_ms,
+        )
+
+    def _clean_legacy(self, data: bytes, position: int, header: BatchHeader, keeps_deletes: bool) -> bytes:
+        """Clean messages of v0 and v1, which have no producers or transactions; a wrapper hides its first offset."""
+        records = list(iter_messages(data, position, header, size_max=UNPACKED_BYTES_MAX))
+        kept = []
+        for record in records:
+            if record.offset > self._keys.latest_offset:
+                kept.append(record)
+            elif record.key is None:
+                self._stats.invalid_messages_read += record.offset < self._plan.first_dirty_offset
+            elif record.value is None and not keeps_deletes:
+                continue
+            elif record.offset >= self._keys.offsets.get(known_key(record.key), -1):
+                kept.append(record)
+        self._count(len(records), len(kept))
+        if len(kept) == len(records):
+            return data[position : position + header.size_bytes]
+        is_append_time = header.timestamp_type is TimestampType.LOG_APPEND_TIME
+        return encode_message_set(
+            kept,
+            header.magic,
+            codec=header.codec,
+            timestamp_type=header.timestamp_type,
+            log_append_time_ms=header.max_timestamp if is_append_time else None,
+        )
+
+    def _count(self, read: int, kept: int) -> None:
+        self._stats.messages_read += read
+        self._stats.messages_written += kept
+
+
+def known_key(key: bytes) -> bytes:
+    """Return the form in which the key map stores a key."""
+    return key if len(key) <= EXACT_KEY_BYTES_MAX else fold(key)

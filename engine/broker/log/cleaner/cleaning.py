@@ -1,0 +1,197 @@
+"""One cleaning of a log, from its plan to the last ``.cleaned`` file. Runs in the cleaning process.
+
+First it maps the keys of the dirty part to their last offsets, until the memory is full. Then it copies the segments up
+to that point, group by group, and leaves out each record that a later one with the same key replaces. It does not touch
+the log itself. Source: Cleaner.doClean of Kafka 3.9.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from engine.broker.log.cleaner.batch_cleaner import UNPACKED_BYTES_MAX, BatchCleaner, known_key
+from engine.broker.log.cleaner.cleaned_segments import CleanedSegments
+from engine.broker.log.cleaner.key_map import KeyMap
+from engine.broker.log.cleaner.messages import (
+    CleaningPlan,
+    Finished,
+    GroupCleaned,
+    Indexed,
+    Progress,
+    Report,
+    SegmentToClean,
+)
+from engine.broker.log.cleaner.record_scan import index_records
+from engine.broker.log.cleaner.segment_reader import read_segment
+from engine.broker.log.cleaner.stats import CleaningStats
+from engine.broker.log.cleaner.throttle import Pace
+from engine.broker.log.cleaner.transactions import CleanedTransactions
+from engine.broker.log.segment_paths import SegmentPaths
+from engine.kafka.formats.segment_files import CLEANED_SUFFIX, LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from engine.kafka.protocol.records.decode import record_section
+from engine.kafka.protocol.records.header import BatchHeader
+from engine.kafka.protocol.records.iterate import iter_batch_records
+from engine.kafka.protocol.records.layout import BATCH_OVERHEAD
+
+GROUP_SEGMENTS_MAX = 32
+"""How many segments are replaced at once: more renames would block the broker's event loop for too long."""
+
+_OFFSETS_MAX = 2**31 - 1
+
+
+def clean(plan: CleaningPlan, report: Callable[[Report], None]) -> None:
+    """Clean a log as planned, and report each step.
+
+    Raises:
+        StorageError, KafkaError: the log has content that cannot be cleaned.
+        OSError: the disk fails.
+    """
+    _Cleaning(plan, report).run()
+
+
+class _Cleaning:
+    def __init__(self, plan: CleaningPlan, report: Callable[[Report], None]) -> None:
+        self._plan = plan
+        self._report = report
+        self._folder = Path(plan.folder)
+        self._stats = CleaningStats()
+        self._keys = KeyMap(plan.limits.map_bytes)
+        self._pace = Pace(plan.limits.io_bytes_per_second, lambda size: report(Progress(size)))
+        self._cleaner = BatchCleaner(plan, self._keys, self._stats)
+
+    def run(self) -> None:
+        started_s, started_cpu_s = time.monotonic(), time.process_time()
+        remove_leftovers(self._folder)
+        self._index()
+        self._stats.index_s = time.monotonic() - started_s
+        self._stats.map_utilization = self._keys.utilization
+        end_offset = self._keys.latest_offset + 1
+        self._report(Indexed(end_offset, len(self._keys.offsets)))
+        legacy_horizon_ns = self._legacy_horizon_ns()
+        for group in self._groups(end_offset):
+            self._report(self._clean_group(group, legacy_horizon_ns))
+        self._stats.elapsed_s = time.monotonic() - started_s
+        self._stats.cpu_s = time.process_time() - started_cpu_s
+        self._report(Finished(end_offset, self._stats))
+
+    def _batches(self, segment: SegmentToClean) -> Iterator[tuple[bytes, int, BatchHeader]]:
+        path = SegmentPaths(self._folder, segment.base_offset).path(LOG_SUFFIX)
+        return read_segment(path, self._plan.limits.io_buffer_bytes, self._pace)
+
+    # --- keys
+
+    def _index(self) -> None:
+        keys = self._keys
+        transactions = CleanedTransactions(
+            one for one in self._plan.aborted if one.last_offset >= self._plan.first_dirty_offset
+        )
+        keys.latest_offset = self._plan.first_dirty_offset - 1
+        for segment in self._plan.segments:
+            if segment.end_offset <= self._plan.first_dirty_offset:
+                continue
+            for data, position, header in self._batches(segment):
+                if keys.is_full():
+                    keys.seal()
+                    return
+                self._index_batch(data, position, header, transactions)
+                keys.latest_offset = max(keys.latest_offset, header.last_offset)
+                self._stats.map_bytes_read += header.size_bytes
+            keys.latest_offset = max(keys.latest_offset, segment.end_offset - 1)
+        keys.seal()
+
+    def _index_batch(self, data: bytes, position: int, header: BatchHeader, transactions: CleanedTransactions) -> None:
+        stats, first_dirty_offset = self._stats, self._plan.first_dirty_offset
+        if header.is_control:
+            transactions.on_control(data, position, header)
+            return
+        stats.map_messages_read += max(header.record_count, 1)
+        if transactions.on_data(header) or header.record_count == 0 or header.last_offset < first_dirty_offset:
+            return
+        if header.magic < 2 or header.base_offset < first_dirty_offset:
+            for record in iter_batch_records(data, position, header, size_max=UNPACKED_BYTES_MAX):
+                if record.offset < first_dirty_offset:
+                    continue
+                if record.key is None:
+                    stats.invalid_messages_read += 1
+                else:
+                    self._keys.offsets[known_key(record.key)] = record.offset
+            return
+        start, end = position + BATCH_OVERHEAD, position + header.size_bytes
+        if header.is_compressed:
+            data = record_section(data, position, header, UNPACKED_BYTES_MAX)
+            start, end = 0, len(data)
+        stats.invalid_messages_read += index_records(
+            data, start, end, header.record_count, header.base_offset, self._keys.offsets
+        )
+
+    # --- segments
+
+    def _groups(self, end_offset: int) -> Iterator[list[SegmentToClean]]:
+        """Yield groups of neighbouring segments, each small enough to become one segment."""
+        limits = self._plan.limits
+        bounds = (limits.segment_bytes, limits.segment_index_bytes, limits.segment_index_bytes)
+        group: list[SegmentToClean] = []
+        sizes = (0, 0, 0)
+        for segment in self._plan.segments:
+            if segment.base_offset >= end_offset:
+                break
+            own = self._sizes(segment)
+            together = tuple(one + other for one, other in zip(sizes, own, strict=True))
+            if group and (
+                len(group) >= GROUP_SEGMENTS_MAX
+                or any(size > bound for size, bound in zip(together, bounds, strict=True))
+                or (own[0] and segment.end_offset - 1 - group[0].base_offset > _OFFSETS_MAX)
+            ):
+                yield group
+                group, together = [], own
+            group.append(segment)
+            sizes = (together[0], together[1], together[2])
+        if group:
+            yield group
+
+    def _sizes(self, segment: SegmentToClean) -> tuple[int, int, int]:
+        paths = SegmentPaths(self._folder, segment.base_offset)
+        files = (paths.path(kind) for kind in (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX))
+        log_bytes, index_bytes, time_index_bytes = (file.stat().st_size if file.exists() else 0 for file in files)
+        return log_bytes, index_bytes, time_index_bytes
+
+    def _clean_group(self, group: list[SegmentToClean], legacy_horizon_ns: int) -> GroupCleaned:
+        bounds = (group[0].base_offset, group[-1].end_offset)
+        cleaned = CleanedSegments(self._folder, bounds, self._plan.limits, self._pace)
+        modified_ns = 0
+        for segment in group:
+            modified_ns = self._modified_ns(segment)
+            self._clean_segment(segment, cleaned, keeps_legacy_deletes=modified_ns > legacy_horizon_ns)
+        new = cleaned.finish(modified_ns)
+        self._stats.bytes_written += sum(one.size_bytes for one in new)
+        return GroupCleaned(tuple(segment.base_offset for segment in group), new)
+
+    def _clean_segment(self, segment: SegmentToClean, cleaned: CleanedSegments, *, keeps_legacy_deletes: bool) -> None:
+        clean_batch, kept_transactions = self._cleaner.clean, self._cleaner.transactions.kept
+        for data, position, header in self._batches(segment):
+            kept = clean_batch(data, position, header, keeps_legacy_deletes=keeps_legacy_deletes)
+            self._stats.bytes_read += header.size_bytes
+            if kept:
+                cleaned.add(kept)
+            if kept_transactions:
+                for transaction in kept_transactions:
+                    cleaned.add_aborted(transaction)
+                kept_transactions.clear()
+
+    def _modified_ns(self, segment: SegmentToClean) -> int:
+        return SegmentPaths(self._folder, segment.base_offset).path(LOG_SUFFIX).stat().st_mtime_ns
+
+    def _legacy_horizon_ns(self) -> int:
+        """Segments of the old formats lose their tombstones if they were last written before this time."""
+        clean = [one for one in self._plan.segments if one.base_offset < self._plan.first_dirty_offset]
+        if not clean:
+            return 0
+        return self._modified_ns(clean[-1]) - self._plan.limits.delete_retention_ms * 1_000_000
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove the files of an interrupted cleaning: they would mislead the next start after a crash."""
+    for path in folder.glob(f"*{CLEANED_SUFFIX}"):
+        path.unlink(missing_ok=True)

@@ -1,0 +1,171 @@
+"""Batches that have their place: their offsets and leader epochs are stamped, but nothing is written yet.
+
+This file also has what a topic's settings demand of an append. It works on values only: ``log_append`` checks,
+``Log`` writes.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+from engine.broker.log.append_origin import AppendOrigin
+from engine.broker.log.results import NO_APPEND_TIME
+from engine.kafka.config.log_config import LogConfig
+from engine.kafka.protocol.records.append_rules import AppendRules
+from engine.kafka.protocol.records.attributes import Codec, TimestampType
+from engine.kafka.protocol.records.checksum import stamp_crc
+from engine.kafka.protocol.records.header import BatchHeader, read_batch_header
+from engine.kafka.protocol.records.layout import (
+    ATTRIBUTES,
+    CODEC_MASK,
+    CONTROL_BIT,
+    MAX_TIMESTAMP,
+    NO_TIMESTAMP,
+    TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
+)
+
+STAMP = struct.Struct(">qii")
+"""base_offset, batch_length, partition_leader_epoch: one call for the two fields that the leader sets."""
+
+_ATTRIBUTES = struct.Struct(">h")
+_TIMESTAMP = struct.Struct(">q")
+
+PositionedHeader = tuple[int, BatchHeader]
+"""Where a batch begins, and its header."""
+
+
+class PlacedBatches(NamedTuple):
+    """Whole batches that are about to be written."""
+
+    records: memoryview
+    headers: list[PositionedHeader]
+    first_offset: int
+    last_offset: int
+    max_timestamp_ms: int
+    max_timestamp_offset: int
+    log_append_time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class AppendTerms:
+    """What a topic's settings demand of an append, ready for the hot path."""
+
+    rules: AppendRules
+    in_place_attributes: frozenset[int]
+    """Attributes of a client's batch that the log may accept by its header alone."""
+    in_place_bytes_max: int
+    stamps_append_time: bool
+
+    @staticmethod
+    @lru_cache(maxsize=256)
+    def of(config: LogConfig) -> AppendTerms:
+        """Derive them from a topic's settings. Thousands of partitions share a few."""
+        rules = AppendRules.of(config)
+        codecs = tuple(Codec) if rules.codec is None else (rules.codec,)
+        return AppendTerms(
+            rules,
+            frozenset(() if rules.concerns_records else map(int, codecs)),
+            min(config.max_message_bytes, config.segment_bytes),
+            rules.timestamp_type is TimestampType.LOG_APPEND_TIME,
+        )
+
+    def takes_as_it_is(self, header: BatchHeader, origin: AppendOrigin) -> bool:
+        """Return whether the log may store the batch without looking at its records."""
+        if header.magic != 2 or self.rules.magic < 2:
+            return False
+        attributes = header.attributes
+        if origin is AppendOrigin.CLIENT:
+            if not self.stamps_append_time and (
+                header.max_timestamp < header.base_timestamp or header.max_timestamp < 0
+            ):
+                return False
+            return attributes & ~TRANSACTIONAL_BIT in self.in_place_attributes
+        if attributes & CONTROL_BIT:
+            return not self.stamps_append_time
+        return self.takes_from_coordinator(attributes & CODEC_MASK, origin)
+
+    def takes_from_coordinator(self, codec: int, origin: AppendOrigin) -> bool:
+        """Return whether these records come from a coordinator (so each has a key) and can be stored as they are."""
+        rules = self.rules
+        if origin is AppendOrigin.CLIENT or self.stamps_append_time or codec > CODEC_MASK:
+            return False
+        return rules.codec in (None, codec) and rules.magic > 1
+
+
+def stamp_append_time(records: memoryview, position: int, size_bytes: int, attributes: int, now_ms: int) -> None:
+    """Give the batch at ``position`` the time of its append and a matching checksum."""
+    _ATTRIBUTES.pack_into(records, position + ATTRIBUTES, attributes | TIMESTAMP_TYPE_BIT)
+    _TIMESTAMP.pack_into(records, position + MAX_TIMESTAMP, now_ms)
+    stamp_crc(records, position, size_bytes)
+
+
+def stamped(
+    records: memoryview,
+    headers: list[PositionedHeader],
+    *,
+    first_offset: int,
+    leader_epoch: int,
+    append_time_ms: int = NO_APPEND_TIME,
+) -> PlacedBatches:
+    """Stamp batches that are stored as they are. ``append_time_ms`` is for topics with LogAppendTime."""
+    next_offset = first_offset
+    max_timestamp_ms, max_timestamp_offset = NO_TIMESTAMP, next_offset
+    placed = []
+    for position, header in headers:
+        STAMP.pack_into(records, position, next_offset, header.batch_length, leader_epoch)
+        if append_time_ms != NO_APPEND_TIME:
+            stamp_append_time(records, position, header.size_bytes, header.attributes, append_time_ms)
+        header = read_batch_header(records, position)
+        if header.max_timestamp > max_timestamp_ms:
+            max_timestamp_ms, max_timestamp_offset = header.max_timestamp, header.last_offset
+        placed.append((position, header))
+        next_offset = header.next_offset
+    end = headers[-1][0] + headers[-1][1].size_bytes
+    return PlacedBatches(
+        records[:end],
+        placed,
+        first_offset,
+        next_offset - 1,
+        max_timestamp_ms,
+        max_timestamp_offset,
+        append_time_ms,
+    )
+
+
+def replicated(records: memoryview, headers: list[PositionedHeader]) -> PlacedBatches:
+    """Return the batches in ``records``, which their leader has stamped."""
+    max_timestamp_ms, max_timestamp_offset = NO_TIMESTAMP, headers[0][1].base_offset
+    for _, header in headers:
+        if header.max_timestamp > max_timestamp_ms:
+            max_timestamp_ms, max_timestamp_offset = header.max_timestamp, header.last_offset
+    start = headers[0][0]
+    end = headers[-1][0] + headers[-1][1].size_bytes
+    return PlacedBatches(
+        records[start:end],
+        [(position - start, header) for position, header in headers],
+        headers[0][1].base_offset,
+        headers[-1][1].last_offset,
+        max_timestamp_ms,
+        max_timestamp_offset,
+        NO_APPEND_TIME,
+    )
+
+
+def segment_runs(headers: list[PositionedHeader], segment_bytes: int) -> list[list[PositionedHeader]]:
+    """Group adjacent batches so that each group fits into one segment."""
+    first_position = headers[0][0]
+    if headers[-1][0] + headers[-1][1].size_bytes - first_position <= segment_bytes:
+        return [headers]
+    runs: list[list[PositionedHeader]] = []
+    run_bytes = 0
+    for position, header in headers:
+        if not runs or run_bytes + header.size_bytes > segment_bytes:
+            runs.append([])
+            run_bytes = 0
+        runs[-1].append((position, header))
+        run_bytes += header.size_bytes
+    return runs

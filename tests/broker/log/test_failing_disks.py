@@ -1,0 +1,169 @@
+"""Disks that are full or broken: no half-written record is served, the log dir goes offline, the others continue."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from log_folders import StandIn, data_batch, marker_batch, open_log, read_all, values_of
+from time_lookups import offset_for_timestamp, offset_of_max_timestamp
+
+from engine.broker.log.append_origin import AppendOrigin
+from engine.broker.log.log import Log
+from engine.common.errors import ErrorCode, KafkaError
+from engine.kafka.config.log_config import LogConfig
+
+
+class FullDisk:
+    """Replaces ``os.pwrite``: accepts ``room`` more bytes, cuts the last write short, then raises ENOSPC."""
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+        self._real = os.pwrite
+
+    def __call__(self, fd: int, data: bytes, position: int) -> int:
+        if self.room <= 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        taken = memoryview(data)[: self.room]
+        self.room -= len(taken)
+        return self._real(fd, taken, position)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[tuple[Log, StandIn]]:
+    environment = StandIn()
+    yield open_log(tmp_path / "t-0", LogConfig(index_interval_bytes=0), environment), environment
+
+
+@pytest.mark.parametrize("room", [0, 1, 60, 100])
+def test_a_full_disk_leaves_no_half_batch(log: tuple[Log, StandIn], monkeypatch: pytest.MonkeyPatch, room: int) -> None:
+    one, environment = log
+    one.append_as_leader(data_batch(b"kept"), 0)
+    before = read_all(one)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", FullDisk(room))
+        with pytest.raises(KafkaError) as caught:
+            one.append_as_leader(data_batch(b"x" * 100), 0)
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert "No space left on device" in str(caught.value)
+    assert [path for path, _ in environment.failures] == [one.log_dir]
+    assert (one.log_end_offset, one.segments[0].path.read_bytes()) == (1, before)
+    assert values_of(open_log(one.dir, clean=False)) == [(0, b"kept")]
+
+
+def test_a_short_write_that_goes_on_is_a_write(log: tuple[Log, StandIn], monkeypatch: pytest.MonkeyPatch) -> None:
+    one, environment = log
+    real, sizes = os.pwrite, iter([7, 13, 1])
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, at: real(fd, memoryview(data)[: next(sizes, None)], at))
+    one.append_as_leader(data_batch(b"whole"), 0)
+    assert values_of(one) == [(0, b"whole")]
+    assert environment.failures == []
+
+
+def test_a_disk_that_breaks_in_a_followers_append(log: tuple[Log, StandIn], monkeypatch: pytest.MonkeyPatch) -> None:
+    one, environment = log
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", FullDisk(100))
+        with pytest.raises(KafkaError) as caught:
+            one.append_as_follower(data_batch(b"x" * 100))
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert one.segments[0].path.stat().st_size == 0
+    assert environment.failures
+
+
+def test_a_folder_that_vanishes(log: tuple[Log, StandIn]) -> None:
+    """Whatever needs a new file fails with an error. What needs only the open file still works, as with any file."""
+    one, environment = log
+    one.append_as_leader(data_batch(b"a"), 0)
+    one.dir.rename(one.dir.with_name("elsewhere"))
+    for attempt in (one.roll, lambda: one.append_as_leader(data_batch(b"b"), 1), one.close):
+        with pytest.raises(KafkaError) as caught:
+            attempt()
+        assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert len(environment.failures) == 3
+
+
+def test_an_aborted_transaction_that_cannot_be_noted(log: tuple[Log, StandIn], monkeypatch: pytest.MonkeyPatch) -> None:
+    one, environment = log
+    one.append_as_leader(data_batch(b"a", producer=(1, 0, 0), transactional=True), 0)
+    marker = marker_batch(1, 0, commit=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", FullDisk(len(marker)))
+        with pytest.raises(KafkaError) as caught:
+            one.append_as_leader(marker, 0, origin=AppendOrigin.COORDINATOR)
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert environment.failures
+
+
+def test_a_flush_that_fails_does_not_move_the_recovery_point(
+    log: tuple[Log, StandIn], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, environment = log
+    one.append_as_leader(data_batch(b"a"), 0)
+    job = one.begin_flush()
+    assert job is not None
+
+    def broken(fd: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", broken)
+        job.run()
+    assert environment.failures == []
+    job.finish()
+    assert one.recovery_point == 0
+    assert "Input/output error" in environment.failures[0][1]
+
+
+def test_of_two_flushes_at_once_both_fail(log: tuple[Log, StandIn], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system reports the error to only one of them."""
+    one, environment = log
+    one.append_as_leader(data_batch(b"a"), 0)
+    first, second = one.begin_flush(), one.begin_flush()
+    assert first is not None and second is not None
+    errors = iter([OSError(errno.EIO, os.strerror(errno.EIO))])
+
+    def broken_once(fd: int) -> None:
+        for error in errors:
+            raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", broken_once)
+        first.run()
+        second.run()
+    second.finish()
+    first.finish()
+    assert one.recovery_point == 0
+    assert len(environment.failures) == 2
+    with pytest.raises(KafkaError) as caught:
+        second.raise_error()
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert str(caught.value).endswith(f"in dir {one.log_dir}: Input/output error")
+
+
+def test_an_offline_log_refuses_all_that_needs_the_disk(log: tuple[Log, StandIn]) -> None:
+    one, _ = log
+    one.append_as_leader(data_batch(b"a"), 0)
+    one.update_high_watermark(1)
+    one.abandon()
+    attempts = [
+        lambda: one.append_as_leader(data_batch(b"b"), 0),
+        lambda: one.append_as_follower(data_batch(b"b")),
+        lambda: one.position_of(0),
+        lambda: one.truncate_to(0),
+        lambda: one.truncate_fully_and_start_at(0),
+        lambda: one.increment_log_start_offset(1),
+        lambda: one.delete_old_segments(0),
+        lambda: offset_for_timestamp(one, 0),
+        lambda: offset_of_max_timestamp(one),
+        lambda: one.begin_flush(),
+        lambda: one.close(),
+    ]
+    one._active.replace(one.active_segment)
+    for attempt in attempts:
+        with pytest.raises(KafkaError) as caught:
+            attempt()
+        assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR

@@ -1,0 +1,193 @@
+"""The cleaner's loops over records, against the plain decoder: every size at which a number needs one more byte."""
+
+from __future__ import annotations
+
+import random
+from itertools import accumulate, pairwise
+
+import pytest
+
+from engine.broker.log.cleaner.key_map import EXACT_KEY_BYTES_MAX, fold
+from engine.broker.log.cleaner.record_scan import find_live, find_survivors, index_records, max_timestamp_delta
+from engine.common.errors import KafkaError
+from engine.kafka.protocol.records.encode import encode_records
+from engine.kafka.protocol.records.record import Record
+
+BASE = 1000
+T0 = 1_700_000_000_000
+
+KEY_SIZES = (0, 1, 2, 50, 56, 57, 58, 62, 63, 64, 65, 127, 128, 8191, 8192, 8193)
+VALUE_SIZES = (0, 1, 40, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 119, 120, 121, 8180, 8190, 20_000)
+OFFSET_DELTAS = (0, 1, 31, 62, 63, 64, 65, 127, 128, 8190, 8191, 8192, 8193, 20_000, 1_050_000)
+TIME_DELTAS = (0, -1, 1, -63, -64, -65, 63, 64, 65, 8191, -8192, 8192, -8193, 2_000_000, 2**40)
+
+
+def known(key: bytes) -> bytes:
+    return key if len(key) <= EXACT_KEY_BYTES_MAX else fold(key)
+
+
+def section_of(records: list[Record], padding: bytes = b"") -> tuple[bytes, int]:
+    """Return padding followed by the encoded records, and where the records begin."""
+    return padding + bytes(encode_records(records, BASE, T0).data), len(padding)
+
+
+def record(
+    delta: int, key: bytes | None, value: bytes | None = b"v", *, time_delta: int = 0, base: int = BASE
+) -> Record:
+    return Record(offset=base + delta, timestamp_ms=T0 + time_delta, key=key, value=value)
+
+
+def every_boundary(base: int = BASE) -> list[Record]:
+    """Return records in which each number has each of its possible lengths, in one batch."""
+    deltas = sorted({*OFFSET_DELTAS, *range(40, 75), *range(8170, 8215)})
+    chosen = random.Random(7)
+    return [
+        record(
+            delta,
+            None if number % 11 == 5 else bytes([number % 251]) * KEY_SIZES[number % len(KEY_SIZES)],
+            None if number % 7 == 3 else b"v" * VALUE_SIZES[number % len(VALUE_SIZES)],
+            time_delta=chosen.choice(TIME_DELTAS),
+            base=base,
+        )
+        for number, delta in enumerate(deltas)
+    ]
+
+
+def indexed(records: list[Record]) -> tuple[dict[bytes, int], int]:
+    data, position = section_of(records, b"header")
+    offsets: dict[bytes, int] = {}
+    null_keys = index_records(data, position, len(data), len(records), BASE, offsets)
+    return offsets, null_keys
+
+
+def test_each_key_is_mapped_to_its_last_offset() -> None:
+    records = every_boundary()
+    offsets, null_keys = indexed(records)
+    assert offsets == {known(one.key): one.offset for one in records if one.key is not None}
+    assert null_keys == sum(one.key is None for one in records) > 0
+
+
+@pytest.mark.parametrize("size", [*range(40, 70), *range(8180, 8200)])
+def test_a_record_of_any_length_is_followed_by_the_next(size: int) -> None:
+    """Lengths of one, two or three bytes: the same for keys, values and the record around them."""
+    records = [record(0, b"a" * 40, b"x" * (size - 40)), record(1, b"k" * size), record(2, b"last")]
+    offsets, _ = indexed(records)
+    assert offsets == {b"a" * 40: BASE, known(b"k" * size): BASE + 1, b"last": BASE + 2}
+    data, start = section_of(records)
+    found = find_survivors(data, start, len(data), 3, BASE, offsets, keeps_tombstones=True)
+    assert found == find_live(data, start, len(data), BASE, [BASE, BASE + 1, BASE + 2], keeps_tombstones=True)
+    assert found.record_count == 3
+
+
+@pytest.mark.parametrize("keeps_tombstones", [True, False])
+def test_survivors_are_those_at_or_beyond_the_map_s_offset(keeps_tombstones: bool) -> None:
+    records = every_boundary()
+    for seed in range(20):
+        chosen = random.Random(seed)
+        offsets = {
+            known(one.key): one.offset + chosen.choice((-1, 0, 1))
+            for one in records
+            if one.key is not None and chosen.random() < 0.7
+        }
+        data, start = section_of(records, b"x" * (seed % 3))
+        found = find_survivors(data, start, len(data), len(records), BASE, offsets, keeps_tombstones=keeps_tombstones)
+        stays = [one for one in records if one.key is not None and one.offset >= offsets.get(known(one.key), -1)]
+        kept = [one for one in stays if keeps_tombstones or one.value is not None]
+        assert found.bounds == bounds_of(records, kept, start)
+        assert found.has_tombstone == (keeps_tombstones and any(one.value is None for one in kept))
+        assert found.null_keys == sum(one.key is None for one in records)
+
+
+def test_without_tombstones_none_is_told_of() -> None:
+    records = [record(0, b"a"), record(1, b"b")]
+    data, start = section_of(records)
+    assert not find_survivors(data, start, len(data), 2, BASE, {}, keeps_tombstones=True).has_tombstone
+    live = find_live(data, start, len(data), BASE, [BASE, BASE + 1], keeps_tombstones=True)
+    assert live is not None
+    assert not live.has_tombstone
+
+
+def test_the_oldest_record_of_all_is_kept_if_its_key_is_not_mapped() -> None:
+    data = bytes(encode_records([Record(offset=0, timestamp_ms=T0, key=b"a", value=b"v")], 0, T0).data)
+    assert find_survivors(data, 0, len(data), 1, 0, {}, keeps_tombstones=True).record_count == 1
+    live = find_live(data, 0, len(data), 0, [0], keeps_tombstones=True)
+    assert live is not None
+    assert (live.record_count, live.null_keys) == (1, 0)
+
+
+@pytest.mark.parametrize("keeps_tombstones", [True, False])
+@pytest.mark.parametrize("base", [0, BASE])
+def test_live_records_are_found_by_their_offsets(base: int, keeps_tombstones: bool) -> None:
+    records = [one for one in every_boundary(base) if one.key is not None]
+    data = b"pad" + bytes(encode_records(records, base, T0).data)
+    for seed in range(20):
+        chosen = random.Random(seed)
+        live = [one for one in records if chosen.random() < 0.5] or records[:1]
+        found = find_live(data, 3, len(data), base, [one.offset for one in live], keeps_tombstones=keeps_tombstones)
+        assert found is not None
+        kept = [one for one in live if keeps_tombstones or one.value is not None]
+        assert found.bounds == bounds_of(records, kept, 3, base)
+        assert found.has_tombstone == (keeps_tombstones and any(one.value is None for one in kept))
+        assert found.null_keys == 0
+
+
+def test_an_offset_that_is_not_there_is_not_found() -> None:
+    data, start = section_of([record(0, b"a"), record(2, b"b")])
+    assert find_live(data, start, len(data), BASE, [BASE + 1], keeps_tombstones=True) is None
+    assert find_live(data, start, len(data), BASE, [BASE, BASE + 3], keeps_tombstones=True) is None
+
+
+@pytest.mark.parametrize("change", ["one less", "one more", "cut", "key over the end"])
+def test_bytes_that_are_not_the_records_are_refused(change: str) -> None:
+    records = [record(0, b"a" * 10, b""), record(1, b"b" * 10, b"")]
+    data, start = section_of(records)
+    count, end = len(records), len(data)
+    if change == "one less":
+        count -= 1
+    elif change == "one more":
+        count += 1
+    elif change == "cut":
+        data, end = data[:-3], end - 3
+    else:
+        key_length_at = data.index(b"a") - 1
+        # The key would end where its record ends, which leaves no room for a value.
+        data = data[:key_length_at] + bytes([(10 + 2) << 1]) + data[key_length_at + 1 :]
+    with pytest.raises(KafkaError, match="does not hold the records"):
+        index_records(data, start, end, count, BASE, {})
+    with pytest.raises(KafkaError, match="does not hold the records"):
+        find_survivors(data, start, end, count, BASE, {}, keeps_tombstones=True)
+
+
+def test_the_largest_timestamp_of_the_survivors() -> None:
+    records = [one for one in every_boundary() if one.key is not None]
+    data, start = section_of(records)
+    for seed in range(20):
+        kept = random.Random(seed).sample(records, 8)
+        live = sorted(one.offset for one in kept)
+        found = find_live(data, start, len(data), BASE, live, keeps_tombstones=True)
+        assert found is not None
+        assert max_timestamp_delta(data, found, max(TIME_DELTAS)) == max(one.timestamp_ms for one in kept) - T0
+
+
+def test_a_survivor_with_the_largest_possible_time_ends_the_search() -> None:
+    records = [record(0, b"a", time_delta=5), record(1, b"b", time_delta=3)]
+    data, start = section_of(records)
+    found = find_survivors(data, start, len(data), 2, BASE, {}, keeps_tombstones=True)
+    assert max_timestamp_delta(data, found, 5) == 5
+    assert max_timestamp_delta(data, found, 3) == 3, "the last one's; the caller says that none is larger"
+
+
+def test_a_removed_record_between_survivors_has_no_say_about_the_time() -> None:
+    records = [record(0, b"a"), record(1, b"b", time_delta=5), record(2, b"c", time_delta=3)]
+    data, start = section_of(records)
+    found = find_live(data, start, len(data), BASE, [BASE, BASE + 2], keeps_tombstones=True)
+    assert found is not None
+    assert max_timestamp_delta(data, found, 5) == 3
+
+
+def bounds_of(records: list[Record], kept: list[Record], start: int, base: int = BASE) -> list[int]:
+    """Return where each of the kept records begins and ends."""
+    ends = list(accumulate((len(encode_records([one], base, T0).data) for one in records), initial=start))
+    wanted = {one.offset for one in kept}
+    places = zip(records, pairwise(ends), strict=True)
+    return [place for one, bounds in places if one.offset in wanted for place in bounds]
