@@ -26,10 +26,10 @@ from apache_kafka import fetch_jars
 from bench_broker import cpu_seconds, row
 from wire_client import WireClient, create_topic
 
+from engine.broker.coordinator.groups.records import OFFSETS_BASE_SEQUENCE, offset_records
+from engine.broker.coordinator.groups.values import CommittedOffset
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
-from engine.coordinator.group.records import OFFSETS_BASE_SEQUENCE, offset_records
-from engine.coordinator.group.values import CommittedOffset
 from engine.kafka.config.metadata_version import parse_metadata_version
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.find_coordinator import FindCoordinatorRequest

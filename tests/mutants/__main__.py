@@ -219,33 +219,33 @@ TESTED_BY = {
         "controller/test_topics.py",
         "controller/test_brokers.py",
     ],
-    "engine/coordinator/group/offsets.py": [
+    "engine/broker/coordinator/groups/offsets.py": [
         "coordinator/test_offsets.py",
         "coordinator/test_commit_gathering.py",
         "coordinator/test_coordinator.py",
     ],
-    "engine/coordinator/group/commit_gathering.py": [
+    "engine/broker/coordinator/groups/commit_gathering.py": [
         "coordinator/test_commit_gathering.py",
         "coordinator/test_very_many_offsets.py",
     ],
-    "engine/coordinator/group/machine.py": [
+    "engine/broker/coordinator/groups/machine.py": [
         "coordinator/test_machine.py",
         "coordinator/test_group_timers.py",
         "coordinator/test_recorded_walks.py",
     ],
-    "engine/coordinator/group/rebalance.py": [
+    "engine/broker/coordinator/groups/rebalance.py": [
         "coordinator/test_machine.py",
         "coordinator/test_group_timers.py",
         "coordinator/test_recorded_walks.py",
     ],
-    "engine/coordinator/group/joining.py": [
+    "engine/broker/coordinator/groups/joining.py": [
         "coordinator/test_machine.py",
         "coordinator/test_group_timers.py",
         "coordinator/test_recorded_walks.py",
     ],
-    "engine/coordinator/group/loading.py": ["coordinator/test_records.py", "coordinator/test_coordinator.py"],
-    "engine/coordinator/group/ownership.py": ["coordinator/test_ownership.py"],
-    "engine/coordinator/group/offset_requests.py": [
+    "engine/broker/coordinator/groups/loading.py": ["coordinator/test_records.py", "coordinator/test_coordinator.py"],
+    "engine/broker/coordinator/groups/ownership.py": ["coordinator/test_ownership.py"],
+    "engine/broker/coordinator/groups/offset_requests.py": [
         "coordinator/test_coordinator.py",
         "coordinator/test_commit_gathering.py",
         "coordinator/test_very_many_offsets.py",

@@ -9,7 +9,7 @@ from typing import TypeVar
 from coordinator_world import CoordinatorWorld
 from virtual_time import run_virtual
 
-from engine.coordinator.group.values import (
+from engine.broker.coordinator.groups.values import (
     Joining,
     JoinResult,
     Syncing,

@@ -15,10 +15,10 @@ from typing import Any, cast
 
 from virtual_time import LoopClock
 
+from engine.broker.coordinator.groups.coordinator import GroupCoordinator
+from engine.broker.coordinator.groups.values import CommittedOffset, Committer
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
-from engine.coordinator.group.coordinator import GroupCoordinator
-from engine.coordinator.group.values import CommittedOffset, Committer
 from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.protocol.records.header import read_batch_header
 from engine.runtime.purgatory import Purgatory

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import itertools
 
-from engine.common.clock import ManualClock
-from engine.common.errors import ErrorCode
-from engine.common.model import TopicPartition
-from engine.coordinator.group.group import Group
-from engine.coordinator.group.loading import GroupLoader
-from engine.coordinator.group.machine import GroupMachine
-from engine.coordinator.group.outbox import StoreGroup, TimerKey
-from engine.coordinator.group.records import group_record
-from engine.coordinator.group.timers import TimerWheel
-from engine.coordinator.group.values import (
+from engine.broker.coordinator.groups.group import Group
+from engine.broker.coordinator.groups.loading import GroupLoader
+from engine.broker.coordinator.groups.machine import GroupMachine
+from engine.broker.coordinator.groups.outbox import StoreGroup, TimerKey
+from engine.broker.coordinator.groups.records import group_record
+from engine.broker.coordinator.groups.timers import TimerWheel
+from engine.broker.coordinator.groups.values import (
     GroupSettings,
     Joining,
     JoinResult,
@@ -21,6 +18,9 @@ from engine.coordinator.group.values import (
     Syncing,
     SyncResult,
 )
+from engine.common.clock import ManualClock
+from engine.common.errors import ErrorCode
+from engine.common.model import TopicPartition
 from engine.kafka.config.metadata_version import parse_metadata_version
 from engine.kafka.protocol.records.encode import encode_batch
 

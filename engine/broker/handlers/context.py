@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     from engine.broker.controller.loop import Controller
     from engine.broker.controller.producer_ids import ProducerIdManager
     from engine.broker.controller.topic_admin import TopicAdmin
+    from engine.broker.coordinator.groups.coordinator import GroupCoordinator
     from engine.broker.fetch.session_cache import FetchSessionCache
     from engine.broker.log.log_manager import LogManager
     from engine.broker.replication.metadata_cache import MetadataCache
     from engine.broker.replication.offset_lookup import OffsetSearch
     from engine.broker.replication.replica_manager import ReplicaManager
     from engine.common.clock import Clock
-    from engine.coordinator.group.coordinator import GroupCoordinator
     from engine.kafka.config.broker import BrokerConfig
     from engine.kafka.config.dynamic import DynamicConfigs
     from engine.kafka.zk.config_changes import ConfigChangeListener

@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any
 
+from engine.broker.coordinator.groups.coordinator import GroupCoordinator
+from engine.broker.coordinator.groups.offset_requests import REMOVED_AT_ONCE
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.in_turns import AT_ONCE_MAX
 from engine.broker.handlers.registry import handles
 from engine.broker.replication.state_changes import Breather
 from engine.common.errors import ErrorCode
-from engine.coordinator.group.coordinator import GroupCoordinator
-from engine.coordinator.group.offset_requests import REMOVED_AT_ONCE
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 

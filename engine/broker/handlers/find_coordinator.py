@@ -17,12 +17,12 @@ from collections.abc import Coroutine
 from enum import IntEnum
 from typing import Any
 
+from engine.broker.coordinator.groups.loading import logger
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.in_turns import answered
 from engine.broker.handlers.registry import handles
 from engine.common.errors import ErrorCode
 from engine.common.topic_names import GROUP_METADATA_TOPIC
-from engine.coordinator.group.loading import logger
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 

@@ -17,13 +17,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from engine.broker.coordinator.groups.values import UNKNOWN_MEMBER_ID, Joining, JoinResult
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.in_turns import in_turns
 from engine.broker.handlers.registry import handles, handles_large
 from engine.broker.handlers.static_members import are_static_members_refused
 from engine.broker.network.request import Deferred
 from engine.common.errors import ErrorCode
-from engine.coordinator.group.values import UNKNOWN_MEMBER_ID, Joining, JoinResult
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 

@@ -13,11 +13,11 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
+from engine.broker.coordinator.groups.values import MemberIdentity
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.in_turns import AT_ONCE_MAX
 from engine.broker.handlers.registry import handles
 from engine.common.errors import ErrorCode
-from engine.coordinator.group.values import MemberIdentity
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 

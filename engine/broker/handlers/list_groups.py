@@ -9,9 +9,9 @@ Version notes
 
 from __future__ import annotations
 
+from engine.broker.coordinator.groups.coordinator import CLASSIC
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.registry import handles
-from engine.coordinator.group.coordinator import CLASSIC
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 

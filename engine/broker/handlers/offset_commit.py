@@ -19,6 +19,9 @@ from collections.abc import Callable, Coroutine
 from functools import lru_cache
 from typing import Any, cast
 
+from engine.broker.coordinator.groups.commit_gathering import CommitErrors
+from engine.broker.coordinator.groups.offset_requests import utf16_length
+from engine.broker.coordinator.groups.values import CommittedOffset, Committer, Offsets
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.in_turns import pieces
 from engine.broker.handlers.registry import handles, handles_large
@@ -28,9 +31,6 @@ from engine.broker.network.request import Deferred
 from engine.broker.replication.state_changes import Breather
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
-from engine.coordinator.group.commit_gathering import CommitErrors
-from engine.coordinator.group.offset_requests import utf16_length
-from engine.coordinator.group.values import CommittedOffset, Committer, Offsets
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.offset_commit import (
     OffsetCommitRequest,

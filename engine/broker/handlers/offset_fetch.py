@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from engine.broker.coordinator.groups.offset_requests import FetchedOffset
+from engine.broker.coordinator.groups.values import CommittedOffset
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.in_turns import AT_ONCE_MAX, pieces
 from engine.broker.handlers.registry import handles, handles_large
@@ -23,8 +25,6 @@ from engine.broker.network.request import LargeAnswer
 from engine.broker.replication.state_changes import Breather
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
-from engine.coordinator.group.offset_requests import FetchedOffset
-from engine.coordinator.group.values import CommittedOffset
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.offset_fetch import (
     OffsetFetchRequest,

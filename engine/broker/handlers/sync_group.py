@@ -11,12 +11,12 @@ Version notes
 
 from __future__ import annotations
 
+from engine.broker.coordinator.groups.values import Syncing, SyncResult
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.registry import handles
 from engine.broker.handlers.static_members import are_static_members_refused
 from engine.broker.network.request import Deferred
 from engine.common.errors import ErrorCode
-from engine.coordinator.group.values import Syncing, SyncResult
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.sync_group import SyncGroupRequest, SyncGroupResponse
 

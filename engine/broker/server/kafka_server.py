@@ -14,6 +14,7 @@ from pathlib import Path
 from engine.broker.controller.loop import Controller
 from engine.broker.controller.producer_ids import ControllerProducerIdSource, ProducerIdManager, ZkProducerIdSource
 from engine.broker.controller.topic_admin import TopicAdmin
+from engine.broker.coordinator.groups.coordinator import GroupCoordinator
 from engine.broker.fetch.session_cache import FetchSessionCache
 from engine.broker.handlers.api_versions import answer_unknown_version
 from engine.broker.handlers.context import RequestContext
@@ -48,7 +49,6 @@ from engine.broker.server.settings import (
 from engine.common.clock import Clock, SystemClock
 from engine.common.errors import OperationError
 from engine.common.model import BrokerInfo, Endpoint
-from engine.coordinator.group.coordinator import GroupCoordinator
 from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.config.dynamic import DynamicConfigs
 from engine.kafka.config.metadata_version import (

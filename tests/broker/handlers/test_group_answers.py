@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from engine.broker.coordinator.groups.values import GroupDescription
 from engine.broker.handlers.authorized_operations import GROUP_OPERATIONS, NOT_REQUESTED
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.describe_groups import describe_groups
@@ -17,7 +18,6 @@ from engine.broker.handlers.offset_delete import offset_delete
 from engine.broker.handlers.sync_group import sync_group
 from engine.broker.network.request import Peer
 from engine.common.errors import ErrorCode
-from engine.coordinator.group.values import GroupDescription
 from engine.kafka.config.metadata_version import MetadataVersion
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.describe_groups import DescribeGroupsRequest

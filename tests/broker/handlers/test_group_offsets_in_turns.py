@@ -11,13 +11,13 @@ import pytest
 from coordinator_requests import stable, with_world
 from coordinator_world import CoordinatorWorld
 
+from engine.broker.coordinator.groups.values import Committer
 from engine.broker.handlers.offset_delete import offset_delete
 from engine.broker.handlers.offset_fetch import offset_fetch
 from engine.broker.handlers.registry import all_handlers
 from engine.broker.network.request import LargeAnswer
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
-from engine.coordinator.group.values import Committer
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.offset_delete import (
     OffsetDeleteRequest,

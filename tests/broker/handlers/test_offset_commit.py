@@ -9,11 +9,11 @@ import pytest
 from coordinator_world import READ, CoordinatorWorld
 from virtual_time import run_virtual
 
+from engine.broker.coordinator.groups.values import CommittedOffset
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.offset_commit import offset_commit
 from engine.broker.network.request import Deferred, Peer
 from engine.common.errors import ErrorCode
-from engine.coordinator.group.values import CommittedOffset
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.offset_commit import (
     OffsetCommitRequest,

@@ -1,0 +1,151 @@
+"""Writes the commits of one turn of the event loop together: one batch and one append per partition of the topic.
+
+A broker with a thousand groups gets many commits in one turn, each of one or a few records. Writing them one by one
+would spend most of the time on headers, checksums and system calls. Kafka's newer coordinator gathers writes for the
+same reason (``group.coordinator.append.linger.ms``). Here nothing lingers: a commit that comes alone is written in the
+loop's next turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Final, NamedTuple
+
+from engine.broker.coordinator.groups.commit_batch import commit_batch
+from engine.broker.coordinator.groups.group import Group
+from engine.broker.coordinator.groups.loading import logger
+from engine.broker.coordinator.groups.settings import OffsetsTopicSettings
+from engine.broker.coordinator.groups.values import CommittedOffset, Offsets
+from engine.broker.coordinator.groups.write_errors import commit_error
+from engine.broker.coordinator.groups.writer import OffsetsTopicWriter
+from engine.common.clock import Clock
+from engine.common.errors import ErrorCode
+from engine.common.model import TopicPartition
+
+_OFFSETS_PER_BATCH: Final = 1_000
+"""A batch ends with the commit that reaches this number."""
+
+_NOTED_AT_ONCE: Final = 5_000
+"""How many offsets become visible in one turn of the event loop: some milliseconds. 200,000 take 200."""
+
+_TOO_LARGE: Final = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
+
+CommitErrors = dict[TopicPartition, ErrorCode]
+
+CommitDone = Callable[[ErrorCode, CommitErrors], None]
+"""Receives the error of all partitions, and those of partitions that were refused individually."""
+
+
+class Commit(NamedTuple):
+    """One commit that may be written; ``refused`` are partitions of the request that may not."""
+
+    group: Group
+    offsets: Offsets
+    refused: CommitErrors
+    done: CommitDone
+    batch: memoryview | None = None
+    """The batch of this commit alone, if it was made before: one of very many offsets takes a while."""
+
+
+class GatheredCommits:
+    """Writes what was added in the event loop's next turn, or on ``flush``. Create it on the loop."""
+
+    def __init__(self, writer: OffsetsTopicWriter, settings: OffsetsTopicSettings, clock: Clock) -> None:
+        self._writer = writer
+        self._settings = settings
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._gathered: dict[int, list[Commit]] = {}
+
+    def add(self, index: int, commit: Commit) -> None:
+        """Take a commit for the partition ``index``."""
+        gathered = self._gathered
+        if not gathered:
+            self._loop.call_soon(self.flush)
+        if index in gathered:
+            gathered[index].append(commit)
+        else:
+            gathered[index] = [commit]
+
+    def flush(self) -> None:
+        """Write what was gathered: code that reads, removes or gives up offsets has to come after it."""
+        if not self._gathered:
+            return
+        gathered, self._gathered = self._gathered, {}
+        for index, commits in gathered.items():
+            start = count = 0
+            for end, commit in enumerate(commits, start=1):
+                if commit.batch is not None:
+                    if start < end - 1:
+                        self._write(index, commits[start : end - 1])
+                    self._write(index, [commit])
+                    start, count = end, 0
+                    continue
+                count += len(commit.offsets)
+                if count >= _OFFSETS_PER_BATCH or end == len(commits):
+                    self._write(index, commits[start:end])
+                    start, count = end, 0
+
+    def _write(self, index: int, commits: list[Commit]) -> None:
+        is_pending = False
+
+        def written(error: ErrorCode, log_offset: int) -> None:
+            if error in _TOO_LARGE and len(commits) > 1:
+                # Each is judged by its own size.
+                for commit in commits:
+                    self._write(index, [commit])
+                return
+            said = commit_error(error)
+            for commit in commits:
+                group, offsets, refused, done, _ = commit
+                first_offset, log_offset = log_offset, log_offset + len(offsets)
+                if error is not ErrorCode.NONE:
+                    if is_pending:
+                        group.offsets.fail_commit(offsets)
+                elif len(offsets) > _NOTED_AT_ONCE:
+                    if not is_pending:
+                        group.offsets.begin_commit(offsets)
+                    self._note(commit, first_offset, iter(offsets.items()))
+                    continue
+                elif is_pending:
+                    group.offsets.end_commit(offsets, first_offset)
+                else:
+                    group.offsets.commit(offsets, first_offset)
+                done(said, refused)
+
+        prepared = commits[0].batch if len(commits) == 1 else None
+        try:
+            batch = prepared or self.batch_of([(commit.group.group_id, commit.offsets) for commit in commits])
+        except Exception:
+            self._unwritable(index, commits)
+            return
+        if not self._writer.append(index, batch, written):
+            # They are not visible until the followers have them.
+            is_pending = True
+            for commit in commits:
+                commit.group.offsets.begin_commit(commit.offsets)
+
+    def _note(self, commit: Commit, log_offset: int, rest: Iterator[tuple[TopicPartition, CommittedOffset]]) -> None:
+        """Make very many offsets visible, some in each turn of the event loop; then answer."""
+        piece = dict(islice(rest, _NOTED_AT_ONCE))
+        if piece:
+            commit.group.offsets.end_commit(piece, log_offset)
+            self._loop.call_soon(self._note, commit, log_offset, rest)
+        else:
+            commit.done(ErrorCode.NONE, commit.refused)
+
+    def batch_of(self, commits: Iterable[tuple[str, Offsets]]) -> memoryview:
+        """Return the batch of commits of groups; may be called in a thread."""
+        return commit_batch(commits, self._clock.now_ms(), self._settings.codec, self._settings.ibp)
+
+    def _unwritable(self, index: int, commits: list[Commit]) -> None:
+        """Handle a value that does not fit into a record: refuse that commit, and write the others without it."""
+        if len(commits) > 1:
+            for commit in commits:
+                self._write(index, [commit])
+            return
+        (commit,) = commits
+        logger.exception("A commit cannot be written group=%s", commit.group.group_id)
+        commit.done(ErrorCode.UNKNOWN_SERVER_ERROR, commit.refused)

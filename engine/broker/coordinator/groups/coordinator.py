@@ -1,0 +1,245 @@
+"""GroupCoordinator: requests about groups, on the broker's event loop. ``machine`` decides what they mean.
+
+Offsets are in ``offset_requests``. Answers that have to wait come through a callback, exactly once.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Collection, Sequence
+
+from engine.broker.coordinator.groups.driver import MachineDriver
+from engine.broker.coordinator.groups.group import Group
+from engine.broker.coordinator.groups.machine import GroupMachine
+from engine.broker.coordinator.groups.offset_requests import OffsetRequests
+from engine.broker.coordinator.groups.outbox import JoinReply, StoreGroup, SyncReply
+from engine.broker.coordinator.groups.ownership import OwnedGroups
+from engine.broker.coordinator.groups.records import batch_of, group_record
+from engine.broker.coordinator.groups.settings import group_settings, offsets_topic_settings
+from engine.broker.coordinator.groups.states import GroupState
+from engine.broker.coordinator.groups.values import (
+    UNKNOWN_MEMBER_ID,
+    GroupDescription,
+    Joining,
+    JoinResult,
+    MemberIdentity,
+    Syncing,
+    SyncResult,
+)
+from engine.broker.coordinator.groups.write_errors import store_error
+from engine.broker.coordinator.groups.writer import OffsetsTopicWriter
+from engine.broker.replication.metadata_cache import MetadataCache
+from engine.broker.replication.replica_manager import ReplicaManager
+from engine.common.clock import Clock
+from engine.common.errors import ErrorCode
+from engine.common.model import TopicPartition
+from engine.common.topic_names import GROUP_METADATA_TOPIC
+from engine.kafka.config.broker import BrokerConfig
+from engine.runtime.offload import Offloader
+from engine.runtime.supervisor import Supervisor
+
+CLASSIC = "classic"
+"""The only type of group in a cluster on ZooKeeper."""
+
+
+class GroupCoordinator:
+    """The groups of one broker. Create it on the running event loop, before the controller announces leadership."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        clock: Clock,
+        replica_manager: ReplicaManager,
+        metadata_cache: MetadataCache,
+        offloader: Offloader,
+    ) -> None:
+        self.topic_settings = offsets_topic_settings(config)
+        self._clock = clock
+        self._metadata_cache = metadata_cache
+        self._replica_manager = replica_manager
+        self._writer = OffsetsTopicWriter(replica_manager, self.topic_settings.commit_timeout_ms)
+        self._machine = GroupMachine(group_settings(config), clock, lambda: str(uuid.uuid4()))
+        self.groups = OwnedGroups(
+            self._writer,
+            offloader,
+            clock,
+            partition_count=self.partition_count,
+            load_buffer_bytes=self.topic_settings.load_buffer_bytes,
+            on_loaded=self._loaded,
+            on_unloaded=self._unloaded,
+        )
+        self._driver = MachineDriver(self._machine, clock, find=self.groups.find, store=self._store)
+        self.offsets = OffsetRequests(
+            self._machine, self._driver, self.groups, self._writer, self.topic_settings, clock
+        )
+        self._supervisor = Supervisor("group-coordinator")
+
+    # -- start and stop
+
+    def start(self) -> None:
+        """Follow leadership, and check periodically for expired offsets."""
+        self._replica_manager.leadership_listeners.append(self.groups.leadership_changed)
+        self._replica_manager.stop_listeners.append(self.groups.replicas_stopped)
+        interval_ms = self.topic_settings.retention_check_interval_ms
+        self._supervisor.every(interval_ms, self.offsets.expire, "offset retention")
+
+    async def resign(self) -> None:
+        """Give up every group while the network still works: waiting requests learn to find another coordinator."""
+        await self._supervisor.stop()
+        await self.groups.stop()
+
+    async def stop(self) -> None:
+        """End; remaining requests are answered as by ``resign``."""
+        await self.resign()
+        self._driver.stop()
+
+    # -- finding
+
+    def partition_count(self) -> int:
+        """Return how many partitions ``__consumer_offsets`` has, or will have."""
+        return len(self._metadata_cache.partitions(GROUP_METADATA_TOPIC)) or self.topic_settings.num_partitions
+
+    def partition_for(self, group_id: str) -> TopicPartition:
+        """Return the partition whose leader coordinates the group."""
+        return TopicPartition(GROUP_METADATA_TOPIC, self.groups.index_of(group_id))
+
+    # -- membership
+
+    def join(self, group_id: str, joining: Joining, reply: JoinReply) -> None:
+        """Let a member join; ``reply`` comes when the group's next generation begins, or at once with an error."""
+        error = self._status(group_id)
+        if error is ErrorCode.NONE and not self._machine.is_session_timeout_valid(joining.session_timeout_ms):
+            error = ErrorCode.INVALID_SESSION_TIMEOUT
+        group = None
+        if error is ErrorCode.NONE:
+            is_new = joining.member_id == UNKNOWN_MEMBER_ID
+            group = self.groups.find_or_add(group_id) if is_new else self.groups.find(group_id)
+            error = ErrorCode.UNKNOWN_MEMBER_ID if group is None else error
+        if group is None:
+            reply(JoinResult(error, joining.member_id))
+            return
+        self._machine.join(group, joining, reply)
+        self._driver.run()
+
+    def sync(self, group_id: str, syncing: Syncing, reply: SyncReply) -> None:
+        """Take the leader's assignment, or wait for it."""
+        error = self._status(group_id)
+        if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            # The rebalance is lost with the former coordinator; old clients do not expect the real error here.
+            error = ErrorCode.REBALANCE_IN_PROGRESS
+        group = self.groups.find(group_id) if error is ErrorCode.NONE else None
+        if group is None:
+            reply(SyncResult(error if error is not ErrorCode.NONE else ErrorCode.UNKNOWN_MEMBER_ID))
+            return
+        self._machine.sync(group, syncing, reply)
+        self._driver.run()
+
+    def heartbeat(self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int) -> ErrorCode:
+        """Keep a member."""
+        error = self._status(group_id)
+        if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            # Nobody can say yet whether the member is one.
+            return ErrorCode.NONE
+        if error is not ErrorCode.NONE:
+            return error
+        group = self.groups.find(group_id)
+        if group is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        error = self._machine.heartbeat(group, member_id, group_instance_id, generation_id)
+        self._driver.run()
+        return error
+
+    def leave(self, group_id: str, members: Sequence[MemberIdentity]) -> tuple[ErrorCode, list[ErrorCode]]:
+        """Remove members; return the error of the whole request, or if there is none, that of each member."""
+        error = self._status(group_id)
+        if error is not ErrorCode.NONE:
+            return error, []
+        group = self.groups.find(group_id)
+        if group is None:
+            return ErrorCode.NONE, [ErrorCode.UNKNOWN_MEMBER_ID for _ in members]
+        errors = [self._machine.leave(group, member) for member in members]
+        self._driver.run()
+        return ErrorCode.NONE, errors
+
+    # -- operators
+
+    def list_groups(
+        self, states: Collection[str] = (), types: Collection[str] = ()
+    ) -> tuple[ErrorCode, list[GroupDescription]]:
+        """Return this broker's groups; the filters ignore case, and an empty filter matches all."""
+        error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self.groups.is_loading else ErrorCode.NONE
+        wanted = {state.lower() for state in states}
+        if types and CLASSIC not in {type.lower() for type in types}:
+            return error, []
+        return error, [
+            GroupDescription(g.group_id, g.state.value, g.protocol_type or "")
+            for g in self.groups
+            if not wanted or g.state.value.lower() in wanted
+        ]
+
+    def describe(self, group_id: str) -> tuple[ErrorCode, GroupDescription]:
+        """Return one group; a group that does not exist is Dead, as in Kafka."""
+        error = self._status(group_id, may_be_empty=True)
+        if error is not ErrorCode.NONE:
+            return error, GroupDescription(group_id, "")
+        group = self.groups.find(group_id)
+        if group is None:
+            return ErrorCode.NONE, GroupDescription(group_id, GroupState.DEAD.value)
+        return ErrorCode.NONE, group.describe()
+
+    def delete_group(self, group_id: str) -> ErrorCode:
+        """Remove an empty group with its offsets."""
+        group = self._deletable(group_id)
+        if isinstance(group, ErrorCode):
+            return group
+        self.offsets.delete_group(group)
+        return ErrorCode.NONE
+
+    async def delete_group_in_turns(self, group_id: str) -> ErrorCode:
+        """Remove an empty group that may have very many offsets."""
+        group = self._deletable(group_id)
+        if isinstance(group, ErrorCode):
+            return group
+        await self.offsets.delete_group_in_turns(group)
+        return ErrorCode.NONE
+
+    def _deletable(self, group_id: str) -> Group | ErrorCode:
+        error = self._status(group_id, may_be_empty=True)
+        if error is not ErrorCode.NONE:
+            return error
+        group = self.groups.find(group_id)
+        if group is None:
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        if group.state is GroupState.DEAD:
+            # Its deletion is under way.
+            return ErrorCode.NOT_COORDINATOR
+        return group if group.state is GroupState.EMPTY else ErrorCode.NON_EMPTY_GROUP
+
+    # -- inside
+
+    def _status(self, group_id: str, *, may_be_empty: bool = False) -> ErrorCode:
+        if not group_id and not may_be_empty:
+            return ErrorCode.INVALID_GROUP_ID
+        return self.groups.status(group_id)
+
+    def _store(self, group: Group, store: StoreGroup, done: Callable[[ErrorCode], None]) -> None:
+        settings = self.topic_settings
+        self.offsets.flush()
+        record = group_record(group, store.assignments, self._clock.now_ms(), settings.ibp)
+        self._writer.append(
+            self.groups.index_of(group.group_id),
+            batch_of([record], settings.codec),
+            lambda error, _: done(store_error(error)),
+        )
+
+    def _loaded(self, groups: list[Group]) -> None:
+        for group in groups:
+            self._machine.loaded(group)
+        self._driver.run()
+
+    def _unloaded(self, groups: list[Group]) -> None:
+        self.offsets.flush()
+        for group in groups:
+            self._machine.unload(group)
+        self._driver.run()

@@ -1,0 +1,288 @@
+"""Commits, reads and removals of groups' offsets: their checks, writes to ``__consumer_offsets`` and answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from engine.broker.coordinator.groups.commit_gathering import Commit, CommitDone, CommitErrors, GatheredCommits
+from engine.broker.coordinator.groups.driver import MachineDriver
+from engine.broker.coordinator.groups.group import Group
+from engine.broker.coordinator.groups.loading import logger
+from engine.broker.coordinator.groups.machine import GroupMachine
+from engine.broker.coordinator.groups.ownership import OwnedGroups
+from engine.broker.coordinator.groups.records import batch_of, group_tombstone, offset_tombstones
+from engine.broker.coordinator.groups.settings import OffsetsTopicSettings
+from engine.broker.coordinator.groups.states import GroupState
+from engine.broker.coordinator.groups.values import CommittedOffset, Committer, Offsets
+from engine.broker.coordinator.groups.writer import OffsetsTopicWriter
+from engine.broker.replication.state_changes import Breather
+from engine.common.clock import Clock
+from engine.common.errors import ErrorCode
+from engine.common.model import TopicPartition
+
+_GROUPS_AT_ONCE: Final = 100
+"""How many groups are scanned before the event loop does something else."""
+
+_TOMBSTONES_PER_BATCH: Final = 1_000
+"""The names of group and topic take up to half a kilobyte in each record, and a log takes batches of one megabyte."""
+
+REMOVED_AT_ONCE: Final = 1_000
+"""Offsets that are removed between two looks at how long the event loop is held already; they take 3 ms."""
+
+FetchedOffset = CommittedOffset | ErrorCode | None
+"""What a partition's read gives: the offset, None if there is none, or UNSTABLE_OFFSET_COMMIT."""
+
+
+class PreparedCommit(NamedTuple):
+    """The offsets of a commit that may be stored, the error of the others, and the batch if it could be made."""
+
+    offsets: Offsets
+    too_large: CommitErrors
+    batch: memoryview | None
+
+
+class OffsetRequests:
+    """The half of the group coordinator that keeps offsets."""
+
+    def __init__(
+        self,
+        machine: GroupMachine,
+        driver: MachineDriver,
+        groups: OwnedGroups,
+        writer: OffsetsTopicWriter,
+        settings: OffsetsTopicSettings,
+        clock: Clock,
+    ) -> None:
+        self._machine = machine
+        self._driver = driver
+        self._groups = groups
+        self._writer = writer
+        self._settings = settings
+        self._clock = clock
+        self._gathered = GatheredCommits(writer, settings, clock)
+
+    def commit(
+        self,
+        group_id: str,
+        committer: Committer,
+        offsets: Offsets,
+        done: CommitDone,
+        prepared: PreparedCommit | None = None,
+    ) -> None:
+        """Commit offsets, with those of other commits of this turn of the event loop.
+
+        ``done`` is called when they are replicated, or at once with an error. ``prepared`` is what ``prepare`` made of
+        these offsets.
+        """
+        error, owned = self._groups.locate(group_id)
+        if owned is None or error is not ErrorCode.NONE:
+            done(error, {})
+            return
+        group = owned.groups.get(group_id)
+        if group is None:
+            if committer.generation_id >= 0:
+                done(ErrorCode.ILLEGAL_GENERATION, {})
+                return
+            # The client assigns its partitions itself: the group is nothing but its offsets.
+            group = self._groups.find_or_add(group_id)
+        error = self._machine.check_commit(group, committer)
+        self._driver.run()
+        if error is not ErrorCode.NONE:
+            done(error, {})
+            return
+        if prepared is None:
+            offsets, too_large = self._fitting(offsets)
+            batch = None
+        else:
+            offsets, too_large, batch = prepared
+        if offsets:
+            self._gathered.add(owned.index, Commit(group, offsets, too_large, done, batch))
+        else:
+            done(ErrorCode.NONE, too_large)
+
+    def prepare(self, group_id: str, offsets: Offsets) -> PreparedCommit:
+        """Do what takes long of a commit of very many offsets; may be called in a thread."""
+        fitting, too_large = self._fitting(offsets)
+        try:
+            return PreparedCommit(fitting, too_large, self._gathered.batch_of([(group_id, fitting)]))
+        except Exception:
+            # Whoever commits them runs into it again, and says so.
+            return PreparedCommit(fitting, too_large, None)
+
+    def _fitting(self, offsets: Offsets) -> tuple[Offsets, CommitErrors]:
+        """Return the offsets with texts of a length that is allowed, and the error of the others."""
+        too_large = self._too_large(offsets)
+        if too_large:
+            offsets = {partition: value for partition, value in offsets.items() if partition not in too_large}
+        return offsets, too_large
+
+    def _too_large(self, offsets: Offsets) -> CommitErrors:
+        length_max = self._machine.settings.offset_metadata_max_bytes
+        error = ErrorCode.OFFSET_METADATA_TOO_LARGE
+        return {p: error for p, value in offsets.items() if value[1] and utf16_length(value.metadata) > length_max}
+
+    def flush(self) -> None:
+        """Write the commits that came in this turn of the event loop now."""
+        self._gathered.flush()
+
+    def fetch(
+        self, group_id: str, partitions: Sequence[TopicPartition] | None, *, require_stable: bool = False
+    ) -> tuple[ErrorCode, dict[TopicPartition, FetchedOffset]]:
+        """Return the commits for the partitions, or for all that have an offset (None)."""
+        error = self._groups.status(group_id)
+        if error is not ErrorCode.NONE:
+            return error, {}
+        group = self._groups.find(group_id)
+        if group is None or group.state is GroupState.DEAD:
+            return ErrorCode.NONE, dict.fromkeys(partitions or ())
+        offsets = group.offsets
+        found: dict[TopicPartition, FetchedOffset] = {}
+        for partition in list(offsets.partitions) if partitions is None else partitions:
+            is_unstable = require_stable and offsets.is_unstable(partition)
+            found[partition] = ErrorCode.UNSTABLE_OFFSET_COMMIT if is_unstable else offsets.get(partition)
+        return ErrorCode.NONE, found
+
+    def count(self, group_id: str) -> int:
+        """Return how many offsets the group has here."""
+        group = self._groups.find(group_id)
+        return 0 if group is None else len(group.offsets)
+
+    def partitions_in_pieces(self, group_id: str, size: int) -> Iterator[Sequence[TopicPartition]]:
+        """Yield the partitions that have an offset now, so many at a time."""
+        group = self._groups.find(group_id)
+        names = [] if group is None else list(group.offsets.partitions)
+        return (names[start : start + size] for start in range(0, len(names), size))
+
+    def delete(self, group_id: str, partitions: Sequence[TopicPartition]) -> tuple[ErrorCode, CommitErrors]:
+        """Remove offsets that no member reads; return the error of the whole request, or else of each partition."""
+        error = ErrorCode.INVALID_GROUP_ID if not group_id else self._groups.status(group_id)
+        if error is not ErrorCode.NONE:
+            return error, {}
+        group = self._groups.find(group_id)
+        if group is None:
+            return ErrorCode.GROUP_ID_NOT_FOUND, {}
+        if group.state is GroupState.DEAD:
+            return ErrorCode.NOT_COORDINATOR, {}
+        self.flush()
+        if group.state is not GroupState.EMPTY and not group.is_consumer_group:
+            return ErrorCode.NON_EMPTY_GROUP, {}
+        is_empty = group.state is GroupState.EMPTY
+        errors = {
+            p: ErrorCode.NONE
+            if is_empty or not group.is_subscribed_to(p.topic)
+            else ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+            for p in partitions
+        }
+        self._remove(group, [p for p, code in errors.items() if code is ErrorCode.NONE])
+        return ErrorCode.NONE, errors
+
+    def partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
+        """Drop the offsets of deleted topics."""
+        for _ in self._deletion_of_topics(partitions):
+            pass
+
+    async def partitions_deleted_in_turns(self, partitions: Sequence[TopicPartition]) -> None:
+        """Drop the offsets of very many deleted topics, in turns with other work."""
+        await _in_turns(self._deletion_of_topics(partitions))
+
+    def delete_group(self, group: Group) -> None:
+        """Remove an empty group with all its offsets."""
+        for _ in self._deletion(group):
+            pass
+
+    async def delete_group_in_turns(self, group: Group) -> None:
+        """Remove an empty group with very many offsets, in turns with other work; meanwhile the group is Dead."""
+        await _in_turns(self._deletion(group))
+
+    async def expire(self) -> None:
+        """Remove offsets whose retention is over, and groups with nothing left."""
+        now_ms = self._clock.now_ms()
+        for count, group in enumerate(list(self._groups), start=1):
+            if count % _GROUPS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+            await _in_turns(self._expiry(group, now_ms))
+
+    def _expiry(self, group: Group, now_ms: int) -> Iterator[None]:
+        for piece in _pieces(group.offsets.partitions):
+            if group.state is GroupState.DEAD:
+                return
+            self.flush()
+            expired = group.remove_expired_offsets(now_ms, self._machine.settings.offsets_retention_ms, piece)
+            self._clean_up(group, expired)
+            yield
+
+    def _deletion_of_topics(self, partitions: Sequence[TopicPartition]) -> Iterator[None]:
+        self.flush()
+        # Not a frozenset: with a set Python goes through the smaller side only, mostly the offsets of the group.
+        gone = set(partitions)
+        for group in self._groups:
+            for piece in [gone] if len(group.offsets) <= REMOVED_AT_ONCE else map(set, _pieces(gone)):
+                touched = group.offsets.among(piece)
+                if touched and group.state is not GroupState.DEAD:
+                    self._remove(group, touched)
+                yield
+
+    def _deletion(self, group: Group) -> Iterator[None]:
+        self.flush()
+        self._end(group)
+        pieces = _pieces(group.offsets.named)
+        for number, piece in enumerate(pieces, start=1):
+            self._write_tombstones(group, group.offsets.remove(piece), is_end=number == len(pieces))
+            yield
+            if self._groups.find(group.group_id) is not group:
+                # Another broker coordinates it now, and deletes what is left when its time is over.
+                return
+        self._groups.forget(group)
+
+    def _remove(self, group: Group, partitions: Iterable[TopicPartition]) -> None:
+        self._clean_up(group, group.offsets.remove(partitions))
+
+    def _clean_up(self, group: Group, removed: list[TopicPartition]) -> None:
+        is_end = group.state is GroupState.EMPTY and group.offsets.is_empty and not group.pending_members
+        if is_end:
+            self._end(group)
+            self._groups.forget(group)
+        self._write_tombstones(group, removed, is_end=is_end)
+
+    def _end(self, group: Group) -> None:
+        logger.info("Group %s transitioned to Dead in generation %d", group.group_id, group.generation_id)
+        self._machine.delete(group)
+        self._driver.run()
+
+    def _write_tombstones(self, group: Group, removed: list[TopicPartition], *, is_end: bool) -> None:
+        now_ms = self._clock.now_ms()
+        records = offset_tombstones(group.group_id, removed, now_ms)
+        if is_end and group.generation_id > 0:
+            records.append(group_tombstone(group.group_id, now_ms))
+        index = self._groups.index_of(group.group_id)
+        for start in range(0, len(records), _TOMBSTONES_PER_BATCH):
+            batch = batch_of(records[start : start + _TOMBSTONES_PER_BATCH], self._settings.codec)
+            error = self._writer.append_without_waiting(index, batch)
+            if error is not ErrorCode.NONE:
+                logger.error(
+                    "Tombstones could not be written, they are tried again when the group is loaded group=%s "
+                    "count=%d: %s",
+                    group.group_id,
+                    len(records) - start,
+                    error.name,
+                )
+                return
+
+
+def _pieces(partitions: Iterable[TopicPartition]) -> list[list[TopicPartition]]:
+    """Cut into what is removed at once; at least one piece, which may be empty."""
+    names = list(partitions)
+    return [names[start : start + REMOVED_AT_ONCE] for start in range(0, len(names), REMOVED_AT_ONCE)] or [[]]
+
+
+async def _in_turns(steps: Iterator[None]) -> None:
+    breather = Breather()
+    for _ in steps:
+        await breather.give_way()
+
+
+def utf16_length(text: str) -> int:
+    """Return the length as Java counts it, which is what ``offset.metadata.max.bytes`` bounds in Kafka."""
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2

@@ -1,0 +1,46 @@
+"""The broker's settings of groups and of the topic that keeps them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.broker.coordinator.groups.values import GroupSettings
+from engine.kafka.config.broker import BrokerConfig
+from engine.kafka.config.metadata_version import MetadataVersion
+from engine.kafka.protocol.records.attributes import Codec
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsTopicSettings:
+    """How to write and read ``__consumer_offsets``; ``controller.internal_topics`` creates it. Names are the keys."""
+
+    num_partitions: int
+    codec: Codec
+    commit_timeout_ms: int
+    load_buffer_bytes: int
+    retention_check_interval_ms: int
+    ibp: MetadataVersion
+
+
+def group_settings(config: BrokerConfig) -> GroupSettings:
+    """Return the settings of the state machine."""
+    return GroupSettings(
+        group_min_session_timeout_ms=config.group_min_session_timeout_ms,
+        group_max_session_timeout_ms=config.group_max_session_timeout_ms,
+        group_initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+        group_max_size=config.group_max_size,
+        offset_metadata_max_bytes=config.offset_metadata_max_bytes,
+        offsets_retention_ms=config.offsets_retention_minutes * 60_000,
+    )
+
+
+def offsets_topic_settings(config: BrokerConfig) -> OffsetsTopicSettings:
+    """Return the settings of the offsets topic."""
+    return OffsetsTopicSettings(
+        num_partitions=config.offsets_topic_num_partitions,
+        codec=Codec(config.offsets_topic_compression_codec),
+        commit_timeout_ms=config.offsets_commit_timeout_ms,
+        load_buffer_bytes=config.offsets_load_buffer_size,
+        retention_check_interval_ms=config.offsets_retention_check_interval_ms,
+        ibp=config.inter_broker_protocol_version,
+    )

@@ -1,0 +1,234 @@
+"""Which groups a broker holds: those it has read from the partitions it leads, until it leads them no more."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from coordinator_world import OFFSETS_PARTITION, READ, MemoryPartition
+from virtual_time import LoopClock, run_virtual
+
+from engine.broker.coordinator.groups import ownership
+from engine.broker.coordinator.groups.group import Group
+from engine.broker.coordinator.groups.loading import GroupLoader
+from engine.broker.coordinator.groups.ownership import OwnedGroups
+from engine.broker.coordinator.groups.records import batch_of, offset_records
+from engine.broker.coordinator.groups.values import CommittedOffset
+from engine.common.errors import ErrorCode
+from engine.common.model import TopicPartition
+from engine.kafka.config.metadata_version import parse_metadata_version
+from engine.kafka.protocol.records.attributes import Codec
+
+E = ErrorCode
+IBP = parse_metadata_version("3.9")
+
+
+class Broker:
+    """Leads the only partition of the offsets topic, and notes which groups come and go."""
+
+    def __init__(self) -> None:
+        self.partition = MemoryPartition()
+        self.loaded: list[list[str]] = []
+        self.unloaded: list[list[str]] = []
+        self.reads: list[int] = []
+        self.buffers = 0
+        self.meanwhile: Callable[[], object] = lambda: None
+        """Happens while a piece of the log is read from the disk."""
+        self.groups = OwnedGroups(
+            cast("Any", SimpleNamespace(partition=lambda index: self.partition if index == 0 else None)),
+            cast("Any", self),
+            LoopClock(),
+            partition_count=lambda: 1,
+            load_buffer_bytes=1,
+            on_loaded=lambda groups: self.loaded.append([group.group_id for group in groups]),
+            on_unloaded=lambda groups: self.unloaded.append([group.group_id for group in groups]),
+        )
+        self._read = self.partition.log.read
+        self.partition.log.read = self._noted  # type: ignore[method-assign]
+
+    def _noted(self, position: int, *arguments: Any, **options: Any) -> Any:
+        self.reads.append(position)
+        assert len(self.reads) < 1000, "it never ends"
+        return self._read(position, *arguments, **options)
+
+    async def run(self, read: Callable[[], bytes]) -> bytes:
+        """The offloader's."""
+        self.buffers += 1
+        self.meanwhile()
+        return read()
+
+    def commit(self, *groups: str) -> None:
+        for group in groups:
+            self.partition.log.append(batch_of(offset_records(group, {READ: CommittedOffset(7)}, 1, IBP), Codec.NONE))
+
+    async def lead(self) -> None:
+        self.groups.leadership_changed(cast("Any", [self.partition]), [])
+        async with asyncio.timeout(60):
+            while self.groups.is_loading:
+                await asyncio.sleep(0.001)
+
+    def resign(self) -> None:
+        self.groups.leadership_changed([], cast("Any", [self.partition]))
+
+
+def broker(test: Callable[[Broker], Any]) -> None:
+    async def run() -> None:
+        one = Broker()
+        await test(one)
+        await one.groups.stop()
+
+    run_virtual(run)
+
+
+def test_each_group_is_reported_once_it_is_there_and_once_it_goes() -> None:
+    names = [f"g{number}" for number in range(250)]
+
+    async def test(one: Broker) -> None:
+        one.commit(*names)
+        await one.lead()
+        assert [len(piece) for piece in one.loaded] == [100, 100, 50]
+        assert sorted(group for piece in one.loaded for group in piece) == sorted(names)
+        assert one.reads == list(range(250)), "each batch once, and nothing at the end"
+        one.resign()
+        assert [sorted(piece) for piece in one.unloaded] == [sorted(names)]
+        assert one.groups.status("g1") is E.NOT_COORDINATOR
+
+    broker(test)
+
+
+def test_who_is_made_leader_again_drops_what_it_knew_of_the_earlier_term() -> None:
+    async def test(one: Broker) -> None:
+        one.commit("a")
+        await one.lead()
+        one.groups.find_or_add("only asked about")
+        await one.lead()
+        assert [sorted(piece) for piece in one.unloaded] == [["a", "only asked about"]]
+        assert [group.group_id for group in one.groups] == ["a"]
+
+    broker(test)
+
+
+def test_who_stops_drops_all_and_takes_nothing_more() -> None:
+    async def test(one: Broker) -> None:
+        one.commit("a")
+        await one.lead()
+        await one.groups.stop()
+        assert one.unloaded == [["a"]]
+        await one.lead()
+        assert one.groups.status("a") is E.NOT_COORDINATOR
+        assert len(one.reads) == 1
+
+    broker(test)
+
+
+def test_forgetting_a_group_leaves_another_of_its_name() -> None:
+    async def test(one: Broker) -> None:
+        one.groups.forget(Group("g", 0))
+        await one.lead()
+        earlier = one.groups.find_or_add("g")
+        one.groups.forget(earlier)
+        assert one.groups.find("g") is None
+        later = one.groups.find_or_add("g")
+        one.groups.forget(earlier)
+        assert one.groups.find("g") is later
+
+    broker(test)
+
+
+def test_other_topics_change_nothing() -> None:
+    async def test(one: Broker) -> None:
+        one.commit("a")
+        await one.lead()
+        other: Any = SimpleNamespace(topic_partition=TopicPartition("t", OFFSETS_PARTITION.partition))
+        one.groups.leadership_changed([other], [other])
+        one.groups.replicas_stopped([other.topic_partition])
+        assert (one.unloaded, one.groups.status("a")) == ([], E.NONE)
+        one.groups.replicas_stopped([OFFSETS_PARTITION])
+        assert one.unloaded == [["a"]]
+
+    broker(test)
+
+
+def test_leadership_lost_while_reading_ends_the_reading() -> None:
+    async def test(one: Broker) -> None:
+        one.commit("a", "b", "c")
+        one.meanwhile = one.resign
+        await one.lead()
+        await asyncio.sleep(1)
+        assert (one.reads, one.loaded) == ([0], [])
+
+    broker(test)
+
+
+@pytest.mark.parametrize("found", ["nothing", "no bytes", "half a batch"])
+def test_a_log_that_gives_no_more_is_served_as_far_as_it_was_read(found: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A damaged end must neither be read for ever nor keep the other groups from being served."""
+
+    async def test(one: Broker) -> None:
+        one.commit("a")
+        data = bytes(one.partition.log.data[:20]) if found == "half a batch" else b""
+        records = None if found == "nothing" else SimpleNamespace(size_bytes=len(data), read=lambda: data)
+        one._read = lambda *_, **__: SimpleNamespace(records=records)  # type: ignore[assignment]
+        await one.lead()
+        assert (one.reads, one.buffers) == ([0], 1 if found == "half a batch" else 0)
+        assert one.groups.status("a") is E.NONE
+
+    with caplog.at_level(logging.ERROR):
+        broker(test)
+    assert caplog.records == []
+
+
+def test_a_fault_of_the_program_keeps_no_partition_from_being_served(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Until the next election nobody else would serve it."""
+
+    def fails(*_: object) -> Iterator[None]:
+        raise RuntimeError("a fault of the program")
+
+    async def test(one: Broker) -> None:
+        one.commit("a")
+        monkeypatch.setattr(GroupLoader, "finish", fails)
+        await one.lead()
+        assert (one.groups.status("a"), one.loaded) == (E.NONE, [])
+
+    broker(test)
+    assert "Loading failed and is given up" in caplog.text
+
+
+def test_long_work_gives_way_every_few_milliseconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps of one millisecond each; what was made until then is left to itself by the collector."""
+    now_ms = steps = uncollected = 0
+    turns: list[int] = []
+
+    def work(count: int) -> Iterator[None]:
+        nonlocal now_ms, steps
+        for _ in range(count):
+            now_ms, steps = now_ms + 1, steps + 1
+            yield
+
+    def note() -> None:
+        nonlocal uncollected
+        uncollected += 1
+
+    async def test(one: Broker) -> None:
+        await one.lead()
+
+        async def other() -> None:
+            while True:
+                turns.append(steps)
+                await asyncio.sleep(0)
+
+        beside = asyncio.create_task(other())
+        await asyncio.sleep(0)
+        monkeypatch.setattr(ownership, "time", SimpleNamespace(monotonic=lambda: now_ms / 1000))
+        monkeypatch.setattr(ownership, "leave_uncollected", note)
+        await one.groups._in_slices(one.groups._owned[0], work(15))
+        beside.cancel()
+        assert (turns[1:], steps, uncollected) == ([6, 12], 15, 2)
+
+    broker(test)
