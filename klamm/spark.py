@@ -285,13 +285,13 @@ def _call(module: str, name: str, *arguments: Any, **named: Any) -> Any:
     """Call one of klamm's internals: only in Spark's own processes, where nothing else is called ``engine``."""
     import klamm._path  # noqa: F401  (the next import is found by it)
 
-    return _told(getattr(importlib.import_module(f"engine.pipeline.{module}"), name), *arguments, **named)
+    return _told(getattr(importlib.import_module(f"engine.spark.{module}"), name), *arguments, **named)
 
 
 def _told(function: Any, *arguments: Any, **named: Any) -> Any:
     """Call ``function``; word its errors for a person, because Spark shows only the text."""
     from engine.common.errors import KlammError
-    from engine.pipeline.kafka_options import told
+    from engine.spark.kafka_options import told
 
     try:
         return function(*arguments, **named)

@@ -13,7 +13,7 @@ from cli.framework.command import CommandGroup
 from cli.framework.invocation import Invocation
 
 if TYPE_CHECKING:
-    from engine.pipeline.session import SparkSession
+    from engine.spark.session import SparkSession
 
 group = CommandGroup("spark", "Kafka and Spark: watch your jobs, and run klamm's own operations on a Spark cluster.")
 
@@ -54,7 +54,7 @@ def path_of(place: str) -> Path:
         return Path(place)
     if scheme.lower() == "file":
         return Path("/", rest.lstrip("/"))
-    from engine.pipeline.store_path import StorePath
+    from engine.spark.store_path import StorePath
 
     return StorePath.of(place)
 
@@ -68,7 +68,7 @@ def open_spark(
     from contextlib import ExitStack
 
     from engine.local.java import find_java
-    from engine.pipeline.session import SparkOptions, check_pyspark, parse_conf, spark_session
+    from engine.spark.session import SparkOptions, check_pyspark, parse_conf, spark_session
 
     options = SparkOptions(
         master,
@@ -133,7 +133,7 @@ def waits_shown(invocation: Invocation) -> Iterator[Callable[[str, str], None]]:
 def tasks_shown(invocation: Invocation, spark: SparkSession) -> Iterator[None]:
     """Show on stderr the progress of the jobs that run inside."""
     from cli.framework.progress import Progress
-    from engine.pipeline.session import tasks_watched
+    from engine.spark.session import tasks_watched
 
     progress = Progress(invocation.talk, "done", "tasks")
     try:

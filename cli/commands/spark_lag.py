@@ -19,7 +19,7 @@ from engine.common.quantities import counted
 
 if TYPE_CHECKING:
     from engine.admin.lag.lake_sampling import Watched
-    from engine.pipeline.lag_job import SampleTold
+    from engine.spark.lag_job import SampleTold
 
 
 @group.command(
@@ -65,7 +65,7 @@ def lag(
     import asyncio
 
     from engine.admin.lag.lake import Lake
-    from engine.pipeline.lag_job import LagJob, run_lag_job
+    from engine.spark.lag_job import LagJob, run_lag_job
 
     if not out:
         raise UsageError("no place to write is given: give --out PATH")

@@ -69,7 +69,7 @@ def merge(
     from engine.admin.state_changes.find_logs import find_logs
     from engine.admin.state_changes.log_files import look_at_logs
     from engine.admin.state_changes.merge import MergeWish, plan_merge
-    from engine.pipeline.log_merge import merge_logs, refuse_existing
+    from engine.spark.log_merge import merge_logs, refuse_existing
 
     if out is None:
         from cli.exit_codes import ExitCode

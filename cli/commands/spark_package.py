@@ -30,7 +30,7 @@ def package(
     Give it to spark-submit with --py-files, or to a session with addPyFile. Executors need pyarrow and numpy, as
     PySpark does, but not klamm. The commands of this group, and register() in a program, do this by themselves.
     """
-    from engine.pipeline.archive import write_archive
+    from engine.spark.archive import write_archive
 
     files = write_archive(out)
     size = out.stat().st_size

@@ -22,7 +22,7 @@ def other_stores(invocation: Invocation) -> Iterator[OtherStore]:
 
         def store_of(uri: str) -> tuple[Store, str]:
             from cli.commands.spark_group import open_spark
-            from engine.pipeline.hadoop_store import HadoopStore, service_of
+            from engine.spark.hadoop_store import HadoopStore, service_of
 
             with lock:
                 if not opened:

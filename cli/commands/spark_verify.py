@@ -41,7 +41,7 @@ def verify(
     from cli.framework.cluster_session import open_cluster
     from cli.views.replicas import verification_report
     from engine.admin.topics.selection import select_topics
-    from engine.pipeline.replica_check import RangeTask, plan_verification, verify_ranges
+    from engine.spark.replica_check import RangeTask, plan_verification, verify_ranges
 
     async def plan(parallelism: int) -> list[RangeTask]:
         async with open_cluster(invocation) as cluster, asyncio.timeout(invocation.timeout_s):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cli.output.report import Column, Kind, Report, Table
-from engine.pipeline.log_merge import MergeResult
+from engine.spark.log_merge import MergeResult
 
 _PARTS = (Column("path"), Column("size_bytes", Kind.NUMBER))
 

@@ -152,8 +152,8 @@ def merges() -> None:
     from engine.admin.state_changes.find_logs import find_logs
     from engine.admin.state_changes.log_files import look_at_logs
     from engine.admin.state_changes.merge import MergeWish, plan_merge
-    from engine.pipeline.log_merge import merge_logs
-    from engine.pipeline.session import SparkOptions, spark_session
+    from engine.spark.log_merge import merge_logs
+    from engine.spark.session import SparkOptions, spark_session
 
     with tempfile.TemporaryDirectory() as folder:
         logs = make_logs(Path(folder) / "logs", line_of_3_9)

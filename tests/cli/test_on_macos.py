@@ -24,7 +24,7 @@ import cli, engine, klamm, plans, tui
 
 for package in (cli, engine, klamm, plans, tui):
     for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-        if not module.name.startswith(("engine.pipeline", "klamm._app")) and not module.name.endswith("__main__"):
+        if not module.name.startswith(("engine.spark", "klamm._app")) and not module.name.endswith("__main__"):
             importlib.import_module(module.name)
 """
 

@@ -19,7 +19,7 @@ from spark_traces import RECORDED, Made, event_lines, one_source, restore, write
 from engine.admin.lag.stores import Entry
 from engine.common.model import TopicPartition
 from engine.local.cluster import LocalCluster
-from engine.pipeline.hadoop_store import HadoopStore
+from engine.spark.hadoop_store import HadoopStore
 
 Program = Callable[..., Ran]
 

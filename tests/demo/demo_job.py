@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.local.java import find_java
-from engine.pipeline.session import SparkOptions, spark_session
+from engine.spark.session import SparkOptions, spark_session
 from klamm.spark import register
 
 if TYPE_CHECKING:

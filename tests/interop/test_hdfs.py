@@ -24,9 +24,9 @@ from engine.admin.cluster.errors import NotFound
 from engine.admin.lag.stores import Store
 from engine.admin.lag.traces import QueryTraces
 from engine.local.cluster import LocalCluster
-from engine.pipeline import log_merge
-from engine.pipeline.hadoop_store import HadoopStore
-from engine.pipeline.store_path import StorePath
+from engine.spark import log_merge
+from engine.spark.hadoop_store import HadoopStore
+from engine.spark.store_path import StorePath
 
 __all__ = ["live_cluster", "plain_python", "spark", "topic_name"]
 

@@ -42,14 +42,14 @@ READ_THE_HOUR = {
     "engine/admin/reassignment/journal.py": "the time of an entry",
     "engine/admin/reassignment/lock_holder.py": "since when a lock is held",
     "engine/admin/state_changes/merge.py": "the year, which a log line leaves out",
-    "engine/pipeline/sink.py": "the time of a record",
+    "engine/spark/sink.py": "the time of a record",
     "tui/operations/groups.py": "--by-duration counts back from now",
     "tui/plan_desk.py": "the time of a plan's steps",
     "tui/saving.py": "the name of a file",
 }
 """Modules of the tools that read the wall clock, and for what. They measure waits with the monotonic clock."""
 
-TOOLS = ("engine/admin", "engine/local", "engine/pipeline", "cli", "tui", "klamm")
+TOOLS = ("engine/admin", "engine/local", "engine/spark", "cli", "tui", "klamm")
 """Modules that are not part of a broker, and wait for other programs."""
 
 PURE = ("plans", "engine/common", "engine/kafka/formats", "engine/kafka/protocol", "engine/kafka/config")

@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
-BUDGETS_S = {"tests/plans": 300, "tests/pipeline": 480, "tests/tui": 180}
+BUDGETS_S = {"tests/plans": 300, "tests/spark": 480, "tests/tui": 180}
 """The budgets in CI of folders whose tests could take any time. docs/contributing.md names them too."""
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from engine.local.java import find_java
-from engine.pipeline.session import SparkOptions, spark_session
+from engine.spark.session import SparkOptions, spark_session
 
 SPARK_HOME = Path(next(iter(util.find_spec("pyspark").submodule_search_locations)))  # type: ignore[union-attr,arg-type]
 

@@ -1,6 +1,6 @@
 """Where checkpoints and event logs are: this machine's disks, and object stores through pyarrow.
 
-Spark's file systems cover the rest (HDFS, ViewFS, …): ``engine.pipeline`` has a store for them, which a caller may pass
+Spark's file systems cover the rest (HDFS, ViewFS, …): ``engine.spark`` has a store for them, which a caller may pass
 in. Everything here blocks.
 """
 

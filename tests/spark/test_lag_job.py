@@ -22,13 +22,13 @@ from spark_sessions import SETTINGS
 from spark_traces import one_source, write_checkpoint
 from topic_program import Program
 
-import engine.pipeline.lag_job as lag_job
+import engine.spark.lag_job as lag_job
 from engine.admin.cluster.target import Naming, resolve_target
 from engine.admin.lag.lake import COLUMNS, Lake
 from engine.admin.lag.lake_history import Objective, read_lake
 from engine.admin.lag.lake_sampling import ChunkTask, Watched
 from engine.local.cluster import LocalCluster
-from engine.pipeline.lag_job import LagJob, SampleTold, run_lag_job
+from engine.spark.lag_job import LagJob, SampleTold, run_lag_job
 
 FAULT_SEED = int(os.environ.get("KLAMM_FAULT_SEED", "13"))
 

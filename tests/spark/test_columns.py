@@ -19,8 +19,8 @@ from engine.kafka.protocol.records.header import read_batch_header
 from engine.kafka.protocol.records.iterate import iter_records
 from engine.kafka.protocol.records.legacy import encode_message_set
 from engine.kafka.protocol.records.record import Record
-from engine.pipeline import columns
-from engine.pipeline.columns import HEADERS_TYPE, SCHEMA, Frame, decode
+from engine.spark import columns
+from engine.spark.columns import HEADERS_TYPE, SCHEMA, Frame, decode
 
 ALL = tuple(SCHEMA.names)
 EVERYTHING = 1 << 60

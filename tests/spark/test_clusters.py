@@ -45,9 +45,9 @@ from cli.main import main
 from engine.admin.state_changes.find_logs import find_logs
 from engine.admin.state_changes.log_files import look_at_logs
 from engine.admin.state_changes.merge import MergeWish, plan_merge
-from engine.pipeline import log_merge
-from engine.pipeline.log_merge import merge_logs
-from engine.pipeline.session import SparkOptions, spark_session
+from engine.spark import log_merge
+from engine.spark.log_merge import merge_logs
+from engine.spark.session import SparkOptions, spark_session
 
 
 def has_klamm(_):
@@ -98,7 +98,7 @@ def read(value):
 
 def write_part(task):
     \"""Writes a part; the first that writes the third one takes its executor with it when a piece of it is written.\"""
-    from engine.pipeline import log_merge
+    from engine.spark import log_merge
 
     text_chunks = log_merge.text_chunks
 

@@ -17,9 +17,9 @@ from s3_server import BUCKET, s3_server
 
 from engine.admin.cluster.errors import Unreachable
 from engine.common.errors import OperationError
-from engine.pipeline import log_merge
-from engine.pipeline.log_merge import merge_logs
-from engine.pipeline.store_path import StorePath
+from engine.spark import log_merge
+from engine.spark.log_merge import merge_logs
+from engine.spark.store_path import StorePath
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -19,8 +19,8 @@ from merged_logs import BEGIN, entry, locally, plan_of, write_logs
 
 from engine.admin.state_changes.problems import ProblemKind
 from engine.common.errors import OperationError
-from engine.pipeline import log_cuts, log_merge
-from engine.pipeline.log_merge import MergeResult, merge_logs
+from engine.spark import log_cuts, log_merge
+from engine.spark.log_merge import MergeResult, merge_logs
 
 
 def run_here(spark: object, function: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any]:

@@ -16,9 +16,9 @@ from engine.admin.records.partitioner import partition_for_key
 from engine.admin.records.produce import RECORD_OVERHEAD_BYTES
 from engine.kafka.protocol.records.encode import encode_batch
 from engine.kafka.protocol.records.record import Record
-from engine.pipeline.columns import HEADERS_TYPE
-from engine.pipeline.encoding import batches_of, record_columns, runs
-from engine.pipeline.partitioning import key_partitions
+from engine.spark.columns import HEADERS_TYPE
+from engine.spark.encoding import batches_of, record_columns, runs
+from engine.spark.partitioning import key_partitions
 
 TIME_MS = 1_763_900_000_000
 

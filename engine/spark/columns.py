@@ -22,7 +22,7 @@ from engine.kafka.protocol.records.faults import ends_early, invalid_records
 from engine.kafka.protocol.records.header import BatchHeader
 from engine.kafka.protocol.records.legacy import read_messages
 from engine.kafka.protocol.records.varint import read_tail
-from engine.pipeline.codecs import decompress
+from engine.spark.codecs import decompress
 
 HEADERS_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 

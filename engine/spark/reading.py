@@ -21,12 +21,12 @@ from engine.common.errors import ErrorCode
 from engine.common.model import EARLIEST_TIMESTAMP, NO_LEADER, IsolationLevel, TopicPartition
 from engine.kafka.protocol.apis.fetch import PartitionData
 from engine.kafka.protocol.records.header import iter_batches
-from engine.pipeline.kafka_options import Connection
-from engine.pipeline.offset_ranges import OffsetRange
-from engine.pipeline.positions import PATIENCE_S
+from engine.spark.kafka_options import Connection
+from engine.spark.offset_ranges import OffsetRange
+from engine.spark.positions import PATIENCE_S
 
 if TYPE_CHECKING:
-    from engine.pipeline.columns import RecordBatch
+    from engine.spark.columns import RecordBatch
 
 CHUNK_BYTES = 4 * 1024 * 1024
 _MAX_WAIT_MS = 500
@@ -60,7 +60,7 @@ def read_range(task: ReadTask) -> Iterator[RecordBatch]:
         Refused, Unreachable: nothing could be read for a minute, or a broker refuses.
     """
     # The process that plans a stream imports this module, and decodes nothing.
-    from engine.pipeline.columns import Frame, decode
+    from engine.spark.columns import Frame, decode
 
     wanted = task.range
     frame = Frame(wanted.topic, wanted.partition, wanted.start, wanted.stop, task.columns)

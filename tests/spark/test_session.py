@@ -16,8 +16,8 @@ from spark_sessions import SETTINGS
 
 from engine.common.errors import OperationError
 from engine.local.java import Java, find_java
-from engine.pipeline import session
-from engine.pipeline.session import SparkError, SparkOptions, parse_conf, pyspark_version, reason_of, spark_session
+from engine.spark import session
+from engine.spark.session import SparkError, SparkOptions, parse_conf, pyspark_version, reason_of, spark_session
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -138,7 +138,7 @@ def test_spark_that_does_not_start(tmp_path: Path) -> None:
     java.write_text("#!/bin/sh\necho 'this is no Java' >&2\nexit 1\n")
     java.chmod(0o755)
     code = (
-        "import sys; from pathlib import Path; from engine.pipeline.session import *\n"
+        "import sys; from pathlib import Path; from engine.spark.session import *\n"
         "try:\n    with spark_session('x', SparkOptions('local[1]'), java_home=Path(sys.argv[1])): pass\n"
         "except SparkError as error: print(error)\n"
     )
@@ -190,7 +190,7 @@ def test_ctrl_c_while_the_jvm_is_being_forked(tmp_path: Path) -> None:
     """The JVM is killed even when the interrupt comes after the fork and before Popen has returned."""
     code = (
         "import os, signal, sys, threading, time; from pathlib import Path; from pyspark import java_gateway\n"
-        "from engine.pipeline.session import _end, _processes_noted\n"
+        "from engine.spark.session import _end, _processes_noted\n"
         "def fork():\n"
         "    Path(sys.argv[1]).write_text(str(os.getpid()))\n"
         "    time.sleep(1)\n"
@@ -210,7 +210,7 @@ def test_ctrl_c_while_the_jvm_is_being_forked(tmp_path: Path) -> None:
 
 def test_a_second_ctrl_c_kills_a_jvm_that_does_not_end() -> None:
     code = (
-        "import os, signal, subprocess, threading, time; from engine.pipeline import session\n"
+        "import os, signal, subprocess, threading, time; from engine.spark import session\n"
         "deaf = subprocess.Popen(['sleep', '600'], stdin=subprocess.PIPE)\n"
         "session._STOP_PATIENCE_S = 60\n"
         "class Gateway:\n"

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 from engine.admin.lag.lake import Lake
 from engine.admin.lag.lake_sampling import ChunkDone, ChunkTask, Watched, plan_chunks, sample_chunk
 from engine.admin.lag.stores import needs_spark
-from engine.pipeline.hadoop_jvm import share_settings
-from engine.pipeline.hadoop_store import HadoopStore
-from engine.pipeline.workers import run_in_workers
+from engine.spark.hadoop_jvm import share_settings
+from engine.spark.hadoop_store import HadoopStore
+from engine.spark.workers import run_in_workers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

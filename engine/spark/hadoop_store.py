@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from engine.admin.cluster.errors import BadRequest, Unreachable
 from engine.admin.lag.stores import Entry
-from engine.pipeline.hadoop_jvm import hadoop
+from engine.spark.hadoop_jvm import hadoop
 
 _UNREACHABLE = ("ConnectException", "ConnectTimeoutException", "NoRouteToHostException", "UnknownHostException")
 

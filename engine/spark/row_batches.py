@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.admin.cluster.errors import BadRequest
-from engine.pipeline.encoding import RecordColumns, runs
-from engine.pipeline.partitioning import key_partitions
+from engine.spark.encoding import RecordColumns, runs
+from engine.spark.partitioning import key_partitions
 
 if TYPE_CHECKING:
     from engine.admin.records.produce import Producer

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from engine.pipeline.archive import write_archive
-from engine.pipeline.hadoop_jvm import shared_settings
-from engine.pipeline.session import is_in_threads
+from engine.spark.archive import write_archive
+from engine.spark.hadoop_jvm import shared_settings
+from engine.spark.session import is_in_threads
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,7 +72,7 @@ def _by_name(module: str, name: str, hadoop_settings: bytes | None) -> Callable[
             importlib.import_module("klamm._path")
             found = importlib.import_module(module)
         if hadoop_settings is not None:
-            importlib.import_module("engine.pipeline.hadoop_jvm").receive_settings(hadoop_settings)
+            importlib.import_module("engine.spark.hadoop_jvm").receive_settings(hadoop_settings)
         return pickle.dumps(getattr(found, name)(pickle.loads(payload)))
 
     return call

@@ -26,8 +26,8 @@ from engine.admin.state_changes.problems import LogProblem, ProblemCounter, Prob
 from engine.admin.state_changes.selection import Selection
 from engine.admin.state_changes.zones import shifted
 from engine.common.errors import OperationError
-from engine.pipeline.hadoop_jvm import share_settings
-from engine.pipeline.log_cuts import (
+from engine.spark.hadoop_jvm import share_settings
+from engine.spark.log_cuts import (
     Piece,
     Segment,
     cut,
@@ -35,8 +35,8 @@ from engine.pipeline.log_cuts import (
     is_in_order_near_cuts,
     is_nearly_in_order,
 )
-from engine.pipeline.store_path import StorePath
-from engine.pipeline.workers import run_in_workers
+from engine.spark.store_path import StorePath
+from engine.spark.workers import run_in_workers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

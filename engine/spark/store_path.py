@@ -17,7 +17,7 @@ from typing import Any
 
 from engine.admin.cluster.errors import Unreachable
 from engine.admin.lag.stores import ARROW_SCHEMES, arrow_place
-from engine.pipeline.hadoop_files import HadoopFiles
+from engine.spark.hadoop_files import HadoopFiles
 
 _AHEAD_BYTES_MIN = 1 << 16
 _AHEAD_BYTES_MAX = 1 << 22

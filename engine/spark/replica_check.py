@@ -29,7 +29,7 @@ from engine.admin.topics.selection import TopicSelection
 from engine.admin.topics.values import partitions_of
 from engine.common.model import TopicPartition
 from engine.common.snapshot import PartitionSnapshot
-from engine.pipeline.workers import run_in_workers
+from engine.spark.workers import run_in_workers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

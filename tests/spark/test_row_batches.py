@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from engine.admin.cluster.errors import BadRequest
 from engine.admin.records.partitioner import partition_for_key
-from engine.pipeline.encoding import record_columns
-from engine.pipeline.row_batches import by_topic, even_parts, partitions_of
+from engine.spark.encoding import record_columns
+from engine.spark.row_batches import by_topic, even_parts, partitions_of
 
 
 class Producer:

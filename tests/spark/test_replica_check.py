@@ -14,7 +14,7 @@ from replica_files import segments
 from engine.admin.replicas.comparison import Difference, DifferenceKind
 from engine.admin.replicas.verification import PartitionVerification, ReplicaVerdict
 from engine.local.cluster import LocalCluster
-from engine.pipeline.replica_check import together
+from engine.spark.replica_check import together
 
 pytestmark = pytest.mark.timeout(900)
 

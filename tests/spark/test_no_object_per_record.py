@@ -14,9 +14,9 @@ import pytest
 from engine.kafka.protocol.records.attributes import Codec
 from engine.kafka.protocol.records.encode import encode_batch
 from engine.kafka.protocol.records.record import Record
-from engine.pipeline.columns import HEADERS_TYPE, SCHEMA, Frame, decode
-from engine.pipeline.encoding import batches_of, record_columns
-from engine.pipeline.partitioning import key_partitions
+from engine.spark.columns import HEADERS_TYPE, SCHEMA, Frame, decode
+from engine.spark.encoding import batches_of, record_columns
+from engine.spark.partitioning import key_partitions
 
 RECORDS = 100_000
 PER_BATCH = 2_000

@@ -10,7 +10,7 @@ import pytest
 from spark_sessions import SPARK_HOME
 
 from engine.local.java import find_java
-from engine.pipeline.hadoop_jvm import java_of_worker
+from engine.spark.hadoop_jvm import java_of_worker
 
 
 @pytest.mark.parametrize("by", ["word", "variable"])

@@ -17,8 +17,8 @@ from engine.admin.offsets.listing import Offsets as ToldOffsets
 from engine.admin.offsets.listing import end_offsets, offsets_at, start_offsets
 from engine.common.errors import ErrorCode
 from engine.common.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
-from engine.pipeline.kafka_options import Connection, Edge, SourceOptions
-from engine.pipeline.offset_ranges import Offsets
+from engine.spark.kafka_options import Connection, Edge, SourceOptions
+from engine.spark.offset_ranges import Offsets
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from spark_traces import RECORDED, restore
 from engine.admin.cluster.errors import BadRequest, NotFound, Unreachable
 from engine.admin.lag.stores import Store
 from engine.admin.lag.traces import QueryTraces
-from engine.pipeline.hadoop_store import HadoopStore
+from engine.spark.hadoop_store import HadoopStore
 
 
 def test_traces_on_a_hadoop_file_system(spark: Any, tmp_path: Path) -> None:

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from engine.admin.cluster.errors import BadRequest, Refused, Unreachable
 from engine.common.errors import ErrorCode
 from engine.common.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, IsolationLevel, TopicPartition
-from engine.pipeline import positions
-from engine.pipeline.kafka_options import chosen_columns, schema_text, source_options
-from engine.pipeline.offset_ranges import (
+from engine.spark import positions
+from engine.spark.kafka_options import chosen_columns, schema_text, source_options
+from engine.spark.offset_ranges import (
     OffsetRange,
     count_between,
     from_json,
@@ -25,8 +25,8 @@ from engine.pipeline.offset_ranges import (
     split,
     to_json,
 )
-from engine.pipeline.positions import Bounds
-from engine.pipeline.source import StreamPlan
+from engine.spark.positions import Bounds
+from engine.spark.source import StreamPlan
 
 A, B, C = (TopicPartition("t", number) for number in range(3))
 GIVEN = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}
@@ -250,9 +250,9 @@ source = KafkaDataSource({GIVEN})
 source.schema()
 source.streamReader(StructType().add("value", "binary"))
 KafkaDataSource({SINK}).writer(StructType().add("value", "binary"), False)
-print([name for name in ("numpy", "cramjam", "engine.kafka.client.broker_client", "engine.pipeline.source") if name in sys.modules])
-import engine.pipeline.source
-print([name for name in ("numpy", "cramjam", "engine.pipeline.columns") if name in sys.modules])
+print([name for name in ("numpy", "cramjam", "engine.kafka.client.broker_client", "engine.spark.source") if name in sys.modules])
+import engine.spark.source
+print([name for name in ("numpy", "cramjam", "engine.spark.columns") if name in sys.modules])
 """
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert ran.stdout == "[]\n[]\n"

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from engine.admin.cluster.wire import WireCluster
 from engine.admin.offsets.listing import start_offsets
-from engine.pipeline.kafka_options import SourceOptions, source_options
-from engine.pipeline.offset_ranges import (
+from engine.spark.kafka_options import SourceOptions, source_options
+from engine.spark.offset_ranges import (
     OffsetRange,
     Offsets,
     count_between,
@@ -26,11 +26,11 @@ from engine.pipeline.offset_ranges import (
     split,
     to_json,
 )
-from engine.pipeline.positions import Asker, Bounds, all_known, asked, read_bounds, resolve
-from engine.pipeline.reading import DataLost, ReadTask, read_range
+from engine.spark.positions import Asker, Bounds, all_known, asked, read_bounds, resolve
+from engine.spark.reading import DataLost, ReadTask, read_range
 
 if TYPE_CHECKING:
-    from engine.pipeline.columns import RecordBatch
+    from engine.spark.columns import RecordBatch
 
 logger = logging.getLogger(__name__)
 

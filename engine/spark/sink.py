@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from engine.admin.cluster.errors import BadRequest
 from engine.common.model import ACKS_ALL
 from engine.kafka.protocol.records.attributes import Codec, codec_named
-from engine.pipeline.kafka_options import connection
+from engine.spark.kafka_options import connection
 
 if TYPE_CHECKING:
     from engine.admin.cluster.wire import WireCluster
@@ -86,8 +86,8 @@ def _check_libraries() -> None:
 
 
 async def _write(options: Mapping[str, str], batches: Iterable[Any]) -> int:
-    from engine.pipeline.positions import opened
-    from engine.pipeline.row_batches import even_parts
+    from engine.spark.positions import opened
+    from engine.spark.row_batches import even_parts
 
     told = {name.lower(): value for name, value in options.items()}
     async with opened(connection(told)) as wire:
@@ -110,7 +110,7 @@ class _Writer:
 
     async def write(self, rows: Any) -> None:
         """Send the rows of an Arrow batch and wait until they are acknowledged."""
-        from engine.pipeline.row_batches import by_topic
+        from engine.spark.row_batches import by_topic
 
         time_ms = time.time_ns() // 1_000_000
         for topic, some in [(self._topic, rows)] if self._topic else by_topic(rows):
@@ -120,8 +120,8 @@ class _Writer:
         self.count += rows.num_rows
 
     def _add(self, producer: Producer, rows: Any, time_ms: int) -> None:
-        from engine.pipeline.encoding import batches_of, record_columns
-        from engine.pipeline.row_batches import partitions_of
+        from engine.spark.encoding import batches_of, record_columns
+        from engine.spark.row_batches import partitions_of
 
         records, batch_bytes = record_columns(rows), self._options.batch_bytes
         partitions = partitions_of(rows, records, producer, batch_bytes)

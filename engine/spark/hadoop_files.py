@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from engine.pipeline.hadoop_jvm import hadoop
-from engine.pipeline.hadoop_store import told
+from engine.spark.hadoop_jvm import hadoop
+from engine.spark.hadoop_store import told
 
 _PIECE_BYTES = 1 << 22
 
