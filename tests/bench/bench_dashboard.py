@@ -14,7 +14,8 @@ import resource
 import time
 from collections.abc import AsyncIterator, Collection
 
-from engine.admin.watch.fake_cluster import big_cluster
+from fake_cluster import big_cluster
+
 from engine.admin.watch.feed import FeedStatus, Playback
 from engine.admin.watch.frame import Frame, Stage
 from tui.actions import PAGES

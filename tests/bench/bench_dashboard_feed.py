@@ -18,11 +18,12 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+from fake_cluster import FakeCluster, big_cluster
+from fake_feed import FakeFeed
+
 from engine.admin.cluster.target import ClusterTarget, Origin, Side, parse_addresses
 from engine.admin.cluster.wire import WireCluster
 from engine.admin.watch.diff import diff
-from engine.admin.watch.fake_cluster import FakeCluster, big_cluster
-from engine.admin.watch.fake_feed import FakeFeed
 from engine.admin.watch.feed import Feed
 from engine.admin.watch.frame import Frame, Stage
 from engine.admin.watch.judging import HealthMemory

@@ -16,9 +16,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from dashboard_terminal import DashboardTerminal, dashboard_terminal
+from fake_cluster import FakeCluster, big_cluster
 
 from engine.admin.watch.diff import diff
-from engine.admin.watch.fake_cluster import FakeCluster, big_cluster
 from engine.admin.watch.frame import Frame, Stage
 from engine.admin.watch.log_ends import LogEnds
 from engine.admin.watch.recording import FrameWriter

@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
+from fake_feed import FakeFeed, fake_feed
 from textual import events
 from textual.keys import _character_to_key, key_to_character
 from textual.pilot import Pilot
 
-from engine.admin.watch.fake_feed import FakeFeed, fake_feed
 from tui.app import Dashboard
 from tui.main_screen import MainScreen
 from tui.session import Session

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from fake_cluster import FakeCluster
 
-from engine.admin.watch.fake_cluster import FakeCluster
 from engine.admin.watch.frame import Frame, Stage, StageStatus
 from tui.board import Board
 

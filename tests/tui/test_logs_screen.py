@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 from dashboards import dashboard, drive
+from fake_cluster import FakeCluster
+from fake_feed import FakeFeed
 from state_change_logs import recorded_entries
 
 from engine.admin.cluster.profiles import profiles_path
 from engine.admin.cluster.target import ClusterTarget, Origin, Side
-from engine.admin.watch.fake_cluster import FakeCluster
-from engine.admin.watch.fake_feed import FakeFeed
 from engine.admin.watch.frame import LinkState
 from tui.key_file import key_file_path
 from tui.log_ring import LINES_MAX, LogRing, log_file_path, logs_kept

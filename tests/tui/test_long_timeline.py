@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 from dashboards import dashboard, drive
+from fake_cluster import FakeCluster, big_cluster
+from fake_feed import FakeFeed
 
 from engine.admin.watch.events import Event, EventKind
-from engine.admin.watch.fake_cluster import FakeCluster, big_cluster
-from engine.admin.watch.fake_feed import FakeFeed
 from engine.common.model import TopicPartition
 from tui.board import Board
 from tui.filters import Filter

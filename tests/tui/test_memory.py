@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 from dashboards import dashboard, drive
+from fake_cluster import FakeCluster
+from fake_feed import FakeFeed
 from textual.screen import Screen
 from textual.widget import Widget
 
 from engine.admin.watch.events import Event, EventKind
-from engine.admin.watch.fake_cluster import FakeCluster
-from engine.admin.watch.fake_feed import FakeFeed
 from engine.common.model import TopicPartition
 from tui import board
 from tui.actions import PAGES

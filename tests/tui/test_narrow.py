@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from fake_cluster import FakeCluster
+from fake_feed import FakeFeed, fake_feed
 
 from engine.admin.watch.events import Event, EventKind
-from engine.admin.watch.fake_cluster import FakeCluster
-from engine.admin.watch.fake_feed import FakeFeed, fake_feed
 from engine.admin.watch.frame import Stage, StageSource, StageStatus
 from engine.common.model import TopicPartition
 from tui.board import Board

@@ -7,10 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 from dashboards import Driven, dashboard, drive
+from fake_cluster import FakeCluster
+from fake_feed import FakeFeed
 
 from engine.admin.elections.values import ElectionScope, ElectionType
-from engine.admin.watch.fake_cluster import FakeCluster
-from engine.admin.watch.fake_feed import FakeFeed
 from engine.common.model import TopicPartition
 from tui.location import Location
 from tui.offers import NotNow, Offer, offer_for

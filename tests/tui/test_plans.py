@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 from dashboards import Driven, dashboard, drive
+from fake_cluster import FakeCluster
+from fake_feed import FakeFeed, fake_feed
 
 from engine.admin.cluster.target import ClusterTarget, Origin
 from engine.admin.reassignment.plan_file import PartitionMove
 from engine.admin.reassignment.plan_runs import PlanRun, Verb
 from engine.admin.reassignment.wave_values import Outcome, Step, WavesResult
 from engine.admin.reassignment.waves import Standing, WaveMove
-from engine.admin.watch.fake_cluster import FakeCluster
-from engine.admin.watch.fake_feed import FakeFeed, fake_feed
 from engine.common.errors import OperationError
 from engine.common.model import TopicPartition
 from plans.errors import Infeasible

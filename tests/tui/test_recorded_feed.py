@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from dashboards import dashboard, drive
+from fake_cluster import FakeCluster, small_cluster
+from fake_feed import FakeFeed
 
 from engine.admin.watch.events import EventKind
-from engine.admin.watch.fake_cluster import FakeCluster, small_cluster
-from engine.admin.watch.fake_feed import FakeFeed
 from engine.admin.watch.frame import Frame
 from engine.admin.watch.recording import FrameWriter, Recording
 from tui.recorded_feed import RecordedFeed

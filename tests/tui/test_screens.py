@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 from dashboards import Driven, dashboard, drive
+from fake_cluster import FakeCluster
+from fake_feed import FakeFeed, fake_feed
 from textual.command import CommandList
 
 from engine.admin.cluster.profiles import load_profiles, profiles_path
 from engine.admin.cluster.target import ClusterTarget, Origin, Side
-from engine.admin.watch.fake_cluster import FakeCluster
-from engine.admin.watch.fake_feed import FakeFeed, fake_feed
 from engine.admin.watch.frame import LinkState
 from engine.common.model import TopicPartition
 from tui.actions import ACTIONS, PAGES

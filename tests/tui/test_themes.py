@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 from dashboards import Driven, dashboard, drive
+from fake_feed import fake_feed
 from klamm_program import klamm
 from rich.segment import Segment
 from rich.style import Style
 from textual.color import Color
 
-from engine.admin.watch.fake_feed import fake_feed
 from engine.admin.watch.recording import FrameWriter
 from tui.themes import PALETTES, ColourlessFilter, custom_themes, theme_of
 

@@ -18,10 +18,10 @@ from pathlib import Path
 
 import pytest
 from dashboards import dashboard, drive
+from fake_feed import fake_feed
 from klamm_program import PROGRAM, Ran, environment, in_process, klamm
 
 from engine.admin.cluster.errors import BadRequest, NotFound
-from engine.admin.watch.fake_feed import fake_feed
 from engine.admin.watch.frame import LinkState, Stage
 from engine.admin.watch.recording import FrameWriter, Recording
 from engine.admin.watch.replay_feed import ReplayFeed

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from dashboards import dashboard, drive
+from fake_cluster import FakeCluster
+from fake_feed import FakeFeed
 
-from engine.admin.watch.fake_cluster import FakeCluster
-from engine.admin.watch.fake_feed import FakeFeed
 from engine.common.model import TopicPartition
 from tui.cells import Cell, Column
 from tui.filters import Filter

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 from dashboards import dashboard, drive
+from fake_cluster import small_cluster
+from fake_feed import FakeFeed
 
 from engine.admin.cluster.target import Side
-from engine.admin.watch.fake_cluster import small_cluster
-from engine.admin.watch.fake_feed import FakeFeed
 from engine.admin.watch.frame import LinkState
 from tui.app import Dashboard
 from tui.warm_up import MODULES

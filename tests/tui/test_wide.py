@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 from dashboards import Driven, dashboard, drive
+from fake_cluster import FakeCluster
+from fake_feed import FakeFeed, fake_feed
 
-from engine.admin.watch.fake_cluster import FakeCluster
-from engine.admin.watch.fake_feed import FakeFeed, fake_feed
 from tui.board import Board
 from tui.lines import width_of
 from tui.location import Location

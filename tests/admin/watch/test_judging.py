@@ -6,10 +6,10 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from fake_cluster import FakeCluster, small_cluster
 
 from engine.admin.cluster.target import ClusterTarget, Origin, Side
 from engine.admin.health.report import Check
-from engine.admin.watch.fake_cluster import FakeCluster, small_cluster
 from engine.admin.watch.frame import BrokerWords, Frame, Link, LinkState, Stage, StageStatus
 from engine.admin.watch.judging import HealthMemory
 from engine.admin.watch.knowledge import Knowledge

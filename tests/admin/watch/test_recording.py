@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 from event_loop import in_event_loop
+from fake_cluster import FakeCluster, big_cluster, small_cluster
+from fake_feed import SCENES, FakeFeed
 
 from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.watch import replay_feed
-from engine.admin.watch.fake_cluster import FakeCluster, big_cluster, small_cluster
-from engine.admin.watch.fake_feed import SCENES, FakeFeed
 from engine.admin.watch.frame import Frame
 from engine.admin.watch.frame_building import FrameBuilder
 from engine.admin.watch.frame_changes import changes_of

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from fake_cluster import FakeCluster, big_cluster
 
 from engine.admin.health import checks
 from engine.admin.watch.diff import diff, diff_in_turns
-from engine.admin.watch.fake_cluster import FakeCluster, big_cluster
 from engine.admin.watch.judging import HealthMemory
 from engine.admin.watch.knowledge import Knowledge
 from engine.common.snapshot import SnapshotSource, TopicSnapshot

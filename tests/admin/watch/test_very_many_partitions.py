@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
+from fake_cluster import big_cluster
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.admin.watch.fake_cluster import big_cluster
 from engine.admin.watch.frame import Frame, PartitionOffsets
 from engine.admin.watch.log_ends import LogEnds
 from engine.admin.watch.replica_logs import LogsMaker, ReplicaLogs

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from fake_cluster import FakeCluster, small_cluster
 
 from engine.admin.watch.events import Event, EventKind
-from engine.admin.watch.fake_cluster import FakeCluster, small_cluster
 from engine.admin.watch.frame import BrokerRegistration, Frame
 from engine.common.model import TopicPartition
 from tui.presenters.causes import Cause, missing_brokers

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from fake_cluster import FakeCluster
 from plan_files import NOT_MEASURED
 
 from engine.admin.cluster.errors import AdminError
@@ -20,7 +21,6 @@ from engine.admin.reassignment.plan_runs import PlanRun, Verb
 from engine.admin.reassignment.wave_progress import WaveProgress
 from engine.admin.reassignment.wave_values import Outcome, Step, WavesResult
 from engine.admin.reassignment.waves import WaveCaps
-from engine.admin.watch.fake_cluster import FakeCluster
 from engine.common.model import TopicPartition
 from plans.errors import BadOption
 from plans.made import MadePlan

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from fake_cluster import FakeCluster
+
 from engine.admin.groups.values import GroupMember, GroupState
 from engine.admin.watch.diff import diff
 from engine.admin.watch.events import Event, EventKind
-from engine.admin.watch.fake_cluster import FakeCluster
 from engine.admin.watch.frame import Frame
 from tui.board import Board
 from tui.location import Location

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from fake_cluster import FakeCluster
 
 from engine.admin.cluster.target import Side
-from engine.admin.watch.fake_cluster import FakeCluster
 from engine.admin.watch.frame import LinkState, Stage
 from engine.common.model import NO_CONTROLLER, TopicPartition
 from tui.presenters.restarts import RestartBoard, Verdict, restart_board

@@ -5,10 +5,10 @@ from __future__ import annotations
 import tracemalloc
 from dataclasses import replace
 
+from fake_cluster import FakeCluster
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.admin.watch.fake_cluster import FakeCluster
 from engine.admin.watch.frame import Frame, Stage
 from engine.common.model import TopicPartition
 from tui.state.history import SAMPLES_MAX, History, Sample, Series

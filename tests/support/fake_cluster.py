@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from operator import is_
 
+from fake_group import FakeGroup
+from fake_query import FakeQuery
+
 from engine.admin.cluster.target import Side
 from engine.admin.log_dirs.describing import LogDir
 from engine.admin.watch.diff import diff
-from engine.admin.watch.fake_group import FakeGroup
-from engine.admin.watch.fake_query import FakeQuery
 from engine.admin.watch.frame import (
     BrokerRegistration,
     BrokerWords,

@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import suppress
 
+from fake_cluster import FakeCluster, big_cluster, small_cluster
+
 from engine.admin.cluster.target import Side
-from engine.admin.watch.fake_cluster import FakeCluster, big_cluster, small_cluster
 from engine.admin.watch.feed import FeedStatus, FrameBox, Playback, interval_within_bounds
 from engine.admin.watch.frame import Frame, LinkState, Stage
 from engine.common.model import TopicPartition

@@ -1,1 +1,0 @@
-"""Counters, meters and histograms as plain values."""
