@@ -244,7 +244,7 @@ TESTED_BY = {
         "coordinator/test_recorded_walks.py",
     ],
     "engine/broker/coordinator/groups/loading.py": ["coordinator/test_records.py", "coordinator/test_coordinator.py"],
-    "engine/broker/coordinator/groups/ownership.py": ["coordinator/test_ownership.py"],
+    "engine/broker/coordinator/ownership.py": ["coordinator/test_ownership.py"],
     "engine/broker/coordinator/groups/offset_requests.py": [
         "coordinator/test_coordinator.py",
         "coordinator/test_commit_gathering.py",
