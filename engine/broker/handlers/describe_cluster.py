@@ -35,7 +35,7 @@ def describe_cluster(context: RequestContext, request: DescribeClusterRequest) -
         return _refusal(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {request.endpoint_type}")
     broker = context.broker
     cache = broker.metadata_cache
-    nodes = cache.snapshot.nodes.get(context.peer.listener_name, {})
+    nodes = cache.snapshot.nodes.get(context.session.listener_name, {})
     return DescribeClusterResponse(
         endpoint_type=_BROKERS,
         cluster_id=broker.cluster_id,

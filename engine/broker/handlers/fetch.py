@@ -167,7 +167,7 @@ def _parameters(context: RequestContext, request: FetchRequest) -> FetchParamete
         max_bytes=max_bytes,
         isolation=IsolationLevel.READ_COMMITTED if request.isolation_level == 1 else IsolationLevel.READ_UNCOMMITTED,
         rack_id=request.rack_id,
-        listener_name=context.peer.listener_name,
+        listener_name=context.session.listener_name,
     )
 
 

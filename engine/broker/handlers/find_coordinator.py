@@ -82,7 +82,7 @@ def _coordinator(context: RequestContext, key: str, key_type: int) -> Coordinato
     if key_type == KeyType.GROUP:
         cache = context.broker.metadata_cache
         partition = cache.partition_info(context.broker.group_coordinator.partition_for(key))
-        node = None if partition is None else cache.node(partition.leader, context.peer.listener_name)
+        node = None if partition is None else cache.node(partition.leader, context.session.listener_name)
         if node is not None:
             return Coordinator(key=key, node_id=node.id, host=node.host, port=node.port, error_code=0, error_message="")
     return _refusal(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, _NOT_AVAILABLE)

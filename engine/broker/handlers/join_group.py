@@ -50,7 +50,7 @@ def _join(
     joining = Joining(
         member_id=request.member_id,
         client_id=context.client_id or "",
-        client_host=f"/{context.peer.host}",
+        client_host=f"/{context.session.host}",
         session_timeout_ms=request.session_timeout_ms,
         rebalance_timeout_ms=request.session_timeout_ms if version == 0 else request.rebalance_timeout_ms,
         protocol_type=request.protocol_type,

@@ -402,7 +402,7 @@ def _name_few_records(response: ProduceResponse) -> None:
 
 def _name_new_leaders(context: RequestContext, response: ProduceResponse) -> None:
     """Name the leaders of partitions led elsewhere, so that the producer need not ask for metadata."""
-    hints = LeaderHints(context.broker.metadata_cache, context.peer.listener_name)
+    hints = LeaderHints(context.broker.metadata_cache, context.session.listener_name)
     for topic in response.responses:
         for answer in topic.partition_responses:
             if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
