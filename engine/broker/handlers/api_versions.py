@@ -25,7 +25,7 @@ from engine.kafka.protocol.apis.api_versions import ApiVersion, ApiVersionsReque
 _SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-@handles(ApiKey.API_VERSIONS)
+@handles(ApiKey.API_VERSIONS, requires=[])
 def api_versions(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
     """List the APIs and versions that this broker answers."""
     if context.api_version >= 3:

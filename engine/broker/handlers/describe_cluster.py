@@ -26,7 +26,7 @@ from engine.kafka.protocol.apis.describe_cluster import (
 _BROKERS, _CONTROLLERS = 1, 2
 
 
-@handles(ApiKey.DESCRIBE_CLUSTER)
+@handles(ApiKey.DESCRIBE_CLUSTER, requires=["Describe Cluster"])
 def describe_cluster(context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
     """Describe the cluster as this broker's metadata cache knows it."""
     if request.endpoint_type == _CONTROLLERS:

@@ -50,7 +50,7 @@ logger = logging.getLogger(__name__)
 INT_MAX = 2**31 - 1
 
 
-@handles(ApiKey.FETCH)
+@handles(ApiKey.FETCH, requires=["ClusterAction Cluster", "Read Topic"])
 def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | Deferred | Coroutine[Any, Any, Any]:
     """Read the requested partitions now, or once there are enough bytes."""
     parameters = _parameters(context, request)

@@ -37,7 +37,7 @@ class KeyType(IntEnum):
     TRANSACTION = 1
 
 
-@handles(ApiKey.FIND_COORDINATOR)
+@handles(ApiKey.FIND_COORDINATOR, requires=["Describe Group", "Describe TransactionalId"])
 def find_coordinator(
     context: RequestContext, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse | Coroutine[Any, Any, object]:

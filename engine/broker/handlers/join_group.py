@@ -28,7 +28,7 @@ from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 
 
-@handles(ApiKey.JOIN_GROUP)
+@handles(ApiKey.JOIN_GROUP, requires=["Read Group"])
 def join_group(context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse | Deferred:
     """Let a member join its group."""
     return _join(context, request, [(protocol.name, bytes(protocol.metadata)) for protocol in request.protocols])

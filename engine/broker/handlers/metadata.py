@@ -50,7 +50,7 @@ PARTITIONS_AT_ONCE = 5000
 """More partitions than this are described in several turns and encoded in a thread: 200,000 would block the broker."""
 
 
-@handles(ApiKey.METADATA)
+@handles(ApiKey.METADATA, requires=["Describe Topic", "Create Cluster", "Create Topic"])
 def metadata(context: RequestContext, request: MetadataRequest) -> MetadataResponse | Coroutine[Any, Any, object]:
     """Describe the cluster; wait only if a topic must be created first, or the request is very large."""
     cache = context.broker.metadata_cache

@@ -80,7 +80,7 @@ ADMIN_CLIENT_ID = "__admin_client"
 """A client with this client id may write to internal topics: Kafka's rule for tools that repair them."""
 
 
-@handles(ApiKey.PRODUCE)
+@handles(ApiKey.PRODUCE, requires=["Write TransactionalId", "Write Topic"])
 def produce(context: RequestContext, request: ProduceRequest) -> object:
     """Append what a producer sends, and answer as soon as its ``acks`` allow."""
     outcome = _Outcome()
