@@ -29,7 +29,15 @@ class LineFormat:
 
 
 _HEADER_FIELDS = frozenset(("key", "value", "value_encoding"))
-_RECORD_FIELDS = _HEADER_FIELDS | {"key_encoding", "topic", "partition", "offset", "timestamp", "timestamp_type", "headers"}
+_RECORD_FIELDS = _HEADER_FIELDS | {
+    "key_encoding",
+    "topic",
+    "partition",
+    "offset",
+    "timestamp",
+    "timestamp_type",
+    "headers",
+}
 """What ``consume --output jsonl`` prints of a record. Its topic, offset and type of time are not taken over."""
 
 

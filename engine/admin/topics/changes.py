@@ -92,8 +92,13 @@ class TopicAlteration:
         return bool(self.additions or self.deletions)
 
     @property
+    def is_irreversible(self) -> bool:
+        """Whether it cannot be undone: nothing takes partitions away again."""
+        return self.partition_count is not None
+
+    @property
     def warnings(self) -> tuple[str, ...]:
-        return () if self.partition_count is None else (MORE_PARTITIONS_WARNING,)
+        return (MORE_PARTITIONS_WARNING,) if self.is_irreversible else ()
 
     def check(self) -> None:
         """Raise BadRequest if nothing is requested, or the request contradicts itself."""
