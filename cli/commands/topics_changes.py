@@ -222,7 +222,7 @@ async def delete(
     from cli.framework.cluster_session import open_cluster
     from cli.views.topics_changes import topic_changes_report
     from engine.admin.topics.access import topic_changer
-    from engine.admin.topics.changes import TopicChange, TopicOutcome, deletion_warnings
+    from engine.admin.topics.changes import TopicChange, TopicOutcome, deletion_warnings, held_up_told
 
     texts = [*(topics or ()), *(topic or ())]
     if not texts:
@@ -241,8 +241,8 @@ async def delete(
             return topic_changes_report([TopicChange(name, TopicOutcome.WOULD_BE_DELETED) for name in names])
         changes, refusals = await changer.delete(names, waits=wait)
     is_under_way = any(change.result is TopicOutcome.MARKED_FOR_DELETION for change in changes)
-    if is_under_way and wait:
-        invocation.talk.say("replicas on dead brokers delay a deletion; see what is still marked: klamm topics list")
+    for told in held_up_told(changes) if wait else ():
+        invocation.talk.say(f"the deletion goes on: it {told}")
     code = invocation.tell_failures(refusals, ExitCode.UNDER_WAY if is_under_way else ExitCode.DONE)
     return topic_changes_report(changes, exit_code=code)
 

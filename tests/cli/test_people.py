@@ -14,11 +14,10 @@ from pathlib import Path
 import pytest
 from klamm_program import PROGRAM, Ran, environment, in_process
 
-from cli.framework.invocation import Invocation, folded
+from cli.framework.invocation import folded
 from cli.framework.progress import Countdown, progress_line
 from cli.framework.talk import Talk
 from cli.output.drawing import gauge
-from cli.output.format import OutputFormat
 from engine.admin.cluster.snapshot_file import save_snapshot
 from engine.admin.cluster.target import ClusterTarget, Origin
 from engine.admin.configs.changes import ConfigChange
