@@ -1,7 +1,7 @@
 """Processes that run one of klamm's own modules: the running code's, never another of the same name.
 
-``python -m engine.broker.server`` would take the first ``engine`` on the path: the current folder's, or a foreign package's.
-So this file is also the program with which such a process starts:
+``python -m engine.broker.server`` would take the first ``engine`` on the path: the current folder's, or a foreign
+package's. So this file is also the program with which such a process starts:
 
 ``python -P own_process.py MODULE [ARGUMENT]…``  does what ``python -m`` does, with klamm's own code first on the path
 """

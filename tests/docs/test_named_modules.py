@@ -1,7 +1,7 @@
 """Every module or file that a docstring, a comment or a page names exists.
 
-The tests follow dotted names (``engine.kafka.zk.client``), paths (``engine/kafka/zk/client.py``), and in pages also the ends of
-paths (``zk/client.py``). They leave bare names alone: such a name may be a module, a method or a word.
+The tests follow dotted names (``engine.kafka.zk.client``), paths (``engine/kafka/zk/client.py``), and in pages also the
+ends of paths (``zk/client.py``). They leave bare names alone: such a name may be a module, a method or a word.
 """
 
 from __future__ import annotations

@@ -250,7 +250,8 @@ source = KafkaDataSource({GIVEN})
 source.schema()
 source.streamReader(StructType().add("value", "binary"))
 KafkaDataSource({SINK}).writer(StructType().add("value", "binary"), False)
-print([name for name in ("numpy", "cramjam", "engine.kafka.client.broker_client", "engine.spark.source") if name in sys.modules])
+early = ("numpy", "cramjam", "engine.kafka.client.broker_client", "engine.spark.source")
+print([name for name in early if name in sys.modules])
 import engine.spark.source
 print([name for name in ("numpy", "cramjam", "engine.spark.columns") if name in sys.modules])
 """

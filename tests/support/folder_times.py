@@ -34,7 +34,7 @@ class FolderTimes:
 
     def lines(self) -> list[str]:
         """Return the table, the slowest line first."""
-        groups = self._grouped(lambda file: "/".join(PurePosixPath(file).parts[:2]))
+        groups = self._grouped(_folder)
         if len(groups) == 1:
             groups = self._grouped(str)
         if len(groups) < 2:
@@ -54,6 +54,12 @@ class FolderTimes:
         for file in self._seconds:
             groups[name_of(file)].append(file)
         return groups
+
+
+def _folder(file: str) -> str:
+    """Return the folder that a file counts for: one of tests, or of a program's parts where these have folders."""
+    parts = PurePosixPath(file).parts
+    return "/".join(parts[: 3 if len(parts) > 3 and parts[1] in ("broker", "kafka") else 2])
 
 
 def _over_budget(folder: str, seconds: float) -> str:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from engine.broker.fetch.conversion import Converted
-from engine.broker.fetch.reads import FetchReads
+from engine.broker.fetch.reads import FetchBroker, FetchReads
 from engine.broker.fetch.session_cache import INVALID_SESSION_ID, FetchContext, FetchPartition, PartitionOutcome
-from engine.broker.handlers.context import RequestContext
-from engine.broker.handlers.leader_hint import LeaderHints
+from engine.broker.replication.metadata_cache import LeaderHints
 from engine.broker.replication.partition_read import PartitionRead
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
@@ -33,15 +32,15 @@ def session_error(code: ErrorCode) -> FetchResponse:
 
 
 def build_response(
-    context: RequestContext, fetch: FetchContext, reads: FetchReads, converted: Converted | None = None
+    broker: FetchBroker, fetch: FetchContext, reads: FetchReads, converted: Converted | None = None
 ) -> FetchResponse:
     """Build the answer from what was read, or from its conversion for an old reader; in a session only from what is
     new.
     """
     if fetch.is_superseded:
         return session_error(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-    version = context.api_version
-    hints = LeaderHints(context) if version >= 16 else None
+    version = reads.parameters.api_version
+    hints = LeaderHints(broker.metadata_cache, reads.parameters.listener_name) if version >= 16 else None
     responses: list[FetchableTopicResponse] = []
     current: FetchableTopicResponse | None = None
     found = ((read, read.records) for read in reads.reads) if converted is None else converted

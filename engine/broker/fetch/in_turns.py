@@ -12,9 +12,8 @@ from typing import Final
 
 from engine.broker.fetch.answer import build_response
 from engine.broker.fetch.conversion import converted, needs_conversion
-from engine.broker.fetch.reads import FetchParameters, FetchReads
+from engine.broker.fetch.reads import FetchBroker, FetchParameters, FetchReads
 from engine.broker.fetch.session_cache import FetchContext, FetchPartition
-from engine.broker.handlers.context import RequestContext
 from engine.broker.network.request import LargeAnswer
 from engine.broker.replication.state_changes import Breather
 from engine.kafka.protocol.apis.fetch import FetchResponse, NodeEndpoint
@@ -31,27 +30,26 @@ LOOK_MS: Final = 50
 """How often it checks for news: wake-ups from each of 200,000 partitions would cost more than checking them."""
 
 
-async def fetch_in_turns(context: RequestContext, parameters: FetchParameters, opened: FetchContext) -> LargeAnswer:
+async def fetch_in_turns(broker: FetchBroker, parameters: FetchParameters, opened: FetchContext) -> LargeAnswer:
     """Read the requested partitions, wait a little if that is not enough, and answer.
 
     The caller has taken the session.
     """
     try:
-        reads = _FetchInTurns(context, parameters, opened)
+        reads = _FetchInTurns(broker, parameters, opened)
         await reads.read()
         await reads.wait()
         return LargeAnswer(await reads.answer())
     finally:
         if opened.session is not None:
-            broker = context.broker
             broker.fetch_sessions.give_back(opened.session, broker.clock.monotonic_ms())
 
 
 class _FetchInTurns:
     """One request under way."""
 
-    def __init__(self, context: RequestContext, parameters: FetchParameters, opened: FetchContext) -> None:
-        self._context = context
+    def __init__(self, broker: FetchBroker, parameters: FetchParameters, opened: FetchContext) -> None:
+        self._broker = broker
         self._parameters = parameters
         self._opened = opened
         self._breather = Breather()
@@ -62,9 +60,9 @@ class _FetchInTurns:
         opened, limits = self._opened, self._parameters
         for start in range(0, len(opened.partitions), PIECE_SIZE):
             partitions = opened.partitions[start : start + PIECE_SIZE]
-            resolve_topic_ids(self._context, partitions)
+            resolve_topic_ids(self._broker, limits.api_version, partitions)
             part = FetchContext(partitions, opened.session, is_incremental=opened.is_incremental)
-            piece = FetchReads(self._context.broker, limits, part)
+            piece = FetchReads(self._broker, limits, part)
             piece.read_all()
             self._pieces.append(piece)
             limits = _left(limits, piece)
@@ -72,7 +70,7 @@ class _FetchInTurns:
 
     async def wait(self) -> None:
         """Wait until there is enough to read or other news, or until the reader's time is up."""
-        clock = self._context.broker.clock
+        clock = self._broker.clock
         until_ms = clock.monotonic_ms() + min(self._parameters.max_wait_ms, WAIT_MS_MAX)
         while not self._is_satisfied() and (left_ms := until_ms - clock.monotonic_ms()) > 0:
             await asyncio.sleep(min(LOOK_MS, left_ms) / 1000)
@@ -100,10 +98,10 @@ class _FetchInTurns:
         whole = FetchResponse(session_id=self._opened.session_id, responses=[])
         nodes: dict[int, NodeEndpoint] = {}
         for piece in self._pieces:
-            if needs_conversion(self._context.api_version, piece):
-                part = await converted_response(self._context, self._opened, piece)
+            if needs_conversion(self._parameters.api_version, piece):
+                part = await converted_response(self._broker, self._opened, piece)
             else:
-                part = build_response(self._context, self._opened, piece)
+                part = build_response(self._broker, self._opened, piece)
             topics = part.responses
             last = whole.responses[-1] if whole.responses else None
             if last is not None and topics and (last.topic, last.topic_id) == (topics[0].topic, topics[0].topic_id):
@@ -122,18 +120,18 @@ def _left(limits: FetchParameters, piece: FetchReads) -> FetchParameters:
     return replace(limits, max_bytes=max(0, limits.max_bytes - piece.size_bytes), may_exceed=False)
 
 
-def resolve_topic_ids(context: RequestContext, partitions: Iterable[FetchPartition]) -> None:
+def resolve_topic_ids(broker: FetchBroker, api_version: int, partitions: Iterable[FetchPartition]) -> None:
     """Look up the names of topic ids; a topic unknown at the session's start may be known by now."""
-    if context.api_version < 13:
+    if api_version < 13:
         return
-    cache = context.broker.metadata_cache
+    cache = broker.metadata_cache
     for partition in partitions:
         if partition.topic is None:
             partition.topic = cache.topic_name(partition.key.topic_id)
 
 
-async def converted_response(context: RequestContext, opened: FetchContext, reads: FetchReads) -> FetchResponse:
+async def converted_response(broker: FetchBroker, opened: FetchContext, reads: FetchReads) -> FetchResponse:
     """Answer an old reader; a thread converts its records."""
     offsets = [wanted.fetch_offset for wanted in reads.partitions]
-    found = await context.broker.offloader.run(converted, context.api_version, offsets, reads.reads)
-    return build_response(context, opened, reads, found)
+    found = await broker.offloader.run(converted, reads.parameters.api_version, offsets, reads.reads)
+    return build_response(broker, opened, reads, found)

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
 from engine.broker.fetch.session_cache import FetchContext, FetchPartition
 from engine.broker.fetch.steady_reads import End, SteadyRead, steady_read
-from engine.broker.handlers.context import Broker
 from engine.broker.replication.partition import Partition
 from engine.broker.replication.partition_read import PartitionRead, read_error
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import DEBUGGING_REPLICA_ID, IsolationLevel
+
+if TYPE_CHECKING:
+    from engine.broker.fetch.session_cache import FetchSessionCache
+    from engine.broker.replication.metadata_cache import MetadataCache
+    from engine.broker.replication.replica_manager import ReplicaManager
+    from engine.common.clock import Clock
+    from engine.runtime.offload import Offloader
 
 FETCH_FROM_FOLLOWER_VERSION = 11
 """From this version on a consumer may read from a follower (KIP-392)."""
@@ -27,6 +34,21 @@ Before, a reader got part of a batch that exceeded its limit, and asked again wi
 
 ZSTD_VERSION = 10
 """From this version on a reader understands zstd (KIP-110)."""
+
+
+class FetchBroker(Protocol):
+    """The parts of a broker that a Fetch uses."""
+
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def replica_manager(self) -> ReplicaManager: ...
+    @property
+    def metadata_cache(self) -> MetadataCache: ...
+    @property
+    def fetch_sessions(self) -> FetchSessionCache: ...
+    @property
+    def offloader(self) -> Offloader: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +99,7 @@ class FetchReads:
         "reads",
     )
 
-    def __init__(self, broker: Broker, parameters: FetchParameters, opened: FetchContext) -> None:
+    def __init__(self, broker: FetchBroker, parameters: FetchParameters, opened: FetchContext) -> None:
         self._broker = broker
         self._session = opened.session
         self.parameters = parameters

@@ -1,7 +1,7 @@
 """Incremental fetch sessions (KIP-227): a fetcher names its partitions once, then gets only those that changed.
 
-Pure state, owned by the event loop. ``engine.broker.handlers.fetch`` asks for a context per request and reads the partitions
-in it. The context decides what goes into the answer.
+Pure state, owned by the event loop. ``engine.broker.handlers.fetch`` asks for a context per request and reads the
+partitions in it. The context decides what goes into the answer.
 """
 
 from __future__ import annotations

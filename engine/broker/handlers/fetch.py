@@ -60,14 +60,14 @@ def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | Def
     if len(opened.partitions) > FETCHED_AT_ONCE_MAX:
         if opened.session is not None:
             context.broker.fetch_sessions.take(opened.session)
-        return fetch_in_turns(context, parameters, opened)
-    resolve_topic_ids(context, opened.partitions)
+        return fetch_in_turns(context.broker, parameters, opened)
+    resolve_topic_ids(context.broker, context.api_version, opened.partitions)
     reads = FetchReads(context.broker, parameters, opened)
     reads.read_all()
     if reads.is_satisfied():
         if needs_conversion(context.api_version, reads):
-            return converted_response(context, opened, reads)
-        return build_response(context, opened, reads)
+            return converted_response(context.broker, opened, reads)
+        return build_response(context.broker, opened, reads)
     operation = DelayedFetch(context, opened, reads, parameters.max_wait_ms)
     # It has just been checked, and nothing can have changed since.
     delayed_fetch = context.broker.replica_manager.delayed_fetch
@@ -89,7 +89,9 @@ async def fetch_of_very_many(context: RequestContext, request: FetchRequest) -> 
         return await answer if isinstance(answer, Coroutine) else answer
     parameters = _parameters(context, request)
     opened = await _open_session_in_turns(context, request, parameters)
-    return session_error(opened) if isinstance(opened, ErrorCode) else await fetch_in_turns(context, parameters, opened)
+    if isinstance(opened, ErrorCode):
+        return session_error(opened)
+    return await fetch_in_turns(context.broker, parameters, opened)
 
 
 def _watched(partitions: Iterable[FetchPartition]) -> Iterator[TopicPartition]:
@@ -128,7 +130,7 @@ class DelayedFetch(DelayedOperation):
         if needs_conversion(self._context.api_version, self._reads):
             self._context.broker.supervisor.start(self._convert(), "down-conversion")
         else:
-            self.deferred.complete(build_response(self._context, self._fetch, self._reads))
+            self.deferred.complete(build_response(self._context.broker, self._fetch, self._reads))
 
     def cancel(self) -> None:
         """Release the session too: it would keep what was read until its next request."""
@@ -143,7 +145,7 @@ class DelayedFetch(DelayedOperation):
 
     async def _convert(self) -> None:
         try:
-            response = await converted_response(self._context, self._fetch, self._reads)
+            response = await converted_response(self._context.broker, self._fetch, self._reads)
         except Exception:
             logger.exception("Cannot convert records for an old reader request=%r", self._context)
             response = session_error(ErrorCode.UNKNOWN_SERVER_ERROR)

@@ -31,7 +31,6 @@ from engine.broker.coordinator.transactions.verifier import Verified
 from engine.broker.handlers import produce_transactions
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.in_turns import pieces
-from engine.broker.handlers.leader_hint import LeaderHints
 from engine.broker.handlers.produce_checks import (
     FIRST_BATCH_VERSION,
     Parts,
@@ -46,6 +45,7 @@ from engine.broker.log.log import Log
 from engine.broker.log.preparation import Preparation, PreparationNeeded
 from engine.broker.log.results import AppendResult
 from engine.broker.network.request import CLOSE_CONNECTION, CLOSE_FOR_FAULT, NO_RESPONSE, Deferred
+from engine.broker.replication.metadata_cache import LeaderHints
 from engine.broker.replication.partition import Partition
 from engine.broker.replication.state_changes import Breather
 from engine.common.errors import ErrorCode, KafkaError
@@ -449,7 +449,7 @@ def _name_few_records(response: ProduceResponse) -> None:
 
 def _name_new_leaders(context: RequestContext, response: ProduceResponse) -> None:
     """Name the leaders of partitions led elsewhere, so that the producer need not ask for metadata."""
-    hints = LeaderHints(context)
+    hints = LeaderHints(context.broker.metadata_cache, context.peer.listener_name)
     for topic in response.responses:
         for answer in topic.partition_responses:
             if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:

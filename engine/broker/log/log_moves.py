@@ -1,7 +1,7 @@
 """The folder side of a replica's move to another log dir of its broker: ``-future`` copy, swap, giving up.
 
-``engine.broker.replication.log_dir_moves`` copies the records. Source: LogManager of Kafka 3.9 (KIP-113), except for the
-mark: the swap is two renames on two disks, and Kafka does not start after a crash between them.
+``engine.broker.replication.log_dir_moves`` copies the records. Source: LogManager of Kafka 3.9 (KIP-113), except for
+the mark: the swap is two renames on two disks, and Kafka does not start after a crash between them.
 """
 
 from __future__ import annotations

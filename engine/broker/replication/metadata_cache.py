@@ -339,3 +339,28 @@ def _state_text(topic: str, state: UpdateMetadataPartitionState) -> str:
         f"isr={list(state.isr)}, zkVersion={state.zk_version}, replicas={list(state.replicas)}, "
         f"offlineReplicas={list(state.offline_replicas)})"
     )
+
+
+class LeaderHints:
+    """Looks up leaders for one answer to a client that asked the wrong broker (KIP-951).
+
+    ``nodes`` collects their addresses on the listener that the client uses.
+    """
+
+    __slots__ = ("_cache", "_listener_name", "nodes")
+
+    def __init__(self, cache: MetadataCache, listener_name: str) -> None:
+        self._cache = cache
+        self._listener_name = listener_name
+        self.nodes: dict[int, Node] = {}
+
+    def leader_of(self, topic_partition: TopicPartition) -> tuple[int, int] | None:
+        """Return (leader, leader epoch), or None if this broker knows no leader with an address on the listener."""
+        known = self._cache.partition_info(topic_partition)
+        if known is None or known.leader < 0:
+            return None
+        node = self._cache.node(known.leader, self._listener_name)
+        if node is None:
+            return None
+        self.nodes[node.id] = node
+        return known.leader, known.leader_epoch

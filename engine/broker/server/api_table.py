@@ -1,4 +1,4 @@
-"""Generates the API reference page from the registry of handlers: ``python -m engine.broker.server.api_table`` writes it.
+"""Writes the API reference page from the registry of handlers: ``python -m engine.broker.server.api_table`` writes it.
 
 A test compares the page with this module's output, so it is always true. It lists what is declared and what is
 answered; ``docs/compatibility.md`` says how well.

@@ -1,4 +1,4 @@
-"""The reference pages of the settings, generated from their definitions: ``python -m engine.kafka.config.docs [FOLDER]``.
+"""Writes the reference pages of the settings from their definitions: ``python -m engine.kafka.config.docs [FOLDER]``.
 
 A test compares the pages in ``docs/reference`` with the generated ones, so they cannot become stale.
 """

@@ -4,7 +4,8 @@ It also computes which partition of the topic has a group's records.
 
 A key's version gives the type of record: 0 and 1 a committed offset, 2 a group. A null value is a tombstone. Keys
 above 2 belong to the group protocol of KIP-848, which a cluster on ZooKeeper does not write: they decode to
-UnknownKey. The inter-broker protocol decides which version of a value to write: ``engine.kafka.config.metadata_version``.
+UnknownKey. The inter-broker protocol decides which version of a value to write:
+``engine.kafka.config.metadata_version``.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from log_folders import data_batch, marker_batch
 from replicated_brokers import TP, StandInBroker, World, world
 from virtual_time import run_virtual
 
-from engine.broker.handlers import fetch_conversion
+from engine.broker.fetch import conversion
 from engine.broker.handlers.fetch import fetch
 from engine.broker.log.append_origin import AppendOrigin
 from engine.broker.network.request import Deferred
@@ -121,7 +121,7 @@ def test_batches_are_unpacked_in_a_thread(tmp_path: Path, monkeypatch: pytest.Mo
         async with big(tmp_path) as w:
             await w.lead(1)
             append(w, bytes(20_000_000), codec=Codec.GZIP)
-            monkeypatch.setattr(fetch_conversion, "down_convert", noted)
+            monkeypatch.setattr(conversion, "down_convert", noted)
             offloader = w.brokers[1].offloader = Offloader(1)  # type: ignore[assignment]
             data = await answer(w.brokers[1], 3, asked())
             assert [len(r.value or b"") for r in iter_records(bytes(data.records))] == [20_000_000]
@@ -157,7 +157,7 @@ def test_what_cannot_be_converted_is_an_error_of_its_partition(tmp_path: Path, m
             def broken(*_: object) -> bytes:
                 raise OSError(5, "Input/output error")
 
-            monkeypatch.setattr(fetch_conversion, "read_fully", broken)
+            monkeypatch.setattr(conversion, "read_fully", broken)
             assert (await answer(w.brokers[1], 3, asked())).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     run_virtual(test)

@@ -33,21 +33,21 @@ class FullWalk:
         self._build_response = fetch_handler.build_response
         monkeypatch.setattr(fetch_handler, "build_response", self._looking)
 
-    def _looking(self, context: Any, opened: Any, reads: Any, converted: Any = None) -> Any:
+    def _looking(self, broker: Any, opened: Any, reads: Any, converted: Any = None) -> Any:
         session: FetchSession | None = opened.session
         if opened.is_incremental and session is not None and not opened.is_superseded:
             read = {wanted.key for wanted in reads.partitions}
             left_alone = [wanted for key, wanted in session.partitions.items() if key not in read]
             for wanted in left_alone:
-                self._look(context, wanted, reads.parameters.replica_id)
+                self._look(broker, wanted, reads.parameters.replica_id)
             self.left_alone += len(left_alone)
             turns = [wanted.turn for wanted in reads.partitions]
             if turns != sorted(turns):
                 self.wrong.append(f"not in order: {turns}")
-        return self._build_response(context, opened, reads, converted)
+        return self._build_response(broker, opened, reads, converted)
 
-    def _look(self, context: Any, wanted: FetchPartition, replica_id: int) -> None:
-        partition = context.broker.replica_manager.partition(wanted.topic, wanted.key.partition)
+    def _look(self, broker: Any, wanted: FetchPartition, replica_id: int) -> None:
+        partition = broker.replica_manager.partition(wanted.topic, wanted.key.partition)
         found = partition.read_records(
             wanted.fetch_offset,
             wanted.max_bytes,

@@ -8,15 +8,15 @@ import threading
 from typing import Any
 
 import pytest
-from engine.protocol.api_keys import ApiKey
-from engine.protocol.apis.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
-from engine.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic
 from network_serving import answer_with_name, run, serving
 
 import engine.kafka.client.broker_client as client_module
 from engine.broker.network.request import Deferred, RequestHead
 from engine.kafka.client.broker_client import BrokerClient, ConnectFailed
 from engine.kafka.client.errors import ConnectionLost, NoCommonVersion, RequestTimedOut
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from engine.kafka.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic
 
 
 def test_a_connection_that_opens_after_the_close_is_not_kept() -> None:

@@ -14,11 +14,11 @@ from engine.kafka.config.values import Value
 
 ENGINE = Path(__file__).parents[3] / "engine"
 # Definitions, and tools that write settings without obeying them.
-NOT_A_BROKER = {"config", "local", "admin", "pipeline"}
+NOT_A_BROKER = ("kafka/config/", "local/", "admin/", "spark/")
 SOURCE = "\n".join(
     path.read_text(encoding="utf-8")
     for path in sorted(ENGINE.rglob("*.py"))
-    if path.relative_to(ENGINE).parts[0] not in NOT_A_BROKER
+    if not str(path.relative_to(ENGINE)).startswith(NOT_A_BROKER)
 )
 
 # These take effect where the settings are read. The rest of the broker sees the result.

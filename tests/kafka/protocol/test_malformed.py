@@ -1,6 +1,7 @@
 """Bytes that are no messages: every decoder raises only RemoteProtocolError, quickly and without much memory.
 
-KLAMM_FUZZ_ROUNDS (default 1) multiplies the rounds: KLAMM_FUZZ_ROUNDS=1000 pytest tests/kafka/protocol/test_malformed.py
+KLAMM_FUZZ_ROUNDS (default 1) multiplies the rounds:
+KLAMM_FUZZ_ROUNDS=1000 pytest tests/kafka/protocol/test_malformed.py
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``python -m engine.broker.log.cleaner.worker``: the process that cleans, to keep this work off the broker's event loop.
+"""``python -m engine.broker.log.cleaner.worker``: cleans in a process of its own, off the broker's event loop.
 
 It reads plans from standard input and writes reports to standard output, a line each. It ends with its broker: the
 kernel kills it if possible, else it ends at the end of its input. The log stays intact whenever that happens.
