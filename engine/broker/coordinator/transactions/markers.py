@@ -124,7 +124,9 @@ class MarkerSender:
             self._skip(ending, gone)
         for leader, led in by_leader.items():
             if leader == self._broker_id:
-                self._writer.write(ending.marker, led, lambda errors: self._answered(ending, errors))
+                marker = ending.marker
+                for partition in led:
+                    self._writer.write(marker, [partition], lambda errors: self._answered(ending, errors))
             elif self._connections.to(leader) is None:
                 _add(self._leaderless, ending, led)
             else:
