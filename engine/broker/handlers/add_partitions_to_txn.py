@@ -14,7 +14,7 @@ Version notes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 
 from engine.broker.coordinator.transactions.decisions import ProducerIdAndEpoch
 from engine.broker.handlers.context import RequestContext
@@ -29,7 +29,6 @@ from engine.kafka.protocol.apis.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnResult,
-    AddPartitionsToTxnTopic,
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
@@ -37,7 +36,8 @@ from engine.kafka.protocol.apis.add_partitions_to_txn import (
 FROM_BROKERS = 4
 """From this version on, brokers ask about several transactions."""
 
-Errors = dict[TopicPartition, ErrorCode]
+Errors = Sequence[tuple[TopicPartition, ErrorCode]]
+"""The answer for each partition. A partition that was named twice is answered twice, as by Kafka."""
 
 
 @handles(ApiKey.ADD_PARTITIONS_TO_TXN)
@@ -52,7 +52,7 @@ def add_partitions_to_txn(
     def take(number: int, errors: Errors) -> None:
         results[number] = errors
         if None not in results:
-            deferred.complete(_response(context, transactions, [found or {} for found in results]))
+            deferred.complete(_response(context, transactions, [found or () for found in results]))
 
     if not transactions:
         return AddPartitionsToTxnResponse()
@@ -72,30 +72,28 @@ def _of_client(request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnTransact
 
 
 def _add(context: RequestContext, asked: AddPartitionsToTxnTransaction, done: Callable[[Errors], None]) -> None:
-    partitions = _partitions(asked.topics)
+    named = [TopicPartition(topic.name, index) for topic in asked.topics for index in topic.partitions]
     if are_transactions_refused(context):
-        done(dict.fromkeys(partitions, ErrorCode.UNSUPPORTED_VERSION))
+        done([(p, ErrorCode.UNSUPPORTED_VERSION) for p in named])
         return
+    partitions = dict.fromkeys(named)
     cache = context.broker.metadata_cache
     missing = {p for p in partitions if not cache.contains(p)}
     if missing:
         unknown, untouched = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
-        done({p: unknown if p in missing else untouched for p in partitions})
+        done([(p, unknown if p in missing else untouched) for p in partitions])
         return
     coordinator = context.broker.transaction_coordinator
     producer = ProducerIdAndEpoch(asked.producer_id, asked.producer_epoch)
     if asked.verify_only:
-        done(coordinator.verify_partitions(asked.transactional_id, producer, partitions))
+        done(list(coordinator.verify_partitions(asked.transactional_id, producer, partitions.keys()).items()))
         return
 
     def added(error: ErrorCode) -> None:
-        done(dict.fromkeys(partitions, understood(error, context.api_version, fenced_since=2)))
+        told = understood(error, context.api_version, fenced_since=2)
+        done([(p, told) for p in named])
 
-    coordinator.add_partitions(asked.transactional_id, producer, partitions, added)
-
-
-def _partitions(topics: Iterable[AddPartitionsToTxnTopic]) -> list[TopicPartition]:
-    return list(dict.fromkeys(TopicPartition(topic.name, index) for topic in topics for index in topic.partitions))
+    coordinator.add_partitions(asked.transactional_id, producer, partitions.keys(), added)
 
 
 def _response(

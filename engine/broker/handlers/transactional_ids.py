@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from engine.broker.handlers.context import RequestContext
 from engine.common.errors import ErrorCode
@@ -21,9 +21,11 @@ def understood(error: ErrorCode, api_version: int, *, fenced_since: int) -> Erro
     return ErrorCode.INVALID_PRODUCER_EPOCH if is_unknown else error
 
 
-def by_topic(errors: Mapping[TopicPartition, ErrorCode]) -> Iterable[tuple[str, list[tuple[int, ErrorCode]]]]:
+def by_topic(
+    errors: Iterable[tuple[TopicPartition, ErrorCode]],
+) -> Iterable[tuple[str, list[tuple[int, ErrorCode]]]]:
     """Return the partitions' errors by topic, in the order in which the topics came."""
     topics: dict[str, list[tuple[int, ErrorCode]]] = {}
-    for (topic, index), error in errors.items():
+    for (topic, index), error in errors:
         topics.setdefault(topic, []).append((index, error))
     return topics.items()

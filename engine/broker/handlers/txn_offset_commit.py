@@ -140,6 +140,6 @@ def _response(context: RequestContext, errors: CommitErrors) -> TxnOffsetCommitR
                     for index, error in partitions
                 ],
             )
-            for topic, partitions in by_topic(errors)
+            for topic, partitions in by_topic(errors.items())
         ]
     )

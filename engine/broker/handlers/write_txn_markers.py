@@ -79,7 +79,7 @@ def _response(errors: dict[int, MarkerErrors]) -> WriteTxnMarkersResponse:
                             for index, error in partitions
                         ],
                     )
-                    for topic, partitions in by_topic(found)
+                    for topic, partitions in by_topic(found.items())
                 ],
             )
             for producer_id, found in errors.items()
