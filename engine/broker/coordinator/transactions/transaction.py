@@ -199,9 +199,11 @@ class Transaction:
         if transition.state is _S.EMPTY:
             self.last_producer_id = transition.last_producer_id
             self.last_producer_epoch = transition.last_producer_epoch
+        else:
+            # A new producer leaves the start of the last transaction to be seen, as in Kafka, though not in the log.
+            self.start_ms = transition.start_ms
         self.timeout_ms = transition.timeout_ms
         self.partitions = set(transition.partitions)
-        self.start_ms = transition.start_ms
         self.last_update_ms = transition.last_update_ms
         self.pending_state = None
 
