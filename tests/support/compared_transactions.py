@@ -15,6 +15,7 @@ from side_by_side import Side, SideBySide
 from soak import SOAK
 
 from engine.common.errors import ErrorCode
+from engine.kafka.formats.control_records import read_end_transaction_marker
 from engine.kafka.protocol.apis.add_offsets_to_txn import AddOffsetsToTxnRequest
 from engine.kafka.protocol.apis.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -46,12 +47,13 @@ from engine.kafka.protocol.apis.write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 from engine.kafka.protocol.declaration import Request
-from engine.kafka.protocol.records.batch import Record
+from engine.kafka.protocol.records.batch import Record, iter_batches
 from engine.kafka.protocol.records.encode import encode_batch
 
 WORDS = {"error_message"}
 DEADLINE_S = 30
-BEGIN_MS = 1_700_000_000_000
+BEGIN_MS = int(time.time() * 1000)
+"""The records' time. They are in one segment with their markers, which get the present time."""
 TIMEOUT_MS = 60_000
 
 Who = tuple[str, int]
@@ -195,7 +197,7 @@ class Producers:
 
         return build
 
-    def marking(self, who: Who, *topics: tuple[str, list[int]], is_commit: bool, coordinator_epoch: int = 9) -> Build:
+    def marking(self, who: Who, *topics: tuple[str, list[int]], is_commit: bool, coordinator_epoch: int = 0) -> Build:
         def build(side: Side) -> Request:
             producer_id, epoch = self.of(side, who)
             return WriteTxnMarkersRequest(
@@ -227,6 +229,24 @@ def reading(topic: str, *partitions: int, isolation: int = 1) -> Build:
         )
 
     return build
+
+
+def compare_batches(both: SideBySide, what: str, topic: str, partition: int) -> None:
+    """Compare the batches of a partition; only their times and producer ids may differ."""
+    logs = []
+    for side in both.sides.values():
+        answer = side.ask(reading(topic, partition, isolation=0)(side), 13).responses[0].partitions[0]
+        found: list[list[Any]] = []
+        for position, header in iter_batches(answer.records):
+            marker = read_end_transaction_marker(answer.records, position, header) if header.is_control else None
+            sequences = (header.base_sequence, header.last_sequence)
+            epochs = (header.producer_epoch, header.partition_leader_epoch)
+            found.append([header.base_offset, header.is_transactional, *sequences, *epochs, str(marker)])
+        assert found and found[-1][0] + 1 == answer.high_watermark, "it was read to the end"
+        aborted = side.ask(reading(topic, partition)(side), 13).responses[0].partitions[0].aborted_transactions
+        found.append([one.first_offset for one in aborted or ()])
+        logs.append(found)
+    both.compare(what, 13, *logs)
 
 
 def ends(topic: str, *partitions: int) -> Request:
@@ -358,8 +378,8 @@ def aborted_transactions(both: SideBySide) -> None:
         both.ask("produce", p.producing(who, "also-in-txn", 0, 0), [11])
         both.ask("end", p.ending(who, is_commit=outcome), [4])
         p.settle("abort")
-    both.ask("read", reading("also-in-txn", 0), [4, 11, 13, 16])
-    both.ask("read all", reading("also-in-txn", 0, isolation=0), [4, 11, 13, 16])
+    both.ask("read", reading("also-in-txn", 0), [4, 11, 13, 16], unlike={"records"})
+    compare_batches(both, "aborted and committed", "also-in-txn", 0)
     p.init("init", ("fence", 0))
     both.ask("add", p.adding(("fence", 0), ("also-in-txn", [0])), [3])
     both.ask("produce", p.producing(("fence", 0), "also-in-txn", 0, 0), [11])
@@ -378,10 +398,13 @@ def aborted_transactions(both: SideBySide) -> None:
     both.ask("produce", p.producing(("hang", 0), "also-in-txn", 0, 0), [11])
     marked = [("also-in-txn", [0, 1])]
     both.ask("marker", p.marking(("hang", 0), *marked, is_commit=False), [1])
-    both.ask("marker of a former coordinator", p.marking(("hang", 0), *marked, is_commit=False, coordinator_epoch=3))
+    both.ask("marker of a former coordinator", p.marking(("hang", 0), *marked, is_commit=False, coordinator_epoch=-1))
     both.ask("marker of nobody", p.marking(("nobody", 0), *marked, is_commit=True))
     both.ask("produce then", p.producing(("hang", 0), "also-in-txn", 0, 1), [11])
     both.ask("commit", p.ending(("hang", 0), is_commit=True), [4])
+    p.settle("hang")
+    for partition in (0, 1):
+        compare_batches(both, f"also-in-txn-{partition}", "also-in-txn", partition)
 
 
 def walked(both: SideBySide, seed: int, steps: int) -> None:
@@ -433,6 +456,8 @@ def walked(both: SideBySide, seed: int, steps: int) -> None:
             both.ask(f"{told} offsets", offsets_of(f"walk-{partition}", require_stable=True), [9])
         p.settle(*ids)
     both.ask(f"seed {seed} read", reading("in-txn", 0, 1, 2), [16], unlike={"records"})
+    for partition in range(3):
+        compare_batches(both, f"seed {seed} partition {partition}", "in-txn", partition)
 
 
 def transactions_walked(both: SideBySide) -> None:
