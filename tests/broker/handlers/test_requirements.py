@@ -95,6 +95,8 @@ BROKERS_DIFFER = {
     ("INIT_PRODUCER_ID", "Write Topic"): "since 2.8 whoever may write to any topic may have an id (KIP-679)",
     ("CREATE_TOPICS", "DescribeConfigs Topic"): "for the settings that answers carry from version 5 on (KIP-525)",
     ("DELETE_TOPICS", "Describe Topic"): "before a name is told to somebody who gave an id (KIP-516)",
+    ("ADD_PARTITIONS_TO_TXN", "ClusterAction Cluster"): "versions 4 and up come from brokers (KIP-890)",
+    ("DESCRIBE_TRANSACTIONS", "Describe Topic"): "the answer leaves out other topics (KIP-664)",
     ("ELECT_LEADERS", "ClusterAction Cluster"): "the documentation is wrong: brokers ask for Alter",
     ("ELECT_LEADERS", "Alter Cluster"): "the documentation is wrong: it says ClusterAction",
 }
