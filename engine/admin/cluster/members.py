@@ -85,12 +85,13 @@ async def _read_by_wire(wire: WireCluster) -> ClusterMembers:
         response.cluster_id,
         response.controller_id,
         None,
-        tuple(BrokerInfo(b.node_id, (_plain(b.host, b.port),), b.rack) for b in brokers),
+        tuple(BrokerInfo(b.node_id, (_endpoint(b.host, b.port, wire.protocol),), b.rack) for b in brokers),
     )
 
 
-def _plain(host: str, port: int) -> Endpoint:
-    return Endpoint(host, port, "PLAINTEXT", SecurityProtocol.PLAINTEXT)
+def _endpoint(host: str, port: int, protocol: SecurityProtocol) -> Endpoint:
+    """Return an address as a broker tells it: that of the listener which was asked, whose name it does not tell."""
+    return Endpoint(host, port, protocol.name, protocol)
 
 
 def _describe(broker: BrokerInfo, controller_id: int) -> BrokerDescription:

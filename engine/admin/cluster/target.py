@@ -146,6 +146,9 @@ def resolve_target(naming: Naming, environment: Mapping[str, str], folder: Path)
     """
     target = _choose(naming, environment, folder)
     config = naming.command_config
+    if not config and target.origin in (Origin.OPTIONS, Origin.ENVIRONMENT):
+        # A profile and a local cluster have properties of their own: another cluster's password must not go there.
+        config = environment.get("KLAMM_COMMAND_CONFIG")
     if config:
         target = replace(target, client_properties=load_client_properties(Path(config)))
     if naming.via is not None:

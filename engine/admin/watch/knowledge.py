@@ -63,7 +63,10 @@ class Knowledge:
         states_by_wire: leaders and ISR come from the brokers now.
     """
 
-    def __init__(self, source: SnapshotSource) -> None:
+    def __init__(
+        self, source: SnapshotSource, protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
+    ) -> None:
+        self._protocol = protocol
         self.members_by_znode = False
         self.assignments_by_znode = False
         self.states_by_wire = False
@@ -147,7 +150,7 @@ class Knowledge:
         known = {broker.id: broker for broker in self.brokers}
         brokers = []
         for one in answer.brokers:
-            endpoint = Endpoint(one.host, one.port, "PLAINTEXT", SecurityProtocol.PLAINTEXT)
+            endpoint = Endpoint(one.host, one.port, self._protocol.name, self._protocol)
             fresh = BrokerInfo(one.node_id, (endpoint,), one.rack)
             old = known.get(one.node_id)
             same = old is not None and old.rack == one.rack and endpoint in old.endpoints

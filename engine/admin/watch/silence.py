@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
+from engine.admin.cluster.client_properties import ClientProperties
 from engine.common.clock import Clock
 from engine.common.errors import KlammError
 from engine.common.model import BrokerInfo, SecurityProtocol
@@ -89,8 +90,8 @@ class Silence:
 class Listener:
     """Asks all brokers, each over a connection of its own. Close it at the end."""
 
-    def __init__(self, client_id: str, clock: Clock) -> None:
-        self._client_id = client_id
+    def __init__(self, properties: ClientProperties, clock: Clock) -> None:
+        self._properties = properties
         self._clock = clock
         self._silence = Silence()
         self._clients: dict[int, BrokerClient] = {}
@@ -102,7 +103,7 @@ class Listener:
         now_ms = self._clock.monotonic_ms()
         if now_ms >= self._next_ms:
             self._next_ms = now_ms + ASK_MS
-            places = {broker.id: _place_of(broker) for broker in brokers}
+            places = {broker.id: _place_of(broker, self._properties.protocol) for broker in brokers}
             for broker, client in list(self._clients.items()):
                 if places.get(broker) != (client.host, client.port):
                     await self._leave(broker)
@@ -123,9 +124,10 @@ class Listener:
             self._clients[broker] = BrokerClient(
                 host,
                 port,
-                client_id=self._client_id,
+                client_id=self._properties.client_id,
                 connect_timeout_ms=_GIVE_UP_MS,
                 request_timeout_ms=_GIVE_UP_MS,
+                security=self._properties.security,
             )
         return self._clients[broker]
 
@@ -154,6 +156,5 @@ class Listener:
         await self._clients.pop(broker).close()
 
 
-def _place_of(broker: BrokerInfo) -> tuple[str, int] | None:
-    plain = (e for e in broker.endpoints if e.security_protocol is SecurityProtocol.PLAINTEXT)
-    return next(((e.host, e.port) for e in plain), None)
+def _place_of(broker: BrokerInfo, protocol: SecurityProtocol) -> tuple[str, int] | None:
+    return next(((e.host, e.port) for e in broker.endpoints if e.security_protocol is protocol), None)
