@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import time
 from collections.abc import Iterator
@@ -109,11 +110,18 @@ FAILURES = {
     "a CA that is not known": ("TLS", lambda k: k.client("TLS", ssl_truststore_location=other_ca(k)), "trust store"),
     "no client certificate": ("MUTUAL", lambda k: k.client("TLS"), "asks for one and got none"),
     "another CA's client certificate": ("MUTUAL", lambda k: k.client("TLS", **others_key(k)), "refuses this client's"),
-    "no protocol in common": ("TLS", lambda k: k.client("TLS", ssl_enabled_protocols="TLSv1.1"), "no TLS version"),
+    "no protocol in common": ("TLS", lambda k: k.client("TLS", ssl_enabled_protocols="TLSv1.1"), "is left to use"),
     "mechanism not enabled": ("ONLYPLAIN", lambda k: k.login("ONLYPLAIN", "SCRAM-SHA-256"), "this listener has PLAIN"),
     "wrong password, PLAIN": ("LOGIN", lambda k: k.login("LOGIN", "PLAIN", "alice", WRONG), "alice by PLAIN"),
-    "wrong password, SCRAM": ("SAFE", lambda k: k.login("SAFE", "SCRAM-SHA-512", "alice", WRONG), "invalid credentials"),
+    "wrong password, SCRAM": (
+        "SAFE",
+        lambda k: k.login("SAFE", "SCRAM-SHA-512", "alice", WRONG),
+        "invalid credentials",
+    ),
     "user unknown": ("SAFE", lambda k: k.login("SAFE", "SCRAM-SHA-256", "nobody", WRONG), "nobody by SCRAM-SHA-256"),
+    "expired": ("EXPIRED", lambda k: k.client("EXPIRED"), "the certificate has expired"),
+    "not yet valid": ("FUTURE", lambda k: k.client("FUTURE"), "not valid yet"),
+    "another host name": ("NAMED", lambda k: k.client("NAMED"), "it has broker.example"),
     "token expired": ("LOGIN", lambda k: k.client("LOGIN", **old_token()), "invalid_token"),
 }
 WRONG = "wr0ng-Secr3t"
@@ -149,3 +157,51 @@ def test_what_a_failure_says(name: str, operator: Operator) -> None:
     assert took_s < 10, told
     assert "Secr3t" not in ran.out + ran.err
     print(name, "→", told)
+
+
+def test_the_check_of_the_host_name_can_be_turned_off(operator: Operator) -> None:
+    config = operator.kafka.client("NAMED", ssl_endpoint_identification_algorithm="")
+    assert operator.run("NAMED", config, "topics", "list").code == 0
+
+
+def test_a_long_command_logs_in_again(operator: Operator) -> None:
+    """The broker ends connections whose login is older than two seconds, unless they have logged in again."""
+    config, topic = operator.kafka.login("SHORT", "SCRAM-SHA-512"), "paced"
+    assert operator.run("SHORT", config, "topics", "create", topic).code == 0
+    ran = operator.run(
+        "SHORT", config, "perf", "producer", "--topic", topic, "--num-records", "60", "--record-size", "10",
+        "--throughput", "10", "-v", "-o", "json",
+    )  # fmt: skip
+    assert ran.code == 0, ran.err
+    assert "lost" not in ran.err and ran.err.count("connected to") <= 2, ran.err
+
+
+def test_records_and_groups_over_tls_and_login(operator: Operator) -> None:
+    config, topic = operator.kafka.login("SAFE", "SCRAM-SHA-256"), "orders"
+
+    def done(*words: str, stdin: str = "") -> Ran:
+        ran = operator.run("SAFE", config, *words, stdin=stdin)
+        assert ran.code in (0, 1) if words[0] == "lag" else ran.code == 0, (words, ran.err)
+        return ran
+
+    done("topics", "create", topic, "--partitions", "2")
+    done("produce", topic, stdin="one\ntwo\nthree\n")
+    read = done("consume", topic, "--from-beginning", "--max-messages", "3", "-o", "jsonl")
+    assert sorted(re.findall("one|two|three", read.out)) == ["one", "three", "two"]
+    done("perf", "producer", "--topic", topic, "--num-records", "1000", "--record-size", "100")
+    done("perf", "consumer", "--topic", topic, "--messages", "1000")
+    done("groups", "reset-offsets", "--group", "readers", "--topic", topic, "--to-earliest", "--execute", "--yes")
+    assert [row["group"] for row in done("lag", "--group", "readers", "-o", "json").json] == ["readers"]
+    assert done("cluster", "health", "-o", "json").json["status"] == "ok"
+    done("plan", "rebalance")
+    done("configs", "alter", "--topic", topic, "--add-config", "retention.ms=1000")
+    picture = operator.kafka.folder / "top.svg"
+    done("top", "--screenshot", str(picture))
+    assert "healthy" in picture.read_text()
+
+
+def test_znodes_and_brokers_by_the_secured_listener(operator: Operator) -> None:
+    config = operator.kafka.login("SAFE", "PLAIN")
+    words = ("--zookeeper", operator.kafka.zookeeper, "--command-config", str(config))
+    ran = in_process("brokers", "log-dirs", *words, "-o", "json", capture=operator.capture)
+    assert ran.code == 0, ran.err

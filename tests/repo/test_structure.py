@@ -96,7 +96,7 @@ def test_a_broker_reads_its_settings_by_attribute() -> None:
     assert found == []
 
 
-@pytest.mark.parametrize("extra", ["", "spark", "plan", "jre"])
+@pytest.mark.parametrize("extra", ["", "spark", "plan", "jre", "security"])
 def test_every_dependency_is_imported(extra: str) -> None:
     """A dependency that may be missing can be looked up by its name instead."""
     wanted = PYPROJECT["optional-dependencies"][extra] if extra else PYPROJECT["dependencies"]

@@ -34,7 +34,9 @@ class Signed:
 
     def key_pem(self, password: str | None = None) -> str:
         """Return the key as PKCS8, encrypted if there is a password."""
-        how: KeySerializationEncryption = NoEncryption() if password is None else BestAvailableEncryption(password.encode())
+        how: KeySerializationEncryption = (
+            NoEncryption() if password is None else BestAvailableEncryption(password.encode())
+        )
         return self.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, how).decode()
 
     def write_pem(self, path: Path, password: str | None = None) -> Path:

@@ -21,10 +21,16 @@ LISTENERS = {
     "SAFE": "SASL_SSL",
     "SHORT": "SASL_PLAINTEXT",
     "ONLYPLAIN": "SASL_PLAINTEXT",
+    "EXPIRED": "SSL",
+    "FUTURE": "SSL",
+    "NAMED": "SSL",
 }
-"""Security protocols by listener. Logins on SHORT end soon, ONLYPLAIN has one mechanism."""
+"""Security protocols by listener. Logins on SHORT end soon, ONLYPLAIN has one mechanism.
+
+Certificates: MUTUAL wants the client's, those of EXPIRED and FUTURE are not valid now, and NAMED's has no address.
+"""
 SHORT_MS = 2_000
-PASSWORDS = {"admin": "admin-Secr3t", "alice": "al1ce, \"quoted\" = hidden"}
+PASSWORDS = {"admin": "admin-Secr3t", "alice": 'al1ce, "quoted" = hidden'}
 MODULES = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
@@ -107,10 +113,16 @@ def _settings(kafka: SecuredKafka, store: Path) -> dict[str, str]:
         "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
         "super.users": "User:admin;User:ANONYMOUS;User:CN=admin",
     }
+    others = {"EXPIRED": ((-9, -2), kafka.host), "FUTURE": ((2, 9), kafka.host), "NAMED": ((-1, 9), "broker.example")}
+    for name, (days, subject) in others.items():
+        path = kafka.ca.sign("broker", [subject], days=days).write_pem(kafka.folder / f"{name}.pem")
+        found[f"listener.name.{name.lower()}.ssl.keystore.location"] = str(path)
     for name, protocol in LISTENERS.items():
         if protocol.startswith("SASL"):
             for mechanism, module in MODULES.items():
-                options = {"PLAIN": f" {users}", "OAUTHBEARER": ' unsecuredLoginStringClaim_sub="admin"'}.get(mechanism, "")
+                options = {"PLAIN": f" {users}", "OAUTHBEARER": ' unsecuredLoginStringClaim_sub="admin"'}.get(
+                    mechanism, ""
+                )
                 key = f"listener.name.{name.lower()}.{mechanism.lower()}.sasl.jaas.config"
                 found[key] = f"{module} required{options};".replace("\\", "\\\\")
     return found
@@ -121,9 +133,7 @@ def _make_users(kafka: SecuredKafka) -> None:
     for user, password in PASSWORDS.items():
         credentials = kafka.folder / "scram.properties"
         escaped = password.replace("\\", "\\\\")
-        credentials.write_text(
-            f"SCRAM-SHA-256=iterations=4096,password={escaped}\nSCRAM-SHA-512=password={escaped}\n"
-        )
+        credentials.write_text(f"SCRAM-SHA-256=iterations=4096,password={escaped}\nSCRAM-SHA-512=password={escaped}\n")
         done = run_tool(
             "kafka.admin.ConfigCommand", "--bootstrap-server", kafka.address("PLAINTEXT"), "--alter",
             "--entity-type", "users", "--entity-name", user, "--add-config-file", str(credentials),

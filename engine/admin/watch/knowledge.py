@@ -63,9 +63,7 @@ class Knowledge:
         states_by_wire: leaders and ISR come from the brokers now.
     """
 
-    def __init__(
-        self, source: SnapshotSource, protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
-    ) -> None:
+    def __init__(self, source: SnapshotSource, protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT) -> None:
         self._protocol = protocol
         self.members_by_znode = False
         self.assignments_by_znode = False

@@ -18,8 +18,8 @@ from typing import Any, cast
 
 from engine.common.collection import collector_paused
 from engine.common.errors import ErrorCode, RemoteProtocolError
-from engine.common.version import VERSION
 from engine.common.model import SecurityProtocol
+from engine.common.version import VERSION
 from engine.kafka.client.errors import (
     ConnectFailed,
     ConnectionLost,
@@ -166,7 +166,7 @@ class BrokerClient:
         self._lends_answers = lends_answers
         self._security = security
         self._held: list[Outgoing] | None = None
-        """What is sent while a login is under way: no other request may come between its steps. None: it goes at once."""
+        """What is sent while a login is under way, as no other request may come between its steps; else None."""
         self._is_admitted = False
         """The connection may be used: TLS and the login are done."""
         self._renewal: asyncio.TimerHandle | None = None
@@ -238,7 +238,7 @@ class BrokerClient:
         return wire
 
     async def _be_admitted(self, wire: _Wire) -> None:
-        """Greet, and log in. Under TLS 1.3 a client learns only from the first answer that its certificate is refused."""
+        """Greet, and log in. Under TLS 1.3 only the first answer tells a client that its certificate is refused."""
         self._held = []
         try:
             await self.api_versions()

@@ -69,16 +69,24 @@ async def _exchange(ask: Ask, sasl: SaslSettings, exchange: Exchange, version: i
     while True:
         answer: SaslAuthenticateResponse = await ask(SaslAuthenticateRequest(auth_bytes=token), version)
         if answer.error_code != ErrorCode.NONE:
-            reason = (answer.error_message or ErrorCode(answer.error_code).name).rstrip(".")
-            raise LoginFailed(
-                f"the broker refuses {sasl.identity}: {reason}", address=address, hint="check name and password"
-            )
+            raise _refused(sasl, answer, address)
         lifetime_ms = answer.session_lifetime_ms
         # SCRAM's thousands of rounds would hold up the loop.
         following = await asyncio.to_thread(_step, exchange, bytes(answer.auth_bytes))
         if following is None:
             return lifetime_ms
         token = following
+
+
+def _refused(sasl: SaslSettings, answer: SaslAuthenticateResponse, address: str) -> LoginFailed:
+    if sasl.mechanism == "OAUTHBEARER":
+        hint = (
+            "the token may have expired, or come from an issuer that the broker does not accept; check the clocks too"
+        )
+    else:
+        hint = "check username and password in sasl.jaas.config"
+    reason = (answer.error_message or f"error {answer.error_code}").rstrip(".")
+    return LoginFailed(f"the broker refuses {sasl.identity}: {reason}", address=address, hint=hint)
 
 
 def _step(exchange: Exchange, answer: bytes) -> bytes | None:

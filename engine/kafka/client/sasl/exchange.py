@@ -7,7 +7,7 @@ from collections.abc import Generator
 from engine.common.errors import KlammError
 
 Exchange = Generator[bytes, bytes, None]
-"""Yields the client's tokens; each ``yield`` returns the server's answer. It ends when the client has nothing to add."""
+"""Yields the client's tokens; each ``yield`` returns the server's answer. It ends when the client is done."""
 
 
 class SaslError(KlammError):

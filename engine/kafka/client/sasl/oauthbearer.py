@@ -157,7 +157,8 @@ def expires_at_s(token: str) -> float | None:
 
 def _oauth_error(error: IO[bytes]) -> str:
     try:
-        document = json.loads(error.read(65_536))
+        with error:
+            document = json.loads(error.read(65_536))
         return f" ({document['error']})"
     except (OSError, ValueError, KeyError, TypeError):
         return ""

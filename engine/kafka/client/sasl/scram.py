@@ -22,7 +22,9 @@ ITERATIONS_MAX = 1_000_000
 """More would let a false server keep a processor busy for minutes; Kafka itself stores at most 16,384."""
 
 
-def scram_exchange(mechanism: str, username: str, password: str, *, is_token: bool, nonce: str | None = None) -> Exchange:
+def scram_exchange(
+    mechanism: str, username: str, password: str, *, is_token: bool, nonce: str | None = None
+) -> Exchange:
     """Prove that the password is known, and check that the server knows it too.
 
     Raises:

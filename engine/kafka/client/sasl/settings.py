@@ -1,4 +1,4 @@
-"""The ``sasl.*`` properties of Kafka's clients, checked before anything connects, and the exchange that they ask for."""
+"""The ``sasl.*`` properties of Kafka's clients, checked before anything connects, and the exchange they ask for."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TOKEN_COMMAND = "klamm.oauthbearer.token.command"
 """A key of klamm's own: the command that prints a token."""
 _MECHANISMS = ("PLAIN", *HASHES, "OAUTHBEARER")
 _RENEWED_AFTER = 0.8
-"""A token is asked for again after this share of its life, as Kafka's login does (``sasl.login.refresh.window.factor``)."""
+"""A token is asked for again after this share of its life, as in Kafka (``sasl.login.refresh.window.factor``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +59,15 @@ def sasl_settings(entries: Mapping[str, str], jaas: LoginModule | None = None) -
     mechanism = entries.get("sasl.mechanism", "GSSAPI")
     if mechanism not in _MECHANISMS:
         default = "" if "sasl.mechanism" in entries else " (Kafka's default)"
-        raise ConfigError(f"sasl.mechanism={mechanism}{default} is not supported yet; klamm has {', '.join(_MECHANISMS)}")
+        raise ConfigError(
+            f"sasl.mechanism={mechanism}{default} is not supported yet; klamm has {', '.join(_MECHANISMS)}"
+        )
     said = entries.get("sasl.jaas.config")
     module = parse_jaas_config(said) if said else jaas
     if module is None:
-        raise ConfigError(f"sasl.jaas.config is missing: {mechanism} needs it, or a JAAS file with a section KafkaClient")
+        raise ConfigError(
+            f"sasl.jaas.config is missing: {mechanism} needs it, or a JAAS file with a section KafkaClient"
+        )
     url, command = entries.get(TOKEN_URL), entries.get(TOKEN_COMMAND)
     if mechanism != "OAUTHBEARER":
         _require(module, mechanism, "username", "password")

@@ -6,6 +6,7 @@ import os
 import ssl
 import sys
 import tempfile
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -69,7 +70,10 @@ def _set_versions(context: ssl.SSLContext, entries: Mapping[str, str]) -> None:
     known = [_VERSIONS[name.upper()] for name in names if name.upper() in _VERSIONS]
     if not known:
         raise ConfigError(f"ssl.enabled.protocols={','.join(names)} names none of TLSv1.2 and TLSv1.3")
-    context.minimum_version, context.maximum_version = min(known), max(known)
+    with warnings.catch_warnings():
+        # Python warns of TLS 1.0 and 1.1; whoever names them in this property knows.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        context.minimum_version, context.maximum_version = min(known), max(known)
 
 
 def _set_ciphers(context: ssl.SSLContext, entries: Mapping[str, str]) -> None:

@@ -32,6 +32,7 @@ _ALERTS = {
     "PROTOCOL_VERSION": ("no TLS version in common", "check ssl.enabled.protocols here and at the broker"),
     "HANDSHAKE_FAILURE": ("no cipher suite in common", "check ssl.cipher.suites and ssl.enabled.protocols"),
     "UNSUPPORTED_PROTOCOL": ("no TLS version in common", "check ssl.enabled.protocols here and at the broker"),
+    "NO_CIPHERS_AVAILABLE": ("no cipher suite is left to use", "check ssl.enabled.protocols and ssl.cipher.suites"),
     "NO_PROTOCOLS_AVAILABLE": ("no TLS version is left to use", "check ssl.enabled.protocols"),
 }
 _NO_TLS = "what listens there does not speak TLS"
@@ -45,7 +46,9 @@ async def tls_failure(error: Exception, settings: TlsSettings, host: str, port: 
     if isinstance(error, ssl.SSLCertVerificationError):
         if error.verify_code in _HOST_NAME:
             return await _wrong_name(settings, host, port)
-        message, hint = _VERIFICATIONS.get(error.verify_code, (f"the certificate is refused: {error.verify_message}", ""))
+        message, hint = _VERIFICATIONS.get(
+            error.verify_code, (f"the certificate is refused: {error.verify_message}", "")
+        )
         return TlsFailed(message, address=address, hint=hint or None)
     reason = getattr(error, "reason", None) or ""
     for alert, (message, hint) in _ALERTS.items():
@@ -72,9 +75,10 @@ async def _names(settings: TlsSettings, host: str, port: int) -> list[str]:
         context = client_context(without_host_name(settings))
         async with asyncio.timeout(5):
             _, writer = await asyncio.open_connection(host, port, ssl=context, server_hostname=host)
+            certificate: dict[str, Any] = writer.get_extra_info("peercert") or {}
+            writer.close()
+            await writer.wait_closed()
     except (OSError, TimeoutError):
         return []
-    certificate: dict[str, Any] = writer.get_extra_info("peercert") or {}
-    writer.close()
     others = [value for _, value in certificate.get("subjectAltName", ())]
     return others or [v for part in certificate.get("subject", ()) for k, v in part if k == "commonName"]

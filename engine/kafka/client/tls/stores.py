@@ -1,7 +1,7 @@
 """Key stores and trust stores in the three forms that Kafka takes: JKS, PKCS12 and PEM. Bytes in, PEM texts out.
 
-As in Java, the content decides between JKS and PKCS12, whatever ``ssl.….type`` says. JKS is read here: its one cipher is
-Java's own, and the libraries that know it are no longer maintained. PKCS12 needs ``cryptography``.
+As in Java, the content decides between JKS and PKCS12, whatever ``ssl.….type`` says. JKS is read here: its one cipher
+is Java's own, and the libraries that know it are no longer maintained. PKCS12 needs ``cryptography``.
 """
 
 from __future__ import annotations
