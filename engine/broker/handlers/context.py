@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from engine.broker.controller.producer_ids import ProducerIdManager
     from engine.broker.controller.topic_admin import TopicAdmin
     from engine.broker.coordinator.groups.coordinator import GroupCoordinator
+    from engine.broker.coordinator.transactions.coordinator import TransactionCoordinator
+    from engine.broker.coordinator.transactions.verifier import TransactionVerifier
     from engine.broker.fetch.session_cache import FetchSessionCache
     from engine.broker.log.log_manager import LogManager
     from engine.broker.replication.metadata_cache import MetadataCache
@@ -66,6 +68,10 @@ class Broker(Protocol):
     def producer_ids(self) -> ProducerIdManager: ...
     @property
     def group_coordinator(self) -> GroupCoordinator: ...
+    @property
+    def transaction_coordinator(self) -> TransactionCoordinator: ...
+    @property
+    def transaction_verifier(self) -> TransactionVerifier: ...
     @property
     def fetch_sessions(self) -> FetchSessionCache: ...
 

@@ -12,7 +12,9 @@ Behaviour
   topic demands that, a thread copies and prepares large ones.
 * If flush.messages is reached, the answer waits until the disk has the records, whatever ``acks`` says. If the disk
   fails, the partition's answer is KAFKA_STORAGE_ERROR.
-* Transactions have no coordinator yet: the answer to a transactional id is INVALID_TXN_STATE.
+* The first batch of a transaction in a partition is appended only if the transaction's coordinator knows of the
+  partition: INVALID_TXN_STATE, or TRANSACTION_ABORTABLE from v11 on, if it does not; NOT_ENOUGH_REPLICAS, which
+  producers send again for, if it cannot say.
 
 Version notes
 * v0–v2 carry message sets of magic 0 and 1, stored as v2   * v3 exactly one v2 batch per partition   * v7 zstd
@@ -22,8 +24,11 @@ Version notes
 from __future__ import annotations
 
 import asyncio
+import inspect
 from typing import NamedTuple
 
+from engine.broker.coordinator.transactions.verifier import Verified
+from engine.broker.handlers import produce_transactions
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.in_turns import pieces
 from engine.broker.handlers.produce_checks import (
@@ -88,6 +93,34 @@ def produce(context: RequestContext, request: ProduceRequest) -> object:
         check_request(request)
     except KafkaError as error:
         return _answer(context, request, outcome, _refuse_all(request, error, outcome))
+    if request.transactional_id is not None:
+        return _produce_in_transaction(context, request, request.transactional_id, outcome)
+    return _produce(context, request, outcome)
+
+
+def _produce_in_transaction(
+    context: RequestContext, request: ProduceRequest, transactional_id: str, outcome: _Outcome
+) -> object:
+    """Ask the transaction's coordinator first, if a batch may be the first of its transaction in a partition."""
+    try:
+        outcome.verified = produce_transactions.begin_verification(context, transactional_id, request.topic_data)
+    except KafkaError as error:
+        return _answer(context, request, outcome, _refuse_all(request, error, outcome))
+    if outcome.verified is None or context.broker.transaction_verifier.settle_here(outcome.verified):
+        return _produce(context, request, outcome)
+    produce_transactions.keep_records(request)
+    return _verify_first(context, request, outcome, outcome.verified)
+
+
+async def _verify_first(
+    context: RequestContext, request: ProduceRequest, outcome: _Outcome, verified: Verified
+) -> object:
+    await context.broker.transaction_verifier.settle(verified)
+    answer = _produce(context, request, outcome)
+    return await answer if inspect.iscoroutine(answer) else answer
+
+
+def _produce(context: RequestContext, request: ProduceRequest, outcome: _Outcome) -> object:
     if names_a_partition_twice(request):
         responses = _append_last_of_each(context, request, outcome)
     else:
@@ -122,6 +155,8 @@ async def produce_in_turns(context: RequestContext, request: ProduceRequest) -> 
             good.update(taken)
             bad.update(refused)
             await breather.give_way()
+        if request.transactional_id is not None:
+            outcome.verified = produce_transactions.begin_verification(context, request.transactional_id, topics)
     except KafkaError as error:
         outcome.has_refused = True
         for topic in topics:
@@ -129,6 +164,8 @@ async def produce_in_turns(context: RequestContext, request: ProduceRequest) -> 
                 answers.tell(topic.name, _refuse(PartitionProduceResponse(index=data.index), error))
             await breather.give_way()
         return _answer(context, request, outcome, ProduceResponse(responses=answers.topics))
+    if outcome.verified is not None:
+        await context.broker.transaction_verifier.settle(outcome.verified)
     for parts in (good, bad):
         for where, data in parts.items():
             answers.tell(where.topic, _append(context, request, where.topic, data, outcome))
@@ -216,7 +253,11 @@ async def _append_prepared(context: RequestContext, acks: int, unprepared: _Unpr
     partition, preparation, answer = unprepared
     try:
         await context.broker.offloader.run(preparation.run)
-        result = partition.append_records_to_leader(preparation.records, acks, prepared=preparation)
+        records, verified = preparation.records, outcome.verified
+        if verified is None:
+            result = partition.append_records_to_leader(records, acks, prepared=preparation)
+        else:
+            result = produce_transactions.append(verified, partition, records, acks, preparation)
     except KafkaError as error:
         outcome.has_refused = True
         _refuse(answer, error, partition)
@@ -242,13 +283,15 @@ class _Unflushed(NamedTuple):
 class _Outcome:
     """The work that the appends of one request leave before its answer."""
 
-    __slots__ = ("has_refused", "to_flush", "to_prepare", "waiting")
+    __slots__ = ("has_refused", "to_flush", "to_prepare", "verified", "waiting")
 
     def __init__(self) -> None:
         self.waiting: list[_Waiting] = []
         self.to_flush: list[_Unflushed] = []
         self.to_prepare: list[_Unprepared] = []
         self.has_refused = False
+        self.verified: Verified | None = None
+        """What the coordinator has said; None if no batch is transactional."""
 
 
 class _Waiting:
@@ -311,14 +354,18 @@ def _append(
     try:
         if acks not in _ACKS:
             _refuse_acks(context, topic, data)
-        if request.transactional_id is not None:
-            raise KafkaError(ErrorCode.INVALID_TXN_STATE, "This broker has no transaction coordinator yet")
+        if outcome.verified is not None:
+            produce_transactions.check(outcome.verified, TopicPartition(topic, index))
         if topic in INTERNAL_TOPICS:
             _check_may_write_internal(context, topic, index)
         partition = context.broker.replica_manager.partition(topic, index)
         records = checked_records(data.records, context.api_version)
         try:
-            result = partition.append_records_to_leader(records, acks, may_prepare=True)
+            result = (
+                partition.append_records_to_leader(records, acks, may_prepare=True)
+                if outcome.verified is None
+                else produce_transactions.append(outcome.verified, partition, records, acks)
+            )
         except KafkaError as error:
             outcome.has_refused = True
             return _refuse(PartitionProduceResponse(index=index), error, partition)
