@@ -194,7 +194,7 @@ def test_records_and_groups_over_tls_and_login(operator: Operator) -> None:
     assert [row["group"] for row in done("lag", "--group", "readers", "-o", "json").json] == ["readers"]
     assert done("cluster", "health", "-o", "json").json["status"] == "ok"
     done("plan", "rebalance")
-    done("configs", "alter", "--topic", topic, "--add-config", "retention.ms=1000")
+    done("configs", "alter", "--topic", topic, "--add-config", "retention.ms=1000", "--yes")
     picture = operator.kafka.folder / "top.svg"
     done("top", "--screenshot", str(picture))
     assert "healthy" in picture.read_text()
