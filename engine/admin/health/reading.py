@@ -139,6 +139,7 @@ async def _probe(broker: BrokerInfo, properties: ClientProperties, limit_s: floa
         client_id=properties.client_id,
         connect_timeout_ms=limit_ms,
         request_timeout_ms=limit_ms,
+        security=properties.security,
     )
     try:
         with waits.on(client.address):

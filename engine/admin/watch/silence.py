@@ -131,6 +131,7 @@ class Listener:
                 client_id=self._properties.client_id,
                 connect_timeout_ms=_GIVE_UP_MS,
                 request_timeout_ms=_GIVE_UP_MS,
+                security=self._properties.security,
             )
         return self._clients[broker]
 

@@ -247,7 +247,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _handle_frame(self, frame: memoryview, out: Outgoing) -> None:
         word, correlation_id = _HEAD.unpack_from(frame)
-        route = self.session.rules.routes[word]
+        route: Route | None = self.session.rules.routes[word]
         if route is None:
             self.closed_because = CloseReason.UNSUPPORTED
             raise RemoteProtocolError(f"API {word >> 16} version {word & 0xFFFF} is not supported here")

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from engine.broker.network.routes import RouteTable
+from typing import Any, Final, Protocol
 
 ANONYMOUS: Final = "User:ANONYMOUS"
 """The principal of a peer that has not said who it is, in Kafka's spelling."""
@@ -21,11 +18,18 @@ IN_FLIGHT_MAX: Final = 128
 """Maximum requests in flight on one connection; it reads no more until it has answered some."""
 
 
+class Routes(Protocol):
+    """A ``RouteTable``, which knows sessions."""
+
+    def __getitem__(self, word: int, /) -> Any:
+        """Return the ``Route`` of an API key and version; None: the API is not served."""
+
+
 @dataclass(frozen=True, slots=True)
 class ConnectionRules:
     """What a connection accepts. The next frame is the first under new rules."""
 
-    routes: RouteTable
+    routes: Routes
     frame_bytes_max: int
     frame_bytes_min: int = SMALLEST_FRAME_BYTES
     in_flight_max: int = IN_FLIGHT_MAX
