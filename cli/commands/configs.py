@@ -101,7 +101,8 @@ async def describe(
     "alter",
     needs=Needs(cluster=True, changes=True),
     examples=(
-        "klamm configs alter --topic orders --add-config retention.ms=3600000,cleanup.policy=[compact,delete]",
+        "klamm configs alter --topic orders --add-config segment.bytes=64Mi,cleanup.policy=[compact,delete]",
+        "klamm configs alter --topic orders --add-config retention.ms=1h --yes",
         "klamm configs alter --broker 0 --delete-config log.cleaner.threads",
         "klamm configs alter --broker-defaults --add-config-file defaults.properties --dry-run",
         "klamm configs alter --user alice --client app --add-config producer_byte_rate=1048576",
@@ -135,6 +136,8 @@ async def alter(
     ] = None,
 ) -> Report:
     """Set and drop settings, all or none, and show each before and after.
+
+    What may lose records, such as a shorter retention, needs --yes in a script.
 
     Quotas can be changed only through brokers, and users' credentials not at all.
     """
@@ -172,7 +175,7 @@ async def alter(
         is_wanted = invocation.confirm(
             f"alter {entity} in {cluster.target.title}",
             [f"  {change}" for change in changes] if invocation.tells_details else (),
-            may_lose_data=any(change.may_lose_data for change in changes),
+            is_destructive=any(change.may_lose_data for change in changes),
         )
         if is_wanted:
             await alter_entity(cluster, entity, additions, deletions)

@@ -120,7 +120,7 @@ async def suite(
         cases = sum(len(one.cases) for one in chosen)
         disks = await WatchedDisks.open(cluster, options.free_share_min)
         question = f"load {cluster.target.title} as heavily as possible, in {counted(cases, 'case')}"
-        if not invocation.confirm(question, preview_lines(chosen, options, len(nodes), disks), may_lose_data=True):
+        if not invocation.confirm(question, preview_lines(chosen, options, len(nodes), disks), is_destructive=True):
             return planned_report(chosen, facts)
         run = Suite(cluster, _Processes(invocation, cluster), disks, options)
         try:

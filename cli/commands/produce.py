@@ -15,10 +15,12 @@ from cli.framework.invocation import Invocation
 from cli.framework.options import Asks, Needs
 from cli.output.report import Column, Kind, Report, Table
 from cli.output.terminal import is_terminal
+from engine.common.quantities import counted
 
 if TYPE_CHECKING:
     from engine.admin.records.lines import LineFormat
     from engine.admin.records.produce import PartitionResult, Producer
+    from engine.kafka.protocol.records.record import Record
 
 _ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}
 
@@ -49,7 +51,12 @@ async def command(
         str | None, typer.Option("--null-marker", metavar="TEXT", help="Send null for a key or value with this text.")
     ] = None,
     input_format: Annotated[
-        str, typer.Option("--input", metavar="lines|jsonl", help="jsonl: what consume -o jsonl prints.")
+        str,
+        typer.Option(
+            "--input",
+            metavar="lines|jsonl",
+            help="jsonl: objects as consume -o jsonl prints them; a null value is a tombstone.",
+        ),
     ] = "lines",
     partition: Annotated[
         int | None,
@@ -77,6 +84,8 @@ async def command(
         raise UsageError(f"--acks must be all, 1 or 0, not {acks!r}")
     if input_format not in ("lines", "jsonl"):
         raise UsageError(f"--input must be lines or jsonl, not {input_format!r}")
+    if input_format == "jsonl" and (headers or key_separator is not None or null_marker is not None):
+        raise UsageError("--headers, --key-separator and --null-marker are for --input lines")
     try:
         codec = codec_named(compression)
     except ValueError as error:
@@ -100,18 +109,29 @@ async def command(
         await producer.open()
         if is_terminal(sys.stdin):
             invocation.talk.say("type one record per line; Ctrl-D on a line of its own ends it")
-        sent = await _send_all(invocation, producer, rules if input_format == "lines" else None, partition)
+        sent = await _send_all(invocation, producer, rules, partition, is_json=input_format == "jsonl")
     unacknowledged = ", not acknowledged" if options.acks == 0 else ""
-    return _report(producer.results, f"{sent} record{'' if sent == 1 else 's'} sent{unacknowledged}")
+    return _report(producer.results, f"{counted(sent, 'record')} sent{unacknowledged}")
 
 
-async def _send_all(invocation: Invocation, producer: Producer, rules: LineFormat | None, partition: int | None) -> int:
-    """Send stdin chunk by chunk, so that what a person types goes at once; return the number of records."""
+async def _send_all(
+    invocation: Invocation, producer: Producer, rules: LineFormat, partition: int | None, *, is_json: bool
+) -> int:
+    """Send stdin chunk by chunk, so that what a person types goes at once; return the number of records.
+
+    A line that cannot be sent ends it; all lines before it have been sent then.
+    """
     import time
 
     from cli.framework.progress import Progress
+    from engine.admin.cluster.errors import BadRequest
     from engine.admin.records.lines import parse_json_line, parse_line, split_lines
     from engine.admin.records.stdin import read_chunks
+
+    def parse(line: bytes, number: int, now_ms: int) -> tuple[Record, int | None]:
+        if is_json:
+            return parse_json_line(line, number, now_ms, rules.fixed_headers)
+        return parse_line(line, number, rules, now_ms), None
 
     number, rest = 0, b""
     progress = Progress(invocation.talk, "sent", "records")
@@ -120,13 +140,15 @@ async def _send_all(invocation: Invocation, producer: Producer, rules: LineForma
     async def send(lines: list[bytes]) -> None:
         nonlocal number
         now_ms = time.time_ns() // 1_000_000
-        for line in lines:
-            number += 1
-            if rules is not None:
-                producer.add(parse_line(line, number, rules, now_ms), partition)
-            else:
-                record, own_partition = parse_json_line(line, number, now_ms)
+        try:
+            for line in lines:
+                record, own_partition = parse(line, number + 1, now_ms)
                 producer.add(record, own_partition if partition is None else partition)
+                number += 1
+        except BadRequest:
+            await producer.flush()
+            invocation.talk.say(f"{counted(number, 'record')} sent before the line that cannot be sent")
+            raise
         await producer.flush()
         if not is_typed:
             progress.update(number)

@@ -124,7 +124,7 @@ async def _create_each(
     needs=Needs(cluster=True, changes=True),
     examples=(
         "klamm topics alter orders --partitions 12",
-        "klamm topics alter orders --config retention.ms=3600000 --delete-config cleanup.policy",
+        "klamm topics alter orders --config retention.ms=1h --delete-config cleanup.policy --yes",
     ),
 )
 async def alter(
@@ -141,7 +141,8 @@ async def alter(
 ) -> Report:
     """Add partitions to a topic, or change its settings.
 
-    With more partitions, records with a key may go to another partition than before.
+    With more partitions, records with a key may go to another partition than before, and no partition can be removed.
+    So more partitions, like settings that may lose records, need --yes in a script.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.topics_changes import topic_changes_report
@@ -163,15 +164,14 @@ async def alter(
             return topic_changes_report([])
         present = await _present_count(cluster, wanted)
         adds_none = present is not None and wanted.partition_count is not None and wanted.partition_count <= present
-        if invocation.is_dry_run or adds_none:
-            # The cluster refuses what adds none, before anybody reads of effects or is asked.
+        if invocation.is_dry_run or adds_none or not invocation.is_confirmed:
+            # The cluster refuses what cannot be done before anybody reads of effects or is asked.
             change = await changer.alter(wanted, validate_only=True)
         for warning in wanted.warnings:
             invocation.talk.warn(warning)
-        details = await _alteration_lines(cluster, wanted, present) if invocation.tells_details else ([], False)
-        lines, may_lose_data = details
+        lines, is_destructive = await _alteration_lines(cluster, wanted, present)
         what = f"alter topic {wanted.name} in {cluster.target.title}"
-        if invocation.confirm(what, lines, may_lose_data=may_lose_data):
+        if invocation.confirm(what, lines if invocation.tells_details else (), is_destructive=is_destructive):
             change = await changer.alter(wanted)
     return topic_changes_report([change])
 
@@ -187,7 +187,7 @@ async def _present_count(cluster: Cluster, wanted: TopicAlteration) -> int | Non
 
 
 async def _alteration_lines(cluster: Cluster, wanted: TopicAlteration, present: int | None) -> tuple[list[str], bool]:
-    """Return what changes into what, line by line, and whether that may lose records."""
+    """Return what changes into what, line by line, and whether that may lose records or cannot be undone."""
     from engine.admin.configs.changes import read_changes
     from engine.admin.configs.values import Entity, EntityType
 
@@ -195,11 +195,12 @@ async def _alteration_lines(cluster: Cluster, wanted: TopicAlteration, present: 
     if wanted.partition_count is not None:
         lines.append(f"  partitions: {'unknown' if present is None else present} → {wanted.partition_count}")
     if not wanted.changes_configs:
-        return lines, False
+        return lines, wanted.is_irreversible
     changes = await read_changes(
         cluster, Entity(EntityType.TOPIC, wanted.name), wanted.additions, list(wanted.deletions), tells_inherited=True
     )
-    return lines + [f"  {change}" for change in changes], any(change.may_lose_data for change in changes)
+    may_lose_data = any(change.may_lose_data for change in changes)
+    return lines + [f"  {change}" for change in changes], wanted.is_irreversible or may_lose_data
 
 
 @group.command(
@@ -221,7 +222,7 @@ async def delete(
     from cli.framework.cluster_session import open_cluster
     from cli.views.topics_changes import topic_changes_report
     from engine.admin.topics.access import topic_changer
-    from engine.admin.topics.changes import TopicChange, TopicOutcome, deletion_warnings
+    from engine.admin.topics.changes import TopicChange, TopicOutcome, deletion_warnings, held_up_told
 
     texts = [*(topics or ()), *(topic or ())]
     if not texts:
@@ -240,8 +241,8 @@ async def delete(
             return topic_changes_report([TopicChange(name, TopicOutcome.WOULD_BE_DELETED) for name in names])
         changes, refusals = await changer.delete(names, waits=wait)
     is_under_way = any(change.result is TopicOutcome.MARKED_FOR_DELETION for change in changes)
-    if is_under_way and wait:
-        invocation.talk.say("replicas on dead brokers delay a deletion; see what is still marked: klamm topics list")
+    for told in held_up_told(changes) if wait else ():
+        invocation.talk.say(f"the deletion goes on: it {told}")
     code = invocation.tell_failures(refusals, ExitCode.UNDER_WAY if is_under_way else ExitCode.DONE)
     return topic_changes_report(changes, exit_code=code)
 

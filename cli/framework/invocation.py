@@ -151,13 +151,12 @@ class Invocation:
         """Whether to show what changes into what: before a question, in a dry run and with --verbose."""
         return self.is_dry_run or self.talk.is_verbose or (self.talk.can_ask and not self.is_confirmed)
 
-    def confirm(
-        self, change: str, details: Sequence[str] = (), *, is_destructive: bool = False, may_lose_data: bool = False
-    ) -> bool:
+    def confirm(self, change: str, details: Sequence[str] = (), *, is_destructive: bool = False) -> bool:
         """Return whether to go on with ``change``; a dry run only says what it would do.
 
-        Asks on a terminal only. Raises Stop (code 2) if nobody can be asked and the change destroys something, and if
-        the person says no. An empty answer means no if data may be lost. Long ``details`` are folded.
+        Asks on a terminal only. If the change is destructive (it may lose data, or nothing undoes it), an empty answer
+        means no, and where nobody can be asked only --yes goes on. Raises Stop (code 2) if it may not go on. Long
+        ``details`` are folded.
         """
         for line in details if self.talk.is_verbose else folded(details, _DETAILS_MAX, "--verbose shows all"):
             self.talk.say(line)
@@ -173,7 +172,7 @@ class Invocation:
                 raise Stop(Failure(ExitCode.USAGE, "usage", message, hint=hint))
             return True
         question = f"{change[:1].upper()}{change[1:]}?"
-        is_wanted = self.talk.ask(question, is_yes_default=not (is_destructive or may_lose_data))
+        is_wanted = self.talk.ask(question, is_yes_default=not is_destructive)
         self.restart_deadline()
         if is_wanted:
             return True

@@ -131,7 +131,7 @@ def test_replicas_are_compared_by_their_records_alone(servers: str, capsys: Capt
 CHANGES = {
     "topics create new --partitions 1 --replication-factor 1": "klamm topics",
     "topics delete kept --yes": "klamm topics list",
-    "topics alter kept --partitions 3": "klamm topics describe kept",
+    "topics alter kept --partitions 3 --yes": "klamm topics describe kept",
 }
 """Changes that a broker writes to ZooKeeper before it answers, and what shows whether they were made."""
 

@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from ended_sessions import kill_for_good
 from klamm_program import PROGRAM, environment
 from operated_cluster import Capture, Klamm, filled, plan_file
 
@@ -68,15 +69,24 @@ def test_an_unclean_election_is_asked_for_twice(
     three_brokers: LocalCluster, by_wire: Klamm, by_znodes: Klamm, topic_name: str
 ) -> None:
     assert by_wire("topics", "create", topic_name, "--replica-assignment", "2:1").code == 0
-    assert by_wire("topics", "create", f"{topic_name}-doomed", "--replica-assignment", "2:1").code == 0
+    doomed = {name: f"{topic_name}-{name}" for name in ("both", "wire", "znodes")}
+    for name in doomed.values():
+        assert by_wire("topics", "create", name, "--replica-assignment", "2:1").code == 0
     three_brokers.stop_broker(1)
     three_brokers.stop_broker(2)
     three_brokers.start_broker(1)
     try:
-        both_sides = (*by_znodes.where, "--timeout", "10", "-o", "json")
-        held_up = by_wire("topics", "delete", f"{topic_name}-doomed", "--yes", *both_sides)
-        assert (held_up.code, held_up.json[0]["result"]) == (5, "marked for deletion"), held_up.err
-        assert "dead brokers" in held_up.err
+        sides = {"both": (by_wire, by_znodes.where), "wire": (by_wire, ()), "znodes": (by_znodes, ())}
+        for name, (klamm, where) in sides.items():
+            held_up = klamm("topics", "delete", doomed[name], "--yes", *where, "--timeout", "20", "-o", "json")
+            told = held_up.json[0]
+            assert (held_up.code, told["result"], told["held_up_by"]) == (5, "marked for deletion", [2]), held_up.err
+            assert "waits for broker 2, which is dead" in held_up.err
+            for words in ([], ["--if-not-exists"]):
+                shape = ("--partitions", "1", "--replication-factor", "1")
+                again = klamm("topics", "create", doomed[name], *shape, *words, *where)
+                assert (again.code, "is marked for deletion" in again.err) == (4, True), (name, again.err)
+                assert "--if-not-exists" not in again.err
         offline = by_wire("cluster", "health", "-o", "json")
         assert "offline_partitions" in {reason["check"] for reason in offline.json["reasons"]}
         words = ("elect", "unclean", "--topic", topic_name)
@@ -239,7 +249,7 @@ def test_a_target_that_dies_is_named_while_it_is_waited_for(
 ) -> None:
     filled(by_wire, topic_name, "0:1")
     files = ("--reassignment-json-file", plan_file(tmp_path, topic_name, [2, 1]))
-    words = ["reassign", "execute", *files, "--throttle", SLOW, "--wait", "--timeout", "20"]
+    words = ["reassign", "execute", *files, "--throttle", SLOW, "--wait", "--timeout", "12"]
     words += ["--bootstrap-server", three_brokers.bootstrap_servers, "-o", "json"]
     words += ["--zookeeper", three_brokers.zookeeper_connect] if named == "both" else []
     running = subprocess.Popen(
@@ -250,7 +260,7 @@ def test_a_target_that_dies_is_named_while_it_is_waited_for(
         deadline = time.monotonic() + WAIT_S
         while topic_name not in by_znodes("reassign", "list").out:
             assert time.monotonic() < deadline and running.poll() is None
-        three_brokers.kill_broker(2)
+        kill_for_good(three_brokers, 2)
         out, said = running.communicate(timeout=WAIT_S)
     finally:
         running.kill()

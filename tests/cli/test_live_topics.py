@@ -68,7 +68,10 @@ def test_a_topic_from_its_making_to_its_end(klamm_by: Klamm, by_wire: Klamm, by_
     assert "TOPIC_ALREADY_EXISTS" in again.err
     assert klamm_by("topics", "create", topic_name, "--if-not-exists", "--partitions", "3").rows[0][1] == "exists"
 
-    assert klamm_by("topics", "alter", topic_name, "--partitions", "5", "--delete-config", "retention.ms").code == 0
+    assert (
+        klamm_by("topics", "alter", topic_name, "--partitions", "5", "--delete-config", "retention.ms", "--yes").code
+        == 0
+    )
     after = by_znodes("topics", "describe", topic_name, "-o", "json").json[0]
     assert (after["partition_count"], after["configs"]) == (5, {})
     assert [partition["leader"] >= 0 for partition in after["partitions"]] == [True] * 5
@@ -89,7 +92,7 @@ def test_an_assignment_by_hand(klamm_by: Klamm, topic_name: str) -> None:
     made = klamm_by("topics", "create", topic_name, "--replica-assignment", "0:1,1:0,1")
     assert (made.code, "different replication factor" in made.err) == (2, True)
     assert klamm_by("topics", "create", topic_name, "--replica-assignment", "0:1,1:0").code == 0
-    wider = klamm_by("topics", "alter", topic_name, "--partitions", "3", "--replica-assignment", "0:1,1:0,1:0")
+    wider = klamm_by("topics", "alter", topic_name, "--partitions", "3", "--replica-assignment", "0:1,1:0,1:0", "--yes")
     assert wider.code == 0, wider.err
     found = klamm_by("topics", "describe", topic_name, "-o", "json").json[0]["partitions"]
     assert [partition["replicas"] for partition in found] == [[0, 1], [1, 0], [1, 0]]
@@ -162,8 +165,8 @@ def test_names_that_collide_in_metrics(by_znodes: Klamm, topic_name: str) -> Non
 def test_settings_of_a_topic(klamm_by: Klamm, by_wire: Klamm, topic_name: str) -> None:
     by_wire("topics", "create", topic_name)
     one = ("configs", "alter", "--topic", topic_name)
-    assert klamm_by(*one, "--add-config", "retention.ms=1000,cleanup.policy=[compact,delete]").code == 0
-    assert klamm_by(*one, "--delete-config", "retention.ms").code == 0
+    assert klamm_by(*one, "--add-config", "retention.ms=1000,cleanup.policy=[compact,delete]", "--yes").code == 0
+    assert klamm_by(*one, "--delete-config", "retention.ms", "--yes").code == 0
     absent = klamm_by(*one, "--delete-config", "retention.ms")
     assert (absent.code, "not set" in absent.err) == (2, True)
     bad = klamm_by(*one, "--add-config", "retention.ms=soon")

@@ -39,9 +39,9 @@ LATEST_S = TIMEOUT_S + LEAVING_LIMIT_S
 
 ROWS = {
     "topics create": "new-{own} --partitions 1 --replication-factor 1",
-    "topics alter": "altered-{own} --partitions 3 --config retention.ms=1000000",
+    "topics alter": "altered-{own} --partitions 3 --config retention.ms=1000000 --yes",
     "topics delete": "doomed-{own} --yes",
-    "configs alter": "--topic set-{own} --add-config retention.ms=7200000 --delete-config retention.bytes",
+    "configs alter": "--topic set-{own} --add-config retention.ms=7200000 --delete-config retention.bytes --yes",
     "elect preferred": "--topic second-{own}",
     "elect unclean": "--topic second-{own} --yes",
     "reassign execute": "--reassignment-json-file moves.json --throttle 1000000",
@@ -60,7 +60,7 @@ ROWS = {
     "produce": "kept",
     "perf producer": "--topic kept --num-records 1 --record-size 1 --throughput -1",
     "spark commit": "checkpoint --group mirrored-{own}",
-    "perf suite": "--experiment pair --quick",
+    "perf suite": "--experiment pair --quick --yes",
 }
 """Words that make each command change something in the cluster below."""
 

@@ -14,11 +14,10 @@ from pathlib import Path
 import pytest
 from klamm_program import PROGRAM, Ran, environment, in_process
 
-from cli.framework.invocation import Invocation, folded
+from cli.framework.invocation import folded
 from cli.framework.progress import Countdown, progress_line
 from cli.framework.talk import Talk
 from cli.output.drawing import gauge
-from cli.output.format import OutputFormat
 from engine.admin.cluster.snapshot_file import save_snapshot
 from engine.admin.cluster.target import ClusterTarget, Origin
 from engine.admin.configs.changes import ConfigChange
@@ -152,33 +151,51 @@ def test_a_question_names_the_profile_the_address_and_each_setting_old_and_new(
 
 
 @pytest.mark.parametrize(
-    ("name", "may_lose_data"),
+    ("name", "old", "new", "may_lose_data"),
     [
-        ("retention.bytes", True),
-        ("log.retention.hours", True),
-        ("cleanup.policy", True),
-        ("unclean.leader.election.enable", True),
-        ("min.insync.replicas", True),
-        ("max.message.bytes", False),
+        ("retention.bytes", "2", "1", True),
+        ("retention.bytes", "-1", "1", True),
+        ("retention.bytes", "1", "-1", False),
+        ("retention.ms", "1", "2", False),
+        ("retention.ms", "1", None, True),
+        ("retention.ms", None, "1", True),
+        ("delete.retention.ms", "2", "1", True),
+        ("log.retention.hours", "2", "1", True),
+        ("offsets.retention.minutes", "2", "1", True),
+        ("log.retention.check.interval.ms", "2", "1", False),
+        ("cleanup.policy", "delete", "compact", True),
+        ("cleanup.policy", "delete", "delete", False),
+        ("unclean.leader.election.enable", "false", "true", True),
+        ("unclean.leader.election.enable", "true", "false", False),
+        ("min.insync.replicas", "2", "1", True),
+        ("min.insync.replicas", "1", "2", False),
+        ("max.message.bytes", "2", "1", False),
     ],
 )
-def test_which_settings_may_cost_records(name: str, may_lose_data: bool) -> None:
-    assert ConfigChange(name, "1", "2").may_lose_data is may_lose_data
+def test_which_settings_may_cost_records(name: str, old: str | None, new: str | None, may_lose_data: bool) -> None:
+    assert ConfigChange(name, old, new).may_lose_data is may_lose_data
+    if old is not None:
+        assert ConfigChange(name, None, new, inherited=old).may_lose_data is may_lose_data
 
 
-def test_where_data_may_be_lost_an_empty_answer_is_no_and_a_script_is_not_asked() -> None:
-    class Person(Talk):
-        can_ask = True
-        default: bool | None = None
-
-        def ask(self, question: str, *, is_yes_default: bool) -> bool:
-            self.default = is_yes_default
-            return True
-
-    person = Person()
-    assert Invocation(OutputFormat.PLAIN, person).confirm("change it", may_lose_data=True)
-    assert person.default is False
-    assert Invocation(OutputFormat.PLAIN, Talk()).confirm("change it", may_lose_data=True)
+def test_what_a_person_would_be_asked_with_no_as_the_default_needs_a_yes_in_a_script(
+    program: Program, topic_name: str
+) -> None:
+    assert program("topics", "create", topic_name, "--partitions", "2", "--replication-factor", "1").code == 0
+    words = {
+        ("configs", "alter", "--topic", topic_name, "--add-config", "retention.ms=1"),
+        ("configs", "alter", "--topic", topic_name, "--add-config", "min.insync.replicas=1,retention.bytes=1"),
+        ("configs", "alter", "--topic", topic_name, "--add-config", "unclean.leader.election.enable=true"),
+        ("topics", "alter", topic_name, "--config", "retention.ms=1"),
+        ("topics", "alter", topic_name, "--partitions", "9"),
+    }
+    for refused in words:
+        ran = program(*refused)
+        assert (ran.code, "without confirmation" in ran.err) == (2, True), ran.err
+    described = program("topics", "describe", topic_name, "-o", "json").json[0]
+    assert (described["partition_count"], described["configs"]) == (2, {})
+    assert program("topics", "alter", topic_name, "--config", "retention.ms=-1").code == 0
+    assert program("topics", "alter", topic_name, "--partitions", "3", "--yes").code == 0
 
 
 def test_clusters_are_named_so_that_nobody_mistakes_them() -> None:

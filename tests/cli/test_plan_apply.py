@@ -274,7 +274,7 @@ def test_bad_files_and_other_clusters_change_nothing(by_wire: Operator, topic_na
     assert "move it away and resume" in damaged.err
     journal.unlink()
     assert by_wire.replicas(topic_name) == [[0, 1]]
-    assert by_wire("topics", "alter", topic_name, "--partitions", "2").code == 0
+    assert by_wire("topics", "alter", topic_name, "--partitions", "2", "--yes").code == 0
     drifted = by_wire("plan", "check", plan)
     assert (drifted.code, "its own partitions have not" in drifted.out) == (1, True)
     applied = by_wire("plan", "apply", plan, *QUICK_LOCK)

@@ -116,7 +116,7 @@ def test_settings_as_kafkas_tool_tells_them(kafka: Operated) -> None:
     kafka.fill("settled", 0)
     entity = ("--entity-type", "topics", "--entity-name", "settled")
     added = "min.insync.replicas=2,cleanup.policy=[compact,delete],retention.ms=5"
-    assert kafka("configs", "alter", *entity, "--add-config", added).code == 0
+    assert kafka("configs", "alter", *entity, "--add-config", added, "--yes").code == 0
     for words in ([], ["--all"]):
         told = theirs(kafka, CONFIGS, "--describe", *entity, *words).splitlines()[1:]
         ours = [

@@ -107,8 +107,8 @@ def test_readers_have_their_verdicts_and_leave_the_brokers_able_to_answer(silenc
 DRY_RUNS = {
     "topics create new --partitions 1 --replication-factor 1": 3,
     "topics delete kept": 0,
-    "topics alter kept --partitions 3": 3,
-    "configs alter --topic kept --add-config retention.ms=2h": 3,
+    "topics alter kept --partitions 3 --yes": 3,
+    "configs alter --topic kept --add-config retention.ms=2h --yes": 3,
     "brokers demote 0": 0,
     "records delete --topic kept --partition 0 --before-offset 1": 0,
     "groups reset-offsets --group g --topic kept --to-earliest": 0,

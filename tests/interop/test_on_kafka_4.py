@@ -100,10 +100,10 @@ def test_topics_and_settings(klamm: Operator, tmp_path: Path) -> None:
     klamm.run("topics", "create", "orders", "--partitions", "3", "--replication-factor", "2", "--config",
               "retention.ms=1000000")  # fmt: skip
     wait_for(lambda: "orders" in klamm.run("topics", "list").out.split(), "the topic")
-    klamm.run("topics", "alter", "orders", "--partitions", "5")
+    klamm.run("topics", "alter", "orders", "--partitions", "5", "--yes")
     wait_for(lambda: len(klamm.json("topics", "describe", "orders")[0]["partitions"]) == 5, "its new partitions")
     klamm.run("configs", "alter", "--topic", "orders", "--add-config", "segment.bytes=2000000")
-    klamm.run("configs", "alter", "--topic", "orders", "--delete-config", "retention.ms")
+    klamm.run("configs", "alter", "--topic", "orders", "--delete-config", "retention.ms", "--yes")
     wait_for(lambda: _settings(klamm, "--topic", "orders") == {"segment.bytes": "2000000"}, "the settings")
     klamm.run("configs", "alter", "--broker", "1", "--add-config", "log.cleaner.threads=2")
     wait_for(lambda: _settings(klamm, "--broker", "1") == {"log.cleaner.threads": "2"}, "the broker's setting")

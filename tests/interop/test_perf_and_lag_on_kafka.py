@@ -98,7 +98,7 @@ def test_a_member_of_a_group(program: Program) -> None:
 
 def test_the_suite_runs_there_and_leaves_nothing(program: Program) -> None:
     short = ("--experiment", "pair", "--seconds", "4s", "--producer-bytes", "1M", "--yes")
-    ran = program("perf", "suite", *short, "-o", "json", "--plot", "pair.svg")
+    ran = program("perf", "suite", *short, "--yes", "-o", "json", "--plot", "pair.svg")
     assert ran.code == 0, ran.err
     (case,) = ran.json["cases"]
     assert case["sent_per_sec"] > 0 and case["read_per_sec"] > 0 and case["p99_latency_ms"] > 0

@@ -14,6 +14,7 @@ from engine.admin.topics.changes import (
     TopicOutcome,
     check_new_topic,
     deletion_warnings,
+    held_up_told,
     parse_topic_configs,
 )
 from engine.common.quantities import counted, parse_size
@@ -135,8 +136,7 @@ class DeleteTopics:
 
     async def _run(self, cluster: Cluster) -> Outcome:
         changes, refusals = await (await topic_changer(cluster)).delete(self.names, waits=True)
-        is_held_up = any(change.result is TopicOutcome.MARKED_FOR_DELETION for change in changes)
-        notes = ("replicas on dead brokers delay a deletion",) if is_held_up else ()
+        notes = tuple(f"the deletion goes on: it {told}" for told in held_up_told(changes))
         return Outcome(self.title, _COLUMNS, tuple(map(_row, changes)), failures_told(refusals), notes)
 
 

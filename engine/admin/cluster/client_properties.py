@@ -13,10 +13,12 @@ from pathlib import Path
 from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.cluster.remedies import Parameter, Phrase
 from engine.common.errors import ConfigError
+from engine.common.model import SecurityProtocol
 from engine.kafka.config.input_files import name_of, read_input
 from engine.kafka.config.properties import parse_properties
 
-_PLAINTEXT = "PLAINTEXT"
+_SPOKEN = (SecurityProtocol.PLAINTEXT,)
+"""The security protocols that klamm's client speaks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,8 @@ class ClientProperties:
 
     client_id: str = "klamm"
     request_timeout_ms: int = 30_000
+    security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
+    """Decides which of a broker's listeners are asked."""
     entries: dict[str, str] = field(default_factory=dict)
 
 
@@ -50,14 +54,15 @@ def client_properties(entries: Mapping[str, str], where: str) -> ClientPropertie
     Raises:
         BadRequest: a value is wrong, or they ask for a security protocol other than PLAINTEXT.
     """
-    protocol = entries.get("security.protocol", _PLAINTEXT).upper()
-    if protocol != _PLAINTEXT:
+    name = entries.get("security.protocol", SecurityProtocol.PLAINTEXT.name).upper()
+    protocol = next((spoken for spoken in _SPOKEN if spoken.name == name), None)
+    if protocol is None:
         raise BadRequest(
-            f"security.protocol={protocol} is not supported yet",
+            f"security.protocol={name} is not supported yet",
             where=where,
             hint=Phrase("use a PLAINTEXT listener, or ", Parameter.ZOOKEEPER, " for what the znodes hold"),
         )
     timeout = entries.get("request.timeout.ms", "30000")
     if not timeout.isdigit():
         raise BadRequest(f"request.timeout.ms={timeout} is not a number", where=where)
-    return ClientProperties(entries.get("client.id", "klamm"), int(timeout), dict(entries))
+    return ClientProperties(entries.get("client.id", "klamm"), int(timeout), protocol, dict(entries))

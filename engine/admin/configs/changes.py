@@ -8,7 +8,7 @@ from contextlib import suppress
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError
 from engine.admin.configs.access import config_reader, describe_entity
-from engine.admin.configs.values import ConfigChange, Entity, EntityType
+from engine.admin.configs.values import ConfigChange, Entity, EntityType, may_cost_records
 from engine.kafka.config.dynamic_keys import is_password
 
 
@@ -22,11 +22,13 @@ async def read_changes(
 ) -> list[ConfigChange]:
     """Return what each setting is now and would be, by name. Changes nothing, and does not check the new values.
 
-    ``tells_inherited``: also what applies to those that are not set, as far as it is known.
+    ``tells_inherited``: also what applies to those that are not set, as far as it is known. This is looked up too where
+    it decides whether records may be lost.
     """
     reader = await config_reader(cluster, wants_brokers=entity.type is EntityType.BROKER_LOGGER)
     present = {entry.name: entry for entry in (await reader.describe(entity, include_all=False)).configs}
     inherited: dict[str, str | None] = {}
+    tells_inherited = tells_inherited or any(map(may_cost_records, (*additions, *deletions)))
     if tells_inherited and any(name not in present for name in (*additions, *deletions)):
         with suppress(AdminError):
             everything = (await describe_entity(cluster, entity, include_all=True)).configs

@@ -132,7 +132,22 @@ class EntityConfigs:
     error: str | None = None
 
 
-_LOSING = ("cleanup.policy", "unclean.leader.election.enable", "min.insync.replicas")
+_LOSING = ("cleanup.policy", "unclean.leader.election.enable", "remote.log.delete.on.disable")
+_MORE_IS_SAFER = ("min.insync.replicas", "retention.ms", "retention.bytes", "retention.minutes", "retention.hours")
+
+
+def may_cost_records(name: str) -> bool:
+    """Whether a setting decides which records are kept: retention, compaction, and which replica may lead."""
+    return name.endswith((*_LOSING, *_MORE_IS_SAFER))
+
+
+def _is_at_least(new: str, before: str) -> bool:
+    """Whether a number is as large as another one; a negative one means no limit."""
+    try:
+        values = [float("inf") if int(text) < 0 else int(text) for text in (new, before)]
+    except ValueError:
+        return False
+    return values[0] >= values[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +166,16 @@ class ConfigChange:
 
     @property
     def may_lose_data(self) -> bool:
-        """Whether present or later records may be lost: retention, compaction, unclean elections."""
-        return "retention" in self.name or self.name.endswith(_LOSING)
+        """Whether records may be lost, present or later ones, or readers may miss a deletion.
+
+        What keeps more than before loses nothing. A value that is not known, before or after, may be any value.
+        """
+        before = self.inherited if self.old is None else self.old
+        if not may_cost_records(self.name) or (self.new is not None and self.new == before):
+            return False
+        if self.name.endswith(_LOSING):
+            return self.new != "false"
+        return before is None or self.new is None or not _is_at_least(self.new, before)
 
     def __str__(self) -> str:
         if self.sensitive:

@@ -28,6 +28,19 @@ class LineFormat:
     fixed_headers: tuple[Header, ...] = ()
 
 
+_HEADER_FIELDS = frozenset(("key", "value", "value_encoding"))
+_RECORD_FIELDS = _HEADER_FIELDS | {
+    "key_encoding",
+    "topic",
+    "partition",
+    "offset",
+    "timestamp",
+    "timestamp_type",
+    "headers",
+}
+"""What ``consume --output jsonl`` prints of a record. Its topic, offset and type of time are not taken over."""
+
+
 def parse_line(line: bytes, number: int, rules: LineFormat, timestamp_ms: int) -> Record:
     """Return the record of a line without its line end.
 
@@ -50,27 +63,31 @@ def parse_line(line: bytes, number: int, rules: LineFormat, timestamp_ms: int) -
     return Record(timestamp_ms=timestamp_ms, key=key, value=_or_null(line, rules), headers=headers)
 
 
-def parse_json_line(line: bytes, number: int, timestamp_ms: int) -> tuple[Record, int | None]:
+def parse_json_line(
+    line: bytes, number: int, timestamp_ms: int, fixed_headers: Sequence[Header] = ()
+) -> tuple[Record, int | None]:
     """Return the record, and its partition if it names one, of a line that ``consume --output jsonl`` could print.
+
+    ``value`` has to be there, because a record without one is a tombstone: ``"value": null`` says so.
 
     Raises:
         BadRequest: not such an object; names the line.
     """
-    where = f"line {number} of stdin"
     try:
         document = json.loads(line)
-        headers = [(entry["key"], _bytes(entry, "value")) for entry in document.get("headers") or ()]
+        _check_fields(document, _RECORD_FIELDS, "a record")
+        headers = [_json_header(entry) for entry in document.get("headers") or ()]
         time = document.get("timestamp")
-        if isinstance(time, str):
-            timestamp_ms = round(datetime.fromisoformat(time).timestamp() * 1000)
+        if time is not None:
+            timestamp_ms = _timestamp_ms(time)
         partition = document.get("partition")
-        record = Record(
-            timestamp_ms=timestamp_ms, key=_bytes(document, "key"), value=_bytes(document, "value"), headers=headers
-        )
+        if partition is not None and (type(partition) is not int or partition < 0):
+            raise ValueError(f"partition is {json.dumps(partition)}, not a number from 0")
+        key, value = _bytes(document, "key"), _bytes(document, "value")
     except (ValueError, KeyError, TypeError, AttributeError, binascii.Error) as error:
-        hint = 'write {"key": …, "value": …, "headers": [{"key": …, "value": …}]}'
-        raise BadRequest(f"not a record in JSON ({error})", where=where, hint=hint) from error
-    return record, partition if isinstance(partition, int) else None
+        hint = 'write {"key": …, "value": …, "headers": [{"key": …, "value": …}]}; a null value is a tombstone'
+        raise BadRequest(f"not a record in JSON ({error})", where=f"line {number} of stdin", hint=hint) from error
+    return Record(timestamp_ms=timestamp_ms, key=key, value=value, headers=[*fixed_headers, *headers]), partition
 
 
 def parse_header(text: str) -> Header:
@@ -99,12 +116,42 @@ def _or_null(text: bytes, rules: LineFormat) -> bytes | None:
     return None if rules.null_marker is not None and text == rules.null_marker else text
 
 
+def _json_header(entry: Any) -> Header:
+    _check_fields(entry, _HEADER_FIELDS, "a header")
+    if not isinstance(entry.get("key"), str):
+        raise ValueError("a header has no name: key must be a text")
+    return entry["key"], _bytes(entry, "value")
+
+
+def _check_fields(document: Any, known: frozenset[str], what: str) -> None:
+    """Raise ValueError unless it is an object with a value and known fields: a misspelt field would be lost."""
+    if not isinstance(document, dict):
+        raise ValueError(f"{what} must be an object")
+    unknown = sorted(set(document) - known)
+    if unknown:
+        raise ValueError(f"{what} has no field {', '.join(map(repr, unknown))}")
+    if "value" not in document:
+        raise ValueError(f"{what} must have a value")
+
+
+def _timestamp_ms(time: object) -> int:
+    if isinstance(time, str):
+        return round(datetime.fromisoformat(time).timestamp() * 1000)
+    if type(time) is int:
+        return time
+    raise ValueError(f"timestamp is {json.dumps(time)}, neither a time nor milliseconds")
+
+
 def _bytes(document: dict[str, Any], name: str) -> bytes | None:
-    value = document.get(name)
+    value, encoding = document.get(name), document.get(f"{name}_encoding")
+    if encoding not in (None, "base64"):
+        raise ValueError(f"{name}_encoding is {json.dumps(encoding)}, not base64")
     if value is None:
         return None
+    if encoding is not None:
+        if not isinstance(value, str):
+            raise ValueError(f"{name} is not a text, so it is not base64")
+        return base64.b64decode(value, validate=True)
     if not isinstance(value, str):
         value = json.dumps(value, ensure_ascii=False)
-    if document.get(f"{name}_encoding") == "base64":
-        return base64.b64decode(value, validate=True)
     return bytes(value, "utf-8")

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 
 from engine.admin.cluster.asking import ONLY_ANSWER_SHARE, beside_limit_s
 from engine.admin.cluster.connection import Cluster
@@ -21,7 +19,15 @@ from engine.admin.cluster.wire import RETRY_PAUSE_S, WireCluster
 from engine.admin.cluster.wire_failures import refuse
 from engine.admin.configs.by_wire import alter_configs, read_effective, read_overrides
 from engine.admin.configs.values import Entity, EntityType
-from engine.admin.topics.changes import NewTopic, TopicAlteration, TopicChange, TopicOutcome, check_brokers
+from engine.admin.topics.changes import (
+    NewTopic,
+    TopicAlteration,
+    TopicChange,
+    TopicOutcome,
+    check_brokers,
+    marked_or_gone,
+)
+from engine.admin.topics.deletion import known_topics, marked_by_wire, refused_while_marked, wait_until_gone
 from engine.admin.topics.requests import add_partitions, create_topic, delete_topics
 from engine.admin.topics.selection import select_topics, topic_not_found
 from engine.admin.topics.values import DEFAULT_MIN_ISR, TopicName, topic_name
@@ -192,9 +198,16 @@ class WireTopicChanger:
             await self._before_change(
                 Phrase("the topic may still be created: ", Do(Operation.DESCRIBE_TOPIC, topic.name))
             )
-        change = await create_topic(
-            self._wire, topic, timeout_ms=self._timeout_ms, if_not_exists=if_not_exists, validate_only=validate_only
-        )
+        try:
+            change = await create_topic(self._wire, topic, timeout_ms=self._timeout_ms, validate_only=validate_only)
+        except Refused as refusal:
+            if refusal.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise
+            if topic.name in await self._marked([topic.name]):
+                raise refused_while_marked(topic.name) from refusal
+            if not if_not_exists:
+                raise
+            return TopicChange(topic.name, TopicOutcome.EXISTS)
         if change.result is TopicOutcome.CREATED:
             await self._wait_until_known([topic.name], lambda count: count is not None)
         return change
@@ -240,32 +253,33 @@ class WireTopicChanger:
 
     async def delete(self, names: Sequence[str], *, waits: bool) -> tuple[list[TopicChange], Sequence[AdminError]]:
         await self._before_change(Phrase("the topics may still be deleted; check with: ", Operation.LIST_TOPICS))
+        replicas = await known_topics(self._wire, names)
         changes, refusals = await delete_topics(self._wire, names, timeout_ms=self._timeout_ms, waits=waits)
         gone = [change.topic for change in changes if change.result is TopicOutcome.DELETED]
+        slow = {change.topic for change in changes} - set(gone)
         await self._wait_until_known(gone, lambda count: count is None)
-        left = await self._still_marked(gone, waits=waits)
-        return [
-            replace(change, result=TopicOutcome.MARKED_FOR_DELETION) if change.topic in left else change
-            for change in changes
-        ], refusals
 
-    async def _still_marked(self, names: Sequence[str], *, waits: bool) -> set[str]:
-        """Return the topics whose deletion is not done, if ZooKeeper may be asked.
+        async def left_of(names: Sequence[str]) -> Collection[str]:
+            known = await known_topics(self._wire, [name for name in names if name in slow])
+            return {*known, *await self._marked(names)}
 
-        Brokers stop knowing a topic when its deletion begins. It ends when all replicas are gone: those of dead brokers
-        delay it, and until then no topic of that name can be created.
-        """
-        if not self._sees_marks or not names:
-            return set()
-        from engine.kafka.zk.kafka_client import KafkaZkClient
+        limit_s = self._timeout_ms * MARK_SHARE / 1000 if waits else 0.0
+        accepted = [change.topic for change in changes]
+        left = await wait_until_gone(accepted, replicas, left_of, self._wire.live_brokers, limit_s)
+        return [marked_or_gone(change, left) for change in changes], refusals
 
-        kafka = KafkaZkClient(await self._cluster.zookeeper())
-        deadline = time.monotonic() + (self._timeout_ms * MARK_SHARE / 1000 if waits else 0)
-        while True:
-            left = set(await kafka.admin.get_topic_deletions()) & set(names)
-            if not left or time.monotonic() >= deadline:
-                return left
-            await asyncio.sleep(RETRY_PAUSE_S)
+    async def _marked(self, names: Sequence[str]) -> Collection[str]:
+        """Return which topics are marked for deletion, as ZooKeeper says, or else as brokers show it."""
+        if self._sees_marks:
+            from engine.kafka.zk.kafka_client import KafkaZkClient
+
+            kafka = KafkaZkClient(await self._cluster.zookeeper())
+            return set(await kafka.admin.get_topic_deletions()) & set(names)
+        try:
+            return await marked_by_wire(self._wire, names, limit_s=self._timeout_ms * MARK_SHARE / 1000)
+        except AdminError as error:
+            self._cluster.observe(f"it is not known whether a deletion is done: {error}")
+            return []
 
     async def _before_change(self, what_goes_on: Words) -> None:
         """Find the controller, then note that what is sent now may be carried out whatever happens to this process."""

@@ -9,7 +9,7 @@ carried it out, within the caller's deadline.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from engine.admin.cluster.connection import Cluster
@@ -25,7 +25,9 @@ from engine.admin.topics.changes import (
     TopicChange,
     TopicOutcome,
     check_brokers,
+    marked_or_gone,
 )
+from engine.admin.topics.deletion import refused_while_marked, wait_until_gone
 from engine.admin.topics.selection import select_topics, topic_not_found
 from engine.admin.topics.values import TopicName, topic_min_isrs, topic_name
 from engine.common.assignment import (
@@ -45,9 +47,8 @@ from engine.kafka.zk.kafka_client import KafkaZkClient
 from engine.kafka.zk.operations import ANY_VERSION
 from engine.kafka.zk.reads import or_raise
 from engine.kafka.zk.results import PartitionStateRead
-from engine.kafka.zk.watches import WatchEvent
 from engine.kafka.zk.znodes.config_znodes import DEFAULT_ENTITY, ConfigType
-from engine.kafka.zk.znodes.topic_znodes import TopicIdReplicaAssignment, TopicsZNode
+from engine.kafka.zk.znodes.topic_znodes import TopicIdReplicaAssignment
 
 _TOPICS_AT_ONCE = 500
 """This many topics' znodes are read before the next ones are asked for: bounds memory, not the requests in flight."""
@@ -174,6 +175,9 @@ def _partition(index: int, assignment: ReplicaAssignment, read: PartitionStateRe
 
 POLL_PAUSE_S = 0.05
 
+_WAITING_SHARE = 0.8
+"""The share of an operation's time for a deletion, so that there is time left to say what it waits for."""
+
 
 class ZkTopicChanger:
     """Changes topics by writing znodes."""
@@ -192,6 +196,7 @@ class ZkTopicChanger:
         raise topic_not_found([name])
 
     async def create(self, topic: NewTopic, *, if_not_exists: bool = False, validate_only: bool = False) -> TopicChange:
+        await self._check_unmarked(topic.name)
         if await self._kafka.topics.topic_exists(topic.name):
             if if_not_exists:
                 return TopicChange(topic.name, TopicOutcome.EXISTS)
@@ -251,23 +256,41 @@ class ZkTopicChanger:
         return [name for name in selection.choose(known) if name not in INTERNAL_TOPICS]
 
     async def delete(self, names: Sequence[str], *, waits: bool) -> tuple[list[TopicChange], Sequence[AdminError]]:
+        replicas = await self._replicas_of(names)
         self._cluster.accepted(Phrase("the controller deletes what is marked; check with: ", Operation.LIST_TOPICS))
         for name in names:
             try:
                 await self._kafka.admin.create_topic_deletion(name)
             except NodeExists:
                 self._cluster.observe(f"topic {name} is already marked for deletion")
-        if waits:
-            await self._wait_until_gone(names)
-        left = set(await self._kafka.topics.get_all_topics())
-        return [
-            TopicChange(name, TopicOutcome.MARKED_FOR_DELETION if name in left else TopicOutcome.DELETED)
-            for name in names
-        ], []
+        limit_s = self._cluster.timeout_s * _WAITING_SHARE if waits else 0.0
+        left = await wait_until_gone(names, replicas, self._left_of, self._live_brokers, limit_s)
+        return [marked_or_gone(TopicChange(name, TopicOutcome.DELETED), left) for name in names], []
+
+    async def _left_of(self, names: Sequence[str]) -> Collection[str]:
+        """Return which topics are marked or exist: the controller removes the topic first, and its mark last."""
+        marked = set(await self._kafka.admin.get_topic_deletions())
+        there = await asyncio.gather(*map(self._kafka.topics.topic_exists, names))
+        return [name for name, is_there in zip(names, there, strict=True) if is_there or name in marked]
+
+    async def _replicas_of(self, names: Sequence[str]) -> dict[str, frozenset[int]]:
+        """Return the brokers that hold replicas of each topic, as far as its znode can be read."""
+        assignments = (await self._kafka.topics.read_topics(names)).values()
+        return {
+            found.topic: frozenset(broker for one in found.by_partition().values() for broker in one.replicas)
+            for found in assignments
+            if isinstance(found, TopicIdReplicaAssignment)
+        }
+
+    async def _live_brokers(self) -> frozenset[int]:
+        return frozenset(await self._kafka.brokers.get_broker_ids())
+
+    async def _check_unmarked(self, name: str) -> None:
+        if await self._kafka.admin.is_topic_marked_for_deletion(name):
+            replicas = (await self._replicas_of([name])).get(name, frozenset())
+            raise refused_while_marked(name, sorted(replicas - await self._live_brokers()))
 
     async def _check_name(self, name: str) -> None:
-        if await self._kafka.admin.is_topic_marked_for_deletion(name):
-            raise _refused(name, ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' is marked for deletion")
         others = colliding(name, await self._kafka.topics.get_all_topics())
         if others:
             message = f"Topic '{name}' collides with existing topics: {', '.join(others)}"
@@ -336,20 +359,6 @@ class ZkTopicChanger:
                 self._cluster.observe(f"no live replica: {', '.join(map(str, leaderless))}")
             if waiting:
                 await asyncio.sleep(POLL_PAUSE_S)
-
-    async def _wait_until_gone(self, names: Sequence[str]) -> None:
-        changed = asyncio.Event()
-
-        def on_change(_: WatchEvent) -> None:
-            changed.set()
-
-        self._zk.watch_children(TopicsZNode.path, on_change)
-        try:
-            while set(names) & set(await self._kafka.topics.get_all_topics()):
-                await changed.wait()
-                changed.clear()
-        finally:
-            self._zk.unwatch(TopicsZNode.path, on_change)
 
 
 def _assigned(

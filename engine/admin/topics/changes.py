@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from engine.admin.cluster.errors import BadRequest, NotFound
@@ -50,13 +50,17 @@ class TopicOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TopicChange:
-    """The result for one topic; numbers are None if the cluster did not return them."""
+    """The result for one topic; numbers are None if the cluster did not return them.
+
+    ``held_up_by`` are the dead brokers whose replicas a deletion still waits for.
+    """
 
     topic: str
     result: TopicOutcome
     topic_id: str | None = None
     partition_count: int | None = None
     replication_factor: int | None = None
+    held_up_by: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +96,13 @@ class TopicAlteration:
         return bool(self.additions or self.deletions)
 
     @property
+    def is_irreversible(self) -> bool:
+        """Whether it cannot be undone: nothing takes partitions away again."""
+        return self.partition_count is not None
+
+    @property
     def warnings(self) -> tuple[str, ...]:
-        return () if self.partition_count is None else (MORE_PARTITIONS_WARNING,)
+        return (MORE_PARTITIONS_WARNING,) if self.is_irreversible else ()
 
     def check(self) -> None:
         """Raise BadRequest if nothing is requested, or the request contradicts itself."""
@@ -195,6 +204,23 @@ def parse_topic_configs(texts: Sequence[str]) -> dict[str, str]:
             raise BadRequest(f"not KEY=VALUE: {text!r}", where=Parameter.CONFIG)
         configs[key.strip()] = plain_value(key.strip(), value.strip())
     return configs
+
+
+def marked_or_gone(change: TopicChange, left: Mapping[str, tuple[int, ...]]) -> TopicChange:
+    """Return the result of a deletion; ``left`` has the topics that are still marked, with what holds them up."""
+    if change.topic not in left:
+        return replace(change, result=TopicOutcome.DELETED)
+    return replace(change, result=TopicOutcome.MARKED_FOR_DELETION, held_up_by=left[change.topic])
+
+
+def held_up_told(changes: Iterable[TopicChange]) -> list[str]:
+    """Return what deletions that are under way wait for, as far as it is known."""
+    waiting = [change for change in changes if change.result is TopicOutcome.MARKED_FOR_DELETION]
+    brokers = sorted({broker for change in waiting for broker in change.held_up_by})
+    if not brokers:
+        return ["waits for the brokers that hold its replicas"] if waiting else []
+    listed = f"broker{'' if len(brokers) == 1 else 's'} {', '.join(map(str, brokers))}"
+    return [f"waits for {listed}, which {'is' if len(brokers) == 1 else 'are'} dead; until then the name stays blocked"]
 
 
 def deletion_warnings(names: Iterable[str]) -> list[str]:

@@ -28,7 +28,7 @@ from engine.kafka.protocol.apis.delete_topics import DeletableTopicResult, Delet
 
 
 async def create_topic(
-    wire: WireCluster, topic: NewTopic, *, timeout_ms: int, if_not_exists: bool = False, validate_only: bool = False
+    wire: WireCluster, topic: NewTopic, *, timeout_ms: int, validate_only: bool = False
 ) -> TopicChange:
     """Create a topic, or only have the cluster check that it could be created.
 
@@ -41,8 +41,6 @@ async def create_topic(
         request, lambda r: [t.error_code for t in r.topics], timeout_ms=answer_limit_ms(timeout_ms)
     )
     result: CreatableTopicResult = response.topics[0]
-    if result.error_code == ErrorCode.TOPIC_ALREADY_EXISTS and if_not_exists:
-        return TopicChange(topic.name, TopicOutcome.EXISTS)
     if result.error_code == ErrorCode.REQUEST_TIMED_OUT and not validate_only:
         raise StillUnderWay(
             "accepted, but not all partitions have a leader yet",

@@ -20,7 +20,7 @@ from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 
-@handles(ApiKey.ADD_OFFSETS_TO_TXN)
+@handles(ApiKey.ADD_OFFSETS_TO_TXN, requires=["Write TransactionalId", "Read Group"])
 def add_offsets_to_txn(context: RequestContext, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse | Deferred:
     """Add a group's partition to a transaction."""
     if are_transactions_refused(context):

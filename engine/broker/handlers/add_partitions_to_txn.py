@@ -40,7 +40,7 @@ Errors = Sequence[tuple[TopicPartition, ErrorCode]]
 """The answer for each partition. A partition that was named twice is answered twice, as by Kafka."""
 
 
-@handles(ApiKey.ADD_PARTITIONS_TO_TXN)
+@handles(ApiKey.ADD_PARTITIONS_TO_TXN, requires=["Write TransactionalId", "Write Topic", "ClusterAction Cluster"])
 def add_partitions_to_txn(
     context: RequestContext, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse | Deferred:

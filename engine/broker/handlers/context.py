@@ -1,10 +1,11 @@
-"""What a handler receives besides the decoded request: the header, the peer, and the parts of the broker."""
+"""What a handler receives besides the decoded request: the header, the session, and the parts of the broker."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from engine.broker.network.request import Peer, RequestHead
+from engine.broker.network.request import RequestHead
+from engine.broker.network.session import Session
 
 if TYPE_CHECKING:
     from engine.broker.controller.loop import Controller
@@ -77,7 +78,7 @@ class Broker(Protocol):
 
 
 class RequestContext(RequestHead):
-    """A request's header, its peer and the broker it reached."""
+    """A request's header, its session and the broker it reached."""
 
     __slots__ = ("broker",)
 
@@ -88,11 +89,11 @@ class RequestContext(RequestHead):
         api_version: int,
         correlation_id: int,
         client_id: str | None,
-        peer: Peer,
+        session: Session,
     ) -> None:
         self.broker = broker
         self.api_key = api_key
         self.api_version = api_version
         self.correlation_id = correlation_id
         self.client_id = client_id
-        self.peer = peer
+        self.session = session

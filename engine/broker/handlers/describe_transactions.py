@@ -24,7 +24,7 @@ from engine.kafka.protocol.apis.describe_transactions import (
 )
 
 
-@handles(ApiKey.DESCRIBE_TRANSACTIONS)
+@handles(ApiKey.DESCRIBE_TRANSACTIONS, requires=["Describe TransactionalId", "Describe Topic"])
 def describe_transactions(
     context: RequestContext, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse | Coroutine[Any, Any, DescribeTransactionsResponse]:

@@ -21,7 +21,7 @@ from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.end_txn import EndTxnRequest, EndTxnResponse
 
 
-@handles(ApiKey.END_TXN)
+@handles(ApiKey.END_TXN, requires=["Write TransactionalId"])
 def end_txn(context: RequestContext, request: EndTxnRequest) -> EndTxnResponse | Deferred:
     """Commit or abort a transaction."""
     if are_transactions_refused(context):

@@ -42,7 +42,7 @@ _TOPICS: dict[int, str] = {KeyType.GROUP: GROUP_METADATA_TOPIC, KeyType.TRANSACT
 """Where the coordinators keep what they know of the keys."""
 
 
-@handles(ApiKey.FIND_COORDINATOR)
+@handles(ApiKey.FIND_COORDINATOR, requires=["Describe Group", "Describe TransactionalId"])
 def find_coordinator(
     context: RequestContext, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse | Coroutine[Any, Any, object]:
@@ -89,7 +89,7 @@ def _coordinator(context: RequestContext, key: str, key_type: int) -> Coordinato
     is_group = key_type == KeyType.GROUP
     keeper = (broker.group_coordinator if is_group else broker.transaction_coordinator).partition_for(key)
     partition = broker.metadata_cache.partition_info(keeper)
-    node = None if partition is None else broker.metadata_cache.node(partition.leader, context.peer.listener_name)
+    node = None if partition is None else broker.metadata_cache.node(partition.leader, context.session.listener_name)
     if node is not None:
         return Coordinator(key=key, node_id=node.id, host=node.host, port=node.port, error_code=0, error_message="")
     return _refusal(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, _NOT_AVAILABLE)

@@ -29,7 +29,7 @@ from engine.kafka.protocol.apis.list_transactions import (
 _STATES = {state.kafka_name: state for state in transaction_state.TransactionState}
 
 
-@handles(ApiKey.LIST_TRANSACTIONS)
+@handles(ApiKey.LIST_TRANSACTIONS, requires=["Describe TransactionalId"])
 def list_transactions(
     context: RequestContext, request: ListTransactionsRequest
 ) -> ListTransactionsResponse | Coroutine[Any, Any, ListTransactionsResponse]:

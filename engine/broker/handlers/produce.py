@@ -85,7 +85,7 @@ ADMIN_CLIENT_ID = "__admin_client"
 """A client with this client id may write to internal topics: Kafka's rule for tools that repair them."""
 
 
-@handles(ApiKey.PRODUCE)
+@handles(ApiKey.PRODUCE, requires=["Write TransactionalId", "Write Topic"])
 def produce(context: RequestContext, request: ProduceRequest, verified: Verified | None = None) -> object:
     """Append what a producer sends, and answer as soon as its ``acks`` allow.
 
@@ -443,7 +443,7 @@ def _name_few_records(response: ProduceResponse) -> None:
 
 def _name_new_leaders(context: RequestContext, response: ProduceResponse) -> None:
     """Name the leaders of partitions led elsewhere, so that the producer need not ask for metadata."""
-    hints = LeaderHints(context.broker.metadata_cache, context.peer.listener_name)
+    hints = LeaderHints(context.broker.metadata_cache, context.session.listener_name)
     for topic in response.responses:
         for answer in topic.partition_responses:
             if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:

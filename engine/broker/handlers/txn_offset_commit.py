@@ -43,7 +43,7 @@ ABORTABLE_SINCE = 4
 """The first version whose clients understand TRANSACTION_ABORTABLE."""
 
 
-@handles(ApiKey.TXN_OFFSET_COMMIT)
+@handles(ApiKey.TXN_OFFSET_COMMIT, requires=["Write TransactionalId", "Read Group", "Read Topic"])
 def txn_offset_commit(
     context: RequestContext, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse | Deferred | Coroutine[Any, Any, object]:

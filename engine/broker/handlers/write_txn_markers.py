@@ -30,7 +30,7 @@ from engine.kafka.protocol.apis.write_txn_markers import (
 )
 
 
-@handles(ApiKey.WRITE_TXN_MARKERS)
+@handles(ApiKey.WRITE_TXN_MARKERS, requires=["Alter Cluster", "ClusterAction Cluster"])
 def write_txn_markers(context: RequestContext, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse | Deferred:
     """Write markers."""
     errors: dict[int, MarkerErrors] = {}

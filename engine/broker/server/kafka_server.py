@@ -26,9 +26,9 @@ from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.registry import all_handlers
 from engine.broker.log.environment import LoadingStopped
 from engine.broker.log.log_manager import LogManager, LogManagerConfig
-from engine.broker.network.request import Peer
 from engine.broker.network.routes import HandlerSpec, RouteTable
 from engine.broker.network.server import BoundListener, SocketServer
+from engine.broker.network.session import Session
 from engine.broker.replication.alter_partition import AlterPartitionManager
 from engine.broker.replication.controller_channel import ControllerChannel
 from engine.broker.replication.isr_updater import IsrUpdater
@@ -408,9 +408,9 @@ class KafkaServer:
         self._network.start_idle_sweep()
 
     def _make_request(
-        self, api_key: int, api_version: int, correlation_id: int, client_id: str | None, peer: Peer
+        self, api_key: int, api_version: int, correlation_id: int, client_id: str | None, session: Session
     ) -> RequestContext:
-        return RequestContext(self, api_key, api_version, correlation_id, client_id, peer)
+        return RequestContext(self, api_key, api_version, correlation_id, client_id, session)
 
     async def _register(self) -> None:
         self.broker_epoch = await self.zk.brokers.register_broker(self.registration())

@@ -46,11 +46,50 @@ def test_a_bad_line_is_named(line: bytes, rules: LineFormat, message: str) -> No
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{", "3", '{"headers": [{}]}', '{"value": "!", "value_encoding": "base64"}']
+    "text",
+    [
+        "",
+        "[]",
+        "{",
+        "3",
+        '{"value": "v", "headers": [{}]}',
+        '{"value": "!", "value_encoding": "base64"}',
+        '{"value": "v", "partition": "0"}',
+        '{"value": "v", "partition": true}',
+        '{"value": "v", "timestamp": []}',
+    ],
 )
 def test_bad_json_is_named(text: str) -> None:
     with pytest.raises(BadRequest, match="not a record in JSON"):
         parse_json_line(text.encode(), 2, NOW)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"key": "u1", "val": "x"}', "no field 'val'"),
+        ('{"foo": 1, "value": "x"}', "no field 'foo'"),
+        ("{}", "must have a value"),
+        ('{"key": "u1"}', "must have a value"),
+        ('{"value": "v", "headers": [{"key": "h", "val": "x"}]}', "no field 'val'"),
+        ('{"value": "v", "headers": [{"key": "h"}]}', "must have a value"),
+        ('{"value": "v", "value_encoding": "hex"}', "value_encoding"),
+    ],
+)
+def test_a_misspelt_field_makes_no_tombstone(text: str, message: str) -> None:
+    with pytest.raises(BadRequest, match=message) as bad:
+        parse_json_line(text.encode(), 2, NOW)
+    assert bad.value.where == "line 2 of stdin"
+
+
+def test_a_null_value_is_a_tombstone() -> None:
+    assert parse_json_line(b'{"key": "u1", "value": null}', 1, NOW) == (Record(-1, NOW, b"u1", None), None)
+
+
+def test_json_lines_have_headers_of_the_command_line_and_times_in_ms() -> None:
+    line = b'{"value": {"a": 1}, "timestamp": 5, "headers": [{"key": "a", "value": null}]}'
+    record, _ = parse_json_line(line, 1, NOW, (("fixed", b"1"),))
+    assert record == Record(-1, 5, None, b'{"a": 1}', [("fixed", b"1"), ("a", None)])
 
 
 def test_headers_of_the_command_line() -> None:
