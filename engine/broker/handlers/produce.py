@@ -86,41 +86,20 @@ ADMIN_CLIENT_ID = "__admin_client"
 
 
 @handles(ApiKey.PRODUCE, requires=["Write TransactionalId", "Write Topic"])
-def produce(context: RequestContext, request: ProduceRequest) -> object:
-    """Append what a producer sends, and answer as soon as its ``acks`` allow."""
-    outcome = _Outcome()
+def produce(context: RequestContext, request: ProduceRequest, verified: Verified | None = None) -> object:
+    """Append what a producer sends, and answer as soon as its ``acks`` allow.
+
+    ``verified`` is what a transaction's coordinator has said; only the second call for a request has it.
+    """
+    outcome = _Outcome(verified)
     try:
         check_request(request)
+        if request.transactional_id is not None and verified is None:
+            verified = produce_transactions.begin_verification(context, request.transactional_id, request.topic_data)
+            if verified is not None:
+                return _produce_verified(context, request, verified)
     except KafkaError as error:
         return _answer(context, request, outcome, _refuse_all(request, error, outcome))
-    if request.transactional_id is not None:
-        return _produce_in_transaction(context, request, request.transactional_id, outcome)
-    return _produce(context, request, outcome)
-
-
-def _produce_in_transaction(
-    context: RequestContext, request: ProduceRequest, transactional_id: str, outcome: _Outcome
-) -> object:
-    """Ask the transaction's coordinator first, if a batch may be the first of its transaction in a partition."""
-    try:
-        outcome.verified = produce_transactions.begin_verification(context, transactional_id, request.topic_data)
-    except KafkaError as error:
-        return _answer(context, request, outcome, _refuse_all(request, error, outcome))
-    if outcome.verified is None or context.broker.transaction_verifier.settle_here(outcome.verified):
-        return _produce(context, request, outcome)
-    produce_transactions.keep_records(request)
-    return _verify_first(context, request, outcome, outcome.verified)
-
-
-async def _verify_first(
-    context: RequestContext, request: ProduceRequest, outcome: _Outcome, verified: Verified
-) -> object:
-    await context.broker.transaction_verifier.settle(verified)
-    answer = _produce(context, request, outcome)
-    return await answer if inspect.iscoroutine(answer) else answer
-
-
-def _produce(context: RequestContext, request: ProduceRequest, outcome: _Outcome) -> object:
     if names_a_partition_twice(request):
         responses = _append_last_of_each(context, request, outcome)
     else:
@@ -140,10 +119,24 @@ def _produce(context: RequestContext, request: ProduceRequest, outcome: _Outcome
     return _answer(context, request, outcome, response)
 
 
+def _produce_verified(context: RequestContext, request: ProduceRequest, verified: Verified) -> object:
+    """Append to a transaction, once its coordinator has said whether it knows of the partitions."""
+    if context.broker.transaction_verifier.settle_here(verified):
+        return produce(context, request, verified)
+    produce_transactions.keep_records(request)
+    return _verify_first(context, request, verified)
+
+
+async def _verify_first(context: RequestContext, request: ProduceRequest, verified: Verified) -> object:
+    await context.broker.transaction_verifier.settle(verified)
+    answer = produce(context, request, verified)
+    return await answer if inspect.iscoroutine(answer) else answer
+
+
 @handles_large(ApiKey.PRODUCE)
 async def produce_in_turns(context: RequestContext, request: ProduceRequest) -> object:
     """Append to very many partitions, in turns with other requests."""
-    outcome, answers, breather = _Outcome(), _Answers(), Breather()
+    outcome, answers, breather = _Outcome(None), _Answers(), Breather()
     topics = list(pieces(request.topic_data, "partition_data"))
     good: Parts = {}
     bad: Parts = {}
@@ -285,13 +278,13 @@ class _Outcome:
 
     __slots__ = ("has_refused", "to_flush", "to_prepare", "verified", "waiting")
 
-    def __init__(self) -> None:
+    def __init__(self, verified: Verified | None) -> None:
+        self.verified = verified
+        """What the coordinator has said; None if no batch is transactional."""
         self.waiting: list[_Waiting] = []
         self.to_flush: list[_Unflushed] = []
         self.to_prepare: list[_Unprepared] = []
         self.has_refused = False
-        self.verified: Verified | None = None
-        """What the coordinator has said; None if no batch is transactional."""
 
 
 class _Waiting:
@@ -354,8 +347,9 @@ def _append(
     try:
         if acks not in _ACKS:
             _refuse_acks(context, topic, data)
-        if outcome.verified is not None:
-            produce_transactions.check(outcome.verified, TopicPartition(topic, index))
+        verified = outcome.verified
+        if verified is not None:
+            produce_transactions.check(verified, TopicPartition(topic, index))
         if topic in INTERNAL_TOPICS:
             _check_may_write_internal(context, topic, index)
         partition = context.broker.replica_manager.partition(topic, index)
@@ -363,8 +357,8 @@ def _append(
         try:
             result = (
                 partition.append_records_to_leader(records, acks, may_prepare=True)
-                if outcome.verified is None
-                else produce_transactions.append(outcome.verified, partition, records, acks)
+                if verified is None
+                else produce_transactions.append(verified, partition, records, acks)
             )
         except KafkaError as error:
             outcome.has_refused = True

@@ -91,11 +91,8 @@ def test_what_is_committed_is_read_and_what_is_aborted_is_not(
     assert len(everything) == 6 * PARTITIONS
 
 
-@CLIENT
-def test_readers_of_committed_records_wait_for_the_end_of_a_transaction(
-    client: type[TransactionalProducer], cluster: LocalCluster, topic: str
-) -> None:
-    producer = client(cluster.bootstrap_servers, transactional_id())
+def test_readers_of_committed_records_wait_for_the_end_of_a_transaction(cluster: LocalCluster, topic: str) -> None:
+    producer = CLIENTS["aiokafka"](cluster.bootstrap_servers, transactional_id())
     producer.begin()
     producer.send(topic, 0, b"in the transaction")
     assert read_values(cluster.bootstrap_servers, topic, 1) == []
