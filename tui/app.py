@@ -18,6 +18,7 @@ from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Input
 
+from engine.admin.analysis.history import EVENTS_MAX
 from engine.admin.cluster.target import ClusterTarget
 from engine.admin.watch.feed import Feed
 from engine.admin.watch.frame import Frame
@@ -30,7 +31,6 @@ from tui.dialogs.palette import Palette
 from tui.main_screen import MainScreen
 from tui.plain_text import PlainTextFilter
 from tui.session import Session
-from tui.state.history import EVENTS_MAX
 from tui.status import Standing, causes_of, standing_of
 from tui.terminal import INTERRUPTED, Terminal, signals_taken
 from tui.themes import ColourlessFilter, theme_of

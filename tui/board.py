@@ -11,6 +11,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, overload
 
+from engine.admin.analysis.history import History
+from engine.admin.analysis.sanity import Finding, SanityCheck
+from engine.admin.analysis.tallies import Tallies, Tally
 from engine.admin.log_dirs.describing import LogDir
 from engine.admin.watch.events import Event
 from engine.admin.watch.frame import Frame, Stage
@@ -18,9 +21,6 @@ from engine.admin.watch.log_ends import LogEnds
 from engine.admin.watch.replica_logs import ReplicaLogs
 from engine.common.model import BrokerInfo, TopicPartition
 from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
-from tui.presenters.sanity import Finding, SanityCheck
-from tui.state.history import History
-from tui.state.tallies import Tallies, Tally
 
 HISTORY_MAX = 600
 RATE_OVER_MS = 10_000

@@ -73,6 +73,14 @@ def span(seconds: float | None) -> str:
     return sign + " ".join(parts[:2])
 
 
+def span_left(left_s: float | None, low_s: float | None, high_s: float | None) -> str:
+    """Return the time left, with the range that the samples leave; ``high_s`` None: there is no upper end."""
+    low, high = span(low_s), span(high_s)
+    if left_s is None or low == high:
+        return f"{span(left_s)} left"
+    return f"at least {low} left" if high_s is None else f"{low} to {high} left"
+
+
 def clock_time(at_ms: float | None) -> str:
     """Return an instant as time of the day in UTC, to the tenth of a second."""
     if at_ms is None:

@@ -7,4 +7,4 @@ from cli.commands.brokers_group import group
 
 __all__ = ["brokers_log_dirs", "brokers_maintenance", "brokers_read", "group"]
 
-group.put_in_order("list", "describe", "log-dirs", "demote", "restore")
+group.put_in_order("list", "describe", "log-dirs", "restart-order", "demote", "restore")

@@ -9,7 +9,7 @@ import typer
 from cli.commands.brokers_group import group
 from cli.framework.completing import complete_brokers
 from cli.framework.invocation import Invocation
-from cli.framework.options import Needs
+from cli.framework.options import Asks, Needs
 from cli.output.report import Report
 
 
@@ -61,3 +61,21 @@ async def describe(
     async with open_cluster(invocation) as cluster:
         found = await describe_brokers(cluster, ids or ())
     return broker_details_report(found, with_apis=api_versions)
+
+
+@group.command(
+    "restart-order",
+    needs=Needs(cluster=True, asks=Asks.CLUSTER),
+    examples=("klamm brokers restart-order", "klamm brokers restart-order --cluster prod -o json"),
+)
+async def restart_order(invocation: Invocation) -> Report:
+    """Say which broker can be restarted next without harm, and why the others cannot.
+
+    A broker is safe if no partition loses its leader for good or refuses writes with acks=all while it is away. The one
+    that has been registered longest comes first, the controller last. Nobody is safe while a broker is down, partitions
+    are under-replicated or move, or ZooKeeper does not answer. Exits with 1 if no broker can be restarted now.
+    """
+    from cli.views.restart_order import restart_order_report
+    from engine.admin.analysis.restart_order import read_restart_order
+
+    return restart_order_report(await read_restart_order(invocation.target()))

@@ -13,8 +13,8 @@ from cli.commands.topics_changes import one_name
 from cli.framework.command import single_command
 from cli.framework.invocation import Invocation
 from cli.framework.options import Asks, Needs
-from cli.framework.terminal import is_terminal
 from cli.output.report import Column, Kind, Report, Table
+from cli.output.terminal import is_terminal
 from engine.common.quantities import counted
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from cli.framework.failure import Failure
 from cli.framework.invocation import Invocation, Stop
 from cli.framework.options import Asks, Needs
 from cli.framework.places import Checkpoints, EventLogs, StateChangeLogs
-from cli.framework.terminal import is_terminal
+from cli.output.terminal import is_terminal
 
 if TYPE_CHECKING:
     from engine.admin.cluster.target import ClusterTarget

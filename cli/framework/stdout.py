@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TextIO
 
 from cli.exit_codes import ExitCode
-from cli.framework.terminal import is_terminal
+from cli.output.terminal import is_terminal
 from cli.output.values import escape_for_terminal
 
 

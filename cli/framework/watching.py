@@ -10,9 +10,9 @@ import typer
 
 from cli.framework.invocation import Invocation
 from cli.framework.quantities import seconds_option
-from cli.framework.terminal import is_terminal
 from cli.output.format import OutputFormat
 from cli.output.report import Report
+from cli.output.terminal import is_terminal
 
 Watch = Annotated[bool, typer.Option("--watch", help="Repeat every --interval until Ctrl-C.")]
 Interval = Annotated[str, typer.Option("--interval", metavar="TIME", help="Time between two refreshes: 2s, 1m.")]

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import TextIO
 
-from cli.framework.terminal import is_terminal
 from cli.output.format import OutputFormat
 from cli.output.report import Fields, Kind, Metric, Report, Section, Table
+from cli.output.terminal import is_terminal
 from cli.output.values import RIGHT, escape_controls, escape_for_terminal, human_text, json_value, machine_text
 from engine.common.collection import collector_paused
 

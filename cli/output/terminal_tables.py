@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from cli.framework.terminal import TerminalView, can_show_blocks
 from cli.output.report import Column, Fields, Kind, Report, Section, Table
+from cli.output.terminal import TerminalView, can_show_blocks
 from cli.output.terminal_grid import grid_lines, without_a_dispensable
 from cli.output.values import RIGHT, escape_controls, human_text
 

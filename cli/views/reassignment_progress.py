@@ -14,8 +14,8 @@ from pathlib import Path
 from cli.exit_codes import ExitCode
 from cli.framework.invocation import Invocation
 from cli.framework.talk import Talk, Verbosity
-from cli.framework.terminal import TerminalView, can_show_blocks, is_terminal
 from cli.output.drawing import gauge
+from cli.output.terminal import TerminalView, can_show_blocks, is_terminal
 from cli.output.values import human_bytes, human_duration
 from engine.admin.cluster.errors import Refused
 from engine.admin.reassignment.execute import PreparedReassignment

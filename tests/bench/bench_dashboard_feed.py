@@ -21,6 +21,13 @@ from pathlib import Path
 from fake_cluster import FakeCluster, big_cluster
 from fake_feed import FakeFeed
 
+from engine.admin.analysis.causes import missing_brokers
+from engine.admin.analysis.history import History
+from engine.admin.analysis.leadership import leadership
+from engine.admin.analysis.moves import moves_board
+from engine.admin.analysis.restarts import restart_board
+from engine.admin.analysis.sanity import SanityCheck
+from engine.admin.analysis.tallies import Tallies
 from engine.admin.cluster.target import ClusterTarget, Origin, Side, parse_addresses
 from engine.admin.cluster.wire import WireCluster
 from engine.admin.watch.diff import diff
@@ -34,14 +41,7 @@ from engine.common.model import TopicPartition
 from engine.common.snapshot import TopicSnapshot
 from engine.kafka.protocol.apis.create_topics import CreatableTopic, CreateTopicsRequest
 from engine.local.cluster import LocalCluster
-from tui.presenters.causes import missing_brokers
-from tui.presenters.leadership import leadership
-from tui.presenters.moves import moves_board
-from tui.presenters.restarts import restart_board
-from tui.presenters.sanity import SanityCheck
 from tui.recorded_feed import RecordedFeed
-from tui.state.history import History
-from tui.state.tallies import Tallies
 
 PARTITIONS = int(os.environ.get("KLAMM_BENCH_PARTITIONS", "50000"))
 TOPICS = int(os.environ.get("KLAMM_BENCH_TOPICS", "1000"))

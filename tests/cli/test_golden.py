@@ -17,10 +17,10 @@ from json_schemas import SCHEMAS, check_json
 
 from cli.framework.invocation import Invocation
 from cli.framework.talk import Talk
-from cli.framework.terminal import is_terminal
 from cli.output.format import default_format
 from cli.output.printer import json_text
 from cli.output.report import Report
+from cli.output.terminal import is_terminal
 from cli.table_of_commands import ENTRIES
 from cli.views.brokers_load import heat_section
 from cli.views.doctor import doctor_report

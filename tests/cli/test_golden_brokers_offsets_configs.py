@@ -13,10 +13,10 @@ from json_schemas import check_json
 
 from cli.framework.invocation import Invocation
 from cli.framework.talk import Talk
-from cli.framework.terminal import is_terminal
 from cli.output.format import default_format
 from cli.output.printer import json_text
 from cli.output.report import Report
+from cli.output.terminal import is_terminal
 from cli.views.brokers_description import broker_details_report
 from cli.views.brokers_log_dirs import log_dirs_report, totals_report
 from cli.views.offsets import offsets_report

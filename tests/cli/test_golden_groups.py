@@ -17,10 +17,10 @@ from json_schemas import check_json
 from cli.exit_codes import ExitCode
 from cli.framework.invocation import Invocation
 from cli.framework.talk import Talk
-from cli.framework.terminal import is_terminal
 from cli.output.format import OutputFormat, default_format
 from cli.output.printer import json_text, print_report
 from cli.output.report import Report
+from cli.output.terminal import is_terminal
 from cli.views.groups import NOTES_MAX, group_list_report, members_report, offsets_report, states_report
 from cli.views.groups_changes import deleted_groups_report, deleted_offsets_report, reset_report
 from engine.admin.cluster.unknown import Unknown

@@ -26,10 +26,10 @@ from znode_writer import znode_writer
 
 from cli.framework.invocation import Invocation
 from cli.framework.talk import Talk
-from cli.framework.terminal import is_terminal
 from cli.output.format import OutputFormat, default_format
 from cli.output.printer import json_text, print_report
 from cli.output.report import Report
+from cli.output.terminal import is_terminal
 from cli.views.lag import lag_report
 from engine.admin.cluster.errors import Unreachable
 from engine.admin.groups.values import GroupState, GroupType

@@ -253,7 +253,7 @@ TESTED_BY = {
         "broker/coordinator/groups/test_records.py",
         "broker/coordinator/groups/test_coordinator.py",
     ],
-    "engine/broker/coordinator/groups/ownership.py": ["broker/coordinator/groups/test_ownership.py"],
+    "engine/broker/coordinator/ownership.py": ["broker/coordinator/test_ownership.py"],
     "engine/broker/coordinator/groups/offset_requests.py": [
         "broker/coordinator/groups/test_coordinator.py",
         "broker/coordinator/groups/test_commit_gathering.py",

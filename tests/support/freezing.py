@@ -21,7 +21,7 @@ import pytest
 from kazoo.protocol.connection import ConnectionHandler
 
 from engine.admin.reassignment.lock_by_group import GROUP
-from engine.broker.network import client as network_client
+from engine.kafka.client import broker_client as network_client
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.frames import decode_request
 from engine.kafka.zk.kazoo_handler import InboxHandler

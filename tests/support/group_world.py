@@ -9,7 +9,6 @@ from engine.broker.coordinator.groups.loading import GroupLoader
 from engine.broker.coordinator.groups.machine import GroupMachine
 from engine.broker.coordinator.groups.outbox import StoreGroup, TimerKey
 from engine.broker.coordinator.groups.records import group_record
-from engine.broker.coordinator.groups.timers import TimerWheel
 from engine.broker.coordinator.groups.values import (
     GroupSettings,
     Joining,
@@ -18,6 +17,7 @@ from engine.broker.coordinator.groups.values import (
     Syncing,
     SyncResult,
 )
+from engine.broker.coordinator.timers import TimerWheel
 from engine.common.clock import ManualClock
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
@@ -133,7 +133,7 @@ class World:
                 pass
         for _ in loader.finish(self.clock.now_ms()):
             pass
-        loaded = list(loader.groups.values())
+        loaded = list(loader.loaded.values())
         self.group = loaded[0] if loaded else Group("g", self.clock.now_ms())
         self.machine.loaded(self.group)
         self.carry_out()

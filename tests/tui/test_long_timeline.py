@@ -13,6 +13,8 @@ from dashboards import dashboard, drive
 from fake_cluster import FakeCluster, big_cluster
 from fake_feed import FakeFeed
 
+from engine.admin.analysis import absences, history
+from engine.admin.analysis.timeline import timelines
 from engine.admin.watch.events import Event, EventKind
 from engine.common.model import TopicPartition
 from tui.board import Board
@@ -21,8 +23,6 @@ from tui.location import Location
 from tui.pages import timeline
 from tui.pages.all_pages import pages_of
 from tui.pages.page import View
-from tui.presenters.timeline import timelines
-from tui.state import absences, history
 from tui.table_model import TableModel
 
 

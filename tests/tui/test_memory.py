@@ -15,12 +15,12 @@ from fake_feed import FakeFeed
 from textual.screen import Screen
 from textual.widget import Widget
 
+from engine.admin.analysis import history
+from engine.admin.analysis.history import EVENTS_MAX
 from engine.admin.watch.events import Event, EventKind
 from engine.common.model import TopicPartition
 from tui import board
 from tui.actions import PAGES
-from tui.state import history
-from tui.state.history import EVENTS_MAX
 from tui.table_model import NO_ROWS
 
 KEYS = (

@@ -8,6 +8,7 @@ import pytest
 from fake_cluster import FakeCluster
 from fake_feed import FakeFeed, fake_feed
 
+from engine.admin.analysis.moves import moves_board
 from engine.admin.watch.events import Event, EventKind
 from engine.admin.watch.frame import Stage, StageSource, StageStatus
 from engine.common.model import TopicPartition
@@ -17,7 +18,6 @@ from tui.location import Location
 from tui.pages import brokers, groups, reassignments, timeline, topics
 from tui.pages.overview import overview_lines
 from tui.pages.page import Page, View
-from tui.presenters.moves import moves_board
 from tui.status import status_lines
 
 WIDTH = 76

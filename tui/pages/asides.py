@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import isfinite
 from typing import Any
 
+from engine.admin.analysis.disks import dir_trends
+from engine.admin.analysis.timeline import timelines
 from engine.admin.watch.events import Event
 from engine.admin.watch.frame import WatchedGroup
 from engine.common.model import NO_LEADER, TopicPartition
@@ -27,8 +29,6 @@ from tui.pages.reassignments import MoveItem
 from tui.pages.reassignments import why_of as why_of_copy
 from tui.pages.replicas import Replica, chosen, replicas_of
 from tui.pages.timeline import change_text, kind_cell
-from tui.presenters.disks import dir_trends
-from tui.presenters.timeline import timelines
 from tui.sparkline import ceiling_of, spark_lines
 from tui.units import NOTHING, byte_rate, clock_time, count, percent, plain, short_count, size, span
 

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from engine.admin.analysis.causes import missing_brokers
+from engine.admin.analysis.disks import dir_trends
+from engine.admin.analysis.leadership import leadership
+from engine.admin.analysis.restarts import RestartAdvice, Verdict, restart_board
 from engine.common.model import BrokerInfo
 from tui.board import Board
 from tui.cells import NO_DATA, Cell, Column, Tone, tinted
 from tui.lines import Line, fitted, folded, line, wrapped
 from tui.location import Location
 from tui.pages.page import Page, View, why_empty
-from tui.presenters.causes import missing_brokers
-from tui.presenters.disks import dir_trends
-from tui.presenters.leadership import leadership
-from tui.presenters.restarts import RestartAdvice, Verdict, restart_board
 from tui.table_model import Rows
 from tui.units import count, percent, plain, short_count, size, span
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from math import isfinite
 from typing import Any
 
+from engine.admin.analysis.rebalances import group_past
 from engine.admin.cluster.target import Side
 from engine.admin.groups.values import GroupMember
 from engine.admin.lag.results import GroupLag, PartitionLag
@@ -16,7 +17,6 @@ from tui.lines import Line, line, wrapped
 from tui.location import Location
 from tui.pages.page import Page, View
 from tui.pages.timeline import change_text
-from tui.presenters.rebalances import group_past
 from tui.sparkline import spark_lines
 from tui.table_model import Rows
 from tui.units import NOTHING, at_least, clock_time, count, counted, plain, short_count, span

@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from engine.admin.analysis.moves import moves_board
 from engine.common.model import TopicPartition
 from tui.board import Board, PartitionItem
 from tui.cells import NO_DATA, Cell, Column, Tone
 from tui.lines import Line, beside, folded, line, width_of, wrapped
 from tui.operations.plan_commands import making_words
 from tui.pages.page import View
-from tui.presenters.moves import moves_board
 from tui.presenters.plan_card import CARD_WIDTH, Load, card_lines, heat_lines, loads_of, proof, sentence
 from tui.presenters.plan_runs import run_lines
 from tui.state.opened_plan import OpenedPlan

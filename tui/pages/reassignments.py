@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from engine.admin.analysis.moves import CopyProgress, CopyState, MovesBoard, moves_board
+from engine.admin.analysis.throttles import ThrottleAdvice, ThrottleVerdict, throttle_advice
 from engine.admin.health.report import Check
 from engine.admin.watch.frame import Frame
 from engine.common.model import ReplicaAssignment, TopicPartition
@@ -14,10 +16,8 @@ from tui.cells import NO_DATA, Cell, Column, Tone
 from tui.lines import Line, line
 from tui.location import Location
 from tui.pages.page import Page, View, why_empty
-from tui.presenters.moves import CopyProgress, CopyState, MovesBoard, left_of_all, moves_board
-from tui.presenters.throttles import ThrottleAdvice, ThrottleVerdict, throttle_advice
 from tui.table_model import Rows
-from tui.units import NOTHING, byte_rate, count, counted, ids, percent, size, span
+from tui.units import NOTHING, byte_rate, count, counted, ids, percent, size, span, span_left
 
 BAR_MIN = 6
 THROTTLES_MAX = 4
@@ -179,7 +179,7 @@ def _summary(view: View, width: int) -> list[Line]:
     if moves.copies and moves.unknown_count == len(moves.copies):
         is_soon_read = any(one.state is CopyState.MEASURING for one in moves.copies)
         told = CopyState.MEASURING.value if is_soon_read else "sizes are not known"
-    told += f"   {byte_rate(moves.rate)}   {left_of_all(moves)}"
+    told += f"   {byte_rate(moves.rate)}   {span_left(moves.left_s, moves.left_low_s, moves.left_high_s)}"
     # The time left matters more than the bar.
     room = min(20, width - len(moving) - len(told) - 1)
     drawn = f"{bar(share, room)} " if room >= BAR_MIN else ""

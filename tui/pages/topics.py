@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from engine.admin.analysis.tallies import Tally
 from engine.common.snapshot import TopicSnapshot
 from tui.board import Board
 from tui.cells import NO_DATA, Cell, Column, Tone, tinted
 from tui.lines import Line, line, wrapped
 from tui.location import Location
 from tui.pages.page import Page, View, why_empty
-from tui.state.tallies import Tally
 from tui.table_model import Rows
 from tui.units import NOTHING, count, counted, short_count, size
 

@@ -8,14 +8,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from engine.admin.analysis.moves import MovesBoard
 from engine.admin.reassignment.journal import JournalRecord
 from engine.admin.reassignment.wave_progress import WaveProgress
 from tui.cells import Tone
 from tui.lines import Line, line
-from tui.presenters.moves import MovesBoard, left_of_all
 from tui.presenters.plan_card import throttle_text
 from tui.state.plan_run import PlanRunState, RunState
-from tui.units import NOTHING, byte_rate, clock_time, percent, size, span
+from tui.units import NOTHING, byte_rate, clock_time, percent, size, span, span_left
 
 _TONES = {
     RunState.UNDER_WAY: Tone.ACCENT, RunState.DONE: Tone.GOOD, RunState.STOPPED: Tone.WARN, RunState.FAILED: Tone.BAD,
@@ -60,7 +60,7 @@ def time_left(progress: WaveProgress, moves: MovesBoard | None = None) -> str:
     if least is None:
         if moves is None or moves.left_s is None:
             return "time left not known"
-        return f"moving now: {left_of_all(moves)}"
+        return f"moving now: {span_left(moves.left_s, moves.left_low_s, moves.left_high_s)}"
     if most is None:
         return f"at least {span(least)} left"
     return f"{span(least)} left" if span(least) == span(most) else f"{span(least)} to {span(most)} left"

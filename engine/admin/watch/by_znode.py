@@ -302,6 +302,9 @@ class ZooKeeperSide:
             self._knowledge.forget_settings_but(names)
         for start in range(0, len(new), _SLICE):
             await self._read_topics(kafka, new[start : start + _SLICE])
+        if not new:
+            # Watches tell of changes in the others, so it is known what moves; without topics, that nothing does.
+            self._board.read(Stage.REASSIGNMENTS, StageSource.WATCH, requests=1)
         self._knowledge.assignments_by_znode = True
         if new and self._board.stages[Stage.SETTINGS].read_at_ms is not None:
             await self._read_topic_settings(kafka, new)

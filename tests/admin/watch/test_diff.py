@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 from fake_cluster import FakeCluster, small_cluster
 
+from engine.admin.analysis.timeline import timelines
 from engine.admin.cluster.target import Side
 from engine.admin.watch.diff import WATCHED_WITHIN_MS, diff
 from engine.admin.watch.events import Event, EventKind
 from engine.admin.watch.frame import BrokerWords, Frame, Link, LinkState, Stage, StageSource, StageStatus
 from engine.common.model import NO_CONTROLLER, NO_LEADER, ReplicaAssignment, TopicPartition
 from engine.common.snapshot import TopicSnapshot
-from tui.presenters.timeline import timelines
 
 ORDERS = TopicPartition("orders", 0)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from fake_cluster import FakeCluster, big_cluster
 
+from engine.admin.analysis import sanity, tallies
 from engine.admin.health import checks
 from engine.admin.watch.diff import diff, diff_in_turns
 from engine.admin.watch.judging import HealthMemory
@@ -14,8 +15,6 @@ from engine.admin.watch.knowledge import Knowledge
 from engine.common.snapshot import SnapshotSource, TopicSnapshot
 from engine.common.turns import SLICE, at_once, in_turns
 from tui.board import Board
-from tui.presenters import sanity
-from tui.state import tallies
 
 TOPICS, PARTITIONS = 60, 6_000 * 2
 TURNS = PARTITIONS // SLICE

@@ -19,7 +19,7 @@ from engine.broker.coordinator.groups.loading import logger
 from engine.broker.coordinator.groups.settings import OffsetsTopicSettings
 from engine.broker.coordinator.groups.values import CommittedOffset, Offsets
 from engine.broker.coordinator.groups.write_errors import commit_error
-from engine.broker.coordinator.groups.writer import OffsetsTopicWriter
+from engine.broker.coordinator.writer import InternalTopicWriter
 from engine.common.clock import Clock
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
@@ -52,7 +52,7 @@ class Commit(NamedTuple):
 class GatheredCommits:
     """Writes what was added in the event loop's next turn, or on ``flush``. Create it on the loop."""
 
-    def __init__(self, writer: OffsetsTopicWriter, settings: OffsetsTopicSettings, clock: Clock) -> None:
+    def __init__(self, writer: InternalTopicWriter, settings: OffsetsTopicSettings, clock: Clock) -> None:
         self._writer = writer
         self._settings = settings
         self._clock = clock

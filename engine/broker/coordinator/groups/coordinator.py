@@ -10,10 +10,10 @@ from collections.abc import Callable, Collection, Sequence
 
 from engine.broker.coordinator.groups.driver import MachineDriver
 from engine.broker.coordinator.groups.group import Group
+from engine.broker.coordinator.groups.loading import GroupLoader, logger
 from engine.broker.coordinator.groups.machine import GroupMachine
 from engine.broker.coordinator.groups.offset_requests import OffsetRequests
 from engine.broker.coordinator.groups.outbox import JoinReply, StoreGroup, SyncReply
-from engine.broker.coordinator.groups.ownership import OwnedGroups
 from engine.broker.coordinator.groups.records import batch_of, group_record
 from engine.broker.coordinator.groups.settings import group_settings, offsets_topic_settings
 from engine.broker.coordinator.groups.states import GroupState
@@ -27,7 +27,8 @@ from engine.broker.coordinator.groups.values import (
     SyncResult,
 )
 from engine.broker.coordinator.groups.write_errors import store_error
-from engine.broker.coordinator.groups.writer import OffsetsTopicWriter
+from engine.broker.coordinator.ownership import Content, OwnedPartition, OwnedPartitions
+from engine.broker.coordinator.writer import InternalTopicWriter
 from engine.broker.replication.metadata_cache import MetadataCache
 from engine.broker.replication.replica_manager import ReplicaManager
 from engine.common.clock import Clock
@@ -40,6 +41,9 @@ from engine.runtime.supervisor import Supervisor
 
 CLASSIC = "classic"
 """The only type of group in a cluster on ZooKeeper."""
+
+GROUPS = Content(GroupLoader, "offsets and group metadata", "groups", logger)
+"""What ``__consumer_offsets`` holds."""
 
 
 class GroupCoordinator:
@@ -58,9 +62,10 @@ class GroupCoordinator:
         self._clock = clock
         self._metadata_cache = metadata_cache
         self._replica_manager = replica_manager
-        self._writer = OffsetsTopicWriter(replica_manager, self.topic_settings.commit_timeout_ms)
+        self._writer = InternalTopicWriter(GROUP_METADATA_TOPIC, replica_manager, self.topic_settings.commit_timeout_ms)
         self._machine = GroupMachine(group_settings(config), clock, lambda: str(uuid.uuid4()))
-        self.groups = OwnedGroups(
+        self.groups = OwnedPartitions(
+            GROUPS,
             self._writer,
             offloader,
             clock,
@@ -114,7 +119,7 @@ class GroupCoordinator:
         group = None
         if error is ErrorCode.NONE:
             is_new = joining.member_id == UNKNOWN_MEMBER_ID
-            group = self.groups.find_or_add(group_id) if is_new else self.groups.find(group_id)
+            group = self.offsets.find_or_add(group_id) if is_new else self.groups.find(group_id)
             error = ErrorCode.UNKNOWN_MEMBER_ID if group is None else error
         if group is None:
             reply(JoinResult(error, joining.member_id))
@@ -233,13 +238,13 @@ class GroupCoordinator:
             lambda error, _: done(store_error(error)),
         )
 
-    def _loaded(self, groups: list[Group]) -> None:
+    def _loaded(self, _: OwnedPartition[Group], groups: list[Group]) -> None:
         for group in groups:
             self._machine.loaded(group)
         self._driver.run()
 
-    def _unloaded(self, groups: list[Group]) -> None:
+    def _unloaded(self, owned: OwnedPartition[Group]) -> None:
         self.offsets.flush()
-        for group in groups:
+        for group in list(owned.states.values()):
             self._machine.unload(group)
         self._driver.run()

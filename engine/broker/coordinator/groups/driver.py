@@ -8,7 +8,7 @@ from collections.abc import Callable
 from engine.broker.coordinator.groups.group import Group
 from engine.broker.coordinator.groups.machine import GroupMachine
 from engine.broker.coordinator.groups.outbox import StoreGroup, TimerKey
-from engine.broker.coordinator.groups.timers import TimerWheel
+from engine.broker.coordinator.timers import TimerWheel
 from engine.common.clock import Clock
 from engine.common.errors import ErrorCode
 

@@ -44,7 +44,7 @@ class GroupLoader:
     def __init__(self, topic_partition: TopicPartition) -> None:
         self.topic_partition = topic_partition
         self.skipped = 0
-        self.groups: dict[str, Group] = {}
+        self.loaded: dict[str, Group] = {}
         """The groups that ``finish`` has created."""
         self._commits = CommitScan()
         self._record_count = 0
@@ -99,7 +99,7 @@ class GroupLoader:
 
         Yields now and then, as ``read``.
         """
-        groups = self.groups
+        groups = self.loaded
         for group_id, value in self._groups.items():
             groups[group_id] = group_of(group_id, value, now_ms)
             yield

@@ -11,12 +11,12 @@ from engine.broker.coordinator.groups.driver import MachineDriver
 from engine.broker.coordinator.groups.group import Group
 from engine.broker.coordinator.groups.loading import logger
 from engine.broker.coordinator.groups.machine import GroupMachine
-from engine.broker.coordinator.groups.ownership import OwnedGroups
 from engine.broker.coordinator.groups.records import batch_of, group_tombstone, offset_tombstones
 from engine.broker.coordinator.groups.settings import OffsetsTopicSettings
 from engine.broker.coordinator.groups.states import GroupState
 from engine.broker.coordinator.groups.values import CommittedOffset, Committer, Offsets
-from engine.broker.coordinator.groups.writer import OffsetsTopicWriter
+from engine.broker.coordinator.ownership import OwnedPartitions
+from engine.broker.coordinator.writer import InternalTopicWriter
 from engine.broker.replication.state_changes import Breather
 from engine.common.clock import Clock
 from engine.common.errors import ErrorCode
@@ -50,8 +50,8 @@ class OffsetRequests:
         self,
         machine: GroupMachine,
         driver: MachineDriver,
-        groups: OwnedGroups,
-        writer: OffsetsTopicWriter,
+        groups: OwnedPartitions[Group],
+        writer: InternalTopicWriter,
         settings: OffsetsTopicSettings,
         clock: Clock,
     ) -> None:
@@ -80,13 +80,13 @@ class OffsetRequests:
         if owned is None or error is not ErrorCode.NONE:
             done(error, {})
             return
-        group = owned.groups.get(group_id)
+        group = owned.states.get(group_id)
         if group is None:
             if committer.generation_id >= 0:
                 done(ErrorCode.ILLEGAL_GENERATION, {})
                 return
             # The client assigns its partitions itself: the group is nothing but its offsets.
-            group = self._groups.find_or_add(group_id)
+            group = self.find_or_add(group_id)
         error = self._machine.check_commit(group, committer)
         self._driver.run()
         if error is not ErrorCode.NONE:
@@ -101,6 +101,10 @@ class OffsetRequests:
             self._gathered.add(owned.index, Commit(group, offsets, too_large, done, batch))
         else:
             done(ErrorCode.NONE, too_large)
+
+    def find_or_add(self, group_id: str) -> Group:
+        """Return the group, created if there is none. The caller has checked that this broker coordinates it."""
+        return self._groups.find_or_add(group_id, lambda: Group(group_id, self._clock.now_ms()))
 
     def prepare(self, group_id: str, offsets: Offsets) -> PreparedCommit:
         """Do what takes long of a commit of very many offsets; may be called in a thread."""
@@ -234,7 +238,7 @@ class OffsetRequests:
             if self._groups.find(group.group_id) is not group:
                 # Another broker coordinates it now, and deletes what is left when its time is over.
                 return
-        self._groups.forget(group)
+        self._groups.forget(group.group_id, group)
 
     def _remove(self, group: Group, partitions: Iterable[TopicPartition]) -> None:
         self._clean_up(group, group.offsets.remove(partitions))
@@ -243,7 +247,7 @@ class OffsetRequests:
         is_end = group.state is GroupState.EMPTY and group.offsets.is_empty and not group.pending_members
         if is_end:
             self._end(group)
-            self._groups.forget(group)
+            self._groups.forget(group.group_id, group)
         self._write_tombstones(group, removed, is_end=is_end)
 
     def _end(self, group: Group) -> None:

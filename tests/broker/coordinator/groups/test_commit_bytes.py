@@ -130,7 +130,7 @@ def test_a_log_of_commits(log: list[Step], buffers: int) -> None:
         pass
     loaded = {
         (group_id, partition): group.offsets.get(partition)
-        for group_id, group in loader.groups.items()
+        for group_id, group in loader.loaded.items()
         for partition in group.offsets.partitions
     }
     assert loaded == read_plainly(batches)
@@ -161,7 +161,7 @@ def test_a_damaged_record_between_plain_ones_is_skipped(damage: str, groups: lis
     for _ in loader.finish(1):
         pass
     assert (loader.skipped, loader.next_offset) == (1, 4 * count)
-    kept = loader.groups["g"].offsets.get(partition)
+    kept = loader.loaded["g"].offsets.get(partition)
     assert kept is not None and kept.offset == 2
 
 

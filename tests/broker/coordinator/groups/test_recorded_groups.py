@@ -89,7 +89,7 @@ def test_the_recorded_folder_is_loaded() -> None:
     for _ in loader.finish(1):
         pass
     assert loader.skipped == 0
-    groups = loader.groups
+    groups = loader.loaded
     assert groups["readers"].state is GroupState.EMPTY
     shown = {
         (group_id, *partition): (value.offset, value.metadata)

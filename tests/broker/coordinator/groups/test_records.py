@@ -37,7 +37,7 @@ def load(*batches: bytes | memoryview) -> tuple[GroupLoader, dict[str, Group]]:
         pass
     for _ in loader.finish(1):
         pass
-    return loader, loader.groups
+    return loader, loader.loaded
 
 
 def offsets_at(base_offset: int, offsets: dict[TopicPartition, CommittedOffset], **options: object) -> bytes:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from engine.admin.analysis.tallies import Tally
 from engine.admin.health.checks import IMBALANCE_PERCENT_MAX
 from engine.admin.watch.frame import Frame
-from tui.state.tallies import Tally
 
 _SETTING = "leader.imbalance.per.broker.percentage"
 

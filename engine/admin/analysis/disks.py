@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from engine.admin.analysis.history import History
+from engine.admin.analysis.slope import Slope, slope_of
 from engine.admin.watch.frame import Frame
-from tui.presenters.slope import Slope, slope_of
-from tui.state.history import History
 
 WINDOW_MS = 30 * 60 * 1000
 

@@ -9,9 +9,9 @@ from fake_cluster import FakeCluster
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.admin.analysis.history import SAMPLES_MAX, History, Sample, Series
 from engine.admin.watch.frame import Frame, Stage
 from engine.common.model import TopicPartition
-from tui.state.history import SAMPLES_MAX, History, Sample, Series
 
 
 def _frames() -> list[Frame]:

@@ -7,17 +7,17 @@ from dataclasses import replace
 import pytest
 from fake_cluster import FakeCluster, small_cluster
 
+from engine.admin.analysis.causes import Cause, missing_brokers
+from engine.admin.analysis.disks import dir_trends
+from engine.admin.analysis.history import History, Sample
+from engine.admin.analysis.leadership import leadership
+from engine.admin.analysis.sanity import Doubt, SanityCheck
+from engine.admin.analysis.slope import slope_of
+from engine.admin.analysis.tallies import Tallies, Tally, tally_of
+from engine.admin.analysis.timeline import Absence, LeaderChange, timelines
 from engine.admin.watch.events import Event, EventKind
 from engine.admin.watch.frame import BrokerRegistration, Frame
 from engine.common.model import TopicPartition
-from tui.presenters.causes import Cause, missing_brokers
-from tui.presenters.disks import dir_trends
-from tui.presenters.leadership import leadership
-from tui.presenters.sanity import Doubt, SanityCheck
-from tui.presenters.slope import slope_of
-from tui.presenters.timeline import Absence, LeaderChange, timelines
-from tui.state.history import History, Sample
-from tui.state.tallies import Tallies, Tally, tally_of
 
 ORDERS = TopicPartition("orders", 0)
 

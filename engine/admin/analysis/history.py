@@ -14,12 +14,12 @@ from itertools import islice
 from math import nan
 from typing import Generic, NamedTuple, TypeVar
 
+from engine.admin.analysis.absences import Absences
 from engine.admin.lag.results import GroupLag
 from engine.admin.watch.events import Event
 from engine.admin.watch.frame import Frame, Stage
 from engine.common.model import TopicPartition
 from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
-from tui.state.absences import Absences
 
 SAMPLES_MAX = 600
 """The samples kept of each thing: ten minutes at one a second, 100 minutes of sizes read every ten seconds."""

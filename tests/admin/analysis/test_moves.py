@@ -7,15 +7,15 @@ from dataclasses import replace
 import pytest
 from fake_cluster import FakeCluster
 
+from engine.admin.analysis.history import History
+from engine.admin.analysis.moves import CopyState, MovesBoard, moves_board
+from engine.admin.analysis.throttles import ThrottleVerdict, throttle_advice
 from engine.admin.watch.frame import Frame, Stage
 from engine.common.model import TopicPartition
 from tui.board import Board
 from tui.location import Location
 from tui.pages.page import View
 from tui.pages.reassignments import PAGE, why_of
-from tui.presenters.moves import CopyState, MovesBoard, moves_board
-from tui.presenters.throttles import ThrottleVerdict, throttle_advice
-from tui.state.history import History
 
 ORDERS = TopicPartition("orders", 0)
 

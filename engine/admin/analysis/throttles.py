@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from engine.admin.analysis.moves import CopyProgress, CopyState, MovesBoard, throttle_of
 from engine.admin.watch.frame import Frame
 from engine.common.model import TopicPartition
-from tui.presenters.moves import CopyProgress, CopyState, MovesBoard, throttle_of
 
 GOAL_S = 3_600
 """A suggested rate copies what is left within an hour, together with what is produced."""

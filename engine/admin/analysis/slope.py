@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tui.state.history import Sample
+from engine.admin.analysis.history import Sample
 
 SAMPLES_MIN = 3
 """With fewer samples there is no result."""

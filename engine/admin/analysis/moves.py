@@ -13,6 +13,8 @@ from enum import StrEnum
 from functools import lru_cache
 from itertools import takewhile
 
+from engine.admin.analysis.history import SAMPLES_MAX, History, Sample
+from engine.admin.analysis.slope import SAMPLES_MIN, Slope, slope_of
 from engine.admin.reassignment.throttle_settings import (
     FOLLOWER_RATE,
     FOLLOWER_REPLICAS,
@@ -24,9 +26,6 @@ from engine.admin.watch.events import EventKind
 from engine.admin.watch.frame import Frame
 from engine.common.model import NO_LEADER, TopicPartition
 from engine.common.snapshot import PartitionSnapshot
-from tui.presenters.slope import SAMPLES_MIN, Slope, slope_of
-from tui.state.history import SAMPLES_MAX, History, Sample
-from tui.units import span
 
 RATE_MS = 10_000
 """Rates are over the last ten seconds, or over the last three readings if these take longer."""
@@ -153,14 +152,6 @@ def moves_board(frame: Frame, history: History) -> MovesBoard:
 def _queues(source: int, broker: int) -> tuple[tuple[int, int | None], ...]:
     """Return what a copy may wait in: for the copies between the same brokers, and for all of a throttled leader."""
     return (source, broker), (source, None)
-
-
-def left_of_all(moves: MovesBoard) -> str:
-    """Return the time left of all copies, with the range that the samples leave, as far as it is known."""
-    low, high = span(moves.left_low_s), span(moves.left_high_s)
-    if moves.left_s is None or low == high:
-        return f"{span(moves.left_s)} left"
-    return f"at least {low} left" if moves.left_high_s is None else f"{low} to {high} left"
 
 
 def _with_waiting_time(copies: list[CopyProgress]) -> list[CopyProgress]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from engine.admin.analysis.tallies import Tally
 from engine.admin.watch.frame import Frame
-from tui.state.tallies import Tally
 
 
 class Cause(StrEnum):

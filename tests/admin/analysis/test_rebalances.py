@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from fake_cluster import FakeCluster
 
+from engine.admin.analysis.rebalances import group_past
 from engine.admin.groups.values import GroupMember, GroupState
 from engine.admin.watch.diff import diff
 from engine.admin.watch.events import Event, EventKind
@@ -14,7 +15,6 @@ from tui.board import Board
 from tui.location import Location
 from tui.pages.groups import GROUP_PAGE
 from tui.pages.page import View
-from tui.presenters.rebalances import group_past
 
 
 def member(number: int, instance: str | None = None) -> GroupMember:

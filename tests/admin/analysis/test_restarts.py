@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 from fake_cluster import FakeCluster
 
+from engine.admin.analysis.restarts import RestartBoard, Verdict, restart_board
+from engine.admin.analysis.tallies import Tallies
 from engine.admin.cluster.target import Side
 from engine.admin.watch.frame import LinkState, Stage
 from engine.common.model import NO_CONTROLLER, TopicPartition
-from tui.presenters.restarts import RestartBoard, Verdict, restart_board
-from tui.state.tallies import Tallies
 
 
 def _cluster(min_isr: int = 2, **more: int) -> FakeCluster:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from engine.admin.analysis.tallies import Tally
 from engine.admin.cluster.target import Side
 from engine.admin.watch.frame import Frame, LinkState, Stage
 from engine.common.model import NO_CONTROLLER
-from tui.state.tallies import Tally
 
 STALE_MS = 15_000
 """Data older than this call nothing safe."""

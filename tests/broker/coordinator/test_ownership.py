@@ -12,12 +12,13 @@ import pytest
 from coordinator_world import OFFSETS_PARTITION, READ, MemoryPartition
 from virtual_time import LoopClock, run_virtual
 
-from engine.broker.coordinator.groups import ownership
+from engine.broker.coordinator import ownership
+from engine.broker.coordinator.groups.coordinator import GROUPS
 from engine.broker.coordinator.groups.group import Group
 from engine.broker.coordinator.groups.loading import GroupLoader
-from engine.broker.coordinator.groups.ownership import OwnedGroups
 from engine.broker.coordinator.groups.records import batch_of, offset_records
 from engine.broker.coordinator.groups.values import CommittedOffset
+from engine.broker.coordinator.ownership import OwnedPartitions
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.kafka.config.metadata_version import parse_metadata_version
@@ -38,14 +39,16 @@ class Broker:
         self.buffers = 0
         self.meanwhile: Callable[[], object] = lambda: None
         """Happens while a piece of the log is read from the disk."""
-        self.groups = OwnedGroups(
-            cast("Any", SimpleNamespace(partition=lambda index: self.partition if index == 0 else None)),
+        leader = SimpleNamespace(topic="__consumer_offsets", partition=lambda i: self.partition if i == 0 else None)
+        self.groups = OwnedPartitions(
+            GROUPS,
+            cast("Any", leader),
             cast("Any", self),
             LoopClock(),
             partition_count=lambda: 1,
             load_buffer_bytes=1,
-            on_loaded=lambda groups: self.loaded.append([group.group_id for group in groups]),
-            on_unloaded=lambda groups: self.unloaded.append([group.group_id for group in groups]),
+            on_loaded=lambda _, groups: self.loaded.append([group.group_id for group in groups]),
+            on_unloaded=lambda owned: self.unloaded.append(list(owned.states)),
         )
         self._read = self.partition.log.read
         self.partition.log.read = self._noted  # type: ignore[method-assign]
@@ -104,7 +107,7 @@ def test_who_is_made_leader_again_drops_what_it_knew_of_the_earlier_term() -> No
     async def test(one: Broker) -> None:
         one.commit("a")
         await one.lead()
-        one.groups.find_or_add("only asked about")
+        one.groups.find_or_add("only asked about", lambda: Group("only asked about", 0))
         await one.lead()
         assert [sorted(piece) for piece in one.unloaded] == [["a", "only asked about"]]
         assert [group.group_id for group in one.groups] == ["a"]
@@ -127,13 +130,13 @@ def test_who_stops_drops_all_and_takes_nothing_more() -> None:
 
 def test_forgetting_a_group_leaves_another_of_its_name() -> None:
     async def test(one: Broker) -> None:
-        one.groups.forget(Group("g", 0))
+        one.groups.forget("g", Group("g", 0))
         await one.lead()
-        earlier = one.groups.find_or_add("g")
-        one.groups.forget(earlier)
+        earlier = one.groups.find_or_add("g", lambda: Group("g", 0))
+        one.groups.forget("g", earlier)
         assert one.groups.find("g") is None
-        later = one.groups.find_or_add("g")
-        one.groups.forget(earlier)
+        later = one.groups.find_or_add("g", lambda: Group("g", 0))
+        one.groups.forget("g", earlier)
         assert one.groups.find("g") is later
 
     broker(test)

@@ -1,4 +1,4 @@
-"""Writes batches to the partitions of ``__consumer_offsets`` that this broker leads."""
+"""Writes batches to partitions that this broker leads, above all those of the coordinators' own topics."""
 
 from __future__ import annotations
 
@@ -10,35 +10,27 @@ from engine.broker.replication.partition import Partition
 from engine.broker.replication.replica_manager import ReplicaManager
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import ACKS_ALL, TopicPartition
-from engine.common.topic_names import GROUP_METADATA_TOPIC
 from engine.runtime.purgatory import DelayedOperation
 
 Done = Callable[[ErrorCode, int], None]
 """Receives the outcome, and the offset of the batch (-1 with an error)."""
 
 
-class OffsetsTopicWriter:
+class ReplicatedWriter:
     """Appends as coordinator. The callback comes once the in-sync replicas have the batch.
 
     If ``flush.messages`` is reached, that is after a flush, as for any producer.
     """
 
-    def __init__(self, replica_manager: ReplicaManager, commit_timeout_ms: int) -> None:
+    def __init__(self, replica_manager: ReplicaManager, timeout_ms: int) -> None:
         self._replica_manager = replica_manager
-        self._commit_timeout_ms = commit_timeout_ms
-        self._names: dict[int, TopicPartition] = {}
+        self._timeout_ms = timeout_ms
 
-    def partition(self, index: int) -> Partition | None:
-        """Return the partition if this broker leads it."""
-        name = self._names.get(index)
-        if name is None:
-            name = self._names[index] = TopicPartition(GROUP_METADATA_TOPIC, index)
-        partition = self._replica_manager.hosted_partition(name)
-        return partition if partition is not None and partition.is_leader else None
+    def append_to(self, partition: Partition | None, batch: memoryview, done: Done) -> bool:
+        """Append a batch; ``done`` is called when it is replicated or failed. Return whether that happened at once.
 
-    def append(self, index: int, batch: memoryview, done: Done) -> bool:
-        """Append a batch; ``done`` is called when it is replicated or failed. Return whether that happened at once."""
-        partition = self.partition(index)
+        ``partition`` is None if this broker does not lead it.
+        """
         if partition is None:
             done(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
             return True
@@ -67,8 +59,29 @@ class OffsetsTopicWriter:
         if is_done or error_code is not ErrorCode.NONE:
             done(error_code, first_offset if error_code is ErrorCode.NONE else -1)
             return True
-        operation = _DelayedAppend(self._commit_timeout_ms, partition, first_offset, last_offset, done)
+        operation = _DelayedAppend(self._timeout_ms, partition, first_offset, last_offset, done)
         return self._replica_manager.delayed_produce.try_complete_else_watch(operation, [partition.topic_partition])
+
+
+class InternalTopicWriter(ReplicatedWriter):
+    """Writes to the partitions of one internal topic, by their number."""
+
+    def __init__(self, topic: str, replica_manager: ReplicaManager, timeout_ms: int) -> None:
+        super().__init__(replica_manager, timeout_ms)
+        self.topic = topic
+        self._names: dict[int, TopicPartition] = {}
+
+    def partition(self, index: int) -> Partition | None:
+        """Return the partition if this broker leads it."""
+        name = self._names.get(index)
+        if name is None:
+            name = self._names[index] = TopicPartition(self.topic, index)
+        partition = self._replica_manager.hosted_partition(name)
+        return partition if partition is not None and partition.is_leader else None
+
+    def append(self, index: int, batch: memoryview, done: Done) -> bool:
+        """Append a batch; ``done`` is called when it is replicated or failed. Return whether that happened at once."""
+        return self.append_to(self.partition(index), batch, done)
 
     def append_without_waiting(self, index: int, batch: memoryview) -> ErrorCode:
         """Append a batch that may be lost with this broker: tombstones, which are written again."""

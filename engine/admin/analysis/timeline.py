@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from engine.admin.analysis.absences import ISR_KINDS, brokers_in
 from engine.admin.watch.events import Event, EventKind
 from engine.common.model import TopicPartition
 from engine.common.snapshot import PartitionSnapshot
-from tui.state.absences import ISR_KINDS, brokers_in
 
 _LEADER_KINDS = (EventKind.FIRST_LEADER, EventKind.LEADER_CHANGED, EventKind.PARTITION_OFFLINE)
 

@@ -1,0 +1,53 @@
+"""Which broker to restart next: a row per broker in the order of restarting, with the reasons that hold it back."""
+
+from __future__ import annotations
+
+from cli.exit_codes import ExitCode
+from cli.output.report import Column, Kind, Report, Table, Tone
+from engine.admin.analysis.restarts import RestartAdvice, RestartBoard, Verdict
+
+_TONES = {Verdict.SAFE: Tone.GOOD, Verdict.LAST: Tone.GOOD, Verdict.DOWN: Tone.BAD, Verdict.NO: Tone.BAD}
+_ORDER = (Verdict.SAFE, Verdict.LAST, Verdict.WAIT, Verdict.NO, Verdict.UNKNOWN, Verdict.DOWN)
+
+
+def _verdict_tone(value: object) -> Tone | None:
+    return _TONES.get(value, Tone.WARNING) if isinstance(value, Verdict) else None
+
+
+_COLUMNS = (
+    Column("broker", Kind.NUMBER),
+    Column("verdict", tone=_verdict_tone),
+    Column("missed_by", Kind.NUMBER, title="Missed by"),
+    Column("would_refuse_writes", Kind.NUMBER, title="Refuse"),
+    Column("would_have_no_leader", Kind.NUMBER, title="No leader"),
+    Column("registered_ms", Kind.DURATION_MS, title="Registered for"),
+    Column("reasons", falls_below=True),
+)
+
+
+def restart_order_report(board: RestartBoard) -> Report:
+    """One row per broker, the next one to restart first."""
+    brokers = sorted(board.brokers, key=lambda one: (one.broker != board.next_broker, *_place(one)))
+    rows = [_row(one) for one in brokers]
+    data = [
+        {
+            **dict(zip((column.name for column in _COLUMNS), row, strict=True)),
+            "reasons": one.reasons,
+            "is_next": one.broker == board.next_broker,
+        }
+        for one, row in zip(brokers, rows, strict=True)
+    ]
+    note = "no broker can be restarted now" if board.next_broker is None else f"restart broker {board.next_broker} next"
+    code = ExitCode.BAD_ANSWER if board.next_broker is None else ExitCode.DONE
+    return Report(data, Table(_COLUMNS, rows), notes=(note,), exit_code=code)
+
+
+def _place(one: RestartAdvice) -> tuple[int, float, int]:
+    return _ORDER.index(one.verdict), -(one.registered_s or 0.0), one.broker
+
+
+def _row(one: RestartAdvice) -> tuple[object, ...]:
+    registered_ms = None if one.registered_s is None else round(one.registered_s * 1000)
+    return (
+        one.broker, one.verdict, one.missed_by, one.would_stop, one.would_go, registered_ms, "; ".join(one.reasons),
+    )  # fmt: skip

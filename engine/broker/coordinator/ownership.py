@@ -1,0 +1,281 @@
+"""What this broker coordinates: the groups, or transactional ids, of the partitions of an internal topic that it leads.
+
+When this broker becomes a partition's leader, it reads their states from the log, in slices between which the event
+loop does other work. Meanwhile it answers requests with COORDINATOR_LOAD_IN_PROGRESS. It drops the states when it is
+no longer the leader.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final, Generic, Protocol, TypeVar
+
+from engine.broker.coordinator.writer import InternalTopicWriter
+from engine.broker.replication.partition import Partition
+from engine.common.clock import Clock
+from engine.common.collection import leave_uncollected
+from engine.common.errors import ErrorCode
+from engine.common.model import TopicPartition
+from engine.kafka.formats.consumer_offsets import partition_for
+from engine.runtime.offload import Offloader
+from engine.runtime.supervisor import Supervisor
+
+SLICE_MS: Final = 5
+"""The longest time for which loading holds the event loop at once."""
+
+_REPORTED_AT_ONCE: Final = 100
+"""How many loaded states are reported at once."""
+
+S = TypeVar("S")
+"""The state of one key: a group, or a transactional id."""
+
+
+class Loader(Protocol[S]):
+    """Reads a partition's states from its records. It is pure; the caller paces it."""
+
+    loaded: dict[str, S]
+    """What ``finish`` has created, by key."""
+
+    skipped: int
+
+    @property
+    def record_count(self) -> int:
+        """How many records were read."""
+
+    @property
+    def next_offset(self) -> int:
+        """Where to read on after a buffer is used up."""
+
+    def read(self, buffer: bytes) -> Iterator[None]:
+        """Apply the batches of a buffer; yields now and then, so that the caller may do something else."""
+
+    def finish(self, now_ms: int) -> Iterator[None]:
+        """Create the states. Yields now and then, as ``read``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Content(Generic[S]):
+    """What an internal topic holds: how to read it, and its words in the log."""
+
+    new_loader: Callable[[TopicPartition], Loader[S]]
+    name: str
+    """``offsets and group metadata``, for example."""
+
+    name_of_states: str
+    """``groups``, for example."""
+
+    logger: logging.Logger
+
+
+class OwnedPartition(Generic[S]):
+    """One partition's states, by key."""
+
+    __slots__ = ("index", "is_loading", "leader_epoch", "states")
+
+    def __init__(self, index: int, leader_epoch: int) -> None:
+        self.index = index
+        self.leader_epoch = leader_epoch
+        self.is_loading = True
+        self.states: dict[str, S] = {}
+
+
+class OwnedPartitions(Generic[S]):
+    """All states of this broker. ``on_loaded`` and ``on_unloaded`` receive each that comes and goes."""
+
+    def __init__(
+        self,
+        content: Content[S],
+        writer: InternalTopicWriter,
+        offloader: Offloader,
+        clock: Clock,
+        *,
+        partition_count: Callable[[], int],
+        load_buffer_bytes: int,
+        on_loaded: Callable[[OwnedPartition[S], list[S]], None],
+        on_unloaded: Callable[[OwnedPartition[S]], None],
+    ) -> None:
+        self._content = content
+        self._topic = writer.topic
+        self._writer = writer
+        self._offloader = offloader
+        self._clock = clock
+        self._partition_count = partition_count
+        self._load_buffer_bytes = load_buffer_bytes
+        self._on_loaded = on_loaded
+        self._on_unloaded = on_unloaded
+        self._owned: dict[int, OwnedPartition[S]] = {}
+        self._is_stopped = False
+        self._to_load: deque[tuple[OwnedPartition[S], Partition]] = deque()
+        self._supervisor = Supervisor(f"load {self._topic}")
+
+    # -- queries
+
+    def index_of(self, key: str) -> int:
+        """Return the partition that the key belongs to."""
+        return partition_for(key, self._partition_count())
+
+    def status(self, key: str) -> ErrorCode:
+        """Return NONE if this broker coordinates the key."""
+        return self.locate(key)[0]
+
+    def locate(self, key: str) -> tuple[ErrorCode, OwnedPartition[S] | None]:
+        """Return NONE and the key's partition if this broker coordinates the key, else why it does not."""
+        index = self.index_of(key)
+        owned = self._owned.get(index)
+        if owned is None or self._writer.partition(index) is None:
+            return ErrorCode.NOT_COORDINATOR, None
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if owned.is_loading else ErrorCode.NONE, owned
+
+    def partition(self, index: int) -> OwnedPartition[S] | None:
+        """Return a partition that is owned, loaded or not."""
+        return self._owned.get(index)
+
+    def find(self, key: str) -> S | None:
+        """Return the key's state if there is one. The caller has checked the status."""
+        owned = self._owned.get(self.index_of(key))
+        return None if owned is None else owned.states.get(key)
+
+    def find_or_add(self, key: str, make: Callable[[], S]) -> S:
+        """Return the key's state, made if there is none. The caller has checked the status."""
+        states = self._owned[self.index_of(key)].states
+        state = states.get(key)
+        if state is None:
+            state = states[key] = make()
+        return state
+
+    def forget(self, key: str, state: S) -> None:
+        """Drop a state that is deleted, or was only asked about."""
+        owned = self._owned.get(self.index_of(key))
+        if owned is not None and owned.states.get(key) is state:
+            del owned.states[key]
+
+    def __iter__(self) -> Iterator[S]:
+        return (state for owned in list(self._owned.values()) for state in list(owned.states.values()))
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether any partition is being loaded."""
+        return any(owned.is_loading for owned in self._owned.values())
+
+    # -- requests of the controller
+
+    def leadership_changed(self, leaders: list[Partition], followers: list[Partition]) -> None:
+        """Listener of the replica manager."""
+        for partition in followers:
+            if partition.topic_partition.topic == self._topic:
+                self._unload(partition.topic_partition.partition)
+        for partition in () if self._is_stopped else leaders:
+            if partition.topic_partition.topic == self._topic:
+                self._begin_load(partition)
+
+    def replicas_stopped(self, stopped: Iterable[TopicPartition]) -> None:
+        """Listener of the replica manager."""
+        for topic, index in stopped:
+            if topic == self._topic:
+                self._unload(index)
+
+    async def stop(self) -> None:
+        """Stop loading, and drop every state: waiting requests learn to find another coordinator."""
+        self._is_stopped = True
+        await self._supervisor.stop()
+        for index in list(self._owned):
+            self._unload(index)
+
+    def _unload(self, index: int) -> None:
+        owned = self._owned.pop(index, None)
+        if owned is None:
+            return
+        name = self._content.name_of_states
+        self._content.logger.info("Unloading %d %s of %s-%d", len(owned.states), name, self._topic, index)
+        self._on_unloaded(owned)
+
+    def _begin_load(self, partition: Partition) -> None:
+        """Read the states of a newly led partition; anything remembered about it is from an earlier term."""
+        index = partition.topic_partition.partition
+        self._unload(index)
+        owned = self._owned[index] = OwnedPartition[S](index, partition.leader_epoch)
+        self._to_load.append((owned, partition))
+        if len(self._to_load) == 1:
+            self._supervisor.start(self._load_all(), "load")
+
+    async def _load_all(self) -> None:
+        """Load waiting partitions one after the other: many at once would hold the event loop for a slice of each."""
+        while self._to_load:
+            owned, partition = self._to_load[0]
+            try:
+                await self._load(owned, partition)
+            except Exception:
+                # As below: a partition that is unusable until the next election helps nobody.
+                self._content.logger.exception("Loading failed and is given up partition=%s", partition.topic_partition)
+                owned.is_loading = False
+            self._to_load.popleft()
+
+    async def _load(self, owned: OwnedPartition[S], partition: Partition) -> None:
+        if not self._is_wanted(owned):
+            return
+        started_ms = self._clock.monotonic_ms()
+        content = self._content
+        loader = content.new_loader(partition.topic_partition)
+        try:
+            await self._read(owned, partition, loader)
+        except Exception:
+            # As in Kafka: serve what could be read; a state without a coordinator would help nobody.
+            content.logger.exception("Error loading %s from %s", content.name, partition.topic_partition)
+        await self._in_slices(owned, loader.finish(self._clock.now_ms()))
+        if not self._is_wanted(owned):
+            return
+        owned.states = loader.loaded
+        await self._in_slices(owned, self._announce(owned))
+        if not self._is_wanted(owned):
+            return
+        owned.is_loading = False
+        content.logger.info(
+            "Finished loading %s from %s in %d milliseconds for epoch %d: %d %s, %d records, %d skipped",
+            content.name,
+            partition.topic_partition,
+            self._clock.monotonic_ms() - started_ms,
+            owned.leader_epoch,
+            len(loader.loaded),
+            content.name_of_states,
+            loader.record_count,
+            loader.skipped,
+        )
+
+    def _announce(self, owned: OwnedPartition[S]) -> Iterator[None]:
+        found = list(owned.states.values())
+        for start in range(0, len(found), _REPORTED_AT_ONCE):
+            self._on_loaded(owned, found[start : start + _REPORTED_AT_ONCE])
+            yield
+
+    async def _read(self, owned: OwnedPartition[S], partition: Partition, loader: Loader[S]) -> None:
+        log = partition.led_log()
+        position = log.log_start_offset
+        while self._is_wanted(owned) and position < log.log_end_offset:
+            found = log.read(position, self._load_buffer_bytes, limit_offset=log.log_end_offset, min_one_batch=True)
+            if found.records is None or found.records.size_bytes == 0:
+                return
+            buffer = await self._offloader.run(found.records.read)
+            await self._in_slices(owned, loader.read(buffer))
+            if loader.next_offset <= position:
+                return
+            position = loader.next_offset
+
+    def _is_wanted(self, owned: OwnedPartition[S]) -> bool:
+        """Whether this broker still leads the partition that it is loading."""
+        return self._owned.get(owned.index) is owned
+
+    async def _in_slices(self, owned: OwnedPartition[S], work: Iterator[None]) -> None:
+        """Do the work while it is wanted, without holding the event loop."""
+        until = time.monotonic() + SLICE_MS / 1000
+        for _ in work:
+            if time.monotonic() > until:
+                leave_uncollected()
+                await asyncio.sleep(0)
+                if not self._is_wanted(owned):
+                    return
+                until = time.monotonic() + SLICE_MS / 1000
