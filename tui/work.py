@@ -18,7 +18,7 @@ from tui.dialogs.form import FormDialog
 from tui.lines import line
 from tui.main_view import MainView
 from tui.offers import Ask, NotNow, Offer, PlanWish
-from tui.operations.operation import EXPECTED, Operation, Outcome, Prepared, failure_text
+from tui.operations.operation import EXPECTED, Operation, Outcome, Prepared, beside_plan, failure_text
 from tui.pages.zookeeper import ZnodeLevel
 
 log = logging.getLogger(__name__)
@@ -91,7 +91,7 @@ class Work:
     async def _prepared(self, operation: Operation, cluster: Cluster) -> Prepared:
         wait = WaitDialog(operation.title, "asking the cluster what would happen …")
         async with _Shown(self._screen, wait), asyncio.timeout(cluster.timeout_s):
-            return await operation.prepare(cluster)
+            return await beside_plan(await operation.prepare(cluster), cluster)
 
     async def _confirmed(self, prepared: Prepared) -> bool:
         answer: asyncio.Future[bool | None] = asyncio.get_running_loop().create_future()

@@ -14,7 +14,9 @@ from cli.commands.reassignment_group import follow_limit_s, read_plan
 from cli.exit_codes import ExitCode
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
+from cli.framework.plan_guard import BesidePlan, minds_plan
 from cli.output.report import Report
+from engine.common.quantities import counted
 
 if TYPE_CHECKING:
     from engine.admin.cluster.connection import Cluster
@@ -39,6 +41,7 @@ async def demote(
     rollback_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Where to write the rollback.  [default: demoted-TIME.json]")
     ] = None,
+    force: BesidePlan = False,
 ) -> Report:
     """Take leadership away from brokers before you work on them.
 
@@ -63,7 +66,7 @@ async def demote(
         for name, reason in wanted.stuck.items():
             invocation.talk.warn(f"{name} stays with its leader: {reason}")
         what = f"demote broker{'' if len(brokers) == 1 else 's'} {ids} in {cluster.target.title}"
-        report = await _reorder(invocation, cluster, wanted.moves, wanted.elections, path, what)
+        report = await _reorder(invocation, cluster, wanted.moves, wanted.elections, path, what, is_forced=force)
     return report.ending(max(report.exit_code, ExitCode.BAD_ANSWER)) if wanted.stuck else report
 
 
@@ -80,6 +83,7 @@ async def restore(
     rollback_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Where to write the rollback.  [default: rollback-TIME.json]")
     ] = None,
+    force: BesidePlan = False,
 ) -> Report:
     """Give brokers back the leadership that klamm brokers demote took from them.
 
@@ -100,7 +104,7 @@ async def restore(
         what = f"restore the order of replicas of {file.name} in {cluster.target.title}"
         names = [move.name for move in plan.moves]
         path = rollback_file or new_rollback_path("rollback", ".json")
-        return await _reorder(invocation, cluster, plan.moves, names, path, what)
+        return await _reorder(invocation, cluster, plan.moves, names, path, what, is_forced=force)
 
 
 async def _reorder(
@@ -110,6 +114,8 @@ async def _reorder(
     elections: Sequence[TopicPartition],
     rollback_file: Path,
     what: str,
+    *,
+    is_forced: bool,
 ) -> Report:
     """Reorder the replicas of partitions, then elect the first of each as leader."""
     import asyncio
@@ -134,7 +140,10 @@ async def _reorder(
     if invocation.is_dry_run and prepared.planned:
         # The report lists them.
         lines = []
-    if not invocation.confirm(f"{what}: {len(elections)} partition{'' if len(elections) == 1 else 's'}", lines):
+    topics = {move.name.topic for move in moves}
+    is_risky = bool(topics) and await minds_plan(invocation, cluster, topics, is_forced=is_forced)
+    question = f"{what}: {counted(len(elections), 'partition')}"
+    if not invocation.confirm(question, lines, is_destructive=is_risky):
         return planned_report(prepared.planned, None)
     if prepared.has_work:
         view = ExecutionView(invocation, prepared, way_back="klamm brokers restore")

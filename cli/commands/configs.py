@@ -27,6 +27,7 @@ from cli.commands.configs_entities import (
 from cli.framework.command import CommandGroup
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
+from cli.framework.plan_guard import BesidePlan, minds_plan
 from cli.output.report import Report
 from engine.kafka.config.input_files import read_input
 
@@ -134,6 +135,7 @@ async def alter(
     delete_config: Annotated[
         list[str] | None, typer.Option("--delete-config", metavar="K,…", help="What to drop.")
     ] = None,
+    force: BesidePlan = False,
 ) -> Report:
     """Set and drop settings, all or none, and show each before and after.
 
@@ -145,7 +147,8 @@ async def alter(
     from cli.views.configs import altered_report
     from engine.admin.configs.access import alter_entity
     from engine.admin.configs.changes import read_changes
-    from engine.admin.configs.values import parse_additions
+    from engine.admin.configs.values import EntityType, parse_additions
+    from engine.admin.reassignment.throttle_settings import THROTTLE_SETTINGS
 
     chosen = chosen_entity(
         entity_type or (),
@@ -172,10 +175,14 @@ async def alter(
     async with open_cluster(invocation, for_change=True) as cluster:
         await alter_entity(cluster, entity, additions, deletions, validate_only=True)
         changes = await read_changes(cluster, entity, additions, deletions, tells_inherited=invocation.tells_details)
+        is_destructive = any(change.may_lose_data for change in changes)
+        if not THROTTLE_SETTINGS.isdisjoint((*additions, *deletions)):
+            names = [entity.name or ""] if entity.type is EntityType.TOPIC else None
+            is_destructive |= await minds_plan(invocation, cluster, names, is_forced=force)
         is_wanted = invocation.confirm(
             f"alter {entity} in {cluster.target.title}",
             [f"  {change}" for change in changes] if invocation.tells_details else (),
-            is_destructive=any(change.may_lose_data for change in changes),
+            is_destructive=is_destructive,
         )
         if is_wanted:
             await alter_entity(cluster, entity, additions, deletions)

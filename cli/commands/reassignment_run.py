@@ -24,6 +24,7 @@ from cli.commands.reassignment_group import (
 from cli.exit_codes import ExitCode
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
+from cli.framework.plan_guard import BesidePlan, minds_plan
 from cli.output.format import OutputFormat
 from cli.output.report import Report, Section
 from engine.common.quantities import counted
@@ -84,6 +85,7 @@ async def execute(
     ] = None,
     wait: Wait = False,
     plot: Plot = True,
+    force: BesidePlan = False,
 ) -> Report:
     """Move partitions as a file describes.
 
@@ -121,7 +123,10 @@ async def execute(
         async with asyncio.timeout(invocation.timeout_s):
             sizes = await _sizes_with_warnings(invocation, cluster, prepared)
         details = () if invocation.is_dry_run else _details(prepared)
-        if not invocation.confirm(_summary(prepared, cluster.target.title), details):
+        # Brokers have one throttle for all that they copy.
+        topics = None if prepared.throttle else {move.name.topic for move in prepared.plan}
+        is_risky = await minds_plan(invocation, cluster, topics, is_forced=force)
+        if not invocation.confirm(_summary(prepared, cluster.target.title), details, is_destructive=is_risky):
             async with asyncio.timeout(invocation.timeout_s):
                 return await _planned(invocation, cluster, prepared, sizes, plot=plot)
         view = ExecutionView(invocation, prepared)
@@ -218,7 +223,9 @@ async def cancel(
     force: Annotated[
         bool,
         typer.Option(
-            "--force", help="Cancel even if no old replica is alive and in sync, so that no replica could lead."
+            "--force",
+            help="Cancel even if no old replica is alive and in sync, so that no replica could lead, and even while "
+            "somebody carries out a plan that relies on it.",
         ),
     ] = False,
 ) -> Report | None:
@@ -238,7 +245,11 @@ async def cancel(
         running = prepared.running
         lines = [f"{n}: back to {_listed(p.assignment.origin_replicas)}" for n, p in list(running.items())[:20]]
         what = f"cancel {len(running)} reassignment{'' if len(running) == 1 else 's'} in {cluster.target.title}"
-        if (running and not invocation.confirm(what, lines, is_destructive=is_all)) or invocation.is_dry_run:
+        is_risky = is_all
+        if running:
+            topics = {name.topic for name in running}
+            is_risky |= await minds_plan(invocation, cluster, topics, is_forced=force)
+        if (running and not invocation.confirm(what, lines, is_destructive=is_risky)) or invocation.is_dry_run:
             return cancelled_report(prepared.preview)
         goes_on = "it may be cancelled already; check with: klamm reassign list"
         cancelled = await cancel_reassignments(cluster, prepared, goes_on=goes_on, keeps_throttles=preserve_throttles)

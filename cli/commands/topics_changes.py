@@ -13,6 +13,7 @@ from cli.exit_codes import ExitCode
 from cli.framework.completing import complete_topics
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
+from cli.framework.plan_guard import BesidePlan, minds_plan
 from cli.output.report import Report
 from engine.common.quantities import counted
 
@@ -138,6 +139,7 @@ async def alter(
         list[str] | None, typer.Option("--delete-config", metavar="KEY", help="A setting to be dropped.")
     ] = None,
     if_exists: IfExists = False,
+    force: BesidePlan = False,
 ) -> Report:
     """Add partitions to a topic, or change its settings.
 
@@ -146,6 +148,7 @@ async def alter(
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.topics_changes import topic_changes_report
+    from engine.admin.reassignment.throttle_settings import THROTTLE_SETTINGS
     from engine.admin.topics.access import topic_changer
     from engine.admin.topics.changes import TopicAlteration, parse_replica_assignment, parse_topic_configs
 
@@ -170,6 +173,8 @@ async def alter(
         for warning in wanted.warnings:
             invocation.talk.warn(warning)
         lines, is_destructive = await _alteration_lines(cluster, wanted, present)
+        if wanted.is_irreversible or not THROTTLE_SETTINGS.isdisjoint((*wanted.additions, *wanted.deletions)):
+            is_destructive |= await minds_plan(invocation, cluster, [wanted.name], is_forced=force)
         what = f"alter topic {wanted.name} in {cluster.target.title}"
         if invocation.confirm(what, lines if invocation.tells_details else (), is_destructive=is_destructive):
             change = await changer.alter(wanted)
@@ -214,6 +219,7 @@ async def delete(
     topic: TopicOptions = None,
     if_exists: IfExists = False,
     wait: Wait = True,
+    force: BesidePlan = False,
 ) -> Report:
     """Delete topics with all their records.
 
@@ -237,6 +243,7 @@ async def delete(
         listed = [f"  {name}" for name in names] if len(names) > 1 else []
         for warning in deletion_warnings(names):
             invocation.talk.warn(warning)
+        await minds_plan(invocation, cluster, names, is_forced=force)
         if not invocation.confirm(f"delete {what} in {cluster.target.title}", listed, is_destructive=True):
             return topic_changes_report([TopicChange(name, TopicOutcome.WOULD_BE_DELETED) for name in names])
         changes, refusals = await changer.delete(names, waits=wait)

@@ -149,7 +149,12 @@ class Invocation:
     @property
     def tells_details(self) -> bool:
         """Whether to show what changes into what: before a question, in a dry run and with --verbose."""
-        return self.is_dry_run or self.talk.is_verbose or (self.talk.can_ask and not self.is_confirmed)
+        return self.is_dry_run or self.talk.is_verbose or self.will_ask
+
+    @property
+    def will_ask(self) -> bool:
+        """Whether somebody is there to be asked, and wants to be."""
+        return self.talk.can_ask and not self.is_confirmed
 
     def confirm(self, change: str, details: Sequence[str] = (), *, is_destructive: bool = False) -> bool:
         """Return whether to go on with ``change``; a dry run only says what it would do.

@@ -7,8 +7,9 @@ import json
 import os
 import re
 import signal
+import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -331,7 +332,7 @@ def test_a_passed_deadline_and_a_cancelled_copy(
         try:
             wait_until(lambda: by_znodes("plan", "status", plan, "-o", "json").json["lock"] is not None)
             wait_until(lambda: '"wave": 1' in plan.with_name("plan.json.journal").read_text().split('"begun"')[-1])
-            assert by_wire("reassign", "cancel", "--all", "--yes", "--preserve-throttles").code == 0
+            assert by_wire("reassign", "cancel", "--all", "--yes", "--force", "--preserve-throttles").code == 0
             out, said = running.communicate(timeout=WAIT_S)
         finally:
             running.kill()
@@ -394,3 +395,75 @@ def test_an_empty_plan_is_done_at_once(by_wire: Operator, topic_name: str, tmp_p
     assert (applied.code, "nothing to move" in applied.err) == (0, True), applied.err
     assert not plan.with_name("plan.json.journal").exists()
     assert by_wire("plan", "verify", plan).code == 0
+
+
+def test_what_a_running_plan_relies_on_is_not_changed_unasked(
+    three_brokers: LocalCluster, by_wire: Operator, by_znodes: Operator, topic_name: str, tmp_path: Path
+) -> None:
+    """Deleting, growing, moving and throttling its topics; other topics are nobody's business."""
+    other = f"{topic_name}-other"
+    for name in (topic_name, other):
+        assert by_wire("topics", "create", name, "--replica-assignment", "0:1").code == 0
+    filled(by_wire, f"{topic_name}-gone", "0:1")
+    left = tmp_path / "left.json"
+    target = {"topic": f"{topic_name}-gone", "partition": 0, "replicas": [0, 2]}
+    left.write_text(json.dumps({"version": 1, "partitions": [target]}))
+    throttled_move = ("reassign", "execute", "--reassignment-json-file", left, "--throttle", FAST)
+    throttled_move += ("--rollback-file", tmp_path / "back.json")
+    assert by_wire(*throttled_move).code in (0, 5)
+    look = ("reassign", "verify", "--reassignment-json-file", left)
+    wait_until(lambda: by_wire(*look, "--preserve-throttles").code == 0)
+    moves = tmp_path / "moves.json"
+    moves.write_text(
+        json.dumps({"version": 1, "partitions": [{"topic": topic_name, "partition": 0, "replicas": [1, 0]}]})
+    )
+    throttled = "leader.replication.throttled.replicas=0:0"
+    changes: list[tuple[str, ...]] = [
+        ("configs", "alter", "--topic", topic_name, "--add-config", throttled),
+        ("configs", "alter", "--broker", "0", "--add-config", "follower.replication.throttled.rate=9000"),
+        ("topics", "alter", topic_name, "--config", throttled),
+        ("topics", "alter", topic_name, "--partitions", "2"),
+        ("reassign", "execute", "--reassignment-json-file", str(moves)),
+        ("topics", "delete", topic_name),
+    ]
+    holder = Holder("bo@elsewhere (pid 1)", "2026-01-01T00:00:00Z", "apply other.json", (topic_name,))
+    with lock_held(three_brokers, holder):
+        for words in changes:
+            refused = by_wire(*words, "--yes")
+            assert (refused.code, "bo@elsewhere" in refused.err) == (4, True), (words, refused.err)
+            assert "--force" in refused.err
+        for words in (look, ("reassign", "verify", "--all")):
+            kept = by_wire(*words)
+            assert (kept.code, "throttles stay while a plan is carried out: bo@elsewhere" in kept.err) == (0, True)
+        dry = by_znodes("topics", "delete", topic_name, "--dry-run")
+        assert dry.code == 0, "it may live in a place that only brokers know"
+        assert by_wire("topics", "delete", other, "--yes").code == 0
+        forced = by_wire(*changes[0], "--yes", "--force")
+        assert (forced.code, "warning: another operator is carrying out a plan" in forced.err) == (0, True)
+    removed = by_wire(*look)
+    assert "throttle removed from topic" in removed.err, removed.err
+    assert by_wire(*changes[-1], "--yes").code == 0
+
+
+@contextmanager
+def lock_held(cluster: LocalCluster, holder: Holder) -> Iterator[None]:
+    """Hold the plan lock as an operator who knows only brokers, in a thread of its own."""
+    addresses = tuple(
+        (host, int(port)) for host, _, port in (one.partition(":") for one in cluster.bootstrap_servers.split(","))
+    )
+    held, over = threading.Event(), threading.Event()
+
+    async def hold() -> None:
+        target = ClusterTarget("c", Origin.OPTIONS, None, addresses)
+        async with Cluster(target, timeout_s=WAIT_S) as opened, operator_lock(opened, holder):
+            held.set()
+            await asyncio.to_thread(over.wait)
+
+    thread = threading.Thread(target=lambda: asyncio.run(hold()), name="another-operator")
+    thread.start()
+    try:
+        assert held.wait(WAIT_S)
+        yield
+    finally:
+        over.set()
+        thread.join()

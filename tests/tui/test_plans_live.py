@@ -25,7 +25,9 @@ from engine.admin.watch.live_feed import LiveFeed
 from engine.common.model import TopicPartition
 from engine.local.cluster import LocalCluster
 from tui.app import Dashboard
+from tui.operations.operation import beside_plan
 from tui.operations.plans import CancelPlan, CarryOutPlan, run_asked_for
+from tui.operations.topics import DeleteTopics
 from tui.session import Session
 from tui.state.opened_plan import read_plan_file
 from tui.state.plan_run import RunState
@@ -278,6 +280,9 @@ def test_the_lock_of_another_operator_and_a_drift_are_told(
             await driven.press("J")
             await driven.sees("now: somebody@elsewhere since 2026-01-01T00:00:00Z, for apply other.json")
             await driven.press("escape")
+            asked = await beside_plan(await DeleteTopics((topic,)).prepare(cluster), cluster)
+            told = "a plan that relies on this is being carried out by somebody@elsewhere"
+            assert asked.warnings[0].startswith(told)
 
     driven_live(three_brokers, tmp_path, scene)
     wrong = tmp_path / "wrong.json"

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError
 from engine.admin.cluster.target import ClusterTarget, Origin
+from engine.admin.reassignment.lock import plan_in_the_way
 from engine.common.errors import KlammError, OperationError
 from tui.cells import Cell, Tone
 from tui.plan_words import planner_words
@@ -60,6 +61,7 @@ class Prepared:
         typed: what the user has to type to go on, if data can be lost; else y or n is enough.
         run: carries it out; None if there is nothing to do, and ``question`` says why.
         begins: starts what goes on by itself, instead of ``run``; its owner reports the outcome.
+        touches: the topics whose replicas or throttles it changes, or that it deletes or grows; None: those of brokers.
     """
 
     question: str
@@ -69,6 +71,7 @@ class Prepared:
     typed: str | None = None
     run: Run | None = None
     begins: Callable[[], None] | None = None
+    touches: frozenset[str] | None = frozenset()
 
 
 class Operation(Protocol):
@@ -88,6 +91,17 @@ class Operation(Protocol):
         Raises:
             AdminError: it cannot be done.
         """
+
+
+async def beside_plan(prepared: Prepared, cluster: Cluster) -> Prepared:
+    """Return an operation with a warning of whoever carries out a plan that relies on what it touches."""
+    if prepared.touches == frozenset() or (prepared.run is None and prepared.begins is None):
+        return prepared
+    holder = await plan_in_the_way(cluster, prepared.touches)
+    if holder is None:
+        return prepared
+    told = f"a plan that relies on this is being carried out by {holder}: {holder.what}"
+    return replace(prepared, warnings=(told, *prepared.warnings))
 
 
 def command_text(words: Sequence[str], target: ClusterTarget) -> str:

@@ -55,6 +55,7 @@ class CancelReassignments:
             ("what was copied so far is discarded",),
             self._command(cluster),
             run=run,
+            touches=frozenset(name.topic for name in running),
         )
 
     def _command(self, cluster: Cluster) -> str:
@@ -138,6 +139,7 @@ class ChangeThrottle:
             found.warnings,
             f"echo '{plan_text(plan_document(targets))}' > {PLAN_FILE}; {command_text(words, cluster.target)}",
             run=run,
+            touches=None,
         )
 
 

@@ -8,6 +8,7 @@ from engine.admin.cluster.connection import Cluster
 from engine.admin.configs.access import alter_entity
 from engine.admin.configs.changes import read_changes
 from engine.admin.configs.values import Entity, EntityType, parse_additions
+from engine.admin.reassignment.throttle_settings import THROTTLE_SETTINGS
 from tui.cells import Cell
 from tui.operations.operation import Outcome, Prepared, command_text, result_cell
 
@@ -45,7 +46,13 @@ class AlterSettings:
             command_text(self._words(), cluster.target),
             typed=(self.entity.name or "default") if risky else None,
             run=self._run,
+            touches=self._touched(),
         )
+
+    def _touched(self) -> frozenset[str] | None:
+        if THROTTLE_SETTINGS.isdisjoint((*self.additions, *self.deletions)):
+            return frozenset()
+        return frozenset((self.entity.name or "",)) if self.entity.type is EntityType.TOPIC else None
 
     def _words(self) -> list[str]:
         words = ["configs", "alter", _OPTIONS[self.entity.type], self.entity.name or ""]

@@ -105,6 +105,7 @@ class GrowTopic:
             self.alteration.warnings,
             command_text(["topics", "alter", name, "--partitions", str(count)], cluster.target),
             run=self._run,
+            touches=frozenset((name,)),
         )
 
     async def _run(self, cluster: Cluster) -> Outcome:
@@ -132,6 +133,7 @@ class DeleteTopics:
             command_text(["topics", "delete", *self.names], cluster.target),
             typed=self.names[0] if len(self.names) == 1 else f"{len(self.names)} topics",
             run=self._run,
+            touches=frozenset(self.names),
         )
 
     async def _run(self, cluster: Cluster) -> Outcome:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Protocol
 
@@ -26,6 +26,9 @@ from engine.common.errors import KlammError
 
 SESSION_TIMEOUT_S = 10.0
 """How long the lock outlives a holder that was killed."""
+
+_LOOK_LIMIT_S = 3.0
+"""How long somebody who only wants to know waits for a place."""
 
 _RETRY_PAUSE_S = 0.25
 _PATIENCE_SHARE = 1.5
@@ -130,11 +133,35 @@ async def read_holder(cluster: Cluster) -> Holder | None:
     return None
 
 
+async def plan_in_the_way(cluster: Cluster, topics: Collection[str] | None) -> Holder | None:
+    """Return who carries out a plan that relies on these topics (None: on any), as far as moments tell.
+
+    Everybody asks this who deletes or grows topics, moves their replicas or changes throttles: a plan that runs takes
+    such a change for a failure, or copies without its limit. Not knowing is no reason to keep anybody from mending a
+    cluster, so it counts as nobody.
+    """
+    places = await lock_places(cluster, Holder.myself(""), SESSION_TIMEOUT_S)
+    holders = await asyncio.gather(*(_look(cluster, place) for place, _ in places))
+    return next((one for one in holders if one is not None and one.relies_on(topics)), None)
+
+
+async def _look(cluster: Cluster, place: LockPlace) -> Holder | None:
+    try:
+        async with asyncio.timeout(_LOOK_LIMIT_S):
+            return await place.holder()
+    except (KlammError, TimeoutError) as error:
+        why = str(error) or f"no answer within {_LOOK_LIMIT_S:g} s"
+        cluster.observe(f"it is not known whether a plan is being carried out: {why}")
+        return None
+    finally:
+        with suppress(KlammError, TimeoutError):
+            async with asyncio.timeout(_LOOK_LIMIT_S):
+                await place.give_back()
+
+
 async def refuse_while_held(cluster: Cluster) -> None:
     """Raise LockHeld if an operator is carrying out a plan, as far as that can be found out."""
-    holder = None
-    with suppress(AdminError):
-        holder = await read_holder(cluster)
+    holder = await plan_in_the_way(cluster, None)
     if holder is not None:
         raise LockHeld(holder)
 

@@ -23,6 +23,8 @@ LOG_DIRS_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 
 REPLICA_LISTS = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
 RATES = (LEADER_RATE, FOLLOWER_RATE, LOG_DIRS_RATE)
+THROTTLE_SETTINGS = frozenset((*REPLICA_LISTS, *RATES))
+"""The settings that a plan writes while it is carried out."""
 
 _REPLICATION_MARK = "2147483647"
 _LOG_DIRS_MARK = "2147483646"

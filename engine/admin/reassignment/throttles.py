@@ -18,6 +18,7 @@ from engine.admin.cluster.errors import NotFound, Unreachable
 from engine.admin.configs.access import alter_entity, config_reader
 from engine.admin.configs.values import Entity, EntityType, known_configs, settings_of
 from engine.admin.reassignment.access import delete_broker_settings, reassignment_changer, reassignment_reader
+from engine.admin.reassignment.lock import plan_in_the_way
 from engine.admin.reassignment.log_dirs import read_log_dirs
 from engine.admin.reassignment.moves import Flows, brokers_of
 from engine.admin.reassignment.plan_file import PartitionMove
@@ -152,8 +153,12 @@ async def clear_throttles(
     given: Set[int] = frozenset(),
     *,
     is_preview: bool = False,
+    holds_lock: bool = False,
 ) -> ClearedThrottles:
     """Remove klamm's throttles from everything that no longer moves; what others set stays.
+
+    While somebody carries out a plan, all throttles stay: between two waves nothing moves, and the throttle is needed
+    again. Only who ``holds_lock`` knows better.
 
     ``moving`` are the partitions that are still under way. While any throttled topic has one of them, brokers keep
     their rates. It checks ``topics_of_plan`` first: if none of them is marked, it reads no other topic. None checks all
@@ -167,6 +172,10 @@ async def clear_throttles(
         marked = await _marked_topics(cluster, None if own_rates else topics_of_plan)
     except Unreachable as error:
         return ClearedThrottles(left=(f"cannot tell now whether a throttle is left: {error.message}",))
+    if marked and not holds_lock:
+        holder = await plan_in_the_way(cluster, None)
+        if holder is not None:
+            return ClearedThrottles(left=(f"throttles stay while a plan is carried out: {holder}: {holder.what}",))
     still = {name.topic for name in moving} | await _moving_between_dirs(cluster, marked)
     done = [topic for topic in marked if topic.name not in still]
     others = [topic for topic in marked if topic.name in still]

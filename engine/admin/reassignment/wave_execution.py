@@ -95,7 +95,7 @@ async def execute_waves(
         AdminError: the cluster refuses, or cannot be reached.
     """
     cluster.check_may_change()
-    holder = Holder.myself(settings.what)
+    holder = Holder.myself(settings.what, {move.name.topic for wave in waves for move in wave})
     async with operator_lock(
         cluster, holder, session_timeout_s=settings.lock_timeout_s, on_wait=watcher.waits_for
     ) as lock:
@@ -111,10 +111,10 @@ async def execute_waves(
             await throttle.close()
 
 
-async def clear_leftovers(cluster: Cluster) -> ClearedThrottles:
+async def clear_leftovers(cluster: Cluster, *, holds_lock: bool = False) -> ClearedThrottles:
     """Remove klamm's throttles from everything that no longer moves, whoever left them."""
     running = await (await reassignment_reader(cluster)).running()
-    return await clear_throttles(cluster, running.names, None)
+    return await clear_throttles(cluster, running.names, None, holds_lock=holds_lock)
 
 
 @dataclass(slots=True)
@@ -193,7 +193,7 @@ class _Execution:
         if back is not None:
             self.watcher.saved(back)
         self.watcher.step(Step.SAVED, 0)
-        await clear_leftovers(self.cluster)
+        await clear_leftovers(self.cluster, holds_lock=True)
         self.watcher.step(Step.CLEARED, 0)
 
     def _save_rollback(self, cluster_id: str | None) -> Path | None:

@@ -132,7 +132,7 @@ class WaveThrottle:
         running = await (await reassignment_reader(self._cluster)).running()
         topics = sorted({move.name.topic for move in self._moves})
         own = {} if self.rate is None else Throttle(self.rate, self.rate).broker_settings
-        cleared = await clear_throttles(self._cluster, running.names, topics, own, self._given)
+        cleared = await clear_throttles(self._cluster, running.names, topics, own, self._given, holds_lock=True)
         still = sorted({name.topic for name in running.names} & set(topics))
         if still:
             return (*cleared.left, f"the throttle of {', '.join(still[:_NAMED_MAX])} stays on while it copies")

@@ -72,7 +72,7 @@ async def known_topics(wire: WireCluster, names: Sequence[str]) -> dict[str, fro
     return {
         topic.name: frozenset(broker for partition in topic.partitions for broker in partition.replica_nodes)
         for topic in answer.topics
-        if topic.name is not None and topic.name in names and topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if topic.name is not None and topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     }
 
 
