@@ -20,11 +20,14 @@ STAMP  := $(VENV)/.installed
 KLAMM  := $(BIN)/klamm
 TESTS  ?= tests
 # The number of processes that run tests, most of which wait more than they compute. All tests of a file run in the same one. WORKERS=0 uses one, for a debugger.
-WORKERS ?= 3
+WORKERS ?= 6
 PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
+# Every process of a run, and every broker that it starts, would compile all files again.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
-.PHONY: help demo test package interop soak mutants bench lint docs site image clean env
+.PHONY: help demo test run-tests package interop soak mutants bench lint docs site image clean env
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -43,7 +46,11 @@ $(STAMP): pyproject.toml constraints.txt
 demo: env
 	@$(BIN)/python tests/demo/demo.py
 
-test: env lint
+# One core is enough for lint, and tests wait for each other: both at once.
+test: env
+	@$(MAKE) --no-print-directory --jobs=2 lint run-tests
+
+run-tests: env
 	@$(PYTEST) --ignore=tests/interop --ignore=tests/package $(TESTS)
 
 interop: env

@@ -15,7 +15,7 @@ from cli.framework.command import single_command
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
 from cli.framework.places import Checkpoints, EventLogs
-from cli.framework.quantities import seconds_option
+from cli.framework.quantities import address_option, seconds_option
 from cli.output.report import Report
 from engine.common.quantities import counted
 
@@ -110,14 +110,13 @@ async def command(
     Exits with 1 if one is STALL, STUCK, STOP, DATA_LOSS, AHEAD or REWIND.
     """
     from cli.framework.cluster_session import open_cluster
-    from cli.framework.metrics_server import parse_listen
     from engine.admin.groups.scope import GroupScope, scope_of
     from engine.admin.lag.measuring import LagMeter, LagOptions
     from engine.admin.topics.selection import select_topics
 
     interval_s = seconds_option("--interval", interval)
     fails_on = _fails_on(fail_on)
-    listen = None if serve is None else parse_listen(serve)
+    listen = None if serve is None else address_option("--serve", serve)
     if watch and serve is not None:
         raise UsageError("give one of --watch and --serve")
     named = [*(groups or ()), *(group or ())]
@@ -231,11 +230,10 @@ async def _measure(invocation: Invocation, meter: LagMeter, interval_s: float, l
 
 async def _serve(meter: LagMeter, view: _View, interval_s: float, address: tuple[str, int]) -> None:
     """Answer Prometheus with the last interval's figures, until Ctrl-C; without figures while the cluster is away."""
-    from cli.framework.metrics_server import MetricsServer
-    from cli.output.printer import prometheus_text
-    from cli.output.report import Metric
     from engine.admin.cluster.errors import Unreachable
     from engine.admin.lag.watching import watch_lag
+    from engine.common.metric import Metric, prometheus_text
+    from engine.runtime.metrics_server import MetricsServer
 
     talk = view.invocation.talk
     with MetricsServer(address) as server:

@@ -17,6 +17,7 @@ from cli.commands.perf_group import (
     group,
     refuse,
     use_bootstrap,
+    use_security,
     wait_for_start,
 )
 from cli.exit_codes import ExitCode
@@ -124,7 +125,9 @@ def _use_config(invocation: Invocation, file: Path | None) -> None:
     if file is not None:
         from engine.admin.cluster.client_properties import load_client_properties
 
-        use_bootstrap(invocation, load_client_properties(file).entries)
+        entries = load_client_properties(file).entries
+        use_bootstrap(invocation, entries)
+        use_security(invocation, file, entries)
 
 
 def _the_topic(name: str | None, topic: str | None) -> str:

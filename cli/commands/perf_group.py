@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -35,6 +36,12 @@ def words_and_properties(words: Iterable[str] | None, given: Iterable[str] | Non
     topics = [word for word in words or () if "=" not in word]
     texts = [*(given or ()), *(word for word in words or () if "=" in word)]
     return topics, dict(map(parse_property, texts))
+
+
+def use_security(invocation: Invocation, file: Path, properties: Mapping[str, str]) -> None:
+    """Let a file of the producer's or consumer's settings secure the connections, where no option does."""
+    if "security.protocol" in properties and invocation.target_options.command_config is None:
+        invocation.target_options = replace(invocation.target_options, command_config=str(file))
 
 
 def use_bootstrap(invocation: Invocation, properties: dict[str, str]) -> None:

@@ -20,6 +20,7 @@ from cli.commands.perf_group import (
     group,
     refuse,
     use_bootstrap,
+    use_security,
     wait_for_start,
     words_and_properties,
 )
@@ -178,9 +179,13 @@ def _settings(
 ) -> ProducerSettings:
     """Merge the settings: options win over --producer-props, which win over the file."""
     from engine.admin.cluster.client_properties import load_client_properties
-    from engine.admin.perf.producer_settings import settings_from
+    from engine.admin.perf.producer_settings import SECURITY_PREFIXES, settings_from
 
     from_file = load_client_properties(path).entries if path is not None else {}
+    if path is not None:
+        use_security(invocation, path, from_file)
+    if inline := [name for name in properties if name.startswith(SECURITY_PREFIXES)]:
+        raise UsageError(f"{inline[0]} belongs in a file, where other users cannot see it: give --producer.config FILE")
     given = {name: str(value) for name, value in options.items() if value is not None}
     merged = {**from_file, **properties, **given}
     use_bootstrap(invocation, merged)

@@ -19,6 +19,7 @@ _KINDS = {
     "usage": ExitCode.USAGE,
     "not_found": ExitCode.USAGE,
     "unreachable": ExitCode.UNREACHABLE,
+    "authentication": ExitCode.UNREACHABLE,
     "refused": ExitCode.REFUSED,
     "under_way": ExitCode.UNDER_WAY,
 }

@@ -51,7 +51,7 @@ _COMMAND_CONFIG = typer.Option(
     "--command-config",
     metavar="FILE",
     allow_dash=True,
-    help="A Kafka client's properties file; - is stdin.",
+    help="A Kafka client's properties file (TLS, SASL); - is stdin.  [env: KLAMM_COMMAND_CONFIG]",
     rich_help_panel=CLUSTER_PANEL,
 )
 _VIA = typer.Option(

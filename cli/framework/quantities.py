@@ -1,4 +1,4 @@
-"""Durations that options name, with units or as plain seconds."""
+"""Values of options: durations with units or as plain seconds, addresses to listen at."""
 
 from __future__ import annotations
 
@@ -20,3 +20,15 @@ def seconds_option(name: str, text: str) -> float:
     if not seconds > 0:
         raise UsageError(f"{name} must be a time above 0")
     return seconds
+
+
+def address_option(name: str, text: str) -> tuple[str, int]:
+    """Return host and port of ``[HOST]:PORT``; without a host it is every address of this machine.
+
+    Raises:
+        UsageError: it is not an address.
+    """
+    host, _, port = text.rpartition(":")
+    if not port.isdigit() or int(port) > 65535:
+        raise UsageError(f"{name} must be [HOST]:PORT, not {text!r}")
+    return host.removeprefix("[").removesuffix("]"), int(port)

@@ -62,6 +62,7 @@ OPTIONS: Mapping[Parameter, str] = {
     Parameter.BROKER_LOGGER: "--broker-logger {ID}",
     Parameter.BY_DURATION: "--by-duration {DURATION}",
     Parameter.CLUSTER: "--cluster {NAME}",
+    Parameter.COMMAND_CONFIG: "--command-config {FILE}",
     Parameter.COMPRESSION: "--compression {CODEC}",
     Parameter.CONFIG: "--config {KEY=VALUE}",
     Parameter.DELETE_CONFIG: "--delete-config {KEY}",

@@ -10,10 +10,11 @@ from functools import lru_cache
 from typing import TextIO
 
 from cli.output.format import OutputFormat
-from cli.output.report import Fields, Kind, Metric, Report, Section, Table
+from cli.output.report import Fields, Kind, Report, Section, Table
 from cli.output.terminal import is_terminal
 from cli.output.values import RIGHT, escape_controls, escape_for_terminal, human_text, json_value, machine_text
 from engine.common.collection import collector_paused
+from engine.common.metric import prometheus_lines
 
 _encoded = json.JSONEncoder(ensure_ascii=False).encode
 _SHORT_LIST = 16
@@ -68,7 +69,7 @@ def _lines(report: Report, output: OutputFormat) -> Iterator[str]:
         case OutputFormat.MARKDOWN:
             yield from _markdown_lines(report)
         case OutputFormat.PROMETHEUS:
-            yield from _prometheus_lines(report.metrics)
+            yield from prometheus_lines(report.metrics)
         case _:
             yield from _plain_lines(report.table)
 
@@ -107,25 +108,6 @@ def _markdown_cell(kind: Kind, value: object) -> str:
 def _markdown_text(text: str) -> str:
     """Return text in which nothing is taken for markup: names of topics have underscores, regular expressions stars."""
     return re.sub(r"([\\`*_{}\[\]<>|#])", r"\\\1", escape_controls(text))
-
-
-def prometheus_text(metrics: Iterable[Metric]) -> str:
-    """Return a page for a scraper."""
-    return "".join(_prometheus_lines(metrics))
-
-
-def _prometheus_lines(metrics: Iterable[Metric]) -> Iterator[str]:
-    """Yield Prometheus' text format, version 0.0.4."""
-    for metric in metrics:
-        if metric.samples:
-            yield f"# HELP {metric.name} {metric.help}\n# TYPE {metric.name} gauge\n"
-        for labels, value in metric.samples:
-            told = ",".join(f'{name}="{_label(text)}"' for name, text in labels.items())
-            yield f"{metric.name}{f'{{{told}}}' if told else ''} {value:.15g}\n"
-
-
-def _label(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 def _indented(value: object, indent: str) -> str:

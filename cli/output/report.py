@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 from cli.exit_codes import ExitCode
+from engine.common.metric import Metric
 
 
 class Kind(Enum):
@@ -99,15 +100,6 @@ class Section:
     title: str | None = None
     body: Table | Fields | None = None
     text: Sequence[str] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """One gauge: its samples with their labels. What is not known has no sample."""
-
-    name: str
-    help: str
-    samples: Sequence[tuple[Mapping[str, str], float]]
 
 
 @dataclass(frozen=True, slots=True)

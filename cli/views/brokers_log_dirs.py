@@ -8,9 +8,10 @@ from dataclasses import replace
 from typing import cast
 
 from cli.exit_codes import ExitCode
-from cli.output.report import Column, Kind, Metric, Report, Section, Table, Tone
+from cli.output.report import Column, Kind, Report, Section, Table, Tone
 from engine.admin.log_dirs.describing import DirReplica, LogDir
 from engine.admin.log_dirs.totals import DirTotals, totals_by_dir
+from engine.common.metric import Metric
 
 _FULL_PERCENT = 90
 

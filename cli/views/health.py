@@ -5,8 +5,9 @@ from __future__ import annotations
 from cli.exit_codes import ExitCode
 from cli.framework.remedies import spelled
 from cli.framework.talk import Talk
-from cli.output.report import Column, Kind, Metric, Report, Section, Table, Tone
+from cli.output.report import Column, Kind, Report, Section, Table, Tone
 from engine.admin.health.report import Check, HealthReason, HealthReport, HealthStatus, Severity
+from engine.common.metric import Metric
 
 _STATUS_WORDS = {
     HealthStatus.OK: "healthy",

@@ -8,11 +8,12 @@ from dataclasses import fields
 from datetime import datetime
 
 from cli.exit_codes import ExitCode
-from cli.output.report import Column, Kind, Metric, Report, Section, Table, Tone
+from cli.output.report import Column, Kind, Report, Section, Table, Tone
 from cli.output.values import human_duration
 from engine.admin.lag.positions import ReaderKind
 from engine.admin.lag.results import GroupLag, LagAnswer, PartitionLag, QueryLag, QueryPartitionLag
 from engine.admin.lag.rules import LagStatus, Reason
+from engine.common.metric import Metric
 
 _UNKNOWN = "unknown"
 _WORDS = {

@@ -88,6 +88,11 @@ class Endpoint:
     listener_name: str
     security_protocol: SecurityProtocol
 
+    @classmethod
+    def of_protocol(cls, host: str, port: int, protocol: SecurityProtocol) -> Endpoint:
+        """Return an endpoint whose listener is not known; it is named after its security protocol, as Kafka does."""
+        return cls(host, port, protocol.name, protocol)
+
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.listener_name}://{host}:{self.port}"
@@ -102,9 +107,15 @@ class BrokerInfo:
     rack: str | None = None
     broker_epoch: int = UNKNOWN_BROKER_EPOCH
 
-    def endpoint(self, listener_name: str) -> Endpoint | None:
-        """Return the endpoint of a listener, or None if the broker has no such listener."""
-        return next((e for e in self.endpoints if e.listener_name == listener_name), None)
+    def endpoints_for(self, listener: str | SecurityProtocol) -> tuple[Endpoint, ...]:
+        """Return the endpoints of a listener's name, or those that speak a security protocol."""
+        if isinstance(listener, SecurityProtocol):
+            return tuple(e for e in self.endpoints if e.security_protocol is listener)
+        return tuple(e for e in self.endpoints if e.listener_name == listener)
+
+    def endpoint_for(self, listener: str | SecurityProtocol) -> Endpoint | None:
+        """Return the first endpoint of a listener's name or security protocol, or None if the broker has none."""
+        return next(iter(self.endpoints_for(listener)), None)
 
 
 @dataclass(frozen=True, slots=True)

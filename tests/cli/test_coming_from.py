@@ -60,6 +60,8 @@ def commands() -> list[Named]:
 RESET = "--group G --topic T --to-earliest"
 GENERATE = "--topics-to-move-json-file topics.json --broker-list 0,1"
 FEW = "--num-records 10 --record-size 10"
+QUICKLY = "--interval 200ms"
+"""Lag is measured three times, by default five seconds apart."""
 MORE = {
     "consume T --from-beginning": "--max-messages 3",
     "consume TOPIC --group G -o jsonl": "--group new --from-beginning --until-end",
@@ -79,6 +81,11 @@ MORE = {
     "kafka-reassign-partitions --cancel …": "--reassignment-json-file F",
     "kafka-reassign-partitions --generate …": GENERATE,
     "kafka.tools.StateChangeLogMerger": "--logs state-change.log",
+    "lag": QUICKLY,
+    "lag --fail-on warn": QUICKLY,
+    "lag --history FILE": QUICKLY,
+    "lag --not-ok": QUICKLY,
+    "lag -o prometheus": QUICKLY,
     "local up": "--detach",
     "local up --brokers 3": "--detach",
     "perf consumer": "T --messages 3",

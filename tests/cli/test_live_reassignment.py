@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from ended_sessions import kill_for_good
 from klamm_program import PROGRAM, environment
 from operated_cluster import Capture, Klamm, filled, plan_file
 
@@ -248,7 +249,7 @@ def test_a_target_that_dies_is_named_while_it_is_waited_for(
 ) -> None:
     filled(by_wire, topic_name, "0:1")
     files = ("--reassignment-json-file", plan_file(tmp_path, topic_name, [2, 1]))
-    words = ["reassign", "execute", *files, "--throttle", SLOW, "--wait", "--timeout", "20"]
+    words = ["reassign", "execute", *files, "--throttle", SLOW, "--wait", "--timeout", "12"]
     words += ["--bootstrap-server", three_brokers.bootstrap_servers, "-o", "json"]
     words += ["--zookeeper", three_brokers.zookeeper_connect] if named == "both" else []
     running = subprocess.Popen(
@@ -259,7 +260,7 @@ def test_a_target_that_dies_is_named_while_it_is_waited_for(
         deadline = time.monotonic() + WAIT_S
         while topic_name not in by_znodes("reassign", "list").out:
             assert time.monotonic() < deadline and running.poll() is None
-        three_brokers.kill_broker(2)
+        kill_for_good(three_brokers, 2)
         out, said = running.communicate(timeout=WAIT_S)
     finally:
         running.kill()

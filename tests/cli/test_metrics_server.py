@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import socket
-import struct
 import subprocess
 import time
 import urllib.request
@@ -14,8 +13,9 @@ from pathlib import Path
 
 import pytest
 from klamm_program import PROGRAM, Ran, environment, in_process
+from typer._click.exceptions import UsageError
 
-from cli.framework.metrics_server import MetricsServer, parse_listen
+from cli.framework.quantities import address_option
 from engine.local.cluster import LocalCluster
 
 Capture = pytest.CaptureFixture[str]
@@ -112,32 +112,13 @@ def test_health_and_log_dirs_are_told_for_prometheus(program: Program, live_clus
     assert "log_dir=" not in by_topic
 
 
-def test_a_scraper_that_hangs_up_is_nobodys_fault(capsys: Capture) -> None:
-    with MetricsServer(("127.0.0.1", 0)) as server:
-        server.show("x" * 20_000_000)
-        port = int(server.address.rpartition(":")[2].partition("/")[0])
-        for _ in range(3):
-            with socket.create_connection(("127.0.0.1", port)) as scraper:
-                scraper.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
-                assert scraper.recv(10)
-                scraper.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        server.show("up 1\n")
-        with urllib.request.urlopen(server.address, timeout=30) as answer:
-            assert answer.read() == b"up 1\n"
-    assert capsys.readouterr().err == ""
-
-
-def test_it_listens_on_addresses_of_both_kinds() -> None:
-    for listen, shown in (("127.0.0.1:0", "http://127.0.0.1:"), ("[::1]:0", "http://[::1]:")):
-        with MetricsServer(parse_listen(listen)) as server:
-            server.show("up 1\n")
-            assert server.address.startswith(shown)
-            with urllib.request.urlopen(server.address, timeout=30) as answer:
-                assert answer.read() == b"up 1\n"
-
-
 def test_serve_wants_an_address(capsys: Capture) -> None:
     ran = in_process("lag", "--serve", "somewhere", capture=capsys)
     assert (ran.code, "--serve must be [HOST]:PORT" in ran.err) == (2, True)
+    assert address_option("--serve", "[::1]:9308") == ("::1", 9308)
+    assert address_option("--serve", ":9308") == ("", 9308)
+    assert address_option("--serve", "example.net:65535") == ("example.net", 65535)
+    with pytest.raises(UsageError):
+        address_option("--serve", ":65536")
     ran = in_process("lag", "--serve", ":9308", "--watch", capture=capsys)
     assert (ran.code, "give one of" in ran.err) == (2, True)

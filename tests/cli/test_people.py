@@ -270,8 +270,11 @@ def test_a_snapshot_goes_to_stdout_and_comes_from_stdin(
 
 def test_settings_and_payloads_come_from_stdin(program: Program, topic_name: str, live_cluster: LocalCluster) -> None:
     assert program("topics", "create", topic_name, "--command-config", "-", stdin="client.id=piped").code == 0
-    refused = program("topics", "list", "--command-config", "-", stdin="security.protocol=SSL")
-    assert (refused.code, "security.protocol=SSL is not supported yet: stdin" in refused.err) == (2, True), refused.err
+    refused = program("topics", "list", "--command-config", "-", stdin="security.protocol=TLS")
+    assert (
+        refused.code,
+        "security.protocol=TLS is none of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL: stdin" in refused.err,
+    ) == (2, True), refused.err
     made = ("perf", "producer", "--topic", topic_name, "--num-records", "4")
     assert program(*made, "--payload-file", "-", stdin="piped\n").code == 0
     brokers = f"bootstrap.servers={live_cluster.bootstrap_servers}\nacks=1\n"

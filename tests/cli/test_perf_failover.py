@@ -6,6 +6,7 @@ import json
 import subprocess
 from pathlib import Path
 
+from ended_sessions import kill_for_good
 from klamm_program import PROGRAM, environment
 from operated_cluster import Klamm
 
@@ -31,7 +32,7 @@ def test_leaders_come_and_go(three_brokers: LocalCluster, by_wire: Klamm, topic_
     consumer = started(tmp_path, three_brokers, "consumer", topic_name, "--messages", str(RECORDS), "--timeout", "60")
     three_brokers.stop_broker(1)
     three_brokers.start_broker(1)
-    three_brokers.kill_broker(2)
+    kill_for_good(three_brokers, 2)
     sent, complaints = producer.communicate(timeout=90)
     assert producer.returncode == 0, complaints
     figures = json.loads(sent)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from applied_plans import FAST, QUICK_LOCK, made_plan, wait_until
+from ended_sessions import kill_for_good
 from operated_cluster import Capture, filled
 from operated_cluster import Klamm as Operator
 
@@ -47,7 +48,7 @@ def without_broker(cluster: LocalCluster, klamm: Operator, topic: str, assignmen
         cluster.start_broker(DEAD)
         cluster.wait_until_serving()
     filled(wire, topic, assignment, records=200)
-    cluster.kill_broker(DEAD)
+    kill_for_good(cluster, DEAD)
     wait_until(lambda: DEAD not in {one["id"] for one in klamm("brokers", "list", "-o", "json").json})
     wait_until(lambda: all(DEAD not in (one["leader"], *one["isr"]) for one in klamm.partitions(topic)))
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from ended_sessions import kill_for_good
 from wire_client import WireClient, create_topic
 
 from engine.common.errors import ErrorCode
@@ -289,7 +290,7 @@ def test_a_killed_coordinator_comes_back_with_members_and_offsets(group_cluster:
         assert commit(wire, "kept", 6, 7, **member) == E.NONE
         assert commit(wire, "gone", 6, 1) == E.NONE
         assert wire.ask(DeleteGroupsRequest(groups_names=["gone"]), 1).results[0].error_code == E.NONE
-    group_cluster.kill_broker(0)
+    kill_for_good(group_cluster, 0)
     group_cluster.start_broker(0)
     with WireClient(group_cluster.bootstrap_servers) as wire:
         for group in ("kept", "gone"):

@@ -18,6 +18,7 @@ from confluent_kafka.admin import (
     ConfigResource,
     ResourceType,
 )
+from ended_sessions import kill_for_good
 from fault_cluster import SESSION_MS, FaultCluster
 from replica_files import assert_identical
 from wire_client import WireClient, create_topic, fetch, produce, read_all
@@ -92,11 +93,12 @@ def leave_without_leader(cluster: FaultCluster, topic: str) -> None:
     create_topic(cluster.broker(2).address, topic, assignment={0: [0, 1]})
     cluster.wait_for("0 leads", lambda: put(cluster, 0, topic, b"both", acks=-1) is ErrorCode.NONE)
     cluster.local.pause_broker(1)
+    # Its last fetch has to be answered before "only 0" is written, so nobody ends its session earlier.
     cluster.wait_for("broker 1 is out of the ISR", lambda: state_of(cluster, topic).isr == (0,))
     # Its session may outlast its place in the ISR. Resumed too early, it would seem alive again, and then die.
     cluster.wait_for("broker 1 is dead to the controller", lambda: known_to(cluster, 2) == {0, 2})
     assert put(cluster, 0, topic, b"only 0", acks=-1) is ErrorCode.NONE
-    cluster.local.kill_broker(0)
+    kill_for_good(cluster.local, 0)
     cluster.local.resume_broker(1)
     cluster.wait_for("nobody leads", lambda: state_of(cluster, topic).leader == -1)
     cluster.local.wait_until_serving([1])
@@ -171,8 +173,7 @@ def test_an_unclean_election_by_a_setting_of_all_brokers_at_run_time(cluster: Fa
 def test_below_min_insync_replicas_producers_are_refused(cluster: FaultCluster, topic: str) -> None:
     create_topic(cluster.broker(2).address, topic, assignment={0: [2, 0, 1]}, configs={"min.insync.replicas": "2"})
     cluster.wait_for("2 leads", lambda: put(cluster, 2, topic, b"all", acks=-1) is ErrorCode.NONE)
-    cluster.local.kill_broker(0)
-    cluster.local.kill_broker(1)
+    kill_for_good(cluster.local, 0, 1)
     cluster.wait_for("the ISR is down to one", lambda: state_of(cluster, topic).isr == (2,))
     cluster.wait_for(
         "acks=all is refused", lambda: put(cluster, 2, topic, b"refused", acks=-1) is ErrorCode.NOT_ENOUGH_REPLICAS

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import ElectionType
 from confluent_kafka.admin import AdminClient, NewPartitions
+from ended_sessions import kill_for_good
 from fault_cluster import FaultCluster
 from log_shapes import shape, skeleton
 from reassigning import start_reassignment, wait_reassigned
@@ -47,7 +48,7 @@ def _let_things_happen(cluster: FaultCluster) -> None:
     wait_reassigned(cluster, moves)
     controller = cluster.controller_id()
     first, second = (b for b in cluster.local.broker_ids if b != controller)
-    cluster.local.kill_broker(first)
+    kill_for_good(cluster.local, first)
     cluster.wait_led(TOPICS, without=first)
     cluster.local.start_broker(first)
     cluster.wait_in_sync(TOPICS)
@@ -57,7 +58,7 @@ def _let_things_happen(cluster: FaultCluster) -> None:
     cluster.wait_in_sync(TOPICS)
     admin.delete_topics(["doomed"])["doomed"].result()
     assert controller is not None
-    cluster.local.kill_broker(controller)
+    kill_for_good(cluster.local, controller)
     cluster.wait_led(["kept"], without=controller)
     cluster.local.start_broker(controller)
     cluster.wait_in_sync(["kept"])

@@ -10,6 +10,7 @@ import pytest
 from cluster_checks import assert_quiet_and_whole
 from confluent_kafka.admin import AdminClient, NewPartitions
 from cut_proxy import Cut
+from ended_sessions import kill_for_good
 from fault_cluster import FaultCluster
 from reassigning import reassign, start_reassignment, wait_reassigned
 from sequence_writers import LibrdkafkaSender, Writer
@@ -142,7 +143,7 @@ def test_the_next_controller_finishes(cluster: FaultCluster, written: Written) -
     try:
         start_reassignment(cluster, wanted)
         assert cluster.assignments([written.topic])[written.partition(index)].is_being_reassigned
-        cluster.local.kill_broker(controller)
+        kill_for_good(cluster.local, controller)
         cluster.wait_led([written.topic], without=controller)
     finally:
         cluster.proxies.mend_all()
@@ -199,7 +200,7 @@ def test_deletion_waits_for_a_dead_broker(cluster: FaultCluster, written: Writte
     finally:
         doomed.writer.close()
     victim = next(b for b in (1, 2) if b != cluster.controller_id())
-    cluster.local.kill_broker(victim)
+    kill_for_good(cluster.local, victim)
     cluster.wait_led([doomed.topic, written.topic], without=victim)
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
     admin.delete_topics([doomed.topic], operation_timeout=1)[doomed.topic].exception(timeout=20)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from broker_logs import server_log
+from ended_sessions import kill_for_good
 from producing import Witness
 from replica_files import assert_identical, replica_folder
 from wire_client import WireClient, create_topic, produce, wait_until_led
@@ -154,7 +155,7 @@ def test_a_move_outlives_kills(cluster: LocalCluster, broker_id: int) -> None:
     wait_for(lambda: bool(list(there.glob(f"{topic}-0.*-future/*.log"))), "the move has begun")
     for _ in range(2):
         assert lag(cluster, broker_id)
-        cluster.kill_broker(broker_id)
+        kill_for_good(cluster, broker_id)
         cluster.start_broker(broker_id)
         wait_until_led(cluster.broker(0).address, topic)
         wait_for(lambda: lag(cluster, broker_id) is not None, "the move goes on")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from broker_logs import server_log
+from ended_sessions import kill_for_good
 from idempotent_wire import SequencedProducer
 from segments_on_disk import stored_batches
 from wire_client import LATEST, WireClient, create_topic, fetch, list_offset, produce, read_all, wait_until_led
@@ -47,7 +48,7 @@ class Crashed:
             self.producer = SequencedProducer(client)
             for number in range(7):
                 assert self.producer.send(client, "sequences", number * 2, 2).error_code == ErrorCode.NONE
-        cluster.kill_broker(0)
+        kill_for_good(cluster, 0)
         self._damage()
         cluster.start_broker(0)
         wait_until_led(self.address, *TOPICS)

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from apache_kafka import ApacheKafkaBroker
-from broker_program import BrokerProgram, settings
 from confluent_kafka import Consumer, Producer, TopicPartition
-from kazoo.client import KazooClient
+from one_folder import DEADLINE_S, OneFolder
 from wire_client import WireClient, create_topic, wait_until_led
 
 from engine.common.errors import ErrorCode
@@ -27,12 +23,10 @@ from engine.kafka.protocol.apis.offset_commit import (
 )
 from engine.kafka.protocol.apis.offset_fetch import OffsetFetchRequest
 from engine.kafka.protocol.records.iterate import iter_records
-from engine.local.addresses import own_loopback_address
 
 TOPIC = "read"
 PARTITIONS = 2
 PER_TURN = 10
-DEADLINE_S = 40.0
 OFFSETS_TOPIC = {
     "offsets.topic.num.partitions": "1",
     "offsets.topic.replication.factor": "1",
@@ -40,60 +34,12 @@ OFFSETS_TOPIC = {
 }
 
 
-class Groups:
-    """A folder that the engines take over in turn, and what clients see of its groups."""
+class Groups(OneFolder):
+    """What clients see of the groups of a folder that the engines take over in turn."""
 
     def __init__(self, folder: Path, zookeeper_connect: str) -> None:
-        self.folder = folder
-        self.zookeeper_connect = zookeeper_connect
-        self.host = own_loopback_address()
-        self.address = f"{self.host}:9092"
+        super().__init__(folder, zookeeper_connect, OFFSETS_TOPIC)
         self.turn = 0
-
-    @contextmanager
-    def klamm(self, *, killed: bool = False) -> Iterator[None]:
-        """Our broker's turn."""
-        own = {**settings(self.folder, self.host, self.zookeeper_connect), **OFFSETS_TOPIC}
-        with BrokerProgram(self.folder / "klamm", own) as broker:
-            broker.wait_until_started()
-            yield
-            if killed:
-                broker.process.kill()
-                broker.process.wait()
-            else:
-                assert broker.terminate() == 0
-            assert "Traceback" not in broker.server_log
-            assert " skipped\n" not in broker.server_log.replace(" 0 skipped\n", "")
-        self._wait_until_the_id_is_free()
-
-    @contextmanager
-    def kafka(self) -> Iterator[None]:
-        """Kafka's turn."""
-        broker = ApacheKafkaBroker(
-            self.folder,
-            broker_id=0,
-            host=self.host,
-            port=9092,
-            zookeeper_connect=self.zookeeper_connect,
-            overrides={**OFFSETS_TOPIC, "zookeeper.session.timeout.ms": "2000"},
-            heap="400m",
-        )
-        (self.folder / "server.log").unlink(missing_ok=True)
-        with broker:
-            yield
-        lines = (self.folder / "server.log").read_text().splitlines()
-        assert [line for line in lines if " ERROR " in line or " FATAL " in line] == []
-        self._wait_until_the_id_is_free()
-
-    def _wait_until_the_id_is_free(self) -> None:
-        client = KazooClient(self.zookeeper_connect)
-        client.start()
-        deadline = time.monotonic() + DEADLINE_S
-        while client.exists("/brokers/ids/0") is not None:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        client.stop()
-        client.close()
 
     # -- what clients do
 

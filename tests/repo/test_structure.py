@@ -77,9 +77,12 @@ def test_no_module_touches_the_private_state_of_another() -> None:
 
 
 def test_a_broker_reads_its_settings_by_attribute() -> None:
-    """Only ``engine.kafka.config``, which makes the attributes, reads settings by Kafka's name."""
+    """Only ``engine.kafka.config``, which makes the attributes, reads settings by Kafka's name.
+
+    The properties of a client have some of the same names.
+    """
     keys = {*BROKER_CONFIG_DEF.names, *(key.name for key in TOPIC_CONFIG_DEF)}
-    apart = ("engine/kafka/config/", "engine/admin/", "engine/local/", "engine/spark/")
+    apart = ("engine/kafka/config/", "engine/kafka/client/", "engine/admin/", "engine/local/", "engine/spark/")
     named = re.compile("|".join(f'"{re.escape(key)}"' for key in keys))
     found = []
     for name, text in modules("engine"):
@@ -96,7 +99,7 @@ def test_a_broker_reads_its_settings_by_attribute() -> None:
     assert found == []
 
 
-@pytest.mark.parametrize("extra", ["", "spark", "plan", "jre"])
+@pytest.mark.parametrize("extra", ["", "spark", "plan", "jre", "security"])
 def test_every_dependency_is_imported(extra: str) -> None:
     """A dependency that may be missing can be looked up by its name instead."""
     wanted = PYPROJECT["optional-dependencies"][extra] if extra else PYPROJECT["dependencies"]

@@ -7,16 +7,14 @@ from types import SimpleNamespace
 from typing import Any
 
 from controller_cluster import SmallBroker
+from network_serving import session
 
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.registry import all_handlers
-from engine.broker.network.request import Peer
 from engine.common.clock import SystemClock
 from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.config.dynamic import DynamicConfigs
 from engine.kafka.protocol.declaration import Request
-
-PEER = Peer("127.0.0.1", 9, "PLAINTEXT", 0)
 
 
 async def ask(broker: SmallBroker, request: Request, api_version: int, **settings: str) -> Any:
@@ -34,6 +32,6 @@ async def ask(broker: SmallBroker, request: Request, api_version: int, **setting
         topic_admin=broker.topic_admin,
         producer_ids=getattr(broker, "producer_ids", None),
     )
-    context = RequestContext(parts, request.api_key, api_version, 1, "test", PEER)  # type: ignore[arg-type]
+    context = RequestContext(parts, request.api_key, api_version, 1, "test", session())  # type: ignore[arg-type]
     answer = all_handlers()[request.api_key].handler(context, request)
     return await answer if inspect.isawaitable(answer) else answer

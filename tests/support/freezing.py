@@ -21,7 +21,7 @@ import pytest
 from kazoo.protocol.connection import ConnectionHandler
 
 from engine.admin.reassignment.lock_by_group import GROUP
-from engine.kafka.client import broker_client as network_client
+from engine.kafka.client import broker_client
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.frames import decode_request
 from engine.kafka.zk.kazoo_handler import InboxHandler
@@ -184,7 +184,7 @@ class Ice:
 def ice(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ice]:
     """Freezes brokers and ZooKeeper for commands that run in this process."""
     ice = Ice()
-    made = network_client._Wire.connection_made
+    made = broker_client._Wire.connection_made
 
     def connection_made(wire: Any, transport: Any) -> None:
         made(wire, _Sink(transport, ice))  # type: ignore[arg-type]
@@ -195,7 +195,7 @@ def ice(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ice]:
         if not ice.takes_packet(message):
             written(handler, message, timeout)
 
-    monkeypatch.setattr(network_client._Wire, "connection_made", connection_made)
+    monkeypatch.setattr(broker_client._Wire, "connection_made", connection_made)
     monkeypatch.setattr(ConnectionHandler, "_write", write)
     poller = InboxHandler._poller
     monkeypatch.setattr(InboxHandler, "_poller", lambda handler, readers: _Poller(poller(handler, readers), ice))

@@ -35,6 +35,7 @@ class StandIn:
         self.clock = ManualClock(now_ms)
         self.is_stopping = False
         self.producer_id_expiration_ms = 86_400_000
+        self.verifies_transactions = False
         self.failures: list[tuple[Path, str]] = []
         self.deletions: list[tuple[Path, list[Path], int]] = []
         self.flushes: list[tuple[Flushable, int]] = []

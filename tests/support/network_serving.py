@@ -11,8 +11,9 @@ from typing import Any
 import uvloop
 
 from engine.broker.network.request import RequestHead
-from engine.broker.network.routes import HandlerSpec, RouteTable
+from engine.broker.network.routes import AnswerHook, HandlerSpec, RouteTable
 from engine.broker.network.server import ListenerSpec, ServerLimits, SocketServer
+from engine.broker.network.session import ConnectionRules, Session
 from engine.common.clock import Clock, SystemClock
 from engine.kafka.protocol.api_keys import API_SPECS, ApiKey
 from engine.kafka.protocol.apis.api_versions import ApiVersion, ApiVersionsResponse
@@ -35,12 +36,18 @@ def answer_api_versions(request: RequestHead, body: Any) -> ApiVersionsResponse:
     )
 
 
+def session(host: str = "127.0.0.1") -> Session:
+    """Return the session of a connection that nobody has opened, for a handler called without a network."""
+    return Session(host, 1, "PLAINTEXT", 0, ConnectionRules(RouteTable({}, answer_api_versions), 100))
+
+
 @asynccontextmanager
 async def serving(
     handlers: Mapping[ApiKey, Callable[..., Any]],
     limits: ServerLimits | None = None,
     clock: Clock | None = None,
     large_handlers: Mapping[ApiKey, Callable[..., Any]] | None = None,
+    before_encoding: AnswerHook | None = None,
 ) -> AsyncIterator[tuple[SocketServer, str, int]]:
     """Serve ``handlers`` on a free loopback port; yields the server, its host and its port."""
     table = {ApiKey.API_VERSIONS: answer_api_versions, **handlers}
@@ -56,7 +63,10 @@ async def serving(
         for key, handler in table.items()
     }
     server = SocketServer(
-        RouteTable(specs, answer_api_versions), RequestHead, limits or ServerLimits(), clock or SystemClock()
+        RouteTable(specs, answer_api_versions, before_encoding),
+        RequestHead,
+        limits or ServerLimits(),
+        clock or SystemClock(),
     )
     host, port = await server.listen(ListenerSpec("PLAINTEXT", own_loopback_address(), 0))
     try:

@@ -15,6 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from log_folders import data_batch, stored_batches
+from network_serving import session
 from virtual_time import LoopClock
 
 from engine.broker.fetch.session_cache import FetchSessionCache
@@ -23,7 +24,7 @@ from engine.broker.handlers.fetch import fetch
 from engine.broker.handlers.list_offsets import list_offsets
 from engine.broker.handlers.offset_for_leader_epoch import offset_for_leader_epoch
 from engine.broker.log.log_manager import LogManager, LogManagerConfig
-from engine.broker.network.request import Deferred, Peer
+from engine.broker.network.request import Deferred
 from engine.broker.replication.isr_updater import IsrOutcome, IsrUpdate
 from engine.broker.replication.leader_and_isr_change import become_leader_or_follower
 from engine.broker.replication.metadata_cache import MetadataCache
@@ -62,10 +63,6 @@ HANDLERS: dict[int, Callable[..., Any]] = {
 }
 
 
-def peer() -> Peer:
-    return Peer("127.0.0.1", 1, "PLAINTEXT", 0)
-
-
 class StandInBroker:
     """The parts of a broker that replication and its handlers use."""
 
@@ -101,7 +98,7 @@ class StandInBroker:
         self.replica_manager.start()
 
     def context(self, key: ApiKey, version: int, correlation_id: int = 1) -> RequestContext:
-        return RequestContext(self, key, version, correlation_id, "test", peer())  # type: ignore[arg-type]
+        return RequestContext(self, key, version, correlation_id, "test", session())  # type: ignore[arg-type]
 
     async def stop(self, *, cleanly: bool) -> None:
         await self.supervisor.stop()

@@ -14,6 +14,7 @@ from uuid import uuid4
 
 import pytest
 from dashboards import Driven
+from ended_sessions import kill_for_good
 from group_members import commit, fill
 from operated_cluster import Klamm, filled
 from session_end import SEEN_WITHIN_S, session_ended
@@ -202,7 +203,7 @@ def test_a_killed_broker_is_seen_and_its_leaders_are_elected_back_by_keys(
     async def scene(driven: Driven) -> None:
         loop = asyncio.get_running_loop()
         async with await ZkClient.connect(three_brokers.zookeeper_connect, make_chroot=False) as zk:
-            ended_s = await session_ended(zk, victim, lambda: three_brokers.kill_broker(victim))
+            ended_s = await session_ended(zk, victim, lambda: kill_for_good(three_brokers, victim))
         # Until the session ends, the overview counts it as silent, which is not the subject here.
         await driven.until(lambda: victim not in driven.app.board.live)
         await driven.until(lambda: "2 of 3" in driven.text and "✖ CRITICAL" in driven.text)
@@ -233,9 +234,9 @@ def test_a_replica_out_of_sync_leads_by_keys_where_nobody_does(three_brokers: Lo
         return next(topic for topic in driven.app.board.topics if topic.name == name).partitions[0]
 
     async def scene(driven: Driven) -> None:
-        await asyncio.to_thread(three_brokers.kill_broker, 2)
+        await asyncio.to_thread(kill_for_good, three_brokers, 2)
         await driven.until(lambda: partition(driven).isr == (1,))
-        await asyncio.to_thread(three_brokers.kill_broker, 1)
+        await asyncio.to_thread(kill_for_good, three_brokers, 1)
         await driven.until(lambda: driven.app.board.live == {0})
         await asyncio.to_thread(three_brokers.start_broker, 2)
         await driven.until(lambda: driven.app.board.live == {0, 2} and partition(driven).leader == NO_LEADER)

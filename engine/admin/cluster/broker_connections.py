@@ -6,13 +6,14 @@ import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
-from engine.admin.cluster.errors import AdminError, Unreachable
+from engine.admin.cluster.errors import AdminError, LoginRefused, Unreachable
 from engine.admin.cluster.observer import Complain, Observer
 from engine.admin.cluster.remedies import CHECK_NAME, START_IT, UNRESOLVED
 from engine.admin.cluster.waits import Waits
 from engine.admin.cluster.wire_failures import unreachable
 from engine.kafka.client.broker_client import BrokerClient
 from engine.kafka.client.errors import NetworkError
+from engine.kafka.client.security import Security
 from engine.kafka.protocol.api_keys import ApiKey
 
 Address = tuple[str, int]
@@ -33,6 +34,7 @@ class BrokerConnections:
         self,
         *,
         client_id: str,
+        security: Security,
         connect_timeout_s: float,
         request_timeout_ms: int,
         observe: Observer,
@@ -41,6 +43,7 @@ class BrokerConnections:
         waits: Waits,
     ) -> None:
         self._client_id = client_id
+        self._security = security
         self._connect_timeout_ms = int(min(connect_timeout_s, CONNECT_TIMEOUT_MAX_S) * 1000)
         self._request_timeout_ms = request_timeout_ms
         self._observe = observe
@@ -67,6 +70,7 @@ class BrokerConnections:
                 client_id=self._client_id,
                 connect_timeout_ms=self._connect_timeout_ms,
                 request_timeout_ms=self._request_timeout_ms,
+                security=self._security,
             )
             self._clients[address] = client
         # One caller connects; others that want the same broker wait for it.
@@ -150,6 +154,8 @@ class BrokerConnections:
         """Return a broker that has answered; note one that refuses the connection."""
         try:
             client = await self.client(address)
+        except LoginRefused:
+            raise
         except Unreachable as error:
             is_unknown = isinstance(getattr(error.__cause__, "__cause__", None), socket.gaierror)
             absent.append(f"{error.where}{UNRESOLVED if is_unknown else ''}")

@@ -1,31 +1,45 @@
-"""A Kafka client's properties file (``--command-config``): the keys that klamm's own client honours.
+"""A Kafka client's properties (``--command-config``): the keys that klamm's own client honours.
 
-Keys it does not know are kept but mean nothing, as in Kafka's clients. This refuses a security protocol that the client
-cannot speak before anything connects.
+Keys it does not know are kept but mean nothing, as in Kafka's clients.
 """
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from engine.admin.cluster.errors import BadRequest, NotFound
-from engine.admin.cluster.remedies import Parameter, Phrase
 from engine.common.errors import ConfigError
+from engine.common.model import SecurityProtocol
+from engine.kafka.client.config_providers import resolve_references
+from engine.kafka.client.security import PLAINTEXT, Security, security_of
 from engine.kafka.config.input_files import name_of, read_input
 from engine.kafka.config.properties import parse_properties
 
-_PLAINTEXT = "PLAINTEXT"
+if TYPE_CHECKING:
+    from engine.kafka.client.jaas import LoginModule
+
+_JAAS_OPTION = "-Djava.security.auth.login.config="
+_JAAS_SECTION = "KafkaClient"
 
 
 @dataclass(frozen=True, slots=True)
 class ClientProperties:
-    """What the file says, typed where the client uses it."""
+    """What the properties say, typed where the client uses it. No secret is in its ``repr``."""
 
     client_id: str = "klamm"
     request_timeout_ms: int = 30_000
-    entries: dict[str, str] = field(default_factory=dict)
+    entries: dict[str, str] = field(default_factory=dict, repr=False)
+    security: Security = PLAINTEXT
+
+    @property
+    def security_protocol(self) -> SecurityProtocol:
+        """That of the listeners to connect to."""
+        return self.security.protocol
 
 
 def load_client_properties(path: Path) -> ClientProperties:
@@ -33,7 +47,7 @@ def load_client_properties(path: Path) -> ClientProperties:
 
     Raises:
         NotFound: there is no such file.
-        BadRequest: it is malformed, a value is wrong, or it asks for a security protocol other than PLAINTEXT.
+        BadRequest: it is malformed, or a value is wrong.
     """
     try:
         entries = parse_properties(read_input(path, "latin-1"))
@@ -44,20 +58,42 @@ def load_client_properties(path: Path) -> ClientProperties:
     return client_properties(entries, name_of(path))
 
 
-def client_properties(entries: Mapping[str, str], where: str) -> ClientProperties:
+def client_properties(
+    entries: Mapping[str, str], where: str, environment: Mapping[str, str] = os.environ
+) -> ClientProperties:
     """Return what the entries mean; ``where`` names their origin.
 
     Raises:
-        BadRequest: a value is wrong, or they ask for a security protocol other than PLAINTEXT.
+        BadRequest: a value is wrong or missing, or refers to something that is not there.
     """
-    protocol = entries.get("security.protocol", _PLAINTEXT).upper()
-    if protocol != _PLAINTEXT:
-        raise BadRequest(
-            f"security.protocol={protocol} is not supported yet",
-            where=where,
-            hint=Phrase("use a PLAINTEXT listener, or ", Parameter.ZOOKEEPER, " for what the znodes hold"),
-        )
-    timeout = entries.get("request.timeout.ms", "30000")
+    try:
+        resolved = resolve_references(entries, environment)
+        security = security_of(resolved, _jaas_module(resolved, environment))
+    except ConfigError as error:
+        raise BadRequest(str(error), where=where) from error
+    timeout = resolved.get("request.timeout.ms", "30000")
     if not timeout.isdigit():
         raise BadRequest(f"request.timeout.ms={timeout} is not a number", where=where)
-    return ClientProperties(entries.get("client.id", "klamm"), int(timeout), dict(entries))
+    return ClientProperties(resolved.get("client.id", "klamm"), int(timeout), resolved, security)
+
+
+def _jaas_module(entries: Mapping[str, str], environment: Mapping[str, str]) -> LoginModule | None:
+    """Return the login module of the JAAS file that ``KAFKA_OPTS`` names, if a login needs one."""
+    if "SASL" not in entries.get("security.protocol", "").upper() or entries.get("sasl.jaas.config"):
+        return None
+    options = shlex.split(environment.get("KAFKA_OPTS", ""))
+    names = [one.removeprefix(_JAAS_OPTION) for one in options if one.startswith(_JAAS_OPTION)]
+    if not names:
+        return None
+    from engine.kafka.client.jaas import parse_jaas_file
+
+    path = Path(names[-1].removeprefix("file:"))
+    try:
+        modules = parse_jaas_file(path.read_text(encoding="utf-8")).get(_JAAS_SECTION, [])
+    except OSError as error:
+        raise ConfigError(f"the JAAS file that KAFKA_OPTS names cannot be read ({error.strerror}): {path}") from None
+    except ConfigError as error:
+        raise ConfigError(f"{error}: {path}") from None
+    if not modules:
+        raise ConfigError(f"the JAAS file has no section {_JAAS_SECTION}: {path}")
+    return modules[0]

@@ -248,7 +248,7 @@ class Cluster:
     async def _registered(self) -> tuple[tuple[str, int], ...]:
         from engine.admin.cluster.zookeeper import registered_addresses
 
-        found = await registered_addresses(await self.zookeeper())
+        found = await registered_addresses(await self.zookeeper(), self.target.client_properties.security_protocol)
         if not found:
             where = self.target.zookeeper
             raise Unreachable("no broker is registered", where=where, hint="start the cluster's brokers")

@@ -22,6 +22,8 @@ class FailureKind(StrEnum):
     """The caller asked for something invalid: bad value, bad file, options that contradict each other."""
     NOT_FOUND = "not_found"
     """The caller named a topic, broker, path or profile that does not exist."""
+    AUTHENTICATION = "authentication"
+    """TLS or the login failed, so nothing was sent."""
     UNREACHABLE = "unreachable"
     """The cluster could not be reached or did not answer in time; nothing was accepted."""
     REFUSED = "refused"
@@ -61,6 +63,12 @@ class Unreachable(AdminError):
     """Nobody answered in time, and nothing was accepted."""
 
     kind = FailureKind.UNREACHABLE
+
+
+class LoginRefused(Unreachable):
+    """A broker can be reached, but TLS or the login failed: nothing was sent, and trying again would not help."""
+
+    kind = FailureKind.AUTHENTICATION
 
 
 class ZooKeeperDead(Unreachable):

@@ -51,7 +51,8 @@ async def read_members(cluster: Cluster) -> ClusterMembers:
         case Source.ZOOKEEPER:
             return await _read_by_znode(await cluster.zookeeper())
         case Source.WIRE:
-            return await _read_by_wire(await cluster.wire())
+            protocol = cluster.target.client_properties.security_protocol
+            return await _read_by_wire(await cluster.wire(), protocol)
 
 
 async def check_broker_lives(cluster: Cluster, broker_id: int) -> None:
@@ -78,19 +79,15 @@ async def _read_by_znode(zk: ZkClient) -> ClusterMembers:
     )
 
 
-async def _read_by_wire(wire: WireCluster) -> ClusterMembers:
+async def _read_by_wire(wire: WireCluster, protocol: SecurityProtocol) -> ClusterMembers:
     response = await wire.metadata([])
     brokers = sorted(response.brokers, key=lambda broker: broker.node_id)
     return ClusterMembers(
         response.cluster_id,
         response.controller_id,
         None,
-        tuple(BrokerInfo(b.node_id, (_plain(b.host, b.port),), b.rack) for b in brokers),
+        tuple(BrokerInfo(b.node_id, (Endpoint.of_protocol(b.host, b.port, protocol),), b.rack) for b in brokers),
     )
-
-
-def _plain(host: str, port: int) -> Endpoint:
-    return Endpoint(host, port, "PLAINTEXT", SecurityProtocol.PLAINTEXT)
 
 
 def _describe(broker: BrokerInfo, controller_id: int) -> BrokerDescription:

@@ -13,7 +13,12 @@
     label = "staging"
     colour = "yellow"
 
-The file is meant to be edited by hand too: adding a profile appends to it and keeps every line that is there.
+    [clusters.dev.properties]
+    "security.protocol" = "SASL_SSL"
+
+``properties`` are a Kafka client's properties, in place of the file that ``command_config`` names. ``command-config``
+is the same key. The file is meant to be edited by hand too: adding a profile appends to it and keeps every line that is
+there.
 """
 
 from __future__ import annotations
@@ -22,7 +27,7 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -63,6 +68,8 @@ class Profile:
     logs: tuple[str, ...] = ()
     label: str | None = None
     colour: Colour | None = None
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """A Kafka client's properties; they may hold passwords."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +195,8 @@ def _profile(path: Path, name: str, entry: Any, default: str | None) -> Profile:
     where = f"{path}: [clusters.{name}]"
     if not isinstance(entry, dict):
         raise BadRequest("not a table", where=where)
-    known = (*_TEXT_KEYS, "read_only", *_LIST_KEYS)
+    entry = {("command_config" if key == "command-config" else key): value for key, value in entry.items()}
+    known = (*_TEXT_KEYS, "read_only", *_LIST_KEYS, "properties")
     unknown = sorted(set(entry) - set(known))
     if unknown:
         raise BadRequest(f"unknown key {unknown[0]!r}", where=where, hint=f"known: {', '.join(known)}")
@@ -199,6 +207,9 @@ def _profile(path: Path, name: str, entry: Any, default: str | None) -> Profile:
         places = entry.get(key, [])
         if not isinstance(places, list) or not all(isinstance(place, str) and place for place in places):
             raise BadRequest(f"{key} must be a list of texts", where=where)
+    properties = _flat(entry.get("properties", {}), f"{where}: properties")
+    if properties and entry.get("command_config"):
+        raise BadRequest("has both command_config and properties", where=where, hint="keep one of them")
     if entry.get("colour", Colour.GREEN) not in set(Colour):
         raise BadRequest(f"colour must be one of {', '.join(Colour)}", where=where)
     if not isinstance(entry.get("read_only", False), bool):
@@ -217,7 +228,23 @@ def _profile(path: Path, name: str, entry: Any, default: str | None) -> Profile:
         tuple(entry.get("logs", ())),
         entry.get("label"),
         Colour(entry["colour"]) if "colour" in entry else None,
+        properties,
     )
+
+
+def _flat(table: Any, where: str) -> dict[str, str]:
+    """Return the properties of a table. TOML reads ``ssl.protocol = 1`` without quotes as tables within each other."""
+    if not isinstance(table, dict):
+        raise BadRequest("not a table", where=where)
+    found: dict[str, str] = {}
+    for key, value in table.items():
+        if isinstance(value, dict):
+            found |= {f"{key}.{name}": text for name, text in _flat(value, where).items()}
+        elif isinstance(value, str | int | float):
+            found[key] = str(value).lower() if isinstance(value, bool) else str(value)
+        else:
+            raise BadRequest(f"{key} must be a text, a number, true or false", where=where)
+    return found
 
 
 def _table(profile: Profile) -> str:

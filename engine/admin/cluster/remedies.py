@@ -66,6 +66,7 @@ class Parameter(Enum):
     BROKER_LOGGER = "broker logger"
     BY_DURATION = "duration to shift by"
     CLUSTER = "cluster"
+    COMMAND_CONFIG = "client properties"
     COMPRESSION = "compression"
     CONFIG = "settings"
     DELETE_CONFIG = "settings to delete"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
-from engine.admin.cluster.client_properties import ClientProperties, load_client_properties
+from engine.admin.cluster.client_properties import ClientProperties, client_properties, load_client_properties
 from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.cluster.profiles import Colour, Profile, load_profiles, profiles_path
 from engine.admin.cluster.remedies import Give, Operation, Parameter, Phrase
@@ -146,6 +146,9 @@ def resolve_target(naming: Naming, environment: Mapping[str, str], folder: Path)
     """
     target = _choose(naming, environment, folder)
     config = naming.command_config
+    if not config and target.origin in (Origin.OPTIONS, Origin.ENVIRONMENT):
+        # A profile and a local cluster have properties of their own: another cluster's password must not go there.
+        config = environment.get("KLAMM_COMMAND_CONFIG")
     if config:
         target = replace(target, client_properties=load_client_properties(Path(config)))
     if naming.via is not None:
@@ -218,10 +221,9 @@ def _at(zookeeper: str | None, bootstrap: str | None, *, name: str | None, origi
 
 def _from_profile(profile: Profile) -> ClusterTarget:
     target = _at(profile.zookeeper, profile.bootstrap_servers, name=profile.name, origin=Origin.PROFILE)
-    properties = load_client_properties(Path(profile.command_config)) if profile.command_config else ClientProperties()
     return replace(
         target,
-        client_properties=properties,
+        client_properties=_properties_of(profile),
         is_read_only=profile.read_only,
         checkpoints=profile.checkpoints,
         event_logs=profile.event_logs,
@@ -229,6 +231,12 @@ def _from_profile(profile: Profile) -> ClusterTarget:
         label=profile.label or "",
         colour=profile.colour,
     )
+
+
+def _properties_of(profile: Profile) -> ClientProperties:
+    if profile.properties:
+        return client_properties(profile.properties, f"properties of the profile {profile.name}")
+    return load_client_properties(Path(profile.command_config)) if profile.command_config else ClientProperties()
 
 
 def _local(path: Path) -> ClusterTarget:

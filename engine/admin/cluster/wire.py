@@ -21,7 +21,7 @@ from engine.admin.cluster.broker_connections import (
     FindAddresses,
 )
 from engine.admin.cluster.client_properties import ClientProperties
-from engine.admin.cluster.errors import NotFound, Unreachable
+from engine.admin.cluster.errors import LoginRefused, NotFound, Unreachable
 from engine.admin.cluster.observer import Complain, Observer, tell_nobody
 from engine.admin.cluster.remedies import Operation, Parameter, Phrase
 from engine.admin.cluster.settings_silence import UNKNOWN_SETTINGS_HINT, SettingsSilence
@@ -101,6 +101,7 @@ class WireCluster:
         self.waits = waits or Waits()
         self._connections = BrokerConnections(
             client_id=properties.client_id,
+            security=properties.security,
             connect_timeout_s=connect_timeout_s,
             request_timeout_ms=self._request_timeout_ms,
             observe=observe,
@@ -356,6 +357,8 @@ class WireCluster:
             try:
                 # A frozen one accepts connections too; only one that greets will receive what is sent.
                 await self.version(await self.client_of(controller_id), ApiKey.METADATA)
+            except LoginRefused:
+                raise
             except Unreachable as error:
                 is_silent = isinstance(error.__cause__, RequestTimedOut)
                 if time.monotonic() >= deadline or (is_silent and self._is_dry_run):

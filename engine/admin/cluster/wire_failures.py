@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from engine.admin.cluster.errors import AnswerLost, NotFound, OutcomeUnknown, Refused, Unreachable
-from engine.admin.cluster.remedies import GIVE_TIME, SEE_TOPICS, Operation, Parameter, Phrase
+from engine.admin.cluster.errors import AnswerLost, LoginRefused, NotFound, OutcomeUnknown, Refused, Unreachable
+from engine.admin.cluster.remedies import GIVE_TIME, SEE_TOPICS, Give, Operation, Parameter, Phrase
 from engine.common.errors import ErrorCode, error_code
-from engine.kafka.client.errors import ConnectFailed, ConnectionLost, NetworkError, NoCommonVersion, RequestTimedOut
+from engine.kafka.client.errors import (
+    ConnectFailed,
+    ConnectionLost,
+    NetworkError,
+    NoCommonVersion,
+    NotAdmitted,
+    RequestTimedOut,
+)
 from engine.kafka.protocol.api_keys import ApiKey
 
 WHERE_TO_LOOK: Mapping[ApiKey, Operation] = {
@@ -31,6 +38,12 @@ LOSSES = (ConnectionLost, RequestTimedOut)
 """Errors that leave open whether a request was carried out."""
 
 
+_LOST = Phrase(
+    "the broker has ended, or none listens there: name a ZooKeeper with ", Parameter.ZOOKEEPER,
+    "; or it asks for TLS or a login: give ", Give(Parameter.COMMAND_CONFIG),
+)  # fmt: skip
+
+
 def outcome_unknown(error: NetworkError, look: Operation) -> OutcomeUnknown:
     """Return the error for a change whose answer was lost; ``look`` shows whether it was carried out."""
     message = f"{str(error).removesuffix(f': {error.address}')}; what was sent may still happen"
@@ -42,11 +55,12 @@ def unreachable(error: NetworkError) -> Unreachable | Refused:
     message = str(error).removesuffix(f": {error.address}")
     if isinstance(error, NoCommonVersion):
         return Refused(ErrorCode.UNSUPPORTED_VERSION, message, where=error.address)
+    if isinstance(error, NotAdmitted):
+        return LoginRefused(message, where=error.address, hint=error.hint)
     if isinstance(error, ConnectFailed):
         return Unreachable(message, where=error.address, hint="is a broker running there?")
     if isinstance(error, ConnectionLost):
-        hint = Phrase("the broker has ended, or none listens there: name a ZooKeeper with ", Parameter.ZOOKEEPER)
-        return AnswerLost(message, where=error.address, hint=hint)
+        return AnswerLost(message, where=error.address, hint=_LOST)
     if isinstance(error, RequestTimedOut):
         return AnswerLost(message, where=error.address, hint=GIVE_TIME)
     return Unreachable(message, where=error.address)

@@ -212,11 +212,10 @@ async def read_brokers(zk: ZkClient) -> list[BrokerRegistration]:
     return [or_raise(read) for read in found if not isinstance(read, ZooKeeperError)]
 
 
-async def registered_addresses(zk: ZkClient) -> tuple[tuple[str, int], ...]:
-    """Return the addresses at which the live brokers accept plain connections."""
+async def registered_addresses(zk: ZkClient, protocol: SecurityProtocol) -> tuple[tuple[str, int], ...]:
+    """Return the addresses at which the live brokers speak a security protocol."""
     return tuple(
         (endpoint.host, endpoint.port)
         for registration in await read_brokers(zk)
-        for endpoint in registration.broker.endpoints
-        if endpoint.security_protocol is SecurityProtocol.PLAINTEXT
+        for endpoint in registration.broker.endpoints_for(protocol)
     )

@@ -21,7 +21,7 @@ from engine.admin.topics.access import TopicReader, topic_reader
 from engine.admin.topics.by_snapshot import SnapshotTopicReader
 from engine.common.clock import Clock, SystemClock
 from engine.common.errors import ErrorCode, RemoteProtocolError
-from engine.common.model import BrokerInfo, SecurityProtocol
+from engine.common.model import BrokerInfo
 from engine.common.snapshot import ClusterSnapshot
 
 if TYPE_CHECKING:
@@ -141,16 +141,17 @@ async def _probe(broker: BrokerInfo, properties: ClientProperties, limit_s: floa
     from engine.kafka.client.broker_client import BrokerClient
     from engine.kafka.client.errors import NetworkError
 
-    plain = [e for e in broker.endpoints if e.security_protocol is SecurityProtocol.PLAINTEXT]
-    if not plain:
+    endpoint = broker.endpoint_for(properties.security_protocol)
+    if endpoint is None:
         return BrokerProbe()
     limit_ms = int(limit_s * 1000)
     client = BrokerClient(
-        plain[0].host,
-        plain[0].port,
+        endpoint.host,
+        endpoint.port,
         client_id=properties.client_id,
         connect_timeout_ms=limit_ms,
         request_timeout_ms=limit_ms,
+        security=properties.security,
     )
     try:
         with waits.on(client.address):

@@ -48,6 +48,8 @@ _NEEDS_JAVA: Mapping[str, Words] = {
     "transactional.id": "transactions are not measured here",
 }
 _HINT = "leave it out, or run kafka-producer-perf-test"
+SECURITY_PREFIXES = ("security.", "ssl.", "sasl.")
+"""Settings of connections, which ``ClientProperties`` reads."""
 _NO_SERIALIZER = {"key.serializer", "value.serializer"}
 
 
@@ -74,11 +76,10 @@ def settings_from(properties: Mapping[str, str]) -> ProducerSettings:
     for name, value in sorted(properties.items(), key=lambda item: item[0] != "compression.type"):
         if name in _NEEDS_JAVA:
             raise BadRequest(_NEEDS_JAVA[name], where=name, hint=_HINT)
-        if name == "security.protocol" and value.upper() != "PLAINTEXT":
-            raise BadRequest(f"{value} is not supported yet", where=name, hint="use a PLAINTEXT listener")
         apply = _SETTERS.get(name)
         if apply is None:
-            if name not in _NO_SERIALIZER | {"bootstrap.servers", "security.protocol"}:
+            is_for_connection = name == "bootstrap.servers" or name.startswith(SECURITY_PREFIXES)
+            if name not in _NO_SERIALIZER and not is_for_connection:
                 ignored.append(name)
             continue
         try:

@@ -63,7 +63,8 @@ class Knowledge:
         states_by_wire: leaders and ISR come from the brokers now.
     """
 
-    def __init__(self, source: SnapshotSource) -> None:
+    def __init__(self, source: SnapshotSource, protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT) -> None:
+        """``protocol`` is the one by which brokers are asked."""
         self.members_by_znode = False
         self.assignments_by_znode = False
         self.states_by_wire = False
@@ -89,6 +90,7 @@ class Knowledge:
         self.zookeeper_ms: float | None = None
         self.unreadable: tuple[str, ...] = ()
         self._source = source
+        self._protocol = protocol
         self._knows_members = False
         self._cluster_id: str | None = None
         self._controller_id = NO_CONTROLLER
@@ -147,7 +149,7 @@ class Knowledge:
         known = {broker.id: broker for broker in self.brokers}
         brokers = []
         for one in answer.brokers:
-            endpoint = Endpoint(one.host, one.port, "PLAINTEXT", SecurityProtocol.PLAINTEXT)
+            endpoint = Endpoint.of_protocol(one.host, one.port, self._protocol)
             fresh = BrokerInfo(one.node_id, (endpoint,), one.rack)
             old = known.get(one.node_id)
             same = old is not None and old.rack == one.rack and endpoint in old.endpoints

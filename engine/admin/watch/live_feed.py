@@ -36,7 +36,7 @@ from engine.admin.watch.schedule import StageSchedule
 from engine.admin.watch.shared_cluster import BROKERS_NOT_ASKED, SharedCluster
 from engine.admin.watch.silence import LOOK_MS, Listener
 from engine.common.clock import Clock, SystemClock
-from engine.common.model import BrokerInfo, SecurityProtocol
+from engine.common.model import BrokerInfo
 from engine.common.snapshot import SnapshotSource
 from engine.kafka.protocol.apis.metadata import MetadataResponse
 from engine.kafka.zk.errors import SessionLost, ZooKeeperError
@@ -122,7 +122,7 @@ class LiveFeed:
         self._tasks: list[asyncio.Task[None]] = []
         self._uses_wire = target.may_ask_brokers
         source = SnapshotSource.WIRE if self._uses_wire else SnapshotSource.ZOOKEEPER
-        self._knowledge = Knowledge(source)
+        self._knowledge = Knowledge(source, target.client_properties.security_protocol)
         self._knowledge.states_by_wire = self._uses_wire
         self._board = Board(self._clock, _addresses(target))
         self._wire = _wire_of(target)
@@ -250,7 +250,7 @@ class LiveFeed:
     # Brokers that do not answer
 
     async def _listen(self) -> None:
-        listener = Listener(self._target.client_properties.client_id, self._clock)
+        listener = Listener(self._target.client_properties, self._clock)
         try:
             while True:
                 await self._go.wait()
@@ -482,8 +482,7 @@ class LiveFeed:
         known = tuple(
             (endpoint.host, endpoint.port)
             for broker in self._knowledge.brokers
-            for endpoint in broker.endpoints
-            if endpoint.security_protocol is SecurityProtocol.PLAINTEXT
+            for endpoint in broker.endpoints_for(self._target.client_properties.security_protocol)
         )
         addresses = tuple(dict.fromkeys((*self._target.bootstrap, *known)))
         if not addresses:

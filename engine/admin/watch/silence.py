@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
+from engine.admin.cluster.client_properties import ClientProperties
 from engine.common.clock import Clock
 from engine.common.errors import KlammError
-from engine.common.model import BrokerInfo, SecurityProtocol
+from engine.common.model import BrokerInfo
 from engine.kafka.client.broker_client import BrokerClient
 from engine.kafka.protocol.apis.api_versions import ApiVersionsRequest
 
@@ -89,8 +90,8 @@ class Silence:
 class Listener:
     """Asks all brokers, each over a connection of its own. Close it at the end."""
 
-    def __init__(self, client_id: str, clock: Clock) -> None:
-        self._client_id = client_id
+    def __init__(self, properties: ClientProperties, clock: Clock) -> None:
+        self._properties = properties
         self._clock = clock
         self._silence = Silence()
         self._clients: dict[int, BrokerClient] = {}
@@ -102,7 +103,7 @@ class Listener:
         now_ms = self._clock.monotonic_ms()
         if now_ms >= self._next_ms:
             self._next_ms = now_ms + ASK_MS
-            places = {broker.id: _place_of(broker) for broker in brokers}
+            places = {broker.id: self._place_of(broker) for broker in brokers}
             for broker, client in list(self._clients.items()):
                 if places.get(broker) != (client.host, client.port):
                     await self._leave(broker)
@@ -118,14 +119,19 @@ class Listener:
         for broker in list(self._clients):
             await self._leave(broker)
 
+    def _place_of(self, broker: BrokerInfo) -> tuple[str, int] | None:
+        endpoint = broker.endpoint_for(self._properties.security_protocol)
+        return None if endpoint is None else (endpoint.host, endpoint.port)
+
     def _client_of(self, broker: int, host: str, port: int) -> BrokerClient:
         if broker not in self._clients:
             self._clients[broker] = BrokerClient(
                 host,
                 port,
-                client_id=self._client_id,
+                client_id=self._properties.client_id,
                 connect_timeout_ms=_GIVE_UP_MS,
                 request_timeout_ms=_GIVE_UP_MS,
+                security=self._properties.security,
             )
         return self._clients[broker]
 
@@ -152,8 +158,3 @@ class Listener:
             await asyncio.gather(task, return_exceptions=True)
         self._silence.forget(broker)
         await self._clients.pop(broker).close()
-
-
-def _place_of(broker: BrokerInfo) -> tuple[str, int] | None:
-    plain = (e for e in broker.endpoints if e.security_protocol is SecurityProtocol.PLAINTEXT)
-    return next(((e.host, e.port) for e in plain), None)

@@ -100,7 +100,7 @@ class BrokerChannel:
 
     async def run(self) -> None:
         """Send what is queued until cancelled."""
-        endpoint = self.broker.endpoint(self._settings.listener_name)
+        endpoint = self.broker.endpoint_for(self._settings.listener_name)
         if endpoint is None:
             self._log.error(
                 f"Controller {self._settings.controller_id} cannot reach broker {self.broker.id}, which has no "

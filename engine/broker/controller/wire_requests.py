@@ -239,7 +239,7 @@ def _leader_and_isr(
         live_leaders=[
             LeaderAndIsrLiveLeader(broker_id=b.id, host_name=e.host, port=e.port)
             for b in request.leaders
-            if (e := b.endpoint(listener)) is not None
+            if (e := b.endpoint_for(listener)) is not None
         ],
     )
     if version < _FIRST_LISR_BY_TOPIC:
@@ -292,7 +292,7 @@ def _update_metadata(
 
 def _metadata_broker(broker: BrokerInfo, version: int) -> UpdateMetadataBroker:
     if version == 0:
-        plain = next((e for e in broker.endpoints if e.security_protocol is SecurityProtocol.PLAINTEXT), None)
+        plain = broker.endpoint_for(SecurityProtocol.PLAINTEXT)
         host, port = ("", -1) if plain is None else (plain.host, plain.port)
         return UpdateMetadataBroker(id=broker.id, v0_host=host, v0_port=port)
     endpoints = [

@@ -135,6 +135,10 @@ class OwnedPartitions(Generic[S]):
         """Return a partition that is owned, loaded or not."""
         return self._owned.get(index)
 
+    def partitions(self) -> list[OwnedPartition[S]]:
+        """Return all partitions that are owned now, loaded or not."""
+        return list(self._owned.values())
+
     def find(self, key: str) -> S | None:
         """Return the key's state if there is one. The caller has checked the status."""
         owned = self._owned.get(self.index_of(key))

@@ -26,10 +26,12 @@ class ReplicatedWriter:
         self._replica_manager = replica_manager
         self._timeout_ms = timeout_ms
 
-    def append_to(self, partition: Partition | None, batch: memoryview, done: Done) -> bool:
+    def append_to(
+        self, partition: Partition | None, batch: memoryview, done: Done, timeout_ms: int | None = None
+    ) -> bool:
         """Append a batch; ``done`` is called when it is replicated or failed. Return whether that happened at once.
 
-        ``partition`` is None if this broker does not lead it.
+        ``partition`` is None if this broker does not lead it. ``timeout_ms`` bounds the wait for the replicas.
         """
         if partition is None:
             done(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
@@ -41,25 +43,26 @@ class ReplicatedWriter:
             return True
         log = partition.led_log()
         if not log.is_flush_due:
-            return self._wait(partition, result, done)
+            return self._wait(partition, result, done, timeout_ms)
 
         def flushed(error: ErrorCode) -> None:
             if error is ErrorCode.NONE:
-                self._wait(partition, result, done)
+                self._wait(partition, result, done, timeout_ms)
             else:
                 done(error, -1)
 
         self._replica_manager.flushes.when_flushed(log, flushed)
         return False
 
-    def _wait(self, partition: Partition, result: AppendResult, done: Done) -> bool:
+    def _wait(self, partition: Partition, result: AppendResult, done: Done, timeout_ms: int | None) -> bool:
         """Report when the in-sync replicas have the batch; return whether they have it already."""
         first_offset, last_offset = result.first_offset, result.last_offset
         is_done, error_code = partition.check_enough_replicas_reach_offset(last_offset + 1)
         if is_done or error_code is not ErrorCode.NONE:
             done(error_code, first_offset if error_code is ErrorCode.NONE else -1)
             return True
-        operation = _DelayedAppend(self._timeout_ms, partition, first_offset, last_offset, done)
+        limit_ms = self._timeout_ms if timeout_ms is None else timeout_ms
+        operation = _DelayedAppend(limit_ms, partition, first_offset, last_offset, done)
         return self._replica_manager.delayed_produce.try_complete_else_watch(operation, [partition.topic_partition])
 
 
@@ -79,9 +82,9 @@ class InternalTopicWriter(ReplicatedWriter):
         partition = self._replica_manager.hosted_partition(name)
         return partition if partition is not None and partition.is_leader else None
 
-    def append(self, index: int, batch: memoryview, done: Done) -> bool:
+    def append(self, index: int, batch: memoryview, done: Done, timeout_ms: int | None = None) -> bool:
         """Append a batch; ``done`` is called when it is replicated or failed. Return whether that happened at once."""
-        return self.append_to(self.partition(index), batch, done)
+        return self.append_to(self.partition(index), batch, done, timeout_ms)
 
     def append_without_waiting(self, index: int, batch: memoryview) -> ErrorCode:
         """Append a batch that may be lost with this broker: tombstones, which are written again."""

@@ -16,7 +16,7 @@ from engine.kafka.protocol.apis.allocate_producer_ids import AllocateProducerIds
 from engine.kafka.zk.znodes.cluster_znodes import ProducerIdBlock
 
 
-@handles(ApiKey.ALLOCATE_PRODUCER_IDS)
+@handles(ApiKey.ALLOCATE_PRODUCER_IDS, requires=["ClusterAction Cluster"])
 async def allocate_producer_ids(
     context: RequestContext, request: AllocateProducerIdsRequest
 ) -> AllocateProducerIdsResponse:

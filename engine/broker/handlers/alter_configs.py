@@ -25,7 +25,7 @@ from engine.kafka.protocol.apis.alter_configs import (
 )
 
 
-@handles(ApiKey.ALTER_CONFIGS)
+@handles(ApiKey.ALTER_CONFIGS, requires=["AlterConfigs Cluster", "AlterConfigs Topic"])
 async def alter_configs(context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
     """Replace the settings of each resource."""
     asked = await in_turns(request.resources, _replacement)

@@ -28,7 +28,7 @@ _FIRST_WITH_TOPIC_IDS = 2
 _FIRST_WITH_BROKER_EPOCHS = 3
 
 
-@handles(ApiKey.ALTER_PARTITION)
+@handles(ApiKey.ALTER_PARTITION, requires=["ClusterAction Cluster"])
 async def alter_partition(context: RequestContext, request: AlterPartitionRequest) -> AlterPartitionResponse:
     """Change ISRs."""
     by_id = context.api_version >= _FIRST_WITH_TOPIC_IDS

@@ -26,7 +26,7 @@ from engine.kafka.protocol.apis.alter_partition_reassignments import (
 )
 
 
-@handles(ApiKey.ALTER_PARTITION_REASSIGNMENTS)
+@handles(ApiKey.ALTER_PARTITION_REASSIGNMENTS, requires=["Alter Cluster"])
 async def alter_partition_reassignments(
     context: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:

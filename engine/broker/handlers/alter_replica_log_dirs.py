@@ -29,7 +29,7 @@ from engine.kafka.protocol.apis.alter_replica_log_dirs import (
 )
 
 
-@handles(ApiKey.ALTER_REPLICA_LOG_DIRS)
+@handles(ApiKey.ALTER_REPLICA_LOG_DIRS, requires=["Alter Cluster"])
 async def alter_replica_log_dirs(
     context: RequestContext, request: AlterReplicaLogDirsRequest
 ) -> AlterReplicaLogDirsResponse:

@@ -25,11 +25,14 @@ from engine.kafka.protocol.apis.api_versions import ApiVersion, ApiVersionsReque
 _SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-@handles(ApiKey.API_VERSIONS)
+@handles(ApiKey.API_VERSIONS, requires=[])
 def api_versions(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
     """List the APIs and versions that this broker answers."""
-    if context.api_version >= 3 and not _names_its_software(request):
-        return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    if context.api_version >= 3:
+        if not _names_its_software(request):
+            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+        context.session.client_software_name = request.client_software_name
+        context.session.client_software_version = request.client_software_version
     return ApiVersionsResponse(
         api_keys=_offered(),
         finalized_features_epoch=context.broker.features_epoch if context.api_version >= 3 else -1,

@@ -1,16 +1,19 @@
-"""What a handler receives besides the decoded request: the header, the peer, and the parts of the broker."""
+"""What a handler receives besides the decoded request: the header, the session, and the parts of the broker."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from engine.broker.network.request import Peer, RequestHead
+from engine.broker.network.request import RequestHead
+from engine.broker.network.session import Session
 
 if TYPE_CHECKING:
     from engine.broker.controller.loop import Controller
     from engine.broker.controller.producer_ids import ProducerIdManager
     from engine.broker.controller.topic_admin import TopicAdmin
     from engine.broker.coordinator.groups.coordinator import GroupCoordinator
+    from engine.broker.coordinator.transactions.coordinator import TransactionCoordinator
+    from engine.broker.coordinator.transactions.verifier import TransactionVerifier
     from engine.broker.fetch.session_cache import FetchSessionCache
     from engine.broker.log.log_manager import LogManager
     from engine.broker.replication.metadata_cache import MetadataCache
@@ -67,11 +70,15 @@ class Broker(Protocol):
     @property
     def group_coordinator(self) -> GroupCoordinator: ...
     @property
+    def transaction_coordinator(self) -> TransactionCoordinator: ...
+    @property
+    def transaction_verifier(self) -> TransactionVerifier: ...
+    @property
     def fetch_sessions(self) -> FetchSessionCache: ...
 
 
 class RequestContext(RequestHead):
-    """A request's header, its peer and the broker it reached."""
+    """A request's header, its session and the broker it reached."""
 
     __slots__ = ("broker",)
 
@@ -82,11 +89,11 @@ class RequestContext(RequestHead):
         api_version: int,
         correlation_id: int,
         client_id: str | None,
-        peer: Peer,
+        session: Session,
     ) -> None:
         self.broker = broker
         self.api_key = api_key
         self.api_version = api_version
         self.correlation_id = correlation_id
         self.client_id = client_id
-        self.peer = peer
+        self.session = session

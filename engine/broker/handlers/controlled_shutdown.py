@@ -22,7 +22,7 @@ from engine.kafka.protocol.apis.controlled_shutdown import (
 )
 
 
-@handles(ApiKey.CONTROLLED_SHUTDOWN)
+@handles(ApiKey.CONTROLLED_SHUTDOWN, requires=["ClusterAction Cluster"])
 async def controlled_shutdown(
     context: RequestContext, request: ControlledShutdownRequest
 ) -> ControlledShutdownResponse:

@@ -26,7 +26,7 @@ from engine.kafka.protocol.apis.create_partitions import (
 )
 
 
-@handles(ApiKey.CREATE_PARTITIONS)
+@handles(ApiKey.CREATE_PARTITIONS, requires=["Alter Topic"])
 async def create_partitions(context: RequestContext, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
     """Add partitions and wait until they are usable."""
     broker = context.broker

@@ -35,7 +35,7 @@ from engine.kafka.protocol.apis.create_topics import (
 _FIRST_WITH_CONFIGS = 5
 
 
-@handles(ApiKey.CREATE_TOPICS)
+@handles(ApiKey.CREATE_TOPICS, requires=["Create Cluster", "Create Topic", "DescribeConfigs Topic"])
 async def create_topics(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
     """Create topics and wait until they are usable."""
     if not context.broker.controller.is_active:

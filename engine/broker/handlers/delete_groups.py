@@ -23,7 +23,7 @@ from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 
-@handles(ApiKey.DELETE_GROUPS)
+@handles(ApiKey.DELETE_GROUPS, requires=["Delete Group"])
 def delete_groups(
     context: RequestContext, request: DeleteGroupsRequest
 ) -> DeleteGroupsResponse | Coroutine[Any, Any, DeleteGroupsResponse]:

@@ -35,7 +35,7 @@ from engine.runtime.purgatory import DelayedOperation
 INVALID_LOW_WATERMARK = -1
 
 
-@handles(ApiKey.DELETE_RECORDS)
+@handles(ApiKey.DELETE_RECORDS, requires=["Delete Topic"])
 def delete_records(
     context: RequestContext, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse | Deferred | Coroutine[Any, Any, DeleteRecordsResponse | Deferred]:

@@ -33,7 +33,7 @@ _FIRST_BY_ID = 6
 _FIRST_WITH_DISABLED_ERROR = 3
 
 
-@handles(ApiKey.DELETE_TOPICS)
+@handles(ApiKey.DELETE_TOPICS, requires=["Delete Topic", "Describe Topic"])
 async def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     """Mark topics for deletion and wait until they are gone."""
     topics = request.topics

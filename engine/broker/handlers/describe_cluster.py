@@ -26,7 +26,7 @@ from engine.kafka.protocol.apis.describe_cluster import (
 _BROKERS, _CONTROLLERS = 1, 2
 
 
-@handles(ApiKey.DESCRIBE_CLUSTER)
+@handles(ApiKey.DESCRIBE_CLUSTER, requires=["Describe Cluster"])
 def describe_cluster(context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
     """Describe the cluster as this broker's metadata cache knows it."""
     if request.endpoint_type == _CONTROLLERS:
@@ -35,7 +35,7 @@ def describe_cluster(context: RequestContext, request: DescribeClusterRequest) -
         return _refusal(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {request.endpoint_type}")
     broker = context.broker
     cache = broker.metadata_cache
-    nodes = cache.snapshot.nodes.get(context.peer.listener_name, {})
+    nodes = cache.snapshot.nodes.get(context.session.listener_name, {})
     return DescribeClusterResponse(
         endpoint_type=_BROKERS,
         cluster_id=broker.cluster_id,

@@ -44,7 +44,7 @@ from engine.kafka.protocol.apis.describe_configs import (
 logger = logging.getLogger("kafka.server.ConfigHelper")
 
 
-@handles(ApiKey.DESCRIBE_CONFIGS)
+@handles(ApiKey.DESCRIBE_CONFIGS, requires=["DescribeConfigs Cluster", "DescribeConfigs Topic"])
 async def describe_configs(context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
     """Describe the settings of each resource."""
     odd = next((r for r in request.resources if resource_type(r.resource_type) is ResourceType.UNKNOWN), None)

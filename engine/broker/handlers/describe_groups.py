@@ -27,7 +27,7 @@ from engine.kafka.protocol.apis.describe_groups import (
 )
 
 
-@handles(ApiKey.DESCRIBE_GROUPS)
+@handles(ApiKey.DESCRIBE_GROUPS, requires=["Describe Group"])
 def describe_groups(
     context: RequestContext, request: DescribeGroupsRequest
 ) -> DescribeGroupsResponse | Coroutine[Any, Any, DescribeGroupsResponse]:

@@ -38,7 +38,7 @@ logger = logging.getLogger("kafka.server.ReplicaManager")
 UNKNOWN_LAG = -1
 
 
-@handles(ApiKey.DESCRIBE_LOG_DIRS)
+@handles(ApiKey.DESCRIBE_LOG_DIRS, requires=["Describe Cluster"])
 async def describe_log_dirs(context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
     """Describe all log dirs of this broker."""
     broker = context.broker

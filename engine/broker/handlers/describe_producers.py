@@ -28,7 +28,7 @@ from engine.kafka.protocol.apis.describe_producers import (
 )
 
 
-@handles(ApiKey.DESCRIBE_PRODUCERS)
+@handles(ApiKey.DESCRIBE_PRODUCERS, requires=["Read Topic"])
 def describe_producers(
     context: RequestContext, request: DescribeProducersRequest
 ) -> DescribeProducersResponse | Coroutine[Any, Any, DescribeProducersResponse]:

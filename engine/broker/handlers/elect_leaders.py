@@ -27,7 +27,7 @@ from engine.kafka.protocol.apis.elect_leaders import (
 )
 
 
-@handles(ApiKey.ELECT_LEADERS)
+@handles(ApiKey.ELECT_LEADERS, requires=["Alter Cluster"])
 async def elect_leaders(context: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
     """Elect leaders and wait until this broker knows about them."""
     broker = context.broker

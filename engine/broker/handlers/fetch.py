@@ -50,7 +50,7 @@ logger = logging.getLogger(__name__)
 INT_MAX = 2**31 - 1
 
 
-@handles(ApiKey.FETCH)
+@handles(ApiKey.FETCH, requires=["ClusterAction Cluster", "Read Topic"])
 def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | Deferred | Coroutine[Any, Any, Any]:
     """Read the requested partitions now, or once there are enough bytes."""
     parameters = _parameters(context, request)
@@ -167,7 +167,7 @@ def _parameters(context: RequestContext, request: FetchRequest) -> FetchParamete
         max_bytes=max_bytes,
         isolation=IsolationLevel.READ_COMMITTED if request.isolation_level == 1 else IsolationLevel.READ_UNCOMMITTED,
         rack_id=request.rack_id,
-        listener_name=context.peer.listener_name,
+        listener_name=context.session.listener_name,
     )
 
 

@@ -1,10 +1,11 @@
 """FindCoordinator (10): v0–v6.
 
 Behaviour
-* Names the broker that coordinates a group: the leader of the group's partition of ``__consumer_offsets``. The first
-  request for a group creates the topic, with the settings ``offsets.topic.*``.
+* Names the broker that coordinates a group or a transactional id: the leader of its partition of ``__consumer_offsets``
+  or ``__transaction_state``. The first request creates the topic, with the settings ``offsets.topic.*`` or
+  ``transaction.state.log.*``.
 * COORDINATOR_NOT_AVAILABLE, which clients read as "ask again later", while there is no leader or there are fewer
-  brokers than replicas. Transactional ids get the same answer: there is no transaction coordinator yet.
+  brokers than replicas.
 
 Version notes
 * v1 key type, throttle time, error message   * v3 flexible   * v4 several keys in one request
@@ -22,7 +23,7 @@ from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.in_turns import answered
 from engine.broker.handlers.registry import handles
 from engine.common.errors import ErrorCode
-from engine.common.topic_names import GROUP_METADATA_TOPIC
+from engine.common.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
@@ -37,22 +38,27 @@ class KeyType(IntEnum):
     TRANSACTION = 1
 
 
-@handles(ApiKey.FIND_COORDINATOR)
+_TOPICS: dict[int, str] = {KeyType.GROUP: GROUP_METADATA_TOPIC, KeyType.TRANSACTION: TRANSACTION_STATE_TOPIC}
+"""Where the coordinators keep what they know of the keys."""
+
+
+@handles(ApiKey.FIND_COORDINATOR, requires=["Describe Group", "Describe TransactionalId"])
 def find_coordinator(
     context: RequestContext, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse | Coroutine[Any, Any, object]:
     """Name each key's coordinator; wait only if the topic has to be created first."""
-    is_group = request.key_type == KeyType.GROUP
-    if is_group and not context.broker.metadata_cache.partitions(GROUP_METADATA_TOPIC):
-        return _create_first(context, request)
+    topic = _TOPICS.get(request.key_type)
+    if topic is not None and not context.broker.metadata_cache.partitions(topic):
+        return _create_first(context, request, topic)
     return _response(context, request)
 
 
-async def _create_first(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
-    errors = await context.broker.topic_admin.auto_create([GROUP_METADATA_TOPIC])
-    error = errors[GROUP_METADATA_TOPIC]
-    if error is not ErrorCode.LEADER_NOT_AVAILABLE:
-        logger.warning("The topic %s cannot be created yet: %s", GROUP_METADATA_TOPIC, error.name)
+async def _create_first(
+    context: RequestContext, request: FindCoordinatorRequest, topic: str
+) -> FindCoordinatorResponse:
+    errors = await context.broker.topic_admin.auto_create([topic])
+    if errors[topic] is not ErrorCode.LEADER_NOT_AVAILABLE:
+        logger.warning("The topic %s cannot be created yet: %s", topic, errors[topic].name)
     response = _response(context, request)
     return response if isinstance(response, FindCoordinatorResponse) else await response
 
@@ -77,14 +83,15 @@ def _response(
 
 
 def _coordinator(context: RequestContext, key: str, key_type: int) -> Coordinator:
-    if key_type not in (KeyType.GROUP, KeyType.TRANSACTION):
+    if key_type not in _TOPICS:
         return _refusal(key, ErrorCode.INVALID_REQUEST, _INVALID_REQUEST)
-    if key_type == KeyType.GROUP:
-        cache = context.broker.metadata_cache
-        partition = cache.partition_info(context.broker.group_coordinator.partition_for(key))
-        node = None if partition is None else cache.node(partition.leader, context.peer.listener_name)
-        if node is not None:
-            return Coordinator(key=key, node_id=node.id, host=node.host, port=node.port, error_code=0, error_message="")
+    broker = context.broker
+    is_group = key_type == KeyType.GROUP
+    keeper = (broker.group_coordinator if is_group else broker.transaction_coordinator).partition_for(key)
+    partition = broker.metadata_cache.partition_info(keeper)
+    node = None if partition is None else broker.metadata_cache.node(partition.leader, context.session.listener_name)
+    if node is not None:
+        return Coordinator(key=key, node_id=node.id, host=node.host, port=node.port, error_code=0, error_message="")
     return _refusal(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, _NOT_AVAILABLE)
 
 

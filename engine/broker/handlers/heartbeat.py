@@ -19,7 +19,7 @@ from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
-@handles(ApiKey.HEARTBEAT)
+@handles(ApiKey.HEARTBEAT, requires=["Read Group"])
 def heartbeat(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
     """Keep a member."""
     if are_static_members_refused(context, request.group_instance_id):

@@ -28,7 +28,7 @@ from engine.kafka.protocol.apis.incremental_alter_configs import (
 )
 
 
-@handles(ApiKey.INCREMENTAL_ALTER_CONFIGS)
+@handles(ApiKey.INCREMENTAL_ALTER_CONFIGS, requires=["AlterConfigs Cluster", "AlterConfigs Topic"])
 async def incremental_alter_configs(
     context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:

@@ -3,8 +3,12 @@
 Behaviour
 * Without a transactional id, the answer is a new producer id with epoch 0, whatever id the producer has. While the
   broker has no block of ids, it is COORDINATOR_LOAD_IN_PROGRESS.
-* With a transactional id, it is COORDINATOR_NOT_AVAILABLE: there is no transaction coordinator yet. An empty one, or
-  a producer id without an epoch or vice versa, is INVALID_REQUEST.
+* With a transactional id, its coordinator answers: the id's producer id with the next epoch, which fences the producer
+  that had the one before. If that producer's transaction is open, it is aborted first: CONCURRENT_TRANSACTIONS.
+* A producer that says which id and epoch it has (KIP-360) is fenced if another has come since. After the last epoch
+  comes a new producer id.
+* A time-out above ``transaction.max.timeout.ms``, or not above 0, is INVALID_TRANSACTION_TIMEOUT. An empty
+  transactional id, or a producer id without an epoch or vice versa, is INVALID_REQUEST.
 
 Version notes
 * v2 flexible   * v3 a producer says which id it has   * v4 PRODUCER_FENCED   * v5 TRANSACTION_ABORTABLE
@@ -12,23 +16,33 @@ Version notes
 
 from __future__ import annotations
 
+from engine.broker.coordinator.transactions.decisions import ProducerIdAndEpoch
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.registry import handles
+from engine.broker.handlers.transactional_ids import understood
 from engine.common.errors import ErrorCode, KafkaError
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from engine.kafka.protocol.records.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 
-@handles(ApiKey.INIT_PRODUCER_ID)
+@handles(ApiKey.INIT_PRODUCER_ID, requires=["Write TransactionalId", "IdempotentWrite Cluster", "Write Topic"])
 async def init_producer_id(context: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
     """Give a producer its id."""
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
         return _failed(ErrorCode.INVALID_REQUEST)
-    if request.transactional_id == "":
-        return _failed(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is not None:
-        return _failed(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        has_id = request.producer_id != NO_PRODUCER_ID
+        found = await context.broker.transaction_coordinator.init_producer_id(
+            request.transactional_id,
+            request.transaction_timeout_ms,
+            ProducerIdAndEpoch(request.producer_id, request.producer_epoch) if has_id else None,
+        )
+        return InitProducerIdResponse(
+            error_code=understood(found.error, context.api_version, fenced_since=4),
+            producer_id=found.producer_id,
+            producer_epoch=found.producer_epoch,
+        )
     try:
         producer_id = await context.broker.producer_ids.next_producer_id()
     except KafkaError as error:

@@ -28,7 +28,7 @@ from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 
 
-@handles(ApiKey.JOIN_GROUP)
+@handles(ApiKey.JOIN_GROUP, requires=["Read Group"])
 def join_group(context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse | Deferred:
     """Let a member join its group."""
     return _join(context, request, [(protocol.name, bytes(protocol.metadata)) for protocol in request.protocols])
@@ -50,7 +50,7 @@ def _join(
     joining = Joining(
         member_id=request.member_id,
         client_id=context.client_id or "",
-        client_host=f"/{context.peer.host}",
+        client_host=f"/{context.session.host}",
         session_timeout_ms=request.session_timeout_ms,
         rebalance_timeout_ms=request.session_timeout_ms if version == 0 else request.rebalance_timeout_ms,
         protocol_type=request.protocol_type,

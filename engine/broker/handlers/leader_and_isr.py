@@ -29,7 +29,7 @@ from engine.kafka.protocol.apis.leader_and_isr import LeaderAndIsrRequest, Leade
 logger = logging.getLogger("kafka.server.KafkaApis")
 
 
-@handles(ApiKey.LEADER_AND_ISR)
+@handles(ApiKey.LEADER_AND_ISR, requires=["ClusterAction Cluster"])
 async def leader_and_isr(context: RequestContext, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
     """Take the roles that the controller assigns."""
     if is_stale(context.broker, request.broker_epoch):

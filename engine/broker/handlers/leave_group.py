@@ -22,7 +22,7 @@ from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 
 
-@handles(ApiKey.LEAVE_GROUP)
+@handles(ApiKey.LEAVE_GROUP, requires=["Read Group"])
 def leave_group(
     context: RequestContext, request: LeaveGroupRequest
 ) -> LeaveGroupResponse | Coroutine[Any, Any, LeaveGroupResponse]:

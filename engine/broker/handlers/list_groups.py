@@ -16,7 +16,7 @@ from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 
-@handles(ApiKey.LIST_GROUPS)
+@handles(ApiKey.LIST_GROUPS, requires=["Describe Cluster", "Describe Group"])
 def list_groups(context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
     """List this broker's groups."""
     error, groups = context.broker.group_coordinator.list_groups(request.states_filter, request.types_filter)

@@ -43,7 +43,7 @@ LEADER_EPOCH_SINCE = 4
 OFFSET_NOT_AVAILABLE_SINCE = 5
 
 
-@handles(ApiKey.LIST_OFFSETS)
+@handles(ApiKey.LIST_OFFSETS, requires=["Describe Topic"])
 async def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
     """Look up the partitions one by one."""
     counts: Counter[TopicPartition] = Counter()

@@ -22,7 +22,7 @@ from engine.kafka.protocol.apis.list_partition_reassignments import (
 )
 
 
-@handles(ApiKey.LIST_PARTITION_REASSIGNMENTS)
+@handles(ApiKey.LIST_PARTITION_REASSIGNMENTS, requires=["Describe Cluster"])
 async def list_partition_reassignments(
     context: RequestContext, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:

@@ -50,7 +50,7 @@ PARTITIONS_AT_ONCE = 5000
 """More partitions than this are described in several turns and encoded in a thread: 200,000 would block the broker."""
 
 
-@handles(ApiKey.METADATA)
+@handles(ApiKey.METADATA, requires=["Describe Topic", "Create Cluster", "Create Topic"])
 def metadata(context: RequestContext, request: MetadataRequest) -> MetadataResponse | Coroutine[Any, Any, object]:
     """Describe the cluster; wait only if a topic must be created first, or the request is very large."""
     cache = context.broker.metadata_cache
@@ -185,7 +185,7 @@ def _response(
 
 
 def _nodes(context: RequestContext) -> Mapping[int, Node]:
-    return context.broker.metadata_cache.snapshot.nodes.get(context.peer.listener_name, {})
+    return context.broker.metadata_cache.snapshot.nodes.get(context.session.listener_name, {})
 
 
 def _topic_operations(request: MetadataRequest) -> int:
@@ -208,7 +208,7 @@ def _topic(
     topic_id = cache.topic_id(name)
     # Versions that describe a partition in the same way; see _partition.
     kind = 0 if context.api_version == 0 else min(max(context.api_version, 5), 6)
-    key = ("metadata", name, context.peer.listener_name, kind, topic_operations)
+    key = ("metadata", name, context.session.listener_name, kind, topic_operations)
     known = cache.derived.get(key)
     if known is not None:
         described, of_partitions, of_nodes, of_alive = known

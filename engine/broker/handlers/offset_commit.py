@@ -47,7 +47,7 @@ _LATEST_MS = 2**63 - 1
 _new: Callable[..., Any] = tuple.__new__
 
 
-@handles(ApiKey.OFFSET_COMMIT)
+@handles(ApiKey.OFFSET_COMMIT, requires=["Read Group", "Read Topic"])
 def offset_commit(
     context: RequestContext, request: OffsetCommitRequest
 ) -> OffsetCommitResponse | Deferred | Coroutine[Any, Any, object]:

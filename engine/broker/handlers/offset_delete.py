@@ -28,7 +28,7 @@ _Answers = dict[str, dict[int, OffsetDeleteResponsePartition]]
 """The answers by topic and partition: a topic or partition that is named twice has one answer."""
 
 
-@handles(ApiKey.OFFSET_DELETE)
+@handles(ApiKey.OFFSET_DELETE, requires=["Delete Group", "Read Topic"])
 def offset_delete(context: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
     """Remove a group's offsets."""
     answers: _Answers = {}

@@ -47,7 +47,7 @@ _Answers = dict[str, dict[int, Any]]
 """The answers for partitions, by topic."""
 
 
-@handles(ApiKey.OFFSET_FETCH)
+@handles(ApiKey.OFFSET_FETCH, requires=["Describe Group", "Describe Topic"])
 def offset_fetch(
     context: RequestContext, request: OffsetFetchRequest
 ) -> OffsetFetchResponse | Coroutine[Any, Any, object]:

@@ -28,7 +28,7 @@ from engine.kafka.protocol.apis.offset_for_leader_epoch import (
 )
 
 
-@handles(ApiKey.OFFSET_FOR_LEADER_EPOCH)
+@handles(ApiKey.OFFSET_FOR_LEADER_EPOCH, requires=["ClusterAction Cluster", "Describe Topic"])
 def offset_for_leader_epoch(
     context: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse | Coroutine[Any, Any, OffsetForLeaderEpochResponse]:

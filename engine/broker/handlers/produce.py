@@ -12,7 +12,9 @@ Behaviour
   topic demands that, a thread copies and prepares large ones.
 * If flush.messages is reached, the answer waits until the disk has the records, whatever ``acks`` says. If the disk
   fails, the partition's answer is KAFKA_STORAGE_ERROR.
-* Transactions have no coordinator yet: the answer to a transactional id is INVALID_TXN_STATE.
+* The first batch of a transaction in a partition is appended only if the transaction's coordinator knows of the
+  partition: INVALID_TXN_STATE, or TRANSACTION_ABORTABLE from v11 on, if it does not; NOT_ENOUGH_REPLICAS, which
+  producers send again for, if it cannot say.
 
 Version notes
 * v0–v2 carry message sets of magic 0 and 1, stored as v2   * v3 exactly one v2 batch per partition   * v7 zstd
@@ -22,8 +24,11 @@ Version notes
 from __future__ import annotations
 
 import asyncio
+import inspect
 from typing import NamedTuple
 
+from engine.broker.coordinator.transactions.verifier import Verified
+from engine.broker.handlers import produce_transactions
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.in_turns import pieces
 from engine.broker.handlers.produce_checks import (
@@ -80,12 +85,19 @@ ADMIN_CLIENT_ID = "__admin_client"
 """A client with this client id may write to internal topics: Kafka's rule for tools that repair them."""
 
 
-@handles(ApiKey.PRODUCE)
-def produce(context: RequestContext, request: ProduceRequest) -> object:
-    """Append what a producer sends, and answer as soon as its ``acks`` allow."""
-    outcome = _Outcome()
+@handles(ApiKey.PRODUCE, requires=["Write TransactionalId", "Write Topic"])
+def produce(context: RequestContext, request: ProduceRequest, verified: Verified | None = None) -> object:
+    """Append what a producer sends, and answer as soon as its ``acks`` allow.
+
+    ``verified`` is what a transaction's coordinator has said; only the second call for a request has it.
+    """
+    outcome = _Outcome(verified)
     try:
         check_request(request)
+        if request.transactional_id is not None and verified is None:
+            verified = produce_transactions.begin_verification(context, request.transactional_id, request.topic_data)
+            if verified is not None:
+                return _produce_verified(context, request, verified)
     except KafkaError as error:
         return _answer(context, request, outcome, _refuse_all(request, error, outcome))
     if names_a_partition_twice(request):
@@ -107,10 +119,24 @@ def produce(context: RequestContext, request: ProduceRequest) -> object:
     return _answer(context, request, outcome, response)
 
 
+def _produce_verified(context: RequestContext, request: ProduceRequest, verified: Verified) -> object:
+    """Append to a transaction, once its coordinator has said whether it knows of the partitions."""
+    if context.broker.transaction_verifier.settle_here(verified):
+        return produce(context, request, verified)
+    produce_transactions.keep_records(request)
+    return _verify_first(context, request, verified)
+
+
+async def _verify_first(context: RequestContext, request: ProduceRequest, verified: Verified) -> object:
+    await context.broker.transaction_verifier.settle(verified)
+    answer = produce(context, request, verified)
+    return await answer if inspect.iscoroutine(answer) else answer
+
+
 @handles_large(ApiKey.PRODUCE)
 async def produce_in_turns(context: RequestContext, request: ProduceRequest) -> object:
     """Append to very many partitions, in turns with other requests."""
-    outcome, answers, breather = _Outcome(), _Answers(), Breather()
+    outcome, answers, breather = _Outcome(None), _Answers(), Breather()
     topics = list(pieces(request.topic_data, "partition_data"))
     good: Parts = {}
     bad: Parts = {}
@@ -122,6 +148,8 @@ async def produce_in_turns(context: RequestContext, request: ProduceRequest) -> 
             good.update(taken)
             bad.update(refused)
             await breather.give_way()
+        if request.transactional_id is not None:
+            outcome.verified = produce_transactions.begin_verification(context, request.transactional_id, topics)
     except KafkaError as error:
         outcome.has_refused = True
         for topic in topics:
@@ -129,6 +157,8 @@ async def produce_in_turns(context: RequestContext, request: ProduceRequest) -> 
                 answers.tell(topic.name, _refuse(PartitionProduceResponse(index=data.index), error))
             await breather.give_way()
         return _answer(context, request, outcome, ProduceResponse(responses=answers.topics))
+    if outcome.verified is not None:
+        await context.broker.transaction_verifier.settle(outcome.verified)
     for parts in (good, bad):
         for where, data in parts.items():
             answers.tell(where.topic, _append(context, request, where.topic, data, outcome))
@@ -216,7 +246,11 @@ async def _append_prepared(context: RequestContext, acks: int, unprepared: _Unpr
     partition, preparation, answer = unprepared
     try:
         await context.broker.offloader.run(preparation.run)
-        result = partition.append_records_to_leader(preparation.records, acks, prepared=preparation)
+        records, verified = preparation.records, outcome.verified
+        if verified is None:
+            result = partition.append_records_to_leader(records, acks, prepared=preparation)
+        else:
+            result = produce_transactions.append(verified, partition, records, acks, preparation)
     except KafkaError as error:
         outcome.has_refused = True
         _refuse(answer, error, partition)
@@ -242,9 +276,11 @@ class _Unflushed(NamedTuple):
 class _Outcome:
     """The work that the appends of one request leave before its answer."""
 
-    __slots__ = ("has_refused", "to_flush", "to_prepare", "waiting")
+    __slots__ = ("has_refused", "to_flush", "to_prepare", "verified", "waiting")
 
-    def __init__(self) -> None:
+    def __init__(self, verified: Verified | None) -> None:
+        self.verified = verified
+        """What the coordinator has said; None if no batch is transactional."""
         self.waiting: list[_Waiting] = []
         self.to_flush: list[_Unflushed] = []
         self.to_prepare: list[_Unprepared] = []
@@ -311,14 +347,19 @@ def _append(
     try:
         if acks not in _ACKS:
             _refuse_acks(context, topic, data)
-        if request.transactional_id is not None:
-            raise KafkaError(ErrorCode.INVALID_TXN_STATE, "This broker has no transaction coordinator yet")
+        verified = outcome.verified
+        if verified is not None:
+            produce_transactions.check(verified, TopicPartition(topic, index))
         if topic in INTERNAL_TOPICS:
             _check_may_write_internal(context, topic, index)
         partition = context.broker.replica_manager.partition(topic, index)
         records = checked_records(data.records, context.api_version)
         try:
-            result = partition.append_records_to_leader(records, acks, may_prepare=True)
+            result = (
+                partition.append_records_to_leader(records, acks, may_prepare=True)
+                if verified is None
+                else produce_transactions.append(verified, partition, records, acks)
+            )
         except KafkaError as error:
             outcome.has_refused = True
             return _refuse(PartitionProduceResponse(index=index), error, partition)
@@ -402,7 +443,7 @@ def _name_few_records(response: ProduceResponse) -> None:
 
 def _name_new_leaders(context: RequestContext, response: ProduceResponse) -> None:
     """Name the leaders of partitions led elsewhere, so that the producer need not ask for metadata."""
-    hints = LeaderHints(context.broker.metadata_cache, context.peer.listener_name)
+    hints = LeaderHints(context.broker.metadata_cache, context.session.listener_name)
     for topic in response.responses:
         for answer in topic.partition_responses:
             if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:

@@ -11,11 +11,12 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar
 
+from engine.common.acl import Requirement
 from engine.kafka.protocol.api_keys import API_SPECS, ApiKey
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
@@ -30,6 +31,10 @@ class HandlerEntry:
     max_version: int
     handler: Callable[..., Any]
     is_async: bool
+    requires: tuple[Requirement, ...]
+    """Rights that its requests may need, as Kafka's documentation lists them. Which of them one needs depends on what
+    it asks for, and some replace each other. Nobody checks them yet.
+    """
 
     @property
     def large_handler(self) -> Callable[..., Any]:
@@ -41,8 +46,16 @@ _LARGE_HANDLERS: dict[int, Callable[..., Any]] = {}
 _HANDLERS: dict[int, HandlerEntry] = {}
 
 
-def handles(key: ApiKey, *, versions: tuple[int, int] | None = None) -> Callable[[Handler], Handler]:
-    """Register the decorated function for an API; ``versions`` defaults to all declared versions."""
+def handles(
+    key: ApiKey, *, requires: Iterable[str], versions: tuple[int, int] | None = None
+) -> Callable[[Handler], Handler]:
+    """Register the decorated function for an API.
+
+    Args:
+        requires: rights that a request may need, such as ``Read Topic``; empty if everybody may send it.
+        versions: all declared versions by default.
+    """
+    needed = tuple(map(Requirement.of, requires))
 
     def register(handler: Handler) -> Handler:
         if key in _HANDLERS:
@@ -53,7 +66,7 @@ def handles(key: ApiKey, *, versions: tuple[int, int] | None = None) -> Callable
         lowest, highest = versions or (spec.min_version, spec.max_version)
         if lowest < spec.min_version or highest > spec.max_version:
             raise ValueError(f"{key.name} declares versions {spec.min_version}-{spec.max_version} only")
-        _HANDLERS[key] = HandlerEntry(key, lowest, highest, handler, inspect.iscoroutinefunction(handler))
+        _HANDLERS[key] = HandlerEntry(key, lowest, highest, handler, inspect.iscoroutinefunction(handler), needed)
         return handler
 
     return register

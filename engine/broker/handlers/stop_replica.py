@@ -24,7 +24,7 @@ from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.stop_replica import StopReplicaRequest, StopReplicaResponse
 
 
-@handles(ApiKey.STOP_REPLICA)
+@handles(ApiKey.STOP_REPLICA, requires=["ClusterAction Cluster"])
 async def stop_replica(context: RequestContext, request: StopReplicaRequest) -> StopReplicaResponse:
     """Stop, or delete, replicas."""
     if is_stale(context.broker, request.broker_epoch):

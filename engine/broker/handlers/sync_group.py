@@ -21,7 +21,7 @@ from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
-@handles(ApiKey.SYNC_GROUP)
+@handles(ApiKey.SYNC_GROUP, requires=["Read Group"])
 def sync_group(context: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse | Deferred:
     """Answer with the member's part of the assignment."""
     if are_static_members_refused(context, request.group_instance_id):

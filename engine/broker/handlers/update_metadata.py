@@ -28,7 +28,7 @@ from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 
 
-@handles(ApiKey.UPDATE_METADATA)
+@handles(ApiKey.UPDATE_METADATA, requires=["ClusterAction Cluster"])
 def update_metadata(
     context: RequestContext, request: UpdateMetadataRequest
 ) -> UpdateMetadataResponse | Coroutine[Any, Any, UpdateMetadataResponse]:

@@ -52,6 +52,10 @@ class LogEnvironment(DirKeeper, Protocol):
         """``producer.id.expiration.ms``"""
 
     @property
+    def verifies_transactions(self) -> bool:
+        """``transaction.partition.verification.enable``"""
+
+    @property
     def is_stopping(self) -> bool:
         """Whether the broker is ending: a recovery under way ends with ``LoadingStopped``."""
 

@@ -141,7 +141,7 @@ class Log:
         self._files = LogFiles(folder, segments, producers.snapshots, config, environment)
         self._active = ActiveSegment(segments.last, config)
         self._search = SegmentSearch(folder, segments, self._active)
-        self._checks = AppendChecks(folder.topic_partition, config, producers, environment.clock)
+        self._checks = AppendChecks(folder.topic_partition, config, producers, environment)
         self.flush_state = FlushState(
             folder,
             segments,

@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from engine.broker.log.append_origin import AppendOrigin
+from engine.broker.log.environment import LogEnvironment
 from engine.broker.log.placed_batches import AppendTerms, PlacedBatches, PositionedHeader, stamped
 from engine.broker.log.preparation import Preparation, PreparationNeeded, is_long_work
 from engine.broker.log.producer_entry import BatchMetadata, CompletedTransaction, ProducerAppend
 from engine.broker.log.producer_state import ProducerStateManager
 from engine.broker.log.results import NO_APPEND_TIME, OffsetsOutOfOrder, UnexpectedAppendOffset
-from engine.common.clock import Clock
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
 from engine.kafka.config.log_config import LogConfig
@@ -37,14 +37,19 @@ class CheckedProducers(NamedTuple):
 class AppendChecks:
     """The checks of one log's appends. It keeps the demands of the topic's settings, and asks the log's producers."""
 
-    __slots__ = ("_clock", "_config", "_producers", "_topic_partition", "terms")
+    __slots__ = ("_clock", "_config", "_environment", "_producers", "_topic_partition", "terms")
 
     def __init__(
-        self, topic_partition: TopicPartition, config: LogConfig, producers: ProducerStateManager, clock: Clock
+        self,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        producers: ProducerStateManager,
+        environment: LogEnvironment,
     ) -> None:
         self._topic_partition = topic_partition
         self._producers = producers
-        self._clock = clock
+        self._clock = environment.clock
+        self._environment = environment
         self.update_config(config)
 
     def update_config(self, config: LogConfig) -> None:
@@ -204,6 +209,8 @@ class AppendChecks:
             if append is None:
                 append = appends[producer_id] = self._producers.prepare(producer_id, origin)
             if not header.is_control:
+                if header.is_transactional and origin is not AppendOrigin.REPLICATION:
+                    self._check_verified(append)
                 append.add_data(header, header.base_offset)
                 continue
             marker = read_end_transaction_marker(batches.records, position, header)
@@ -211,6 +218,15 @@ class AppendChecks:
             if ended is not None:
                 completed.append(ended)
         return CheckedProducers(appends, completed, None)
+
+    def _check_verified(self, append: ProducerAppend) -> None:
+        """Check that the coordinator knows of the transaction, so that it will end it here (KIP-890).
+
+        Raises:
+            KafkaError: INVALID_TXN_STATE.
+        """
+        if self._environment.verifies_transactions and not append.may_write_transaction:
+            raise KafkaError(ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
 
     def corrupt(self, crc: int) -> KafkaError:
         """Return the error for a batch with a wrong checksum."""

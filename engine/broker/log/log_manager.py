@@ -50,6 +50,7 @@ class LogManagerConfig:
     num_recovery_threads_per_data_dir: int = 1
     producer_id_expiration_ms: int = 86_400_000
     log_segment_delete_delay_ms: int = 60_000
+    transaction_partition_verification_enable: bool = False
 
 
 @contextmanager
@@ -102,6 +103,10 @@ class LogManager:
     @property
     def producer_id_expiration_ms(self) -> int:
         return self.config.producer_id_expiration_ms
+
+    @property
+    def verifies_transactions(self) -> bool:
+        return self.config.transaction_partition_verification_enable
 
     def fail_dir(self, log_dir: Path, message: str, error: OSError) -> None:
         """Take a log dir offline: its logs refuse everything, those in other dirs go on.
@@ -392,12 +397,19 @@ class LogManager:
         checkpoints = [job for path in self.live_dirs for job in self._checkpoints.jobs_without(path, topic_partitions)]
         return [*self._dirs.renaming_jobs(self), *checkpoints]
 
-    def update_settings(self, *, producer_id_expiration_ms: int, log_segment_delete_delay_ms: int) -> None:
+    def update_settings(
+        self,
+        *,
+        producer_id_expiration_ms: int,
+        log_segment_delete_delay_ms: int,
+        transaction_partition_verification_enable: bool,
+    ) -> None:
         """Apply broker settings that may change while it runs."""
         self.config = replace(
             self.config,
             producer_id_expiration_ms=producer_id_expiration_ms,
             log_segment_delete_delay_ms=log_segment_delete_delay_ms,
+            transaction_partition_verification_enable=transaction_partition_verification_enable,
         )
         for log in (*self.logs.values(), *self.future_logs.values()):
             log.producers.expiration_ms = producer_id_expiration_ms

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from engine.broker.log.append_origin import AppendOrigin
@@ -148,16 +149,51 @@ class ProducerEntry:
             self.producer_epoch = producer_epoch
 
 
+class Verification:
+    """A producer's first append to a transaction, which waits for the approval of the coordinator (KIP-890)."""
+
+    __slots__ = ("is_presented", "lowest_sequence", "producer_epoch", "timestamp_ms")
+
+    def __init__(self, sequence: int, producer_epoch: int, now_ms: int) -> None:
+        self.lowest_sequence = sequence
+        """The first sequence of those that wait: a later one must not come before it."""
+        self.producer_epoch = producer_epoch
+        self.timestamp_ms = now_ms
+        self.is_presented = False
+        """An append that the coordinator has approved is under way."""
+
+    def note(self, sequence: int, producer_epoch: int) -> None:
+        """Note a further append that waits."""
+        is_earlier = producer_epoch == self.producer_epoch and sequence < self.lowest_sequence
+        if producer_epoch > self.producer_epoch or is_earlier:
+            self.producer_epoch, self.lowest_sequence = producer_epoch, sequence
+
+    @contextmanager
+    def presented(self) -> Iterator[None]:
+        """Let the appends inside begin the transaction. Only with the coordinator's approval, and without a wait."""
+        self.is_presented = True
+        try:
+            yield
+        finally:
+            self.is_presented = False
+
+
 class ProducerAppend:
     """One producer's part of an append under check. Nothing is visible until the manager applies it."""
 
-    __slots__ = ("_current", "_origin", "_topic_partition", "started_transactions", "updated")
+    __slots__ = ("_current", "_origin", "_topic_partition", "_verification", "started_transactions", "updated")
 
     def __init__(
-        self, topic_partition: TopicPartition, producer_id: int, current: ProducerEntry | None, origin: AppendOrigin
+        self,
+        topic_partition: TopicPartition,
+        producer_id: int,
+        current: ProducerEntry | None,
+        origin: AppendOrigin,
+        verification: Verification | None = None,
     ) -> None:
         self._topic_partition = topic_partition
         self._origin = origin
+        self._verification = verification
         self._current = ProducerEntry(producer_id) if current is None else current
         self.updated = ProducerEntry(
             producer_id,
@@ -167,6 +203,12 @@ class ProducerAppend:
             self._current.current_txn_first_offset,
         )
         self.started_transactions: list[int] = []
+
+    @property
+    def may_write_transaction(self) -> bool:
+        """Whether the coordinator knows that the producer's transaction writes here."""
+        is_open = self.updated.current_txn_first_offset != NO_TRANSACTION
+        return is_open or (self._verification is not None and self._verification.is_presented)
 
     def add_data(self, header: BatchHeader, base_offset: int) -> None:
         """Check a batch of data that will begin at ``base_offset``.
@@ -228,6 +270,12 @@ class ProducerAppend:
     def _check_sequence(self, producer_epoch: int, base_sequence: int, offset: int) -> None:
         updated, current = self.updated, self._current
         where = f"producer {updated.producer_id} at offset {offset} in partition {self._topic_partition}"
+        if self._verification is not None and base_sequence > self._verification.lowest_sequence:
+            raise KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"Out of order sequence number for {where}: {base_sequence} (incoming seq. number), "
+                f"{self._verification.lowest_sequence} (earliest seen sequence)",
+            )
         if producer_epoch != updated.producer_epoch:
             if base_sequence != 0 and updated.producer_epoch != NO_PRODUCER_EPOCH:
                 raise KafkaError(

@@ -10,7 +10,13 @@ import logging
 from pathlib import Path
 
 from engine.broker.log.append_origin import AppendOrigin
-from engine.broker.log.producer_entry import NO_TRANSACTION, CompletedTransaction, ProducerAppend, ProducerEntry
+from engine.broker.log.producer_entry import (
+    NO_TRANSACTION,
+    CompletedTransaction,
+    ProducerAppend,
+    ProducerEntry,
+    Verification,
+)
 from engine.broker.log.producer_snapshots import ProducerSnapshots
 from engine.common.errors import CorruptFileError
 from engine.common.model import TopicPartition
@@ -36,6 +42,7 @@ class ProducerStateManager:
         "map_end_offset",
         "producers",
         "snapshots",
+        "verifications",
     )
 
     def __init__(self, topic_partition: TopicPartition, snapshots: ProducerSnapshots, *, expiration_ms: int) -> None:
@@ -44,6 +51,8 @@ class ProducerStateManager:
         self.expiration_ms = expiration_ms
         self.snapshots = snapshots
         self.producers: dict[int, ProducerEntry] = {}
+        self.verifications: dict[int, Verification] = {}
+        """Producers that want to begin a transaction here, by id, until they do."""
         self.map_end_offset = 0
         self._last_snapshot_offset = 0
         self._ongoing: dict[int, int] = {}
@@ -76,7 +85,26 @@ class ProducerStateManager:
 
     def prepare(self, producer_id: int, origin: AppendOrigin) -> ProducerAppend:
         """Start checking what a producer appends."""
-        return ProducerAppend(self._topic_partition, producer_id, self.producers.get(producer_id), origin)
+        verification = self.verifications.get(producer_id) if self.verifications else None
+        return ProducerAppend(self._topic_partition, producer_id, self.producers.get(producer_id), origin, verification)
+
+    def begin_verification(
+        self, producer_id: int, sequence: int, producer_epoch: int, now_ms: int
+    ) -> Verification | None:
+        """Return what a first append to a transaction needs; None if a transaction is open here already.
+
+        The caller asks the transaction's coordinator whether the partition belongs to it, and then appends while the
+        verification is ``presented``. The next append or marker of the producer ends it, so an answer that comes too
+        late is worth nothing (KIP-890).
+        """
+        entry = self.producers.get(producer_id)
+        if entry is not None and entry.current_txn_first_offset != NO_TRANSACTION:
+            return None
+        verification = self.verifications.get(producer_id)
+        if verification is None:
+            verification = self.verifications[producer_id] = Verification(sequence, producer_epoch, now_ms)
+        verification.note(sequence, producer_epoch)
+        return verification
 
     def apply(self, append: ProducerAppend) -> None:
         """Apply a checked append."""
@@ -94,6 +122,8 @@ class ProducerStateManager:
             current.last_timestamp_ms = updated.last_timestamp_ms
         for first_offset in append.started_transactions:
             self._ongoing[first_offset] = updated.producer_id
+        if self.verifications:
+            self.verifications.pop(updated.producer_id, None)
 
     def changeable(self, entry: ProducerEntry) -> ProducerEntry:
         """Return an entry that may be changed: a copy if a snapshot still needs this one."""
@@ -143,6 +173,9 @@ class ProducerStateManager:
 
     def expire(self, now_ms: int) -> None:
         """Forget producers with no open transaction that have been silent for ``producer.id.expiration.ms``."""
+        old = [i for i, one in self.verifications.items() if now_ms - one.timestamp_ms >= self.expiration_ms]
+        for producer_id in old:
+            del self.verifications[producer_id]
         expired = [producer_id for producer_id, entry in self.producers.items() if self._is_expired(entry, now_ms)]
         for producer_id in expired:
             del self.producers[producer_id]

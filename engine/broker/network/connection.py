@@ -23,13 +23,14 @@ from engine.broker.network.request import (
     CLOSE_CONNECTION,
     CLOSE_FOR_FAULT,
     NO_RESPONSE,
+    NOT_ENCODED,
     Deferred,
     LargeAnswer,
-    Peer,
     RequestHead,
 )
-from engine.broker.network.routes import Route, RouteTable
-from engine.broker.network.sender import Sender
+from engine.broker.network.routes import Route
+from engine.broker.network.sender import MakeSender, Sender
+from engine.broker.network.session import ConnectionRules, Session
 from engine.common.errors import RemoteProtocolError
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.codec import Outgoing
@@ -47,9 +48,6 @@ _HEAD = struct.Struct(">Ii")
 _CLIENT_ID_LENGTH = struct.Struct(">h")
 _ANSWER_HEAD = struct.Struct(">ii")
 
-PENDING_ANSWERS_MAX = 128
-"""Maximum requests in flight on one connection; it reads no more until it has answered some."""
-
 QUEUED_BYTES_MAX = 1024 * 1024
 """Maximum unread answers of a slow peer before its further requests stay unread too.
 
@@ -62,8 +60,6 @@ LARGE_FRAME_BYTES = 256 * 1024
 
 100,000 elements would block everybody for some tenths of a second.
 """
-
-_NOT_ENCODED = (NO_RESPONSE, CLOSE_FOR_FAULT, CLOSE_CONNECTION)
 
 PRODUCED_AT_ONCE_MAX = 2000
 """Most bytes of a Produce request are records, which nobody decodes; but a request that names more topics and
@@ -91,16 +87,15 @@ class CloseReason(Enum):
 class ConnectionContext:
     """State that all connections of a listener share."""
 
-    loop: asyncio.AbstractEventLoop
-    routes: RouteTable
+    rules: ConnectionRules
+    """Those of a new connection."""
+    make_sender: MakeSender
     buffers: ReceiveBuffers
     supervisor: Supervisor
-    make_request: Callable[[int, int, int, str | None, Peer], RequestHead]
-    request_bytes_max: int
+    make_request: Callable[[int, int, int, str | None, Session], RequestHead]
     is_request_log_on: bool
     listener_name: str
     security_protocol: int
-    descriptors_max: int
     now_ms: Callable[[], int]
     """The monotonic clock of the broker."""
     on_open: Callable[[Connection], CloseReason | None]
@@ -122,11 +117,11 @@ class Connection(asyncio.BufferedProtocol):
     """The server side of one connection. Everything runs on the event loop's thread."""
 
     def __init__(self, context: ConnectionContext) -> None:
-        self.peer = Peer("", 0, context.listener_name, context.security_protocol)
+        self._context = context
+        self.session = self._new_session("", 0)
         self.closed_because: CloseReason | None = None
         self.last_active_ms = context.now_ms()
         self.descriptor = -1
-        self._context = context
         self._transport: asyncio.Transport | None = None
         self._sender: Sender | None = None
         self._inbox = Inbox(context.buffers)
@@ -145,22 +140,16 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast("asyncio.Transport", transport)
         host, port = (transport.get_extra_info("peername") or ("", 0))[:2]
         # On a listener for both, a peer that uses IPv4 appears with its IPv4 address.
-        self.peer = Peer(
-            host.removeprefix("::ffff:"), port, self._context.listener_name, self._context.security_protocol
-        )
-        fd = transport.get_extra_info("socket").fileno()
-        self.descriptor = fd
-        self._sender = Sender(
-            self._context.loop,
-            fd,
-            self._go_on,
-            self._on_write_error,
-            self._context.now_ms,
-            descriptors_max=self._context.descriptors_max,
-        )
+        self.session = self._new_session(host.removeprefix("::ffff:"), port)
+        self.descriptor = transport.get_extra_info("socket").fileno()
+        self._sender = self._context.make_sender(self._transport, self._go_on, self._on_write_error)
         refusal = self._context.on_open(self)
         if refusal is not None:
             self.close(refusal)
+
+    def _new_session(self, host: str, port: int) -> Session:
+        context = self._context
+        return Session(host, port, context.listener_name, context.security_protocol, context.rules)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed_because = self.closed_because or CloseReason.PEER_CLOSED
@@ -219,7 +208,7 @@ class Connection(asyncio.BufferedProtocol):
     def _can_handle(self) -> bool:
         return (
             not self._is_async_running
-            and len(self._pending) < PENDING_ANSWERS_MAX
+            and (not self._pending or len(self._pending) < self.session.rules.in_flight_max)
             and self.closed_because is None
             and self._sender is not None
             and self._sender.queued_bytes < QUEUED_BYTES_MAX
@@ -241,10 +230,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def _handle_frames(self, out: Outgoing) -> bool:
         """Handle frames until no whole one is left or there is much to send; return whether none is left."""
-        inbox, request_bytes_max = self._inbox, self._context.request_bytes_max
+        inbox, session = self._inbox, self.session
         try:
             while self._can_handle():
-                frame = inbox.next_frame(request_bytes_max)
+                rules = session.rules
+                frame = inbox.next_frame(rules.frame_bytes_min, rules.frame_bytes_max)
                 if frame is None:
                     return True
                 self._handle_frame(frame, out)
@@ -257,7 +247,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _handle_frame(self, frame: memoryview, out: Outgoing) -> None:
         word, correlation_id = _HEAD.unpack_from(frame)
-        route = self._context.routes[word]
+        route: Route | None = self.session.rules.routes[word]
         if route is None:
             self.closed_because = CloseReason.UNSUPPORTED
             raise RemoteProtocolError(f"API {word >> 16} version {word & 0xFFFF} is not supported here")
@@ -268,7 +258,7 @@ class Connection(asyncio.BufferedProtocol):
         if route.request_has_tags:
             position = skip_header_tags(frame, position)
         route.requests_total += 1
-        request = self._context.make_request(route.api_key, route.api_version, correlation_id, client_id, self.peer)
+        request = self._context.make_request(route.api_key, route.api_version, correlation_id, client_id, self.session)
         is_large = len(frame) >= LARGE_FRAME_BYTES and (
             route.api_key != ApiKey.PRODUCE
             or names_many_partitions(frame, position, route.api_version, PRODUCED_AT_ONCE_MAX)
@@ -334,7 +324,7 @@ class Connection(asyncio.BufferedProtocol):
             answer = self._fault(route, request)
         if isinstance(answer, LargeAnswer):
             answer = answer.response
-        if not isinstance(answer, Deferred) and answer not in _NOT_ENCODED:
+        if not isinstance(answer, Deferred) and answer not in NOT_ENCODED:
             answer = await self._encoded_beside(route, request, answer)
         self._answer_of_async(route, request, answer)
 
@@ -380,9 +370,9 @@ class Connection(asyncio.BufferedProtocol):
             "Closing a connection because %s: %s peer=%s:%d listener=%s",
             self.closed_because.value,
             error,
-            self.peer.host,
-            self.peer.port,
-            self.peer.listener_name,
+            self.session.host,
+            self.session.port,
+            self.session.listener_name,
             exc_info=None if is_peers_fault else error,
         )
 
@@ -402,7 +392,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _held(self, route: Route, correlation_id: int, answer: Any) -> Any:
         """Return the bytes of an answer that waits for an earlier one: the object would take many times the memory."""
-        if answer in _NOT_ENCODED:
+        if answer in NOT_ENCODED:
             return answer
         held = answer if type(answer) is Outgoing else Outgoing()
         if held is not answer:
@@ -494,7 +484,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def _on_write_error(self, error: OSError) -> None:
-        logger.debug("Writing to a peer failed peer=%s:%d error=%s", self.peer.host, self.peer.port, error)
+        logger.debug("Writing to a peer failed peer=%s:%d error=%s", self.session.host, self.session.port, error)
         self.close(CloseReason.WRITE_FAILED)
 
     def _shut(self) -> None:

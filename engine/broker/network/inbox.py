@@ -9,9 +9,6 @@ from engine.runtime.receive_buffers import SHARED_BYTES, ReceiveBuffers
 
 _SIZE = struct.Struct(">i")
 
-SMALLEST_FRAME_BYTES = 8
-"""API key, version and correlation id: no request is shorter."""
-
 BULK_BYTES = SHARED_BYTES // 4
 """A connection whose last frame was at least this large keeps its own receive buffer between frames."""
 
@@ -40,20 +37,20 @@ class Inbox:
         """Note that ``room`` has received this many bytes."""
         self._end += size_bytes
 
-    def next_frame(self, size_max: int) -> memoryview | None:
+    def next_frame(self, size_min: int, size_max: int) -> memoryview | None:
         """Return the next whole frame without its size, or None until more bytes come.
 
         The frame is valid until ``keep_rest`` is called.
 
         Raises:
-            RemoteProtocolError: the announced size is negative, too small for a request, or above ``size_max``.
+            RemoteProtocolError: the announced size is below ``size_min`` or above ``size_max``.
         """
         start = self._start
         if self._end - start < 4:
             return None
         (size,) = _SIZE.unpack_from(self._buffer, start)
-        if not SMALLEST_FRAME_BYTES <= size <= size_max:
-            raise RemoteProtocolError(f"a request of {size} bytes, allowed are {SMALLEST_FRAME_BYTES} to {size_max}")
+        if not size_min <= size <= size_max:
+            raise RemoteProtocolError(f"a request of {size} bytes, allowed are {size_min} to {size_max}")
         stop = start + 4 + size
         if stop > self._end:
             self._wanted = size + 4

@@ -3,38 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
-
-@dataclass(frozen=True, slots=True)
-class Peer:
-    """The other end of a connection."""
-
-    host: str
-    port: int
-    listener_name: str
-    security_protocol: int
-    principal: str = "User:ANONYMOUS"
+from engine.broker.network.session import Session
 
 
 class RequestHead:
-    """One request's header fields and its peer. Each request creates one, so it is small."""
+    """One request's header fields and its session. Each request creates one, so it is small."""
 
-    __slots__ = ("api_key", "api_version", "client_id", "correlation_id", "peer")
+    __slots__ = ("api_key", "api_version", "client_id", "correlation_id", "session")
 
-    def __init__(self, api_key: int, api_version: int, correlation_id: int, client_id: str | None, peer: Peer) -> None:
+    def __init__(
+        self, api_key: int, api_version: int, correlation_id: int, client_id: str | None, session: Session
+    ) -> None:
         self.api_key = api_key
         self.api_version = api_version
         self.correlation_id = correlation_id
         self.client_id = client_id
-        self.peer = peer
+        self.session = session
 
     def __repr__(self) -> str:
         return (
             f"{type(self).__name__}(api_key={self.api_key}, api_version={self.api_version}, "
             f"correlation_id={self.correlation_id}, client_id={self.client_id!r}, "
-            f"peer={self.peer.host}:{self.peer.port})"
+            f"peer={self.session.host}:{self.session.port})"
         )
 
 
@@ -115,3 +107,6 @@ CLOSE_FOR_FAULT: Final = _CloseConnection()
 
 CLOSE_CONNECTION: Final = _CloseConnection()
 """A handler's result to close the connection without an answer (a failed Produce with acks=0)."""
+
+NOT_ENCODED: Final = (NO_RESPONSE, CLOSE_FOR_FAULT, CLOSE_CONNECTION)
+"""Results of a handler that send nothing."""

@@ -7,11 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import CoroutineType
 from typing import Any
 
+from engine.broker.network.request import (
+    NOT_ENCODED,
+    Deferred,
+    LargeAnswer,
+    RequestHead,
+)
 from engine.kafka.protocol.api_keys import ApiKey, request_header_version, response_header_version
 from engine.kafka.protocol.codec import decoder, encoder
 from engine.kafka.protocol.declaration import request_class, response_class
+
+AnswerHook = Callable[[RequestHead, Any], None]
+"""Called with each answer of a handler before it is encoded, and may change it. Bytes that a handler has encoded itself
+come as ``Outgoing``.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +58,13 @@ class Route:
         "response_has_tags",
     )
 
-    def __init__(self, spec: HandlerSpec, api_version: int) -> None:
+    def __init__(self, spec: HandlerSpec, api_version: int, before_encoding: AnswerHook | None = None) -> None:
         key = spec.key
         self.name = key.name
         self.api_key = int(key)
         self.api_version = api_version
-        self.handler = spec.handler
-        self.large_handler = spec.large_handler or spec.handler
+        self.handler = _hooked(spec.handler, before_encoding)
+        self.large_handler = _hooked(spec.large_handler or spec.handler, before_encoding)
         self.is_async = spec.is_async
         self.requests_total = 0
         self.response_class = response_class(key)
@@ -76,9 +88,14 @@ class RouteTable(dict[int, Route | None]):
         self,
         handlers: Mapping[int, HandlerSpec],
         unsupported_api_versions: Callable[..., Any],
+        before_encoding: AnswerHook | None = None,
     ) -> None:
-        """``unsupported_api_versions`` answers ApiVersions requests of unknown versions, in the form of version 0."""
+        """``unsupported_api_versions`` answers ApiVersions requests of unknown versions, in the form of version 0.
+
+        Without ``before_encoding`` a request costs no instruction for it.
+        """
         super().__init__()
+        self._before_encoding = before_encoding
         self._handlers = handlers
         self._unsupported_api_versions = unsupported_api_versions
 
@@ -95,7 +112,7 @@ class RouteTable(dict[int, Route | None]):
         if spec is None:
             return None
         if spec.min_version <= version <= spec.max_version:
-            return Route(spec, version)
+            return Route(spec, version, self._before_encoding)
         if key == ApiKey.API_VERSIONS:
             return self._api_versions_of_unknown_version(spec)
         return None
@@ -105,3 +122,28 @@ class RouteTable(dict[int, Route | None]):
         route = Route(HandlerSpec(spec.key, 0, 0, self._unsupported_api_versions, is_async=False), 0)
         route.decode = None
         return route
+
+
+def _hooked(handler: Callable[..., Any], hook: AnswerHook | None) -> Callable[..., Any]:
+    """Return the handler itself, or one that shows each answer to the hook, whenever it is there."""
+    if hook is None:
+        return handler
+
+    async def awaited(request: RequestHead, coroutine: CoroutineType[Any, Any, Any]) -> Any:
+        return shown(request, await coroutine)
+
+    def deferred(request: RequestHead, answer: Deferred) -> Deferred:
+        outer = Deferred(answer.give_up)
+        answer.on_complete(lambda: outer.complete(shown(request, answer.response)))
+        return outer
+
+    def shown(request: RequestHead, answer: Any) -> Any:
+        if type(answer) is CoroutineType:
+            return awaited(request, answer)
+        if isinstance(answer, Deferred):
+            return deferred(request, answer)
+        if answer not in NOT_ENCODED:
+            hook(request, answer.response if isinstance(answer, LargeAnswer) else answer)
+        return answer
+
+    return lambda request, body: shown(request, handler(request, body))

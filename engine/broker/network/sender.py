@@ -1,6 +1,7 @@
-"""Writes answers to a plain TCP connection: bytes, and ranges of files that never enter this process.
+"""The outgoing side of a connection. ``Sender`` is what a connection needs of it; the listener decides which it gets.
 
-It writes to the transport's descriptor itself, and waits for room on a duplicate, because event loops allow no second
+``SocketSender`` serves unencrypted connections: it sends bytes, and ranges of files that never enter this process. It
+writes to the transport's descriptor itself, and waits for room on a duplicate, because event loops allow no second
 watcher on a transport's own descriptor. It never uses the transport's write buffer, so the order is kept. A thread
 first reads what is not in memory.
 """
@@ -71,8 +72,29 @@ def _call_nobody(*_: object) -> None:
     """Stands for the callbacks of a closed sender."""
 
 
-class Sender:
-    """The outgoing side of one connection."""
+class Sender(Protocol):
+    """The outgoing side of one connection, which keeps the order of what it is given."""
+
+    queued_bytes: int
+    """Bytes that the peer has not taken yet."""
+    last_progress_ms: int
+    """Monotonic time when the peer last took something that had to wait for it."""
+
+    def send(self, out: Outgoing) -> None:
+        """Send ``out`` with its ranges spliced in: now as much as the peer takes, the rest when there is room."""
+
+    def close(self) -> None:
+        """Drop what is unsent. The transport stays the connection's; no callback runs any more."""
+
+
+MakeSender = Callable[[asyncio.Transport, Callable[[], None], Callable[[OSError], None]], Sender]
+"""Makes a sender for a transport. It calls the first function when everything that had to wait is sent, the second
+when sending fails.
+"""
+
+
+class SocketSender:
+    """Sends through the descriptor itself, past the transport."""
 
     __slots__ = (
         "_cold",

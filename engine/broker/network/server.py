@@ -11,15 +11,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from engine.broker.network.connection import CloseReason, Connection, ConnectionContext, request_logger
-from engine.broker.network.request import Peer, RequestHead
+from engine.broker.network.request import RequestHead
 from engine.broker.network.routes import RouteTable
+from engine.broker.network.sender import MakeSender, Sender, SocketSender
+from engine.broker.network.session import ConnectionRules, Session
 from engine.broker.network.tcp_info import is_peer_gone, keep_alive, read_tcp_info
 from engine.common.clock import Clock
 from engine.common.errors import OperationError
+from engine.common.model import SecurityProtocol
 from engine.runtime.receive_buffers import ReceiveBuffers
 from engine.runtime.supervisor import Supervisor
 
 _ALL_ADDRESSES = ("", "0.0.0.0", "::")
+_UNENCRYPTED = (SecurityProtocol.PLAINTEXT, SecurityProtocol.SASL_PLAINTEXT)
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +52,7 @@ class ListenerSpec:
     name: str
     host: str
     port: int
-    security_protocol: int = 0
+    security_protocol: int = SecurityProtocol.PLAINTEXT
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +93,7 @@ class SocketServer:
     def __init__(
         self,
         routes: RouteTable,
-        make_request: Callable[[int, int, int, str | None, Peer], RequestHead],
+        make_request: Callable[[int, int, int, str | None, Session], RequestHead],
         limits: ServerLimits,
         clock: Clock,
     ) -> None:
@@ -159,24 +163,37 @@ class SocketServer:
 
     def _context(self, loop: asyncio.AbstractEventLoop, listener: ListenerSpec) -> ConnectionContext:
         return ConnectionContext(
-            loop=loop,
-            routes=self._routes,
+            rules=ConnectionRules(self._routes, self.limits.socket_request_max_bytes),
+            make_sender=self._senders_of(loop, listener),
             buffers=self._buffers,
             supervisor=self._supervisor,
             make_request=self._make_request,
-            request_bytes_max=self.limits.socket_request_max_bytes,
             is_request_log_on=request_logger.isEnabledFor(logging.DEBUG),
             listener_name=listener.name,
             security_protocol=listener.security_protocol,
-            descriptors_max=self.limits.descriptors_max,
             now_ms=self._clock.monotonic_ms,
             on_open=self._opened,
             on_close=self._closed,
         )
 
+    def _senders_of(self, loop: asyncio.AbstractEventLoop, listener: ListenerSpec) -> MakeSender:
+        """Return what makes the outgoing side of each of a listener's connections, by its security protocol."""
+        if listener.security_protocol not in _UNENCRYPTED:
+            raise ValueError(f"listener {listener.name} is encrypted, and nothing here can encrypt what it sends")
+
+        def make_sender(
+            transport: asyncio.Transport, on_drained: Callable[[], None], on_error: Callable[[OSError], None]
+        ) -> Sender:
+            fd = transport.get_extra_info("socket").fileno()
+            return SocketSender(
+                loop, fd, on_drained, on_error, self._clock.monotonic_ms, descriptors_max=self.limits.descriptors_max
+            )
+
+        return make_sender
+
     def _opened(self, connection: Connection) -> CloseReason | None:
         self.connections.add(connection)
-        host = connection.peer.host
+        host = connection.session.host
         self._per_ip[host] += 1
         if self._is_stopping:
             return CloseReason.STOPPING
@@ -185,7 +202,7 @@ class SocketServer:
             logger.warning("Refused a connection: no file descriptor is left for it peer=%s", host)
             return CloseReason.NO_DESCRIPTOR
         too_many = len(self.connections) > limits.max_connections
-        if too_many and connection.peer.listener_name in limits.protected_listeners:
+        if too_many and connection.session.listener_name in limits.protected_listeners:
             self._make_room()
             too_many = False
         if too_many or self._per_ip[host] > limits.max_connections_per_ip_overrides.get(
@@ -222,24 +239,24 @@ class SocketServer:
         """Close the longest-silent connection of a client."""
         protected = self.limits.protected_listeners
         clients = [
-            one for one in self.connections if one.peer.listener_name not in protected and not one.closed_because
+            one for one in self.connections if one.session.listener_name not in protected and not one.closed_because
         ]
         silent = min(clients, key=lambda one: one.last_used_ms, default=None)
         if silent is not None:
             logger.warning(
                 "Closing a client's connection to make room for a broker: max.connections=%d are open peer=%s",
                 self.limits.max_connections,
-                silent.peer.host,
+                silent.session.host,
             )
             silent.close(CloseReason.TOO_MANY)
 
     def _closed(self, connection: Connection) -> None:
         self.connections.discard(connection)
-        host = connection.peer.host
+        host = connection.session.host
         self._per_ip[host] -= 1
         if self._per_ip[host] <= 0:
             del self._per_ip[host]
-        logger.debug("A connection ended: %s peer=%s:%d", _reason(connection), host, connection.peer.port)
+        logger.debug("A connection ended: %s peer=%s:%d", _reason(connection), host, connection.session.port)
 
     def _close_gone(self) -> None:
         """Close connections that owe answers to peers that have hung up or vanished; otherwise only a send would

@@ -308,8 +308,7 @@ def _broker_info(broker: UpdateMetadataBroker) -> BrokerInfo:
             for e in broker.endpoints
         )
     else:
-        plaintext = SecurityProtocol.PLAINTEXT
-        endpoints = (Endpoint(broker.v0_host, broker.v0_port, plaintext.name, plaintext),)
+        endpoints = (Endpoint.of_protocol(broker.v0_host, broker.v0_port, SecurityProtocol.PLAINTEXT),)
     return BrokerInfo(broker.id, endpoints, broker.rack)
 
 

@@ -69,6 +69,7 @@ def set_log_settings(log_manager: LogManager, config: BrokerConfig) -> None:
     log_manager.update_settings(
         producer_id_expiration_ms=config.producer_id_expiration_ms,
         log_segment_delete_delay_ms=config.log_segment_delete_delay_ms,
+        transaction_partition_verification_enable=config.transaction_partition_verification_enable,
     )
 
 

@@ -15,15 +15,20 @@ from engine.broker.controller.loop import Controller
 from engine.broker.controller.producer_ids import ControllerProducerIdSource, ProducerIdManager, ZkProducerIdSource
 from engine.broker.controller.topic_admin import TopicAdmin
 from engine.broker.coordinator.groups.coordinator import GroupCoordinator
+from engine.broker.coordinator.peers import BrokerConnections
+from engine.broker.coordinator.transactions.coordinator import TransactionCoordinator
+from engine.broker.coordinator.transactions.marker_writer import MarkerWriter
+from engine.broker.coordinator.transactions.settings import transaction_settings
+from engine.broker.coordinator.transactions.verifier import TransactionVerifier
 from engine.broker.fetch.session_cache import FetchSessionCache
 from engine.broker.handlers.api_versions import answer_unknown_version
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.registry import all_handlers
 from engine.broker.log.environment import LoadingStopped
 from engine.broker.log.log_manager import LogManager, LogManagerConfig
-from engine.broker.network.request import Peer
 from engine.broker.network.routes import HandlerSpec, RouteTable
 from engine.broker.network.server import BoundListener, SocketServer
+from engine.broker.network.session import Session
 from engine.broker.replication.alter_partition import AlterPartitionManager
 from engine.broker.replication.controller_channel import ControllerChannel
 from engine.broker.replication.isr_updater import IsrUpdater
@@ -100,6 +105,8 @@ class KafkaServer:
     controller: Controller
     topic_admin: TopicAdmin
     group_coordinator: GroupCoordinator
+    transaction_coordinator: TransactionCoordinator
+    transaction_verifier: TransactionVerifier
     producer_ids: ProducerIdManager
     topic_configs: ConfigChangeListener
     _features: FinalizedFeaturesListener
@@ -338,6 +345,41 @@ class KafkaServer:
         )
         self.group_coordinator.start()
         self._ends_with("group coordinator", self.group_coordinator.stop)
+        self._make_transactions()
+
+    def _make_transactions(self) -> None:
+        settings = transaction_settings(self.config)
+        self.transaction_coordinator = TransactionCoordinator(
+            settings,
+            clock=self.clock,
+            replica_manager=self.replica_manager,
+            metadata_cache=self.metadata_cache,
+            offloader=self.offloader,
+            marker_writer=MarkerWriter(
+                self.replica_manager,
+                self.clock,
+                timeout_ms=settings.request_timeout_ms,
+                offsets_ended=self.group_coordinator.offsets.end_transaction,
+            ),
+            next_producer_id=self.producer_ids.next_producer_id,
+        )
+        self.transaction_coordinator.start()
+        self._ends_with("transaction coordinator", self.transaction_coordinator.stop)
+        connections = BrokerConnections(
+            self.metadata_cache,
+            listener_name=settings.listener_name,
+            client_id=f"broker-{self.broker_id}-txn-verifier",
+            request_timeout_ms=settings.request_timeout_ms,
+        )
+        self.transaction_verifier = TransactionVerifier(
+            self.broker_id,
+            self.transaction_coordinator,
+            self.replica_manager,
+            self.metadata_cache,
+            connections,
+            self.clock,
+        )
+        self._ends_with("transaction verifier", self.transaction_verifier.stop)
 
     def _bind_network(self) -> None:
         """Listen on all addresses before announcing any: a client that learns an address may connect at once, and
@@ -366,9 +408,9 @@ class KafkaServer:
         self._network.start_idle_sweep()
 
     def _make_request(
-        self, api_key: int, api_version: int, correlation_id: int, client_id: str | None, peer: Peer
+        self, api_key: int, api_version: int, correlation_id: int, client_id: str | None, session: Session
     ) -> RequestContext:
-        return RequestContext(self, api_key, api_version, correlation_id, client_id, peer)
+        return RequestContext(self, api_key, api_version, correlation_id, client_id, session)
 
     async def _register(self) -> None:
         self.broker_epoch = await self.zk.brokers.register_broker(self.registration())
@@ -395,6 +437,7 @@ class KafkaServer:
         shutdown = ControlledShutdown(
             self.config, self.controller_channel, lambda: self.broker_epoch, self._is_helpless_controller
         )
+        self._ends_with("transactions", self.transaction_coordinator.resign)
         self._ends_with("groups", self.group_coordinator.resign)
         self._ends_with("leadership", shutdown.run)
         self._ends_with("fetchers' starts", self._begin_replica_shutdown)

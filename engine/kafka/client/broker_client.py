@@ -8,16 +8,27 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import random
 import re
 import socket
+import ssl
 import struct
 from contextlib import nullcontext
 from typing import Any, cast
 
 from engine.common.collection import collector_paused
 from engine.common.errors import ErrorCode, RemoteProtocolError
+from engine.common.model import SecurityProtocol
 from engine.common.version import VERSION
-from engine.kafka.client.errors import ConnectFailed, ConnectionLost, NetworkError, NoCommonVersion, RequestTimedOut
+from engine.kafka.client.errors import (
+    ConnectFailed,
+    ConnectionLost,
+    NetworkError,
+    NoCommonVersion,
+    NotAdmitted,
+    RequestTimedOut,
+)
+from engine.kafka.client.security import PLAINTEXT, Security
 from engine.kafka.protocol.api_keys import API_SPECS, ApiKey
 from engine.kafka.protocol.apis.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from engine.kafka.protocol.codec import Outgoing
@@ -43,6 +54,9 @@ which else would soon scan everything in the process for them.
 """
 
 CLIENT_SOFTWARE_NAME = "klamm"
+
+RENEWED_FROM, RENEWED_UNTIL = 0.85, 0.95
+"""A login is renewed after a share of its life between these, as Kafka's clients do: not all of them at once."""
 
 CLOSED = "klamm closed the connection"
 """What those are told who waited for an answer, unless there is a reason."""
@@ -73,6 +87,7 @@ class _Wire(asyncio.BufferedProtocol):
         self._start = 0
         self._end = 0
         self.transport: asyncio.Transport | None = None
+        self.lost_by: Exception | None = None
         self.closed = asyncio.Event()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -110,6 +125,7 @@ class _Wire(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed.set()
+        self.lost_by = exc
         self._client.wire_lost(self, "the connection was closed" if exc is None else f"the connection broke: {exc}")
 
     def _make_room(self, wanted: int) -> None:
@@ -137,6 +153,7 @@ class BrokerClient:
         connect_timeout_ms: int = 10_000,
         request_timeout_ms: int = 30_000,
         lends_answers: bool = False,
+        security: Security = PLAINTEXT,
     ) -> None:
         """With ``lends_answers`` the bytes of an answer (its records) are not copied, and are valid only until the
         next request. This suits a caller that asks again only after using the answer, as a follower does.
@@ -147,6 +164,13 @@ class BrokerClient:
         self._connect_timeout_ms = connect_timeout_ms
         self._request_timeout_ms = request_timeout_ms
         self._lends_answers = lends_answers
+        self._security = security
+        self._held: list[Outgoing] | None = None
+        """What is sent while a login is under way, as no other request may come between its steps; else None."""
+        self._is_admitted = False
+        """The connection may be used: TLS and the login are done."""
+        self._renewal: asyncio.TimerHandle | None = None
+        self._renewing: asyncio.Task[None] | None = None
         self._wire: _Wire | None = None
         self._closings = 0
         """Number of closes: a connection that opens after a close would belong to nobody."""
@@ -160,32 +184,120 @@ class BrokerClient:
 
     @property
     def is_connected(self) -> bool:
-        return self._wire is not None
+        return self._wire is not None and self._is_admitted
 
     async def connect(self) -> None:
-        """Open the connection if it is not open.
+        """Open the connection if it is not open, with TLS and a login if its security asks for them.
 
         Raises:
             ConnectFailed: refused, unreachable, no answer in time, or closed meanwhile.
+            NotAdmitted: TLS or the login failed.
+            ConfigError: a key store or trust store cannot be used.
         """
         if self._wire is not None:
             return
-        loop, closings = asyncio.get_running_loop(), self._closings
+        closings = self._closings
         try:
             async with asyncio.timeout(self._connect_timeout_ms / 1000):
-                _, wire = await loop.create_connection(
-                    lambda: _Wire(self, lends_answers=self._lends_answers), self.host, self.port
-                )
+                wire = await self._open()
+                if self._closings != closings:
+                    if wire.transport is not None:
+                        wire.transport.close()
+                    raise ConnectFailed("klamm gave up this connection before it was open", address=self.address)
+                self._wire = wire
+                self._versions = None
+                if self._security.protocol is not SecurityProtocol.PLAINTEXT:
+                    await self._be_admitted(wire)
+                self._is_admitted = True
         except TimeoutError as error:
             raise ConnectFailed(f"no connection within {self._connect_timeout_ms} ms", address=self.address) from error
         except OSError as error:
             raise ConnectFailed(f"cannot connect ({_reason(error)})", address=self.address) from error
-        if self._closings != closings:
-            if wire.transport is not None:
-                wire.transport.close()
-            raise ConnectFailed("klamm gave up this connection before it was open", address=self.address)
-        self._wire = wire
-        self._versions = None
+
+    async def _open(self) -> _Wire:
+        """Open the connection, and TLS on it if there is any."""
+
+        def factory() -> _Wire:
+            return _Wire(self, lends_answers=self._lends_answers)
+
+        loop, settings = asyncio.get_running_loop(), self._security.tls
+        if settings is None:
+            _, wire = await loop.create_connection(factory, self.host, self.port)
+            return wire
+        from engine.kafka.client.tls.context import client_context
+        from engine.kafka.client.tls.failures import tls_failure
+
+        context = await asyncio.to_thread(client_context, settings)
+        try:
+            _, wire = await loop.create_connection(
+                factory, self.host, self.port, ssl=context, server_hostname=self.host,
+                ssl_handshake_timeout=self._connect_timeout_ms / 1000,
+            )  # fmt: skip
+        except (ssl.SSLError, ConnectionResetError, ConnectionAbortedError, EOFError) as error:
+            raise await tls_failure(error, settings, self.host, self.port) from error
+        return wire
+
+    async def _be_admitted(self, wire: _Wire) -> None:
+        """Greet, and log in. Under TLS 1.3 only the first answer tells a client that its certificate is refused."""
+        self._held = []
+        try:
+            await self.api_versions()
+            await self._log_in()
+        except ConnectionLost as error:
+            if self._security.tls is not None and isinstance(wire.lost_by, ssl.SSLError):
+                from engine.kafka.client.tls.failures import tls_failure
+
+                raise await tls_failure(wire.lost_by, self._security.tls, self.host, self.port) from error
+            hint = "does security.protocol name the protocol of this listener?"
+            raise NotAdmitted("the broker closes the connection", address=self.address, hint=hint) from error
+        except BaseException:
+            if wire is self._wire:
+                self.broken("the login failed")
+            raise
+        finally:
+            self._send_held()
+
+    async def _log_in(self) -> None:
+        """Log in, and again before the broker ends the session (KIP-368)."""
+        if self._security.sasl is None:
+            return
+        from engine.kafka.client.login import log_in
+
+        lifetime_ms = await log_in(self._ask_now, self._security.sasl, await self.api_versions(), self.address)
+        if lifetime_ms > 0:
+            after_s = lifetime_ms / 1000 * random.uniform(RENEWED_FROM, RENEWED_UNTIL)
+            self._renewal = asyncio.get_running_loop().call_later(after_s, self._renew)
+
+    def _renew(self) -> None:
+        self._renewing = asyncio.create_task(self._log_in_again(), name=f"log-in-again-{self.address}")
+
+    async def _log_in_again(self) -> None:
+        self._held = []
+        try:
+            async with asyncio.timeout(self._request_timeout_ms / 1000):
+                await self._log_in()
+        except (NetworkError, RemoteProtocolError, TimeoutError) as error:
+            # The next request opens a new connection, whose login tells what is wrong.
+            logger.warning("the login at %s could not be renewed: %s", self.address, error)
+            self.broken(f"the login could not be renewed: {error or 'no answer in time'}")
+        finally:
+            self._renewing = None
+            self._send_held()
+
+    def _send_held(self) -> None:
+        held, self._held = self._held, None
+        for frame in held or ():
+            if self._wire is not None and self._wire.transport is not None:
+                self._wire.transport.write(frame)
+
+    async def _ask_now(self, request: Request, api_version: int) -> Any:
+        """Ask, whatever is held back."""
+        held, self._held = self._held, None
+        try:
+            future = self.post(request, api_version)
+        finally:
+            self._held = held
+        return await future
 
     async def send(
         self, request: Request, api_version: int, *, timeout_ms: int | None = None, is_large: bool = False
@@ -198,7 +310,7 @@ class BrokerClient:
         Raises:
             ConnectionLost, RequestTimedOut, RemoteProtocolError.
         """
-        if self._wire is None:
+        if not self.is_connected and self._held is None:
             await self.connect()
         if is_large:
             correlation_id = self._take_correlation_id()
@@ -242,15 +354,21 @@ class BrokerClient:
             self._wire.take_back()
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting[correlation_id] = _Waiting(int(api_key), api_version, future, is_large=is_large)
-        self._wire.transport.write(frame)
+        self._write(self._wire.transport, frame)
         return future
+
+    def _write(self, transport: asyncio.Transport, frame: Outgoing) -> None:
+        if self._held is None:
+            transport.write(frame)
+        else:
+            self._held.append(frame)
 
     def tell(self, request: Request, api_version: int) -> None:
         """Write a request that has no answer (Produce with acks=0); the connection must be open."""
         if self._wire is None or self._wire.transport is None:
             raise ConnectionLost("not connected", address=self.address)
         correlation_id = self._take_correlation_id()
-        self._wire.transport.write(encode_request(request, api_version, correlation_id, self.client_id))
+        self._write(self._wire.transport, encode_request(request, api_version, correlation_id, self.client_id))
 
     async def call(self, request: Request, *, timeout_ms: int | None = None, version_max: int | None = None) -> Any:
         """Send a request in the highest common version, and return its answer.
@@ -287,6 +405,8 @@ class BrokerClient:
         A Produce with acks=0 has no answer to wait for, so ``close`` must not drop anything that was sent.
         """
         self._closings += 1
+        if self._renewing is not None:
+            await asyncio.wait([self._renewing], timeout=CLOSE_TIMEOUT_MS / 1000)
         wire = self._wire
         if wire is None or wire.transport is None:
             return
@@ -327,6 +447,10 @@ class BrokerClient:
     def broken(self, reason: str) -> None:
         """End the connection and every request in flight. Only the wire and ``close`` call this."""
         wire, self._wire = self._wire, None
+        self._is_admitted = False
+        if self._renewal is not None:
+            self._renewal.cancel()
+            self._renewal = None
         waiting, self._waiting = self._waiting, {}
         for request in waiting.values():
             if not request.future.done():
@@ -336,7 +460,9 @@ class BrokerClient:
 
     async def _ask_api_versions(self, api_version: int) -> ApiVersionsResponse:
         request = ApiVersionsRequest(client_software_name=CLIENT_SOFTWARE_NAME, client_software_version=VERSION)
-        return cast("ApiVersionsResponse", await self.send(request, api_version))
+        if self._is_admitted or self._wire is None:
+            return cast("ApiVersionsResponse", await self.send(request, api_version))
+        return cast("ApiVersionsResponse", await self._ask_now(request, api_version))
 
 
 __all__ = ["BrokerClient", "NetworkError"]

@@ -27,3 +27,19 @@ class RequestTimedOut(NetworkError):
 
 class NoCommonVersion(NetworkError):
     """The broker answers no version of the API that this side can send."""
+
+
+class NotAdmitted(NetworkError):
+    """The broker can be reached, but TLS or the login failed; nothing was sent. ``hint`` says what to do."""
+
+    def __init__(self, message: str, *, address: str, hint: str | None = None) -> None:
+        super().__init__(message, address=address)
+        self.hint = hint
+
+
+class TlsFailed(NotAdmitted):
+    """The TLS handshake failed, or the broker refused this client's certificate."""
+
+
+class LoginFailed(NotAdmitted):
+    """The broker refused the login, or what it needs cannot be had."""

@@ -176,13 +176,26 @@ def test_an_unknown_profile_lists_the_known_ones(tmp_path: Path, environment: di
     assert "dev" in str(unknown.value.hint)
 
 
-def test_a_client_file_that_asks_for_more_than_there_is(tmp_path: Path, environment: dict[str, str]) -> None:
+def test_a_client_s_properties(tmp_path: Path, environment: dict[str, str]) -> None:
     file = tmp_path / "client.properties"
     file.write_text("security.protocol=SASL_SSL\n")
-    with pytest.raises(BadRequest, match="SASL_SSL"):
+    with pytest.raises(BadRequest, match=r"GSSAPI.*default.*not supported yet"):
         resolve(tmp_path, environment, bootstrap_servers="b:1", command_config=str(file))
     file.write_text("client.id=me\nrequest.timeout.ms=5000\n")
     properties = resolve(tmp_path, environment, bootstrap_servers="b:1", command_config=str(file)).client_properties
     assert (properties.client_id, properties.request_timeout_ms) == ("me", 5000)
     with pytest.raises(NotFound):
         resolve(tmp_path, environment, bootstrap_servers="b:1", command_config=str(tmp_path / "no"))
+
+
+def test_the_environment_s_client_file_goes_to_no_profile_and_no_local_cluster(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("client.id=from-environment")
+    with_file = {**environment, "KLAMM_COMMAND_CONFIG": str(file)}
+    write_profiles(tmp_path, '[clusters.dev]\nzookeeper = "z:1"\n')
+    assert resolve(tmp_path, with_file, cluster="dev").client_properties.client_id == "klamm"
+    assert resolve(tmp_path, with_file, bootstrap_servers="b:1").client_properties.client_id == "from-environment"
+    in_variables = {**with_file, "KLAMM_BOOTSTRAP_SERVER": "b:1"}
+    assert resolve(tmp_path, in_variables).client_properties.client_id == "from-environment"

@@ -178,15 +178,6 @@ def test_refusals_carry_the_clusters_words(code: int, error: type[Exception]) ->
     play(scene)
 
 
-def test_if_not_exists() -> None:
-    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
-        cluster.brokers[0].answers[ApiKey.CREATE_TOPICS] = created(ErrorCode.TOPIC_ALREADY_EXISTS)
-        change = await create_topic(wire, NewTopic("t"), timeout_ms=1000, if_not_exists=True)
-        assert change.result is TopicOutcome.EXISTS
-
-    play(scene)
-
-
 @pytest.mark.parametrize("answer", [HANG_UP, SILENCE])
 def test_a_change_without_an_answer_is_not_sent_again(answer: object) -> None:
     async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:

@@ -101,7 +101,6 @@ def test_settings_by_kafkas_names() -> None:
         ("interceptor.classes", "a.B", "Java classes"),
         ("partitioner.class", "a.B", "Java classes"),
         ("transactional.id", "t", "transactions are not measured"),
-        ("security.protocol", "SSL", "not supported"),
     ],
 )
 def test_what_cannot_be_is_refused(name: str, value: str, message: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from engine.admin.cluster.client_properties import ClientProperties
 from engine.admin.watch import silence
 from engine.admin.watch.silence import LOOK_MS, SILENT_MS, Listener, Silence
 from engine.common.clock import ManualClock
@@ -189,7 +190,7 @@ class _Listening:
         monkeypatch.setattr(silence, "BrokerClient", _Client)
         _Client.clock, _Client.open_ones = ManualClock(), set()
         _Client.questions = 0
-        self.listener = Listener("klamm", _Client.clock)
+        self.listener = Listener(ClientProperties(), _Client.clock)
 
     async def looks(self, ms: int, *brokers: BrokerInfo) -> list[dict[int, int]]:
         told = []

@@ -213,8 +213,6 @@ class Ids:
             KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
             (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, -1, -1),
         ),
-        ({"transactional_id": "x"}, 1, (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, -1)),
-        ({"transactional_id": ""}, 1, (ErrorCode.INVALID_REQUEST, -1, -1)),
         ({"transactional_id": None, "producer_id": 5}, 1, (ErrorCode.INVALID_REQUEST, -1, -1)),
     ],
 )

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from network_serving import session
 
 from engine.broker.coordinator.groups.values import GroupDescription
 from engine.broker.handlers.authorized_operations import GROUP_OPERATIONS, NOT_REQUESTED
@@ -16,7 +17,6 @@ from engine.broker.handlers.join_group import join_group
 from engine.broker.handlers.offset_commit import offset_commit
 from engine.broker.handlers.offset_delete import offset_delete
 from engine.broker.handlers.sync_group import sync_group
-from engine.broker.network.request import Peer
 from engine.common.errors import ErrorCode
 from engine.kafka.config.metadata_version import MetadataVersion
 from engine.kafka.protocol.api_keys import ApiKey
@@ -38,7 +38,7 @@ from engine.kafka.protocol.apis.sync_group import SyncGroupRequest
 
 def asked(key: ApiKey, version: int, **parts: Any) -> RequestContext:
     broker: Any = SimpleNamespace(**parts)
-    return RequestContext(broker, key, version, 1, "c", Peer("h", 1, "PLAINTEXT", 0))
+    return RequestContext(broker, key, version, 1, "c", session("h"))
 
 
 @pytest.mark.parametrize("ibp", [MetadataVersion.IBP_2_2_IV1, MetadataVersion.IBP_2_3_IV0])

@@ -330,7 +330,7 @@ async def test_at_most_so_many_are_answered_at_once() -> None:
 async def test_protocols_of_a_member_are_looked_at_in_turns() -> None:
     joined: list[Any] = []
     where = context()
-    where.client_id, where.peer = "c", SimpleNamespace(host="h")
+    where.client_id, where.session = "c", SimpleNamespace(host="h")
     where.broker.group_coordinator.join = lambda group_id, joining, reply: joined.append(joining)
     protocols = [JoinGroupRequestProtocol(name=name, metadata=memoryview(b"m")) for name in NAMES]
     handler: Any = all_handlers()[ApiKey.JOIN_GROUP].large_handler

@@ -72,7 +72,9 @@ def tell(
 
 def ask(cache: MetadataCache, version: int = 12) -> dict[str | None, MetadataResponseTopic]:
     parts = SimpleNamespace(metadata_cache=cache, cluster_id="c")
-    context: Any = SimpleNamespace(api_version=version, broker=parts, peer=SimpleNamespace(listener_name="PLAINTEXT"))
+    context: Any = SimpleNamespace(
+        api_version=version, broker=parts, session=SimpleNamespace(listener_name="PLAINTEXT")
+    )
     answer = metadata(context, MetadataRequest(topics=[] if version == 0 else None))
     assert isinstance(answer, MetadataResponse)
     return {topic.name: topic for topic in answer.topics}
@@ -89,7 +91,9 @@ def test_very_many_partitions_are_described_in_turns(version: int, monkeypatch: 
     at_once = ask(cache, version)
     monkeypatch.setattr("engine.broker.handlers.metadata.PARTITIONS_AT_ONCE", 5)
     parts = SimpleNamespace(metadata_cache=cache, cluster_id="c")
-    context: Any = SimpleNamespace(api_version=version, broker=parts, peer=SimpleNamespace(listener_name="PLAINTEXT"))
+    context: Any = SimpleNamespace(
+        api_version=version, broker=parts, session=SimpleNamespace(listener_name="PLAINTEXT")
+    )
     request = MetadataRequest(topics=[] if version == 0 else None)
 
     async def answered(*between: UpdateMetadataPartitionState) -> dict[str | None, MetadataResponseTopic]:
@@ -115,7 +119,9 @@ def test_ids_before_version_12_refuse_the_whole_request(version: int) -> None:
     cache = cache_of_two_topics()
     topic_id = cache.topic_id("a")
     parts = SimpleNamespace(metadata_cache=cache, cluster_id="c")
-    context: Any = SimpleNamespace(api_version=version, broker=parts, peer=SimpleNamespace(listener_name="PLAINTEXT"))
+    context: Any = SimpleNamespace(
+        api_version=version, broker=parts, session=SimpleNamespace(listener_name="PLAINTEXT")
+    )
     topics = [MetadataRequestTopic(topic_id=topic_id, name=None), MetadataRequestTopic(name="b")]
     answer = metadata(context, MetadataRequest(topics=topics))
     encoded = encode_response(answer, ApiKey.METADATA, version, 1)
@@ -132,7 +138,7 @@ def test_each_unknown_id_is_answered_once() -> None:
     parts = SimpleNamespace(
         metadata_cache=cache, cluster_id="c", config=SimpleNamespace(auto_create_topics_enable=False)
     )
-    context: Any = SimpleNamespace(api_version=12, broker=parts, peer=SimpleNamespace(listener_name="PLAINTEXT"))
+    context: Any = SimpleNamespace(api_version=12, broker=parts, session=SimpleNamespace(listener_name="PLAINTEXT"))
     ids = [b"?" * 16, cache.topic_id("b"), b"?" * 16]
     answer: Any = metadata(context, MetadataRequest(topics=[MetadataRequestTopic(topic_id=i, name=None) for i in ids]))
     assert [(t.error_code, t.name) for t in answer.topics] == [(0, "b"), (ErrorCode.UNKNOWN_TOPIC_ID, None)]
@@ -196,7 +202,9 @@ def test_very_many_names_are_answered_piece_by_piece(version: int, monkeypatch: 
     monkeypatch.setattr("engine.broker.handlers.metadata.TOPICS_AT_ONCE", 4)
     config = SimpleNamespace(auto_create_topics_enable=False)
     parts = SimpleNamespace(metadata_cache=cache, cluster_id="c", config=config)
-    context: Any = SimpleNamespace(api_version=version, broker=parts, peer=SimpleNamespace(listener_name="PLAINTEXT"))
+    context: Any = SimpleNamespace(
+        api_version=version, broker=parts, session=SimpleNamespace(listener_name="PLAINTEXT")
+    )
 
     async def check() -> None:
         answer: Any = metadata(context, MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names]))

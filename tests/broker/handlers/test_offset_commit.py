@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 from coordinator_world import READ, CoordinatorWorld
+from network_serving import session
 from virtual_time import run_virtual
 
 from engine.broker.coordinator.groups.values import CommittedOffset
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.offset_commit import offset_commit
-from engine.broker.network.request import Deferred, Peer
+from engine.broker.network.request import Deferred
 from engine.common.errors import ErrorCode
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.offset_commit import (
@@ -35,7 +36,7 @@ async def send(world: CoordinatorWorld, request: OffsetCommitRequest, version: i
     )
     frame = encode_request(request, version, 1, "c")
     _, received = decode_request(memoryview(frame)[4:])
-    context = RequestContext(broker, ApiKey.OFFSET_COMMIT, version, 1, "c", Peer("h", 1, "PLAINTEXT", 0))
+    context = RequestContext(broker, ApiKey.OFFSET_COMMIT, version, 1, "c", session("h"))
     deferred = offset_commit(context, received)
     world.coordinator.offsets.flush()
     response = deferred.response if isinstance(deferred, Deferred) else deferred
@@ -110,7 +111,7 @@ def test_a_topic_that_is_named_twice_is_answered_once() -> None:
             group_coordinator=world.coordinator,
             metadata_cache=SimpleNamespace(partitions=lambda topic: {0: None, 1: None}),
         )
-        context = RequestContext(broker, ApiKey.OFFSET_COMMIT, 8, 1, "c", Peer("h", 1, "PLAINTEXT", 0))
+        context = RequestContext(broker, ApiKey.OFFSET_COMMIT, 8, 1, "c", session("h"))
         deferred = offset_commit(context, committing(("read", 0), ("other", 0), ("read", 1), ("read", 0)))
         world.coordinator.offsets.flush()
         assert isinstance(deferred, Deferred)

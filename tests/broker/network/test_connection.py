@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 from network_serving import answer_with_name, correlation_ids, metadata_request, read_frame, run, serving
 
-from engine.broker.network.connection import LARGE_FRAME_BYTES, PENDING_ANSWERS_MAX, QUEUED_BYTES_MAX
+from engine.broker.network.connection import LARGE_FRAME_BYTES, QUEUED_BYTES_MAX
 from engine.broker.network.inbox import Inbox
 from engine.broker.network.request import CLOSE_CONNECTION, NO_RESPONSE, Deferred, RequestHead
 from engine.broker.network.server import ListenerSpec
+from engine.broker.network.session import IN_FLIGHT_MAX
 from engine.common.errors import OperationError, RemoteProtocolError
 from engine.kafka.client.broker_client import BrokerClient
 from engine.kafka.client.errors import ConnectionLost
@@ -155,7 +156,7 @@ def test_a_size_that_no_request_can_have_is_refused_before_anything_is_read(size
     inbox = Inbox(ReceiveBuffers())
     put(inbox, struct.pack(">i", size))
     with pytest.raises(RemoteProtocolError, match=f"a request of {size} bytes, allowed are 8 to 100"):
-        inbox.next_frame(100)
+        inbox.next_frame(8, 100)
 
 
 @pytest.mark.parametrize("at_once", [1, 3, 1000])
@@ -169,7 +170,7 @@ def test_frames_of_the_smallest_and_the_largest_size_are_taken_whole(size: int, 
     frames = []
     for start in range(0, len(came), at_once):
         put(inbox, came[start : start + at_once])
-        while (frame := inbox.next_frame(100)) is not None:
+        while (frame := inbox.next_frame(8, 100)) is not None:
             frames.append(bytes(frame))
         inbox.keep_rest()
     assert frames == [first, second]
@@ -466,7 +467,7 @@ def test_what_is_ready_behind_an_answer_that_waits_is_bounded_and_keeps_its_orde
         async with serving({ApiKey.FETCH: lambda request, body: first, ApiKey.METADATA: metadata}) as (_, host, port):
             reader, writer = await asyncio.open_connection(host, port)
             writer.write(bytes(encode_request(FetchRequest(topics=[]), 4, 0, "c")))
-            for number in range(1, PENDING_ANSWERS_MAX):
+            for number in range(1, IN_FLIGHT_MAX):
                 writer.write(bytes(encode_request(MetadataRequest(topics=[]), 4, number, "c")))
             async with asyncio.timeout(20):
                 while len(asked) < QUEUED_BYTES_MAX // 20_100:
@@ -476,9 +477,9 @@ def test_what_is_ready_behind_an_answer_that_waits_is_bounded_and_keeps_its_orde
                     await reader.read(1)
             assert len(asked) <= QUEUED_BYTES_MAX // 20_000 + 1
             first.complete(FetchResponse(responses=[]))
-            got = [int.from_bytes((await read_frame(reader))[:4]) for _ in range(PENDING_ANSWERS_MAX)]
-            assert got == list(range(PENDING_ANSWERS_MAX))
-            assert len(asked) == PENDING_ANSWERS_MAX - 1
+            got = [int.from_bytes((await read_frame(reader))[:4]) for _ in range(IN_FLIGHT_MAX)]
+            assert got == list(range(IN_FLIGHT_MAX))
+            assert len(asked) == IN_FLIGHT_MAX - 1
             writer.close()
 
     run(check)

@@ -23,7 +23,7 @@ def test_a_listener_of_every_address_is_there_for_ipv4_and_ipv6(host: str) -> No
             for address in ("127.0.0.1", "::1"):
                 _, writer = await asyncio.open_connection(address, port)
                 async with asyncio.timeout(10):
-                    while address not in {connection.peer.host for connection in server.connections}:
+                    while address not in {connection.session.host for connection in server.connections}:
                         await asyncio.sleep(0.005)
                 writer.close()
         finally:

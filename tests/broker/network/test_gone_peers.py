@@ -13,9 +13,10 @@ from network_serving import run, serving
 
 from engine.broker.network import server as network_server
 from engine.broker.network import tcp_info
-from engine.broker.network.connection import PENDING_ANSWERS_MAX, CloseReason, Connection
+from engine.broker.network.connection import CloseReason, Connection
 from engine.broker.network.request import Deferred
 from engine.broker.network.server import SocketServer
+from engine.broker.network.session import IN_FLIGHT_MAX
 from engine.broker.network.tcp_info import KEEP_ALIVE_IDLE_S, UNHEARD_MS_MAX, is_peer_gone, read_tcp_info
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
@@ -162,7 +163,7 @@ def connected(host: str, port: int, requests: int) -> socket.socket:
     return client
 
 
-@pytest.mark.parametrize("requests", [1, PENDING_ANSWERS_MAX, 2 * PENDING_ANSWERS_MAX])
+@pytest.mark.parametrize("requests", [1, IN_FLIGHT_MAX, 2 * IN_FLIGHT_MAX])
 def test_who_resets_a_connection_is_let_go_also_where_it_is_not_read(requests: int) -> None:
     """With this many answers due the server reads nothing, so the event loop does not see the reset."""
     abandoned: list[str] = []
@@ -177,12 +178,12 @@ def test_who_resets_a_connection_is_let_go_also_where_it_is_not_read(requests: i
             async with asyncio.timeout(20):
                 while server.connections:
                     await asyncio.sleep(0.005)
-            assert 1 <= len(abandoned) <= min(requests, PENDING_ANSWERS_MAX)
+            assert 1 <= len(abandoned) <= min(requests, IN_FLIGHT_MAX)
 
     run(check)
 
 
-@pytest.mark.parametrize("requests", [1, PENDING_ANSWERS_MAX])
+@pytest.mark.parametrize("requests", [1, IN_FLIGHT_MAX])
 @pytest.mark.parametrize("is_sent_something", [False, True])
 def test_whose_network_is_gone_is_let_go(
     requests: int, is_sent_something: bool, monkeypatch: pytest.MonkeyPatch

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from engine.broker.log.file_range import FileRange, OpenFile
-from engine.broker.network.sender import GATHERED_BYTES_MAX, SENDFILE_BYTES_MIN, RangeTruncated, Sender
+from engine.broker.network.sender import GATHERED_BYTES_MAX, SENDFILE_BYTES_MIN, RangeTruncated, SocketSender
 from engine.common.clock import ManualClock
 from engine.kafka.protocol.codec import Outgoing
 
@@ -74,7 +74,7 @@ def test_small_ranges_for_a_peer_that_does_not_read_are_not_read_either(
     async def run() -> None:
         out, expected = answer(data, [SENDFILE_BYTES_MIN - 1] * 300)
         drained = asyncio.Event()
-        sender = Sender(asyncio.get_running_loop(), here.fileno(), drained.set, pytest.fail, NOW_MS)
+        sender = SocketSender(asyncio.get_running_loop(), here.fileno(), drained.set, pytest.fail, NOW_MS)
         sender.send(out)
         assert 0 < read_bytes <= GATHERED_BYTES_MAX + SENDFILE_BYTES_MIN
         queued = sender.queued_bytes
@@ -97,7 +97,7 @@ def test_ranges_of_all_sizes_arrive_in_order(
     rng = random.Random(seed)
 
     async def run() -> None:
-        sender = Sender(asyncio.get_running_loop(), here.fileno(), lambda: None, pytest.fail, NOW_MS)
+        sender = SocketSender(asyncio.get_running_loop(), here.fileno(), lambda: None, pytest.fail, NOW_MS)
         expected = b""
         for _ in range(4):
             sizes = [rng.choice([0, 1, 500, SENDFILE_BYTES_MIN - 1, SENDFILE_BYTES_MIN, 90_000]) for _ in range(20)]
@@ -171,7 +171,7 @@ def test_the_loop_does_not_wait_for_what_is_not_in_memory(
 
     async def run() -> None:
         drained = asyncio.Event()
-        sender = Sender(asyncio.get_running_loop(), here.fileno(), drained.set, pytest.fail, NOW_MS)
+        sender = SocketSender(asyncio.get_running_loop(), here.fileno(), drained.set, pytest.fail, NOW_MS)
         out, expected = answer(data, sizes)
         sender.send(out)
         sender.send(Outgoing(b"and more"))
@@ -193,7 +193,7 @@ def test_a_connection_that_ends_while_the_disk_is_waited_for(
     disk = SlowDisk(monkeypatch)
 
     async def run() -> None:
-        sender = Sender(asyncio.get_running_loop(), pair[0].fileno(), pytest.fail, pytest.fail, NOW_MS)
+        sender = SocketSender(asyncio.get_running_loop(), pair[0].fileno(), pytest.fail, pytest.fail, NOW_MS)
         sender.send(answer(data, [500_000])[0])
         await _until(lambda: disk.asked)
         sender.close()
@@ -214,7 +214,7 @@ def test_a_file_that_ends_early_while_it_is_read(
     errors: list[OSError] = []
 
     async def run() -> None:
-        sender = Sender(asyncio.get_running_loop(), pair[0].fileno(), pytest.fail, errors.append, NOW_MS)
+        sender = SocketSender(asyncio.get_running_loop(), pair[0].fileno(), pytest.fail, errors.append, NOW_MS)
         out = Outgoing()
         out.splice(FileRange(data[0], len(data[1]) - 10, 1000))
         sender.send(out)
@@ -238,7 +238,7 @@ def test_a_file_system_that_cannot_tell_is_read_as_it_is(
     monkeypatch.setattr(os, "preadv", refusing)
 
     async def run() -> None:
-        sender = Sender(asyncio.get_running_loop(), pair[0].fileno(), lambda: None, pytest.fail, NOW_MS)
+        sender = SocketSender(asyncio.get_running_loop(), pair[0].fileno(), lambda: None, pytest.fail, NOW_MS)
         out, expected = answer(data, [10, 100_000, 20])
         sender.send(out)
         assert await asyncio.to_thread(_read, pair[1], len(expected)) == expected

@@ -15,6 +15,7 @@ from broker_logs import cleaner_log, server_log
 from cleaning import is_worker
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
+from ended_sessions import kill_for_good
 from wire_client import wait_until_led
 
 from engine.local.cluster import LocalCluster
@@ -173,7 +174,7 @@ def test_a_broker_killed_while_it_cleans(compacting: LocalCluster) -> None:
     folder = folder_of(compacting, "broker-killed")
     wait_for(lambda: list(folder.glob("*.cleaned")), "a cleaning under way")
     workers = worker_pids(compacting)
-    compacting.kill_broker(0)
+    kill_for_good(compacting, 0)
     wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers), "the end of its worker")
     compacting.start_broker(0)
     assert {key: value for _, key, value in read(compacting, "broker-killed")} == {

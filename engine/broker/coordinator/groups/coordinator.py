@@ -238,13 +238,15 @@ class GroupCoordinator:
             lambda error, _: done(store_error(error)),
         )
 
-    def _loaded(self, _: OwnedPartition[Group], groups: list[Group]) -> None:
+    def _loaded(self, owned: OwnedPartition[Group], groups: list[Group]) -> None:
         for group in groups:
+            self.offsets.loaded(owned.index, group)
             self._machine.loaded(group)
         self._driver.run()
 
     def _unloaded(self, owned: OwnedPartition[Group]) -> None:
         self.offsets.flush()
+        self.offsets.unloaded(owned.index)
         for group in list(owned.states.values()):
             self._machine.unload(group)
         self._driver.run()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from typing import Final, NamedTuple
 
 from engine.broker.coordinator.groups.commit_gathering import Commit, CommitDone, CommitErrors, GatheredCommits
@@ -11,12 +12,20 @@ from engine.broker.coordinator.groups.driver import MachineDriver
 from engine.broker.coordinator.groups.group import Group
 from engine.broker.coordinator.groups.loading import logger
 from engine.broker.coordinator.groups.machine import GroupMachine
-from engine.broker.coordinator.groups.records import batch_of, group_tombstone, offset_tombstones
+from engine.broker.coordinator.groups.records import (
+    batch_of,
+    group_tombstone,
+    offset_records,
+    offset_tombstones,
+    transactional_batch_of,
+)
 from engine.broker.coordinator.groups.settings import OffsetsTopicSettings
 from engine.broker.coordinator.groups.states import GroupState
 from engine.broker.coordinator.groups.values import CommittedOffset, Committer, Offsets
+from engine.broker.coordinator.groups.write_errors import commit_error
 from engine.broker.coordinator.ownership import OwnedPartitions
 from engine.broker.coordinator.writer import InternalTopicWriter
+from engine.broker.log.producer_entry import Verification
 from engine.broker.replication.state_changes import Breather
 from engine.common.clock import Clock
 from engine.common.errors import ErrorCode
@@ -62,6 +71,8 @@ class OffsetRequests:
         self._settings = settings
         self._clock = clock
         self._gathered = GatheredCommits(writer, settings, clock)
+        self._transactions: dict[tuple[int, int], set[str]] = {}
+        """Groups whose offsets a transaction holds, by partition of the offsets topic and producer id."""
 
     def commit(
         self,
@@ -101,6 +112,76 @@ class OffsetRequests:
             self._gathered.add(owned.index, Commit(group, offsets, too_large, done, batch))
         else:
             done(ErrorCode.NONE, too_large)
+
+    def status(self, group_id: str) -> ErrorCode:
+        """Return NONE if this broker coordinates the group."""
+        return self._groups.status(group_id) if group_id else ErrorCode.INVALID_GROUP_ID
+
+    def commit_in_transaction(
+        self,
+        group_id: str,
+        committer: Committer,
+        offsets: Offsets,
+        done: CommitDone,
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        verification: Verification | None = None,
+    ) -> None:
+        """Write offsets that count once the producer's transaction is committed.
+
+        ``done`` is called when they are replicated, or at once with an error. The caller has asked the transaction's
+        coordinator, and passes the ``verification`` of the group's partition.
+        """
+        error, owned = self._groups.locate(group_id)
+        if owned is None or error is not ErrorCode.NONE:
+            done(error, {})
+            return
+        group = self.find_or_add(group_id)
+        error = self._machine.check_commit(group, committer, is_transactional=True)
+        if error is not ErrorCode.NONE:
+            done(error, {})
+            return
+        offsets, too_large = self._fitting(offsets)
+        if not offsets:
+            done(ErrorCode.NONE, too_large)
+            return
+        open_groups = self._transactions.setdefault((owned.index, producer_id), set())
+
+        def written(error: ErrorCode, log_offset: int) -> None:
+            if error is ErrorCode.NONE:
+                group.offsets.end_transactional_commit(producer_id, offsets, log_offset)
+            else:
+                group.offsets.fail_transactional_commit(producer_id, offsets)
+                if producer_id not in group.offsets.producer_ids:
+                    open_groups.discard(group_id)
+            done(commit_error(error), too_large)
+
+        records = offset_records(group_id, offsets, self._clock.now_ms(), self._settings.ibp)
+        batch = transactional_batch_of(
+            records, self._settings.codec, producer_id=producer_id, producer_epoch=producer_epoch
+        )
+        open_groups.add(group_id)
+        group.offsets.begin_transactional_commit(producer_id, offsets)
+        with nullcontext() if verification is None else verification.presented():
+            self._writer.append(owned.index, batch, written)
+
+    def end_transaction(self, index: int, producer_id: int, is_commit: bool) -> None:
+        """Make visible, or drop, what a transaction has committed to groups of a partition: its marker is written."""
+        for group_id in self._transactions.pop((index, producer_id), ()):
+            group = self._groups.find(group_id)
+            if group is not None:
+                group.offsets.end_transaction(producer_id, is_commit=is_commit)
+
+    def loaded(self, index: int, group: Group) -> None:
+        """Note the transactions that hold offsets of a group."""
+        for producer_id in group.offsets.producer_ids:
+            self._transactions.setdefault((index, producer_id), set()).add(group.group_id)
+
+    def unloaded(self, index: int) -> None:
+        """Forget the transactions that hold offsets of a partition's groups."""
+        for key in [key for key in self._transactions if key[0] == index]:
+            del self._transactions[key]
 
     def find_or_add(self, group_id: str) -> Group:
         """Return the group, created if there is none. The caller has checked that this broker coordinates it."""

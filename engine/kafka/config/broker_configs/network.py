@@ -113,9 +113,9 @@ class NetworkKeys:
     queued_max_request_bytes = LONG(-1, MEDIUM).without_effect(
         "Bytes of requests that may wait before no more are read; -1: no limit. klamm limits each connection instead."
     )
-    request_timeout_ms = INT(30000, HIGH).without_effect(
-        "Milliseconds to wait for another broker's answer. klamm uses `replica.socket.timeout.ms` and "
-        "`controller.socket.timeout.ms`."
+    request_timeout_ms = INT(30000, HIGH).with_effect(
+        "Milliseconds that a transaction's coordinator waits for another broker's answer, and a marker for the in-sync "
+        "replicas. Elsewhere klamm uses `replica.socket.timeout.ms` and `controller.socket.timeout.ms`."
     )
     max_request_partition_size_limit = INT(2000, MEDIUM, at_least(1)).without_effect(
         "Maximum partitions that one DescribeTopicPartitions answer holds (KIP-966; KRaft only)."

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from engine.common.acl import ResourceType
 from engine.kafka.zk.errors import ZnodeFormatError
 from engine.kafka.zk.znodes.fields import Fields, decode_text, encode_json
 
@@ -16,17 +17,6 @@ class PatternType(Enum):
 
     LITERAL = "LITERAL"
     PREFIXED = "PREFIXED"
-
-
-class ResourceType(Enum):
-    """What an access list is for. The value is the folder's name; notifications use the enum name."""
-
-    TOPIC = "Topic"
-    GROUP = "Group"
-    CLUSTER = "Cluster"
-    TRANSACTIONAL_ID = "TransactionalId"
-    DELEGATION_TOKEN = "DelegationToken"
-    USER = "User"
 
 
 @dataclass(frozen=True, slots=True)

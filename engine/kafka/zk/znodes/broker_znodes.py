@@ -60,7 +60,7 @@ class BrokerIdZNode:
         listener.
         """
         broker, version = registration.broker, registration.json_version
-        plain = next((e for e in broker.endpoints if e.security_protocol is SecurityProtocol.PLAINTEXT), None)
+        plain = broker.endpoint_for(SecurityProtocol.PLAINTEXT)
         values: dict[str, Any] = {}
         if version >= 5:
             values["features"] = {name: dict(versions) for name, versions in registration.features.items()}
@@ -106,8 +106,7 @@ class BrokerIdZNode:
 
 
 def _only_endpoint(fields: Fields) -> tuple[Endpoint, ...]:
-    plaintext = SecurityProtocol.PLAINTEXT
-    return (Endpoint(fields.text("host"), fields.integer("port"), plaintext.name, plaintext),)
+    return (Endpoint.of_protocol(fields.text("host"), fields.integer("port"), SecurityProtocol.PLAINTEXT),)
 
 
 def _endpoints(fields: Fields) -> tuple[Endpoint, ...]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from engine.common.acl import ResourceType
 from engine.common.model import TopicPartition
 from engine.kafka.zk.operations import ZnodeStat
 from engine.kafka.zk.znodes.acl_znodes import (
@@ -14,7 +15,6 @@ from engine.kafka.zk.znodes.acl_znodes import (
     LiteralAclChangeZNode,
     PatternType,
     ResourcePattern,
-    ResourceType,
     ResourceZNode,
 )
 from engine.kafka.zk.znodes.admin_znodes import PreferredReplicaElectionZNode, ReassignPartitionsZNode

@@ -8,23 +8,9 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 
-from typer._click.exceptions import UsageError
-
 _TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _PATIENCE_S = 30.0
 """How long a scraper may take to send its request and to take the answer."""
-
-
-def parse_listen(text: str) -> tuple[str, int]:
-    """Return host and port of ``[HOST]:PORT``; without a host it is every address of this machine.
-
-    Raises:
-        UsageError: it is not an address.
-    """
-    host, _, port = text.rpartition(":")
-    if not port.isdigit() or int(port) > 65535:
-        raise UsageError(f"--serve must be [HOST]:PORT, not {text!r}")
-    return host.removeprefix("[").removesuffix("]"), int(port)
 
 
 class _Server(ThreadingHTTPServer):

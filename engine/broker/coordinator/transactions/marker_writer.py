@@ -1,0 +1,91 @@
+"""Writes the markers that end transactions into the partitions that this broker leads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import NamedTuple
+
+from engine.broker.coordinator.writer import ReplicatedWriter
+from engine.broker.replication.partition import Partition
+from engine.broker.replication.replica_manager import ReplicaManager
+from engine.common.clock import Clock
+from engine.common.errors import ErrorCode
+from engine.common.model import TopicPartition
+from engine.common.topic_names import GROUP_METADATA_TOPIC
+from engine.kafka.formats.control_records import ControlRecordType, EndTransactionMarker, encode_end_transaction_batch
+
+MarkerErrors = dict[TopicPartition, ErrorCode]
+
+MAGIC_OF_TRANSACTIONS = 2
+"""Older formats have no room for a producer id."""
+
+
+class Marker(NamedTuple):
+    """The outcome of a producer's transaction."""
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    is_commit: bool
+
+
+class MarkerWriter:
+    """Appends markers, and reports once the in-sync replicas have them."""
+
+    def __init__(
+        self,
+        replica_manager: ReplicaManager,
+        clock: Clock,
+        *,
+        timeout_ms: int,
+        offsets_ended: Callable[[int, int, bool], None],
+    ) -> None:
+        """``offsets_ended`` is told the partition of the offsets topic, the producer id and whether to commit."""
+        self._replica_manager = replica_manager
+        self._clock = clock
+        self._writer = ReplicatedWriter(replica_manager, timeout_ms)
+        self._offsets_ended = offsets_ended
+
+    def write(
+        self, marker: Marker, partitions: Collection[TopicPartition], done: Callable[[MarkerErrors], None]
+    ) -> None:
+        """Write a marker to each of the partitions; ``done`` is called once, with the outcome of all."""
+        errors: MarkerErrors = {}
+        wanted = dict.fromkeys(partitions)
+        if not wanted:
+            done(errors)
+
+        def ended(partition: TopicPartition, error: ErrorCode) -> None:
+            if error is ErrorCode.NONE and partition.topic == GROUP_METADATA_TOPIC:
+                self._offsets_ended(partition.partition, marker.producer_id, marker.is_commit)
+            errors[partition] = error
+            if len(errors) == len(wanted):
+                done(errors)
+
+        for topic_partition in wanted:
+            self._write(marker, topic_partition, ended)
+
+    def _write(
+        self, marker: Marker, topic_partition: TopicPartition, ended: Callable[[TopicPartition, ErrorCode], None]
+    ) -> None:
+        partition = self._replica_manager.hosted_partition(topic_partition)
+        error = _refusal(partition)
+        if partition is None or error is not ErrorCode.NONE:
+            ended(topic_partition, error)
+            return
+        outcome = ControlRecordType.COMMIT if marker.is_commit else ControlRecordType.ABORT
+        batch = encode_end_transaction_batch(
+            EndTransactionMarker(outcome, marker.coordinator_epoch),
+            producer_id=marker.producer_id,
+            producer_epoch=marker.producer_epoch,
+            timestamp_ms=self._clock.now_ms(),
+        )
+        self._writer.append_to(partition, memoryview(bytearray(batch)), lambda error, _: ended(topic_partition, error))
+
+
+def _refusal(partition: Partition | None) -> ErrorCode:
+    if partition is None or partition.log is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if partition.log.config.record_magic < MAGIC_OF_TRANSACTIONS:
+        return ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
+    return ErrorCode.NONE if partition.is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -1,0 +1,122 @@
+"""AddPartitionsToTxn (24): v0–v5.
+
+Behaviour
+* Adds partitions to a producer's transaction, which begins with the first of them, and answers once
+  ``__transaction_state`` has that. If one partition does not exist, none is added: the others get
+  OPERATION_NOT_ATTEMPTED.
+* Brokers send v4 and v5 to ask whether partitions belong to transactions (KIP-890): TRANSACTION_ABORTABLE for those
+  that do not.
+* CONCURRENT_TRANSACTIONS while the transaction before is still being ended; clients ask again.
+
+Version notes
+* v2 PRODUCER_FENCED   * v3 flexible   * v4 several transactions, from brokers   * v5 TRANSACTION_ABORTABLE
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from engine.broker.coordinator.transactions.decisions import ProducerIdAndEpoch
+from engine.broker.handlers.context import RequestContext
+from engine.broker.handlers.registry import handles
+from engine.broker.handlers.transactional_ids import are_transactions_refused, by_topic, understood
+from engine.broker.network.request import Deferred
+from engine.common.errors import ErrorCode
+from engine.common.model import TopicPartition
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+
+FROM_BROKERS = 4
+"""From this version on, brokers ask about several transactions."""
+
+Errors = Sequence[tuple[TopicPartition, ErrorCode]]
+"""The answer for each partition. A partition that was named twice is answered twice, as by Kafka."""
+
+
+@handles(ApiKey.ADD_PARTITIONS_TO_TXN, requires=["Write TransactionalId", "Write Topic", "ClusterAction Cluster"])
+def add_partitions_to_txn(
+    context: RequestContext, request: AddPartitionsToTxnRequest
+) -> AddPartitionsToTxnResponse | Deferred:
+    """Add partitions to transactions, or say whether they belong to them."""
+    transactions = request.transactions if context.api_version >= FROM_BROKERS else [_of_client(request)]
+    results: list[Errors | None] = [None] * len(transactions)
+    deferred = Deferred()
+
+    def take(number: int, errors: Errors) -> None:
+        results[number] = errors
+        if None not in results:
+            deferred.complete(_response(context, transactions, [found or () for found in results]))
+
+    if not transactions:
+        return AddPartitionsToTxnResponse()
+    for number, transaction in enumerate(transactions):
+        _add(context, transaction, lambda errors, number=number: take(number, errors))  # type: ignore[misc]
+    return deferred
+
+
+def _of_client(request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnTransaction:
+    return AddPartitionsToTxnTransaction(
+        transactional_id=request.v3_and_below_transactional_id,
+        producer_id=request.v3_and_below_producer_id,
+        producer_epoch=request.v3_and_below_producer_epoch,
+        verify_only=False,
+        topics=request.v3_and_below_topics,
+    )
+
+
+def _add(context: RequestContext, asked: AddPartitionsToTxnTransaction, done: Callable[[Errors], None]) -> None:
+    named = [TopicPartition(topic.name, index) for topic in asked.topics for index in topic.partitions]
+    if are_transactions_refused(context):
+        done([(p, ErrorCode.UNSUPPORTED_VERSION) for p in named])
+        return
+    partitions = dict.fromkeys(named)
+    cache = context.broker.metadata_cache
+    missing = {p for p in partitions if not cache.contains(p)}
+    if missing:
+        unknown, untouched = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
+        done([(p, unknown if p in missing else untouched) for p in partitions])
+        return
+    coordinator = context.broker.transaction_coordinator
+    producer = ProducerIdAndEpoch(asked.producer_id, asked.producer_epoch)
+    if asked.verify_only:
+        done(list(coordinator.verify_partitions(asked.transactional_id, producer, partitions.keys()).items()))
+        return
+
+    def added(error: ErrorCode) -> None:
+        told = understood(error, context.api_version, fenced_since=2)
+        done([(p, told) for p in named])
+
+    coordinator.add_partitions(asked.transactional_id, producer, partitions.keys(), added)
+
+
+def _response(
+    context: RequestContext, transactions: list[AddPartitionsToTxnTransaction], results: list[Errors]
+) -> AddPartitionsToTxnResponse:
+    if context.api_version < FROM_BROKERS:
+        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_topics(results[0]))
+    return AddPartitionsToTxnResponse(
+        results_by_transaction=[
+            AddPartitionsToTxnResult(transactional_id=asked.transactional_id, topic_results=_topics(errors))
+            for asked, errors in zip(transactions, results, strict=True)
+        ]
+    )
+
+
+def _topics(errors: Errors) -> list[AddPartitionsToTxnTopicResult]:
+    return [
+        AddPartitionsToTxnTopicResult(
+            name=topic,
+            results_by_partition=[
+                AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=error)
+                for index, error in partitions
+            ],
+        )
+        for topic, partitions in by_topic(errors)
+    ]

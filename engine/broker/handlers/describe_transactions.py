@@ -1,0 +1,54 @@
+"""DescribeTransactions (65): v0.
+
+Behaviour
+* State, producer, time-out and partitions of transactional ids that this broker coordinates (KIP-664). While a
+  transaction ends, its partitions are those that lack their marker.
+* An unknown id is TRANSACTIONAL_ID_NOT_FOUND, an empty one INVALID_REQUEST.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any
+
+from engine.broker.handlers.context import RequestContext
+from engine.broker.handlers.in_turns import answered
+from engine.broker.handlers.registry import handles
+from engine.common.errors import ErrorCode
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TopicData,
+    TransactionState,
+)
+
+
+@handles(ApiKey.DESCRIBE_TRANSACTIONS, requires=["Describe TransactionalId", "Describe Topic"])
+def describe_transactions(
+    context: RequestContext, request: DescribeTransactionsRequest
+) -> DescribeTransactionsResponse | Coroutine[Any, Any, DescribeTransactionsResponse]:
+    """Describe transactional ids."""
+    return answered(
+        request.transactional_ids,
+        lambda transactional_id: _describe(context, transactional_id),
+        lambda found: DescribeTransactionsResponse(transaction_states=found),
+    )
+
+
+def _describe(context: RequestContext, transactional_id: str) -> TransactionState:
+    found = context.broker.transaction_coordinator.describe(transactional_id)
+    if isinstance(found, ErrorCode):
+        return TransactionState(error_code=found, transactional_id=transactional_id)
+    topics: dict[str, list[int]] = {}
+    for topic, index in sorted(found.partitions):
+        topics.setdefault(topic, []).append(index)
+    return TransactionState(
+        transactional_id=transactional_id,
+        transaction_state=found.state.kafka_name,
+        transaction_timeout_ms=found.timeout_ms,
+        transaction_start_time_ms=found.start_ms,
+        producer_id=found.producer_id,
+        producer_epoch=found.producer_epoch,
+        topics=[TopicData(topic=topic, partitions=indexes) for topic, indexes in topics.items()],
+    )

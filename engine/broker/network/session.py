@@ -1,0 +1,66 @@
+"""Who is at the other end of a connection, and what the connection lets it send."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+ANONYMOUS: Final = "User:ANONYMOUS"
+"""The principal of a peer that has not said who it is, in Kafka's spelling."""
+
+UNKNOWN_SOFTWARE: Final = "unknown"
+"""Name and version of the software of a peer that has not named it (KIP-511)."""
+
+SMALLEST_FRAME_BYTES: Final = 8
+"""API key, version and correlation id: no request is shorter."""
+
+IN_FLIGHT_MAX: Final = 128
+"""Maximum requests in flight on one connection; it reads no more until it has answered some."""
+
+
+class Routes(Protocol):
+    """A ``RouteTable``, which knows sessions."""
+
+    def __getitem__(self, word: int, /) -> Any:
+        """Return the ``Route`` of an API key and version; None: the API is not served."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionRules:
+    """What a connection accepts. The next frame is the first under new rules."""
+
+    routes: Routes
+    frame_bytes_max: int
+    frame_bytes_min: int = SMALLEST_FRAME_BYTES
+    in_flight_max: int = IN_FLIGHT_MAX
+    """At least 1: then each request waits for the answer to the one before."""
+
+
+class Session:
+    """One connection as handlers see it.
+
+    A handler may change the principal, the client's software and the rules: they belong to this connection alone.
+    """
+
+    __slots__ = (
+        "client_software_name",
+        "client_software_version",
+        "host",
+        "listener_name",
+        "port",
+        "principal",
+        "rules",
+        "security_protocol",
+    )
+
+    def __init__(
+        self, host: str, port: int, listener_name: str, security_protocol: int, rules: ConnectionRules
+    ) -> None:
+        self.host = host
+        self.port = port
+        self.listener_name = listener_name
+        self.security_protocol = security_protocol
+        self.rules = rules
+        self.principal = ANONYMOUS
+        self.client_software_name = UNKNOWN_SOFTWARE
+        self.client_software_version = UNKNOWN_SOFTWARE

@@ -1,0 +1,83 @@
+"""Values that stand elsewhere: ``${env:NAME}``, ``${file:PATH:KEY}``, ``${directory:PATH:FILE}`` (KIP-297, 421, 887).
+
+Kafka's three providers are known by these names without being declared. ``config.providers`` may give them other names,
+``config.providers.NAME.param.allowed.paths`` and ``….allowlist.pattern`` limit what they read, as in Kafka.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from engine.common.errors import ConfigError
+from engine.kafka.config.properties import parse_properties
+
+_REFERENCE = re.compile(r"\$\{([^}]*?):(([^}]*?):)?([^}]*?)\}")
+_CLASSES = {
+    "org.apache.kafka.common.config.provider.EnvVarConfigProvider": "env",
+    "org.apache.kafka.common.config.provider.FileConfigProvider": "file",
+    "org.apache.kafka.common.config.provider.DirectoryConfigProvider": "directory",
+}
+
+
+def resolve_references(entries: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties with every reference replaced; one of an unknown provider stays as it is, as in Kafka.
+
+    Raises:
+        ConfigError: a provider's class is unknown, or a reference leads nowhere. The message holds no value.
+    """
+    if not any("${" in value for value in entries.values()):
+        return dict(entries)
+    providers = _providers(entries)
+
+    def look_up(key: str) -> Callable[[re.Match[str]], str]:
+        def replace(match: re.Match[str]) -> str:
+            name, path, wanted = match[1], match[3] or "", match[4]
+            if name not in providers:
+                return match[0]
+            prefix = f"config.providers.{name}.param."
+            limits = {k.removeprefix(prefix): v for k, v in entries.items() if k.startswith(prefix)}
+            return _value(providers[name], path, wanted, limits, environment, f"{key}={match[0]}")
+
+        return replace
+
+    return {
+        key: value if key.startswith("config.providers") else _REFERENCE.sub(look_up(key), value)
+        for key, value in entries.items()
+    }
+
+
+def _providers(entries: Mapping[str, str]) -> dict[str, str]:
+    """Return the kind of each provider by its name."""
+    found = {kind: kind for kind in _CLASSES.values()}
+    for name in filter(None, (part.strip() for part in entries.get("config.providers", "").split(","))):
+        class_name = entries.get(f"config.providers.{name}.class", "")
+        if class_name not in _CLASSES:
+            raise ConfigError(f"config.providers.{name}.class={class_name} is not one of Kafka's own config providers")
+        found[name] = _CLASSES[class_name]
+    return found
+
+
+def _value(
+    kind: str, path: str, wanted: str, limits: Mapping[str, str], environment: Mapping[str, str], where: str
+) -> str:
+    if kind == "env":
+        allowed = re.fullmatch(limits.get("allowlist.pattern", ".*"), wanted)
+        if path or not allowed or wanted not in environment:
+            raise ConfigError(f"no such environment variable: {where}")
+        return environment[wanted]
+    place = Path(path)
+    allowed_paths = [Path(one.strip()).resolve() for one in limits.get("allowed.paths", "").split(",") if one.strip()]
+    if allowed_paths and not any(place.resolve().is_relative_to(one) for one in allowed_paths):
+        raise ConfigError(f"not below allowed.paths: {where}")
+    try:
+        if kind == "directory":
+            if Path(wanted).name != wanted:
+                raise ConfigError(f"not the name of a file: {where}")
+            return (place / wanted).read_text(encoding="utf-8")
+        return parse_properties(place.read_text(encoding="utf-8"))[wanted]
+    except KeyError:
+        raise ConfigError(f"the file has no such key: {where}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"the file cannot be read ({getattr(error, 'strerror', None) or error}): {where}") from None

@@ -1,0 +1,118 @@
+"""JAAS as Kafka's clients read it: the property ``sasl.jaas.config``, and files with named sections. Pure.
+
+The tokens are those of Java's ``StreamTokenizer``: words, quoted texts with backslash escapes, signs, ``//`` and
+``/* */`` comments.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from engine.common.errors import ConfigError
+
+_TOKEN = re.compile(
+    r"""(?P<skip>\s+|//[^\n]*|/\*.*?\*/)
+    |"(?P<double>(?:\\.|[^"\\\n])*)"
+    |'(?P<single>(?:\\.|[^'\\\n])*)'
+    |(?P<word>[A-Za-z_$*\-\u00a0-\uffff][\w$*.\-\u00a0-\uffff]*)
+    |(?P<sign>.)""",
+    re.DOTALL | re.VERBOSE,
+)
+_ESCAPE = re.compile(r"\\([0-3]?[0-7]{1,2}|.)", re.DOTALL)
+_ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+_FLAGS = ("required", "requisite", "sufficient", "optional")
+
+
+@dataclass(frozen=True, slots=True)
+class LoginModule:
+    """One login module. Its options hold passwords and stay out of ``repr``."""
+
+    class_name: str
+    flag: str
+    options: Mapping[str, str] = field(repr=False)
+
+
+_Token = tuple[str, str]
+"""Its kind (``text``, or ``sign`` for what is neither a word nor quoted) and its content."""
+
+
+def parse_jaas_config(text: str) -> LoginModule:
+    """Read the value of ``sasl.jaas.config``, which names exactly one login module.
+
+    Raises:
+        ConfigError: the value is malformed; the message repeats no value.
+    """
+    tokens = _tokens(text)
+    module, rest = _module(tokens)
+    if rest:
+        raise ConfigError("sasl.jaas.config names more than one login module")
+    return module
+
+
+def parse_jaas_file(text: str) -> dict[str, list[LoginModule]]:
+    """Read a JAAS file: login modules by section name, such as ``KafkaClient``.
+
+    Raises:
+        ConfigError: the text is malformed; the message repeats no value.
+    """
+    tokens = _tokens(text)
+    sections: dict[str, list[LoginModule]] = {}
+    while tokens:
+        name = _expect_text(tokens, "the name of a section")
+        _expect_sign(tokens, "{", f"after {name}")
+        modules = sections.setdefault(name, [])
+        while tokens and tokens[0] != ("sign", "}"):
+            module, tokens = _module(tokens)
+            modules.append(module)
+        _expect_sign(tokens, "}", f"at the end of {name}")
+        _expect_sign(tokens, ";", f"at the end of {name}")
+    return sections
+
+
+def _module(tokens: list[_Token]) -> tuple[LoginModule, list[_Token]]:
+    """Read one login module, and return what follows it."""
+    left = list(tokens)
+    class_name = _expect_text(left, "a login module's class")
+    flag = _expect_text(left, "a control flag")
+    if flag.lower() not in _FLAGS:
+        raise ConfigError(f"the control flag after {class_name} is none of {', '.join(_FLAGS)}")
+    options: dict[str, str] = {}
+    while left and left[0] != ("sign", ";"):
+        key = _expect_text(left, "an option's name")
+        if left[:1] != [("sign", "=")] or len(left) < 2 or left[1][0] != "text":
+            raise ConfigError(f"Value not specified for key '{key}' in JAAS config")
+        options[key] = left[1][1]
+        del left[:2]
+    _expect_sign(left, ";", "at the end of the login module")
+    return LoginModule(class_name, flag.lower(), options), left
+
+
+def _tokens(text: str) -> list[_Token]:
+    found: list[_Token] = []
+    for match in _TOKEN.finditer(text):
+        kind = match.lastgroup
+        if kind in ("double", "single"):
+            found.append(("text", _ESCAPE.sub(_unescaped, match[kind])))
+        elif kind == "word":
+            found.append(("text", match["word"]))
+        elif kind == "sign":
+            found.append(("sign", match["sign"]))
+    return found
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    escape = match[1]
+    return chr(int(escape, 8)) if escape[0] in "01234567" else _ESCAPES.get(escape, escape)
+
+
+def _expect_text(tokens: list[_Token], what: str) -> str:
+    if not tokens or tokens[0][0] != "text":
+        raise ConfigError(f"JAAS: {what} is missing")
+    return tokens.pop(0)[1]
+
+
+def _expect_sign(tokens: list[_Token], sign: str, where: str) -> None:
+    if not tokens or tokens.pop(0) != ("sign", sign):
+        raise ConfigError(f"JAAS: '{sign}' is missing {where}")

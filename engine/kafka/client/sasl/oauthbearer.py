@@ -1,0 +1,187 @@
+"""SASL OAUTHBEARER (RFC 7628) and where its tokens come from (KIP-255, KIP-768).
+
+A token comes from an identity provider (client credentials), a file, a command, or, for tests of a cluster only, from
+the client itself: unsecured, without a signature.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+import time
+from base64 import b64encode, urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any
+from urllib.parse import urlencode, urlsplit, urlunsplit
+
+from engine.kafka.client.sasl.exchange import Exchange, SaslError
+
+_STRING, _NUMBER, _LIST = "unsecuredLoginStringClaim_", "unsecuredLoginNumberClaim_", "unsecuredLoginListClaim_"
+_EXTENSION_OPTIONS = ("unsecuredLoginExtension_", "extension_")
+_EXTENSION_NAME, _EXTENSION_VALUE = re.compile(r"[A-Za-z]+"), re.compile(r"[\x21-\x7e \t\r\n]+")
+_TOKEN = re.compile(r"[\x21-\x7e]+")
+FETCH_TIMEOUT_S = 10.0
+"""How long a command, or one answer of an identity provider, may take."""
+
+
+def oauthbearer_exchange(token: str, extensions: Mapping[str, str]) -> Exchange:
+    """Send the token; a refusal comes as a JSON text, which is acknowledged so that the error follows.
+
+    Raises:
+        SaslError: the server refuses the token.
+    """
+    pairs = "".join(f"{name}={value}\x01" for name, value in extensions.items())
+    challenge = yield f"n,,\x01auth=Bearer {token}\x01{pairs}\x01".encode()
+    if challenge:
+        yield b"\x01"
+        raise SaslError(f"the broker refuses the token: {_status(challenge)}")
+
+
+def extensions_of(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the SASL extensions (KIP-342) that the login module's options name.
+
+    Raises:
+        SaslError: a name or value has characters that RFC 7628 does not allow.
+    """
+    found = {
+        key.removeprefix(prefix): value
+        for prefix in _EXTENSION_OPTIONS
+        for key, value in options.items()
+        if key.startswith(prefix)
+    }
+    for name, value in found.items():
+        if name == "auth" or not _EXTENSION_NAME.fullmatch(name) or not _EXTENSION_VALUE.fullmatch(value):
+            raise SaslError(f"the SASL extension {name} is malformed")
+    return found
+
+
+def unsecured_token(options: Mapping[str, str], *, now_s: float | None = None) -> str:
+    """Return a token without signature, with the claims that the login module's options name.
+
+    Raises:
+        SaslError: no subject is named, or a number is none.
+    """
+    now = time.time() if now_s is None else now_s
+    claims: dict[str, Any] = {}
+    try:
+        for key, value in options.items():
+            if key.startswith(_STRING):
+                claims[key.removeprefix(_STRING)] = value
+            elif key.startswith(_NUMBER):
+                claims[key.removeprefix(_NUMBER)] = float(value)
+            elif key.startswith(_LIST):
+                # The first character separates the elements if it is no letter or digit, as in Kafka.
+                is_plain = not value or value[0].isalnum()
+                claims[key.removeprefix(_LIST)] = [value] if is_plain else value[1:].split(value[0])
+        lifetime = float(options.get("unsecuredLoginLifetimeSeconds", "3600"))
+    except ValueError:
+        raise SaslError("a number among the options of the unsecured login is none") from None
+    if not claims.get(options.get("unsecuredLoginPrincipalClaimName", "sub")):
+        raise SaslError("the unsecured login names no subject: give unsecuredLoginStringClaim_sub")
+    claims = {"iat": now, "exp": now + lifetime} | claims
+    return f"{_b64(json.dumps({'alg': 'none'}))}.{_b64(json.dumps(claims))}."
+
+
+def token_from_file(path: Path) -> str:
+    """Return the token in a file, which is read anew for each login, as other programs renew it.
+
+    Raises:
+        SaslError: it cannot be read, or holds no token.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise SaslError(f"the token's file {path} cannot be read: {reason}") from None
+    return _checked(text.strip(), f"the file {path}")
+
+
+def token_from_command(command: str) -> str:
+    """Return the token that a command prints; its words are split as a shell does, and no shell runs it.
+
+    Raises:
+        SaslError: it cannot run, fails, takes too long, or prints no token.
+    """
+    try:
+        words = shlex.split(command)
+        done = subprocess.run(words, capture_output=True, text=True, timeout=FETCH_TIMEOUT_S, check=False)
+    except (OSError, ValueError, IndexError) as error:
+        raise SaslError(f"the command for the token cannot run: {getattr(error, 'strerror', None) or error}") from None
+    except subprocess.TimeoutExpired:
+        raise SaslError(f"the command for the token did not end within {FETCH_TIMEOUT_S:g} s") from None
+    if done.returncode:
+        raise SaslError(f"the command for the token ended with {done.returncode}")
+    return _checked(done.stdout.strip(), "the command for the token")
+
+
+def token_from_provider(url: str, client_id: str, client_secret: str, scope: str | None, *, ssl: Any = None) -> str:
+    """Ask an identity provider for a token by client credentials (RFC 6749, 4.4).
+
+    Raises:
+        SaslError: it cannot be reached, refuses, or answers without a token.
+    """
+    from urllib.error import HTTPError
+    from urllib.request import Request, urlopen
+
+    form = {"grant_type": "client_credentials"} | ({"scope": scope} if scope else {})
+    credentials = b64encode(f"{client_id}:{client_secret}".encode()).decode()
+    headers = {"Authorization": f"Basic {credentials}", "Accept": "application/json"}
+    request = Request(url, urlencode(form).encode(), headers)
+    try:
+        with urlopen(request, timeout=FETCH_TIMEOUT_S, context=ssl) as answer:
+            document = json.loads(answer.read(1 << 20))
+    except HTTPError as error:
+        said = _oauth_error(error)
+        raise SaslError(f"the token endpoint {_shown(url)} refuses with {error.code}{said}") from None
+    except OSError as error:
+        reason = getattr(error, "reason", None) or error.strerror or error
+        raise SaslError(f"the token endpoint {_shown(url)} cannot be reached: {reason}") from None
+    except ValueError:
+        raise SaslError(f"the token endpoint {_shown(url)} answers without JSON") from None
+    token = document.get("access_token") if isinstance(document, dict) else None
+    return _checked(token if isinstance(token, str) else "", f"the answer of {_shown(url)}")
+
+
+def expires_at_s(token: str) -> float | None:
+    """Return when a token expires, in seconds since 1970; None if it does not say so, as opaque tokens do not."""
+    try:
+        payload = token.split(".")[1]
+        expires = json.loads(urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))["exp"]
+        return float(expires)
+    except (IndexError, KeyError, TypeError, ValueError):
+        return None
+
+
+def _oauth_error(error: IO[bytes]) -> str:
+    try:
+        with error:
+            document = json.loads(error.read(65_536))
+        return f" ({document['error']})"
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+
+
+def _shown(url: str) -> str:
+    """Return an address without credentials and without its query."""
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def _checked(token: str, origin: str) -> str:
+    if not _TOKEN.fullmatch(token):
+        raise SaslError(f"{origin} holds no token")
+    return token
+
+
+def _status(challenge: bytes) -> str:
+    try:
+        return str(json.loads(challenge)["status"])
+    except (ValueError, KeyError, TypeError):
+        return "no reason given"
+
+
+def _b64(text: str) -> str:
+    return urlsafe_b64encode(text.encode()).rstrip(b"=").decode()

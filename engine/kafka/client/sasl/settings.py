@@ -1,0 +1,126 @@
+"""The ``sasl.*`` properties of Kafka's clients, checked before anything connects, and the exchange they ask for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from engine.common.errors import ConfigError
+from engine.kafka.client.jaas import LoginModule, parse_jaas_config
+from engine.kafka.client.sasl.exchange import Exchange
+from engine.kafka.client.sasl.oauthbearer import (
+    expires_at_s,
+    extensions_of,
+    oauthbearer_exchange,
+    token_from_command,
+    token_from_file,
+    token_from_provider,
+    unsecured_token,
+)
+from engine.kafka.client.sasl.plain import plain_exchange
+from engine.kafka.client.sasl.scram import HASHES, scram_exchange
+from engine.kafka.client.tls.context import client_context, tls_settings
+
+TOKEN_URL = "sasl.oauthbearer.token.endpoint.url"
+TOKEN_COMMAND = "klamm.oauthbearer.token.command"
+"""A key of klamm's own: the command that prints a token."""
+_MECHANISMS = ("PLAIN", *HASHES, "OAUTHBEARER")
+_RENEWED_AFTER = 0.8
+"""A token is asked for again after this share of its life, as in Kafka (``sasl.login.refresh.window.factor``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SaslSettings:
+    """How to log in. The options hold passwords and stay out of ``repr``."""
+
+    mechanism: str
+    options: tuple[tuple[str, str], ...] = field(repr=False)
+    token_url: str | None = field(default=None, repr=False)
+    token_command: str | None = field(default=None, repr=False)
+
+    @property
+    def identity(self) -> str:
+        """Who logs in, for people: ``alice by SCRAM-SHA-512``."""
+        options = dict(self.options)
+        name = options.get("username") or options.get("clientId") or options.get("unsecuredLoginStringClaim_sub")
+        return f"{name} by {self.mechanism}" if name else self.mechanism
+
+
+def sasl_settings(entries: Mapping[str, str], jaas: LoginModule | None = None) -> SaslSettings:
+    """Return how the properties log in; ``jaas`` is the module of a JAAS file, which ``sasl.jaas.config`` outweighs.
+
+    Raises:
+        ConfigError: the mechanism is unknown, or what it needs is missing.
+    """
+    mechanism = entries.get("sasl.mechanism", "GSSAPI")
+    if mechanism not in _MECHANISMS:
+        default = "" if "sasl.mechanism" in entries else " (Kafka's default)"
+        raise ConfigError(
+            f"sasl.mechanism={mechanism}{default} is not supported yet; klamm has {', '.join(_MECHANISMS)}"
+        )
+    said = entries.get("sasl.jaas.config")
+    module = parse_jaas_config(said) if said else jaas
+    if module is None:
+        raise ConfigError(
+            f"sasl.jaas.config is missing: {mechanism} needs it, or a JAAS file with a section KafkaClient"
+        )
+    url, command = entries.get(TOKEN_URL), entries.get(TOKEN_COMMAND)
+    if mechanism != "OAUTHBEARER":
+        _require(module, mechanism, "username", "password")
+    elif url and urlsplit(url).scheme not in ("file", "http", "https"):
+        raise ConfigError(f"{TOKEN_URL} must begin with https:, http: or file:")
+    elif url and urlsplit(url).scheme != "file":
+        _require(module, mechanism, "clientId", "clientSecret")
+    return SaslSettings(mechanism, tuple(module.options.items()), url, command)
+
+
+def exchange_for(settings: SaslSettings) -> Exchange:
+    """Return a new exchange. It may wait for a token, so call it beside the loop.
+
+    Raises:
+        SaslError: no token can be had.
+    """
+    options = dict(settings.options)
+    if settings.mechanism == "OAUTHBEARER":
+        return oauthbearer_exchange(_token(settings, options), extensions_of(options))
+    username, password = options["username"], options["password"]
+    if settings.mechanism == "PLAIN":
+        return plain_exchange(username, password)
+    is_token = options.get("tokenauth", "").lower() == "true"
+    return scram_exchange(settings.mechanism, username, password, is_token=is_token)
+
+
+_tokens: dict[SaslSettings, tuple[str, float]] = {}
+"""Tokens in use, and when to ask for the next: a cluster's brokers are given the same one."""
+
+
+def _token(settings: SaslSettings, options: Mapping[str, str]) -> str:
+    now_s = time.time()
+    token, renew_at_s = _tokens.get(settings, ("", 0.0))
+    if now_s < renew_at_s:
+        return token
+    url = urlsplit(settings.token_url or "")
+    if settings.token_command:
+        token = token_from_command(settings.token_command)
+    elif url.scheme == "file":
+        return token_from_file(Path(unquote(url.path)))
+    elif settings.token_url:
+        ask = partial(token_from_provider, settings.token_url, options["clientId"], options["clientSecret"])
+        ssl = client_context(tls_settings(options)) if url.scheme == "https" else None
+        token = ask(options.get("scope"), ssl=ssl)
+    else:
+        token = unsecured_token(options)
+    expires_s = expires_at_s(token)
+    if expires_s is not None:
+        _tokens[settings] = token, now_s + (expires_s - now_s) * _RENEWED_AFTER
+    return token
+
+
+def _require(module: LoginModule, mechanism: str, *names: str) -> None:
+    for name in names:
+        if not module.options.get(name):
+            raise ConfigError(f"the JAAS options for {mechanism} lack {name}")

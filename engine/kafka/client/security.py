@@ -1,0 +1,57 @@
+"""How connections are protected: ``security.protocol`` and what belongs to it, read from a client's properties."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from engine.common.errors import ConfigError
+from engine.common.model import SecurityProtocol
+
+if TYPE_CHECKING:
+    # Most connections are plain: their programs start without what TLS and SASL import.
+    from engine.kafka.client.jaas import LoginModule
+    from engine.kafka.client.sasl.settings import SaslSettings
+    from engine.kafka.client.tls.context import TlsSettings
+
+_TLS = (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
+_SASL = (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
+
+
+@dataclass(frozen=True, slots=True)
+class Security:
+    """The security of connections. It can be pickled, compared and shown: no secret is in its ``repr``."""
+
+    protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
+    tls: TlsSettings | None = field(default=None, repr=False)
+    """None: no TLS."""
+    sasl: SaslSettings | None = None
+    """None: no login."""
+
+
+PLAINTEXT = Security()
+
+
+def security_of(entries: Mapping[str, str], jaas: LoginModule | None = None) -> Security:
+    """Return what a client's properties say. Stores are read when the first connection opens.
+
+    Raises:
+        ConfigError: a value is unknown, malformed or missing; the message holds no secret.
+    """
+    name = entries.get("security.protocol", "PLAINTEXT").upper()
+    try:
+        protocol = SecurityProtocol[name]
+    except KeyError:
+        known = ", ".join(one.name for one in SecurityProtocol)
+        raise ConfigError(f"security.protocol={name} is none of {known}") from None
+    if protocol is SecurityProtocol.PLAINTEXT:
+        return PLAINTEXT
+    from engine.kafka.client.sasl.settings import sasl_settings
+    from engine.kafka.client.tls.context import tls_settings
+
+    return Security(
+        protocol,
+        tls_settings(entries) if protocol in _TLS else None,
+        sasl_settings(entries, jaas) if protocol in _SASL else None,
+    )

@@ -1,0 +1,186 @@
+"""The ``ssl.*`` properties of Kafka's clients, and the ``ssl.SSLContext`` that they ask for."""
+
+from __future__ import annotations
+
+import os
+import ssl
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+from engine.common.errors import ConfigError
+from engine.kafka.client.tls.stores import Store, read_pem, read_store
+
+_VERSIONS = {
+    "TLSV1": ssl.TLSVersion.TLSv1,
+    "TLSV1.1": ssl.TLSVersion.TLSv1_1,
+    "TLSV1.2": ssl.TLSVersion.TLSv1_2,
+    "TLSV1.3": ssl.TLSVersion.TLSv1_3,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TlsSettings:
+    """The ``ssl.*`` properties by name; they hold passwords and stay out of ``repr``."""
+
+    entries: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+    @property
+    def checks_host_name(self) -> bool:
+        return dict(self.entries).get("ssl.endpoint.identification.algorithm", "https").lower() == "https"
+
+
+def tls_settings(entries: Mapping[str, str]) -> TlsSettings:
+    """Return the ``ssl.*`` properties among the entries."""
+    return TlsSettings(tuple(sorted((key, value) for key, value in entries.items() if key.startswith("ssl."))))
+
+
+@lru_cache(maxsize=8)
+def client_context(settings: TlsSettings) -> ssl.SSLContext:
+    """Return the context for connections to brokers. Reads the stores; made once for the same settings.
+
+    Raises:
+        ConfigError: a store cannot be read, a password is wrong, or a value is not known. It names the property.
+    """
+    entries = dict(settings.entries)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = settings.checks_host_name
+    # As in Java, any certificate in the trust store is trusted, not only roots.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    _set_versions(context, entries)
+    _set_ciphers(context, entries)
+    _trust(context, entries)
+    _present(context, entries)
+    return context
+
+
+def without_host_name(settings: TlsSettings) -> TlsSettings:
+    """Return the settings without the check of the host's name, for reading the certificate that failed it."""
+    key = "ssl.endpoint.identification.algorithm"
+    return tls_settings({**dict(settings.entries), key: ""})
+
+
+def _set_versions(context: ssl.SSLContext, entries: Mapping[str, str]) -> None:
+    names = [n.strip() for n in entries.get("ssl.enabled.protocols", "TLSv1.2,TLSv1.3").split(",") if n.strip()]
+    known = [_VERSIONS[name.upper()] for name in names if name.upper() in _VERSIONS]
+    if not known:
+        raise ConfigError(f"ssl.enabled.protocols={','.join(names)} names none of TLSv1.2 and TLSv1.3")
+    with warnings.catch_warnings():
+        # Python warns of TLS 1.0 and 1.1; whoever names them in this property knows.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        context.minimum_version, context.maximum_version = min(known), max(known)
+
+
+def _set_ciphers(context: ssl.SSLContext, entries: Mapping[str, str]) -> None:
+    """Limit the suites of TLS 1.2. Those of 1.3 are fixed in Python; none of them is weak."""
+    names = [name.strip() for name in entries.get("ssl.cipher.suites", "").split(",") if name.strip()]
+    if not names:
+        return
+    older = [_openssl_name(name) for name in names if "_WITH_" in name or not name.startswith("TLS_")]
+    if not older:
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        return
+    if len(older) == len(names):
+        context.maximum_version = min(context.maximum_version, ssl.TLSVersion.TLSv1_2)
+    try:
+        context.set_ciphers(":".join(older))
+    except ssl.SSLError:
+        raise ConfigError(f"ssl.cipher.suites={','.join(names)} names no suite that OpenSSL knows") from None
+
+
+def _openssl_name(name: str) -> str:
+    """Return OpenSSL's name of a suite that is named as in Java: ``TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256``."""
+    exchange, with_, cipher = name.removeprefix("TLS_").partition("_WITH_")
+    if not with_:
+        return name
+    cipher = cipher.replace("AES_", "AES").replace("CAMELLIA_", "CAMELLIA").replace("_CBC", "").replace("_", "-")
+    cipher = cipher.replace("CHACHA20-POLY1305-SHA256", "CHACHA20-POLY1305").replace("3DES-EDE", "DES-CBC3")
+    prefix = "" if exchange == "RSA" else exchange.replace("_", "-") + "-"
+    return prefix + cipher
+
+
+def _trust(context: ssl.SSLContext, entries: Mapping[str, str]) -> None:
+    store = _store(entries, "ssl.truststore", "ssl.truststore.certificates")
+    if store is None:
+        context.set_default_verify_paths()
+        return
+    if not store.trusted:
+        raise ConfigError(f"the trust store holds no certificate: {_origin(entries, 'ssl.truststore')}")
+    try:
+        context.load_verify_locations(cadata=store.trusted)
+    except ssl.SSLError:
+        raise ConfigError(f"a certificate in {_origin(entries, 'ssl.truststore')} is malformed") from None
+
+
+def _present(context: ssl.SSLContext, entries: Mapping[str, str]) -> None:
+    """Load the client's own certificate, if there is one."""
+    store = _store(entries, "ssl.keystore", "ssl.keystore.key")
+    if store is None:
+        return
+    where = _origin(entries, "ssl.keystore")
+    if not store.key or not store.chain:
+        raise ConfigError(f"{where} holds no private key with its certificate")
+    password = entries.get("ssl.key.password") or ""
+    if store.is_key_encrypted and not password:
+        raise ConfigError(f"the key in {where} is encrypted: give ssl.key.password")
+    with _readable(f"{store.key}{store.chain}".encode()) as path:
+        try:
+            context.load_cert_chain(path, password=lambda: password)
+        except (ssl.SSLError, ValueError) as error:
+            if store.is_key_encrypted:
+                raise ConfigError(f"the password of the key in {where} is wrong (ssl.key.password)") from None
+            reason = getattr(error, "reason", None) or "malformed"
+            raise ConfigError(f"the key in {where} cannot be used: {reason}") from None
+
+
+def _store(entries: Mapping[str, str], prefix: str, inline_key: str) -> Store | None:
+    location = entries.get(f"{prefix}.location")
+    inline = entries.get(inline_key)
+    if inline:
+        if entries.get(f"{prefix}.type", "PEM").upper() != "PEM":
+            raise ConfigError(f"{inline_key} is PEM: set {prefix}.type=PEM")
+        if location:
+            raise ConfigError(f"give {prefix}.location or {inline_key}, not both")
+        return read_pem(f"{inline}\n{entries.get(f'{prefix}.certificate.chain', '')}", inline_key)
+    if not location:
+        return None
+    where = f"{prefix}.location={location}"
+    store_type = entries.get(f"{prefix}.type", "JKS")
+    if store_type.upper() not in ("JKS", "PKCS12", "PEM"):
+        raise ConfigError(f"{prefix}.type={store_type} is none of JKS, PKCS12, PEM")
+    try:
+        content = Path(location).read_bytes()
+    except OSError as error:
+        raise ConfigError(f"cannot be read ({(error.strerror or str(error)).lower()}): {where}") from None
+    return read_store(content, store_type, entries.get(f"{prefix}.password"), entries.get("ssl.key.password"), where)
+
+
+def _origin(entries: Mapping[str, str], prefix: str) -> str:
+    location = entries.get(f"{prefix}.location")
+    return f"{prefix}.location={location}" if location else f"the PEM text of {prefix}"
+
+
+@contextmanager
+def _readable(content: bytes) -> Iterator[str]:
+    """Give a path from which OpenSSL can read a key, and which only this process can; nothing is left of it."""
+    if sys.platform == "linux":
+        descriptor = os.memfd_create("klamm")
+        try:
+            os.write(descriptor, content)
+            yield f"/proc/self/fd/{descriptor}"
+        finally:
+            os.close(descriptor)
+        return
+    descriptor, path = tempfile.mkstemp()
+    try:
+        os.write(descriptor, content)
+        os.close(descriptor)
+        yield path
+    finally:
+        with suppress(FileNotFoundError):
+            Path(path).unlink()

@@ -1,0 +1,527 @@
+"""The coordinator around the decisions: its log, markers, moves to another broker, and failures of each of these."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from transaction_world import HERE, STATE_PARTITION, THERE, TransactionWorld
+from virtual_time import run_virtual
+
+from engine.broker.coordinator.transactions.decisions import ProducerIdAndEpoch
+from engine.broker.coordinator.transactions.markers import RETRY_BACKOFF_MS
+from engine.common.errors import ErrorCode
+from engine.common.model import TopicPartition
+from engine.kafka.formats.control_records import ControlRecordType, EndTransactionMarker
+from engine.kafka.formats.transaction_state import TransactionState
+
+E, S = ErrorCode, TransactionState
+COMMIT, ABORT = ControlRecordType.COMMIT, ControlRecordType.ABORT
+
+
+def world(test: Callable[[TransactionWorld], Awaitable[None]], **settings: str) -> None:
+    async def run() -> None:
+        one = TransactionWorld(**settings)
+        await one.lead()
+        await test(one)
+        await one.stop()
+
+    run_virtual(run)
+
+
+def states(one: TransactionWorld) -> list[S | None]:
+    return [state for _, state in one.stored]
+
+
+# -- InitProducerId
+
+
+def test_a_producer_gets_its_id_once_the_log_has_it() -> None:
+    async def test(one: TransactionWorld) -> None:
+        one.state.is_replicated_at_once = False
+        asking = asyncio.create_task(one.init())
+        await asyncio.sleep(0.01)
+        assert not asking.done() and states(one) == [S.EMPTY]
+        assert (await one.init()).error is E.CONCURRENT_TRANSACTIONS
+        one.replicate()
+        assert await asking == (E.NONE, 1000, 0)
+
+    world(test)
+
+
+def test_two_producers_that_come_at_once_get_one_id_and_two_epochs() -> None:
+    async def test(one: TransactionWorld) -> None:
+        made = await asyncio.gather(one.init(), one.init())
+        assert sorted(found[1:] for found in made) == [(1000, 0), (1000, 1)]
+
+    world(test)
+
+
+@pytest.mark.parametrize(
+    ("name", "timeout_ms", "error"),
+    [("", 1_000, E.INVALID_REQUEST), ("t", 0, E.INVALID_TRANSACTION_TIMEOUT), ("t", -1, E.INVALID_TRANSACTION_TIMEOUT)],
+)
+def test_what_no_producer_may_ask_for(name: str, timeout_ms: int, error: E) -> None:
+    async def test(one: TransactionWorld) -> None:
+        assert await one.init(name, timeout_ms) == (error, -1, -1)
+        assert one.stored == []
+
+    world(test)
+
+
+def test_the_longest_time_out_is_a_setting() -> None:
+    async def test(one: TransactionWorld) -> None:
+        assert (await one.init(timeout_ms=5_000)).error is E.NONE
+        assert (await one.init(timeout_ms=5_001)).error is E.INVALID_TRANSACTION_TIMEOUT
+
+    world(test, **{"transaction.max.timeout.ms": "5000"})
+
+
+def test_a_successor_waits_until_the_open_transaction_is_aborted() -> None:
+    async def test(one: TransactionWorld) -> None:
+        (a,) = one.add("a", leader=THERE)
+        producer = await one.begun([a])
+        assert (await one.init()).error is E.CONCURRENT_TRANSACTIONS
+        assert one.end(producer) == [E.PRODUCER_FENCED]
+        await one.until(S.COMPLETE_ABORT)
+        assert one.there.marked == [(1000, 1, False, [a])], "the marker fences the old producer at the leader"
+        assert await one.init() == (E.NONE, 1000, 2)
+
+    world(test)
+
+
+# -- the end
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_every_partition_gets_its_marker_wherever_its_leader_is(is_commit: bool) -> None:
+    async def test(one: TransactionWorld) -> None:
+        here, there = one.add("here", partitions=2), one.add("there", leader=THERE, partitions=2)
+        producer = await one.begun([*here, *there])
+        assert one.end(producer, is_commit=is_commit) == [E.NONE]
+        await one.until(S.COMPLETE_COMMIT if is_commit else S.COMPLETE_ABORT)
+        marker = EndTransactionMarker(COMMIT if is_commit else ABORT, coordinator_epoch=1)
+        assert [one.led[name].markers for name in here] == [[(1000, 0, marker)]] * 2
+        assert one.there.marked == [(1000, 0, is_commit, there)]
+        prepare, complete = (S.PREPARE_COMMIT, S.COMPLETE_COMMIT) if is_commit else (S.PREPARE_ABORT, S.COMPLETE_ABORT)
+        assert states(one) == [S.EMPTY, S.ONGOING, prepare, complete]
+
+    world(test)
+
+
+def test_no_marker_is_sent_before_the_outcome_is_in_the_log() -> None:
+    async def test(one: TransactionWorld) -> None:
+        (a,) = one.add("a")
+        producer = await one.begun([a])
+        one.state.is_replicated_at_once = False
+        answers = one.end(producer)
+        await asyncio.sleep(1)
+        assert answers == [] and one.led[a].markers == []
+        assert one.add_partitions(producer, [a]) == [E.CONCURRENT_TRANSACTIONS]
+        one.replicate()
+        assert answers == [E.NONE] and len(one.led[a].markers) == 1
+
+    world(test)
+
+
+def test_the_end_is_in_the_log_only_once_all_followers_have_the_markers() -> None:
+    async def test(one: TransactionWorld) -> None:
+        a, b = one.add("a", partitions=2)
+        producer = await one.begun([a, b])
+        one.led[a].is_replicated_at_once = False
+        assert one.end(producer) == [E.NONE]
+        await asyncio.sleep(1)
+        assert states(one)[-1] is S.PREPARE_COMMIT and one.found().partitions == {a}
+        one.replicate(one.led[a])
+        assert states(one)[-1] is S.COMPLETE_COMMIT
+
+    world(test)
+
+
+def test_offsets_of_groups_become_visible_with_the_marker() -> None:
+    async def test(one: TransactionWorld) -> None:
+        offsets = TopicPartition("__consumer_offsets", 0)
+        one.add("__consumer_offsets")
+        producer = await one.begun([offsets])
+        one.led[offsets].is_replicated_at_once = False
+        one.end(producer)
+        assert one.offsets_ended == []
+        one.replicate(one.led[offsets])
+        assert one.offsets_ended == [(0, 1000, True)]
+
+    world(test)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        None,
+        E.NOT_LEADER_OR_FOLLOWER,
+        E.UNKNOWN_TOPIC_OR_PARTITION,
+        E.NOT_ENOUGH_REPLICAS,
+        E.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        E.REQUEST_TIMED_OUT,
+        E.KAFKA_STORAGE_ERROR,
+        E.UNKNOWN_SERVER_ERROR,
+    ],
+)
+def test_a_marker_that_was_not_written_goes_to_whoever_leads_then(error: E | None) -> None:
+    async def test(one: TransactionWorld) -> None:
+        (a,) = one.add("a", leader=THERE)
+        producer = await one.begun([a])
+        one.there.errors = [error, error]
+        one.end(producer)
+        await asyncio.sleep(1.5 * RETRY_BACKOFF_MS / 1000)
+        assert len(one.there.requests) == 2
+        one.add("a", leader=HERE)
+        await one.until(S.COMPLETE_COMMIT)
+        assert len(one.led[a].markers) == 1
+
+    world(test)
+
+
+def test_a_marker_waits_for_a_leader() -> None:
+    async def test(one: TransactionWorld) -> None:
+        (a,) = one.add("a", leader=-1)
+        (b,) = one.add("b", leader=THERE)
+        producer = await one.begun([a, b])
+        one.metadata.alive.discard(THERE)
+        one.end(producer)
+        await asyncio.sleep(10)
+        assert one.found().partitions == {a, b}
+        one.metadata.alive.add(THERE)
+        one.metadata.changed()
+        await asyncio.sleep(1)
+        assert one.found().partitions == {a}
+        one.metadata.leaders[a] = THERE
+        one.metadata.changed()
+        await one.until(S.COMPLETE_COMMIT)
+        assert [name for *_, names in one.there.marked for name in names] == [b, a]
+
+    world(test)
+
+
+def test_a_deleted_topic_gets_no_marker() -> None:
+    async def test(one: TransactionWorld) -> None:
+        (a,) = one.add("a")
+        (b,) = one.add("b", leader=THERE)
+        producer = await one.begun([a, b])
+        del one.metadata.leaders[a], one.led[a]
+        one.there.errors = [E.UNKNOWN_TOPIC_OR_PARTITION]
+        one.end(producer)
+        await asyncio.sleep(0.01)
+        del one.metadata.leaders[b]
+        await one.until(S.COMPLETE_COMMIT)
+        assert len(one.there.requests) == 1
+
+    world(test)
+
+
+@pytest.mark.parametrize("error", [E.UNSUPPORTED_FOR_MESSAGE_FORMAT, E.UNSUPPORTED_VERSION])
+def test_a_partition_that_can_have_no_marker_holds_up_nothing(error: E) -> None:
+    async def test(one: TransactionWorld) -> None:
+        producer = await one.begun(one.add("a", leader=THERE))
+        one.there.errors = [error]
+        one.end(producer)
+        await one.until(S.COMPLETE_COMMIT)
+
+    world(test)
+
+
+@pytest.mark.parametrize("error", [E.INVALID_PRODUCER_EPOCH, E.TRANSACTION_COORDINATOR_FENCED])
+def test_markers_are_given_up_when_a_later_coordinator_was_there(error: E) -> None:
+    async def test(one: TransactionWorld) -> None:
+        producer = await one.begun(one.add("a", leader=THERE))
+        one.there.errors = [error]
+        one.end(producer)
+        await asyncio.sleep(10)
+        assert len(one.there.requests) == 1 and states(one)[-1] is S.PREPARE_COMMIT
+
+    world(test)
+
+
+def test_markers_of_many_transactions_travel_together_one_request_at_a_time() -> None:
+    async def test(one: TransactionWorld) -> None:
+        (a,) = one.add("a", leader=THERE)
+        producers = {f"t{number}": await one.begun([a], f"t{number}") for number in range(20)}
+        for name, producer in producers.items():
+            one.end(producer, name)
+        for name in producers:
+            await one.until(S.COMPLETE_COMMIT, name)
+        assert len(one.there.requests) == 1 and len(one.there.marked) == 20
+
+    world(test)
+
+
+# -- the log
+
+
+@pytest.mark.parametrize(
+    ("refusal", "told"),
+    [
+        (E.NOT_ENOUGH_REPLICAS, E.COORDINATOR_NOT_AVAILABLE),
+        (E.UNKNOWN_TOPIC_OR_PARTITION, E.COORDINATOR_NOT_AVAILABLE),
+        (E.NOT_LEADER_OR_FOLLOWER, E.NOT_COORDINATOR),
+        (E.KAFKA_STORAGE_ERROR, E.NOT_COORDINATOR),
+        (E.MESSAGE_TOO_LARGE, E.UNKNOWN_SERVER_ERROR),
+        (E.RECORD_LIST_TOO_LARGE, E.UNKNOWN_SERVER_ERROR),
+    ],
+)
+def test_what_cannot_be_written_has_not_happened(refusal: E, told: E) -> None:
+    async def test(one: TransactionWorld) -> None:
+        a, b = one.add("a", partitions=2)
+        producer = await one.begun([a])
+        one.state.refusal = refusal
+        assert one.add_partitions(producer, [b]) == [told]
+        assert one.end(producer) == [told]
+        assert (await one.init("other")).error is told
+        assert (await one.init()).error is told, "the fence"
+        one.state.refusal = None
+        assert one.found().state is S.ONGOING and one.found().partitions == {a}
+        assert one.end(producer) == [E.PRODUCER_FENCED], "the epoch was raised, though nobody has it"
+        assert (await one.init()).error is E.CONCURRENT_TRANSACTIONS
+        await one.until(S.COMPLETE_ABORT)
+        assert await one.init() == (E.NONE, producer.producer_id, 2), "and it is not raised twice"
+
+    world(test)
+
+
+def test_an_append_that_is_not_replicated_in_time_is_answered() -> None:
+    async def test(one: TransactionWorld) -> None:
+        (a,) = one.add("a")
+        producer = await one.begun([a])
+        one.state.is_replicated_at_once = False
+        answers = one.end(producer)
+        await asyncio.sleep(61)
+        assert answers == [E.COORDINATOR_NOT_AVAILABLE] and one.found().state is S.ONGOING
+
+    world(test)
+
+
+def test_the_last_record_of_a_transaction_is_tried_again_until_it_is_written() -> None:
+    async def test(one: TransactionWorld) -> None:
+        (a,) = one.add("a")
+        producer = await one.begun([a])
+        one.led[a].is_replicated_at_once = False
+        one.end(producer)
+        one.state.refusal = E.NOT_ENOUGH_REPLICAS
+        one.replicate(one.led[a])
+        await asyncio.sleep(10)
+        assert one.add_partitions(producer, [a]) == [E.CONCURRENT_TRANSACTIONS]
+        one.state.refusal = None
+        await one.until(S.COMPLETE_COMMIT)
+
+    world(test)
+
+
+# -- moves
+
+
+def test_another_broker_knows_nothing_of_the_id() -> None:
+    async def test(one: TransactionWorld) -> None:
+        producer = await one.begun(one.add("a"))
+        one.resign()
+        assert one.add_partitions(producer, []) == [E.NOT_COORDINATOR]
+        assert one.end(producer) == [E.NOT_COORDINATOR]
+        assert (await one.init()).error is E.NOT_COORDINATOR
+        assert one.coordinator.describe("t") is E.NOT_COORDINATOR
+        assert one.coordinator.list_transactions() == []
+
+    world(test)
+
+
+def test_the_next_coordinator_goes_on_with_an_open_transaction() -> None:
+    async def test(one: TransactionWorld) -> None:
+        a, b = one.add("a", partitions=2)
+        producer = await one.begun([a])
+        await one.move()
+        assert one.add_partitions(producer, [b]) == [E.NONE]
+        assert one.end(producer) == [E.NONE]
+        assert one.led[a].markers == one.led[b].markers == [(1000, 0, EndTransactionMarker(COMMIT, 2))]
+
+    world(test)
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_the_next_coordinator_sends_the_markers_that_are_missing(is_commit: bool) -> None:
+    async def test(one: TransactionWorld) -> None:
+        (a,) = one.add("a", leader=THERE)
+        producer = await one.begun([a])
+        one.there.errors = [None]
+        one.end(producer, is_commit=is_commit)
+        await asyncio.sleep(0.01)
+        await one.move()
+        await one.until(S.COMPLETE_COMMIT if is_commit else S.COMPLETE_ABORT)
+        assert one.there.marked == [(1000, 0, is_commit, [a])] * 2, "a marker may be written twice"
+        assert [m.coordinator_epoch for request in one.there.requests for m in request.markers] == [1, 2]
+
+    world(test)
+
+
+def test_a_former_coordinator_does_nothing_with_a_late_answer() -> None:
+    async def test(one: TransactionWorld) -> None:
+        producer = await one.begun(one.add("a", leader=THERE))
+        one.end(producer)
+        await asyncio.sleep(0)
+        one.resign()
+        await asyncio.sleep(1)
+        assert states(one)[-1] is S.PREPARE_COMMIT
+        await one.lead()
+        await one.until(S.COMPLETE_COMMIT)
+        assert states(one).count(S.COMPLETE_COMMIT) == 1
+
+    world(test)
+
+
+def test_a_request_whose_record_outlives_the_coordinator_is_not_answered_as_done() -> None:
+    """The client finds out from the next coordinator."""
+
+    async def test(one: TransactionWorld) -> None:
+        (a,) = one.add("a")
+        producer = await one.begun([a])
+        one.state.is_replicated_at_once = False
+        answers = one.end(producer)
+        one.resign()
+        assert answers == [E.NOT_COORDINATOR]
+        assert one.led[a].markers == []
+
+    world(test)
+
+
+def test_what_never_reached_the_next_coordinator_has_not_happened() -> None:
+    async def test(one: TransactionWorld) -> None:
+        (a,) = one.add("a")
+        producer = await one.begun([a])
+        end = one.state.log.log_end_offset
+        one.state.is_replicated_at_once = False
+        one.end(producer)
+        one.state.is_replicated_at_once = True
+        await one.move(survives_to=end)
+        assert one.found().state is S.ONGOING and one.led[a].markers == []
+        assert one.end(producer, is_commit=False) == [E.NONE]
+        assert [marker.type for *_, marker in one.led[a].markers] == [ABORT]
+
+    world(test)
+
+
+def test_requests_wait_while_the_partition_is_loaded() -> None:
+    async def test(one: TransactionWorld) -> None:
+        producer = await one.begun(one.add("a"))
+        one.resign()
+        leading = asyncio.create_task(one.lead())
+        await asyncio.sleep(0)
+        assert one.end(producer) == [E.COORDINATOR_LOAD_IN_PROGRESS]
+        assert one.coordinator.list_transactions() is E.COORDINATOR_LOAD_IN_PROGRESS
+        await leading
+        assert one.end(producer) == [E.NONE]
+
+    world(test)
+
+
+# -- time
+
+
+def test_a_transaction_that_nobody_ends_is_aborted() -> None:
+    async def test(one: TransactionWorld) -> None:
+        (a,) = one.add("a")
+        assert (await one.init(timeout_ms=3_000)).error is E.NONE
+        producer = ProducerIdAndEpoch(1000, 0)
+        assert one.add_partitions(producer, [a]) == [E.NONE]
+        await asyncio.sleep(2.9)
+        assert one.found().state is S.ONGOING
+        await asyncio.sleep(1.2)
+        assert one.found().state is S.COMPLETE_ABORT
+        assert one.led[a].markers == [(1000, 1, EndTransactionMarker(ABORT, 1))]
+        assert one.end(producer) == [E.PRODUCER_FENCED]
+        assert await one.init() == (E.NONE, 1000, 2)
+
+    world(test, **{"transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000"})
+
+
+def test_a_time_out_whose_record_cannot_be_written_is_tried_again() -> None:
+    async def test(one: TransactionWorld) -> None:
+        await one.begun(one.add("a"))
+        one.state.refusal = E.NOT_ENOUGH_REPLICAS
+        await asyncio.sleep(65)
+        assert one.found().state is S.ONGOING
+        one.state.refusal = None
+        await asyncio.sleep(2)
+        assert one.found().state is S.COMPLETE_ABORT and one.found().producer_epoch == 1
+
+    world(test, **{"transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000"})
+
+
+EXPIRY: dict[str, Any] = {
+    "transactional.id.expiration.ms": "10000",
+    "transaction.remove.expired.transaction.cleanup.interval.ms": "1000",
+}
+
+
+def test_an_unused_id_is_forgotten_here_and_in_the_log() -> None:
+    async def test(one: TransactionWorld) -> None:
+        await one.init("unused")
+        await one.begun(one.add("a"), "open")
+        await asyncio.sleep(5)
+        await one.init("used")
+        await asyncio.sleep(6.5)
+        assert one.coordinator.describe("unused") is E.TRANSACTIONAL_ID_NOT_FOUND
+        assert one.found("open").state is S.ONGOING and one.found("used").producer_epoch == 0
+        assert one.stored[-1] == ("unused", None)
+        await one.move()
+        assert one.coordinator.describe("unused") is E.TRANSACTIONAL_ID_NOT_FOUND
+        assert await one.init("unused") == (E.NONE, 1003, 0)
+
+    world(test, **EXPIRY)
+
+
+def test_an_id_that_cannot_be_forgotten_yet_stays_in_use() -> None:
+    async def test(one: TransactionWorld) -> None:
+        await one.init()
+        one.state.refusal = E.NOT_ENOUGH_REPLICAS
+        await asyncio.sleep(15)
+        one.state.refusal = None
+        assert (await one.init()).producer_epoch == 1
+
+    world(test, **EXPIRY)
+
+
+# -- operators
+
+
+def test_operators_see_the_partitions_that_lack_their_marker() -> None:
+    async def test(one: TransactionWorld) -> None:
+        a, b = one.add("a", partitions=2)
+        producer = await one.begun([a, b])
+        assert one.found().partitions == {a, b}
+        one.led[b].is_replicated_at_once = False
+        one.end(producer)
+        assert one.found().partitions == {b} and one.found().state is S.PREPARE_COMMIT
+        found = one.coordinator.list_transactions(states={S.PREPARE_COMMIT})
+        assert found == [one.found()]
+        assert one.coordinator.list_transactions(producer_ids=[7]) == []
+        assert one.coordinator.describe("") is E.INVALID_REQUEST
+        assert one.coordinator.describe("nobody") is E.TRANSACTIONAL_ID_NOT_FOUND
+
+    world(test)
+
+
+def test_the_partition_of_an_id_is_kafkas() -> None:
+    async def test(one: TransactionWorld) -> None:
+        one.metadata.leaders = {TopicPartition("__transaction_state", index): HERE for index in range(50)}
+        assert (
+            one.coordinator.partition_for("my-transactional-id").partition
+            == abs(_java_hash("my-transactional-id")) % 50
+        )
+        one.metadata.leaders = {}
+        assert one.coordinator.partition_for("t") == STATE_PARTITION
+
+    world(test)
+
+
+def _java_hash(text: str) -> int:
+    value = 0
+    for character in text:
+        value = (31 * value + ord(character)) & 0xFFFFFFFF
+    return value - 2**32 if value >= 2**31 else value

@@ -1,0 +1,292 @@
+"""Whether a partition belongs to a transaction: asked here, or of another broker, and what the producer is told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from transaction_world import HERE, STATE_PARTITION, THERE, TransactionWorld
+from virtual_time import run_virtual
+
+from engine.broker.coordinator.transactions.decisions import ProducerIdAndEpoch
+from engine.broker.coordinator.transactions.verifier import TransactionVerifier, Verified
+from engine.broker.log.producer_entry import Verification
+from engine.common.errors import ErrorCode, KafkaError
+from engine.common.model import TopicPartition
+from engine.kafka.client.errors import ConnectionLost, NoCommonVersion
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopicResult,
+)
+
+E = ErrorCode
+A, B = TopicPartition("a", 0), TopicPartition("a", 1)
+PRODUCER = ProducerIdAndEpoch(1000, 0)
+
+
+class Coordinator:
+    """Another broker's: it answers with ``error`` for each partition."""
+
+    def __init__(self) -> None:
+        self.requests: list[tuple[int, AddPartitionsToTxnRequest]] = []
+        self.error = E.NONE
+        self.top_error = E.NONE
+        self.failure: Exception | None = None
+        self.version = 5
+        self.is_held = asyncio.Event()
+        self.is_held.set()
+
+    async def connect(self) -> None:
+        if isinstance(self.failure, NoCommonVersion):
+            raise self.failure
+
+    async def version_for(self, key: ApiKey) -> int:
+        assert key is ApiKey.ADD_PARTITIONS_TO_TXN
+        return self.version
+
+    async def send(self, request: AddPartitionsToTxnRequest, api_version: int) -> AddPartitionsToTxnResponse:
+        self.requests.append((api_version, request))
+        await self.is_held.wait()
+        if self.failure is not None:
+            raise self.failure
+        if self.top_error is not E.NONE:
+            return AddPartitionsToTxnResponse(error_code=self.top_error)
+        return AddPartitionsToTxnResponse(
+            results_by_transaction=[
+                AddPartitionsToTxnResult(
+                    transactional_id=asked.transactional_id,
+                    topic_results=[
+                        AddPartitionsToTxnTopicResult(
+                            name=topic.name,
+                            results_by_partition=[
+                                AddPartitionsToTxnPartitionResult(partition_index=i, partition_error_code=self.error)
+                                for i in topic.partitions
+                            ],
+                        )
+                        for topic in asked.topics
+                    ],
+                )
+                for asked in request.transactions
+            ]
+        )
+
+
+class World(TransactionWorld):
+    """The transaction's coordinator is ``leader``; the data partitions are led here, unless a test says otherwise."""
+
+    def __init__(self, leader: int = THERE) -> None:
+        super().__init__()
+        self.metadata.leaders[STATE_PARTITION] = leader
+        self.other = Coordinator()
+        self.open: set[TopicPartition] = set()
+        self.refusals: dict[TopicPartition, ErrorCode] = {}
+        replica_manager = SimpleNamespace(partition=lambda topic, index: self._partition(TopicPartition(topic, index)))
+        connections = SimpleNamespace(
+            to=lambda broker_id: self.other if broker_id == THERE and THERE in self.metadata.alive else None,
+            close=self._close,
+        )
+        self.verifier = TransactionVerifier(
+            HERE,
+            self.coordinator,
+            cast("Any", replica_manager),
+            cast("Any", self.metadata),
+            cast("Any", connections),
+            self.clock,
+        )
+
+    def _partition(self, partition: TopicPartition) -> Any:
+        if partition in self.refusals:
+            raise KafkaError(self.refusals[partition])
+
+        def begin(*of: int) -> Verification | None:
+            assert of[:3] == (PRODUCER.producer_id, 7, of[2])
+            return None if partition in self.open else Verification(7, of[2], of[3])
+
+        log = SimpleNamespace(producers=SimpleNamespace(begin_verification=begin))
+        return SimpleNamespace(led_log=lambda: log)
+
+    def begin(
+        self, *partitions: TopicPartition, name: str = "t", epoch: int = 0, knows_abortable: bool = True
+    ) -> Verified:
+        return self.verifier.begin(
+            name,
+            ProducerIdAndEpoch(PRODUCER.producer_id, epoch),
+            dict.fromkeys(partitions or (A,), 7),
+            knows_abortable=knows_abortable,
+        )
+
+    async def settled(self, **of: Any) -> dict[TopicPartition, ErrorCode]:
+        verified = self.begin(**of)
+        async with asyncio.timeout(100):
+            await self.verifier.settle(verified)
+        return verified.errors
+
+
+def world(test: Callable[[World], Awaitable[None]], leader: int = THERE) -> None:
+    async def run() -> None:
+        one = World(leader)
+        if leader == HERE:
+            await one.lead()
+        await test(one)
+        await one.verifier.stop()
+        await one.stop()
+
+    run_virtual(run)
+
+
+def test_this_brokers_own_coordinator_answers_at_once() -> None:
+    async def test(one: World) -> None:
+        one.add("a", partitions=2)
+        await one.begun([A])
+        verified = one.begin(A, B)
+        assert one.verifier.settle_here(verified)
+        assert verified.errors == {B: E.TRANSACTION_ABORTABLE}
+        assert set(verified.verifications) == {A, B} and one.other.requests == []
+
+    world(test, HERE)
+
+
+def test_another_broker_is_asked_in_the_version_for_brokers() -> None:
+    async def test(one: World) -> None:
+        verified = one.begin(A, B)
+        assert not one.verifier.settle_here(verified)
+        await one.verifier.settle(verified)
+        assert verified.errors == {}
+        ((version, request),) = one.other.requests
+        (asked,) = request.transactions
+        assert (version, asked.verify_only, asked.transactional_id) == (5, True, "t")
+        assert (asked.producer_id, asked.producer_epoch) == PRODUCER
+        assert [(topic.name, topic.partitions) for topic in asked.topics] == [("a", [0, 1])]
+
+    world(test)
+
+
+def test_nobody_is_asked_about_what_is_open_already_or_cannot_be_appended() -> None:
+    async def test(one: World) -> None:
+        one.open = {A}
+        one.refusals = {B: E.NOT_LEADER_OR_FOLLOWER}
+        verified = one.begin(A, B)
+        assert one.verifier.settle_here(verified)
+        assert verified.errors == {B: E.NOT_LEADER_OR_FOLLOWER} and verified.verifications == {}
+
+    world(test)
+
+
+@pytest.mark.parametrize(
+    ("error", "told", "told_old"),
+    [
+        (E.PRODUCER_FENCED, E.INVALID_PRODUCER_EPOCH, E.INVALID_PRODUCER_EPOCH),
+        (E.TRANSACTION_ABORTABLE, E.TRANSACTION_ABORTABLE, E.INVALID_TXN_STATE),
+        (E.INVALID_PRODUCER_ID_MAPPING, E.INVALID_PRODUCER_ID_MAPPING, E.INVALID_PRODUCER_ID_MAPPING),
+        (E.CONCURRENT_TRANSACTIONS, E.CONCURRENT_TRANSACTIONS, E.CONCURRENT_TRANSACTIONS),
+        (E.NOT_COORDINATOR, E.NOT_COORDINATOR, E.NOT_COORDINATOR),
+    ],
+)
+def test_the_errors_are_those_that_producers_know(error: E, told: E, told_old: E) -> None:
+    async def test(one: World) -> None:
+        one.other.error = error
+        assert await one.settled() == {A: told}
+        assert await one.settled(knows_abortable=False) == {A: told_old}
+
+    world(test)
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [(E.CLUSTER_AUTHORIZATION_FAILED, E.INVALID_TXN_STATE), (E.UNKNOWN_SERVER_ERROR, E.UNKNOWN_SERVER_ERROR)],
+)
+def test_a_coordinator_that_refuses_the_question(error: E, told: E) -> None:
+    async def test(one: World) -> None:
+        one.other.top_error = error
+        assert await one.settled() == {A: told}
+
+    world(test)
+
+
+def test_a_coordinator_that_does_not_answer() -> None:
+    async def test(one: World) -> None:
+        one.other.failure = ConnectionLost("the broker was killed", address="there:1")
+        assert await one.settled() == {A: E.NETWORK_EXCEPTION}
+        one.other.failure = RuntimeError("a fault of the program")
+        assert await one.settled() == {A: E.NETWORK_EXCEPTION}
+        one.other.failure = None
+        assert await one.settled() == {}
+
+    world(test)
+
+
+@pytest.mark.parametrize("version", [3, None])
+def test_a_coordinator_that_is_too_old_to_be_asked_is_not_asked(version: int | None) -> None:
+    async def test(one: World) -> None:
+        if version is None:
+            one.other.failure = NoCommonVersion("too old", address="there:1")
+        else:
+            one.other.version = version
+        assert await one.settled() == {} and one.other.requests == []
+
+    world(test)
+
+
+def test_without_a_coordinator_producers_ask_again() -> None:
+    async def test(one: World) -> None:
+        one.metadata.alive.discard(THERE)
+        assert await one.settled() == {A: E.COORDINATOR_NOT_AVAILABLE}
+        del one.metadata.leaders[STATE_PARTITION]
+        assert await one.settled() == {A: E.COORDINATOR_NOT_AVAILABLE}
+
+    world(test)
+
+
+def test_questions_that_come_meanwhile_travel_together() -> None:
+    async def test(one: World) -> None:
+        one.other.is_held.clear()
+        asking = [asyncio.create_task(one.settled(name=f"t{number}")) for number in range(20)]
+        await asyncio.sleep(1)
+        more = [asyncio.create_task(one.settled(name=f"u{number}")) for number in range(5)]
+        await asyncio.sleep(1)
+        assert len(one.other.requests) == 1
+        one.other.is_held.set()
+        assert await asyncio.gather(*asking, *more) == [{}] * 25
+        assert [len(request.transactions) for _, request in one.other.requests] in ([20, 5], [1, 24])
+
+    world(test)
+
+
+def test_of_two_questions_about_an_id_that_wait_the_later_producers_counts() -> None:
+    async def test(one: World) -> None:
+        one.other.is_held.clear()
+        busy = asyncio.create_task(one.settled(name="other"))
+        await asyncio.sleep(1)
+        old = asyncio.create_task(one.settled(epoch=0))
+        await asyncio.sleep(1)
+        repeated = asyncio.create_task(one.settled(epoch=0))
+        await asyncio.sleep(1)
+        assert await old == {A: E.NETWORK_EXCEPTION}, "its client has sent it again"
+        new = asyncio.create_task(one.settled(epoch=1))
+        await asyncio.sleep(1)
+        assert await repeated == {A: E.INVALID_PRODUCER_EPOCH}
+        assert await one.settled(epoch=0) == {A: E.INVALID_PRODUCER_EPOCH}
+        one.other.is_held.set()
+        assert [await busy, await new] == [{}, {}]
+
+    world(test)
+
+
+def test_nobody_waits_for_a_broker_that_stops() -> None:
+    async def test(one: World) -> None:
+        one.other.is_held.clear()
+        asking = [asyncio.create_task(one.settled(name="t"))]
+        await asyncio.sleep(1)
+        asking.append(asyncio.create_task(one.settled(name="u")))
+        await asyncio.sleep(1)
+        await one.verifier.stop()
+        assert await asyncio.gather(*asking) == [{A: E.NETWORK_EXCEPTION}] * 2
+
+    world(test)

@@ -1,0 +1,58 @@
+"""Values that stand in the environment or in other files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from engine.common.errors import ConfigError
+from engine.kafka.client.config_providers import resolve_references
+
+CLASSES = "org.apache.kafka.common.config.provider."
+
+
+def test_each_provider(tmp_path: Path) -> None:
+    (tmp_path / "secrets.properties").write_text("user=alice\npassword=s3cret\n")
+    (tmp_path / "password").write_text("other")
+    told = {
+        "a": "${env:NAME}!",
+        "b": f"${{file:{tmp_path}/secrets.properties:user}}/${{file:{tmp_path}/secrets.properties:password}}",
+        "c": f"${{directory:{tmp_path}:password}}",
+        "d": "${unknown:x} $ {} ${plain}",
+    }
+    assert resolve_references(told, {"NAME": "n"}) == {"a": "n!", "b": "alice/s3cret", "c": "other", "d": told["d"]}
+
+
+def test_declared_under_another_name() -> None:
+    told = {
+        "config.providers": "mine",
+        "config.providers.mine.class": CLASSES + "EnvVarConfigProvider",
+        "a": "${mine:X}",
+    }
+    assert resolve_references(told, {"X": "1"})["a"] == "1"
+    with pytest.raises(ConfigError, match=r"config.providers.mine.class=com.example.Vault"):
+        resolve_references({**told, "config.providers.mine.class": "com.example.Vault"}, {})
+
+
+def test_what_leads_nowhere(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("a=s3cret\n")
+    for value, message in (
+        ("${env:ABSENT}", r"no such environment variable: key=\$\{env:ABSENT\}"),
+        (f"${{file:{tmp_path}/absent:a}}", "cannot be read"),
+        (f"${{file:{tmp_path}/file:b}}", "has no such key"),
+        (f"${{directory:{tmp_path}:../file}}", "not the name of a file"),
+    ):
+        with pytest.raises(ConfigError, match=message) as caught:
+            resolve_references({"key": value}, {})
+        assert "s3cret" not in str(caught.value)
+
+
+def test_limits(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("a=1\n")
+    told = {"config.providers.file.param.allowed.paths": str(tmp_path / "other"), "k": f"${{file:{tmp_path}/file:a}}"}
+    with pytest.raises(ConfigError, match=r"not below allowed\.paths"):
+        resolve_references(told, {})
+    limit = {"config.providers.env.param.allowlist.pattern": "KAFKA_.*", "k": "${env:PATH}"}
+    with pytest.raises(ConfigError, match="no such environment variable"):
+        resolve_references(limit, {"PATH": "x"})

@@ -1,0 +1,67 @@
+"""What is wrong with stores and values is said with the property's name, and without its password."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+
+import pytest
+from certificates import Authority
+
+from engine.common.errors import ConfigError
+from engine.kafka.client.tls.context import client_context, tls_settings
+
+CA = Authority()
+
+
+def test_by_default_the_host_is_checked_and_tls_is_new() -> None:
+    context = client_context(tls_settings({}))
+    assert (context.check_hostname, context.verify_mode) == (True, ssl.CERT_REQUIRED)
+    assert (context.minimum_version, context.maximum_version) == (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)
+    other = {"ssl.endpoint.identification.algorithm": ""}
+    assert not client_context(tls_settings(other)).check_hostname
+    assert client_context(tls_settings(other)).verify_mode == ssl.CERT_REQUIRED
+
+
+def test_java_s_names_of_cipher_suites() -> None:
+    suites = {
+        "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256": "ECDHE-RSA-AES128-GCM-SHA256",
+        "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA384": "ECDHE-ECDSA-AES256-SHA384",
+        "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-RSA-CHACHA20-POLY1305",
+        "TLS_RSA_WITH_AES_256_GCM_SHA384": "AES256-GCM-SHA384",
+    }
+    context = client_context(tls_settings({"ssl.cipher.suites": ",".join(suites)}))
+    found = {one["name"] for one in context.get_ciphers() if one["protocol"] != "TLSv1.3"}
+    assert found == set(suites.values())
+    assert context.maximum_version == ssl.TLSVersion.TLSv1_2
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        ({"ssl.truststore.location": "/absent"}, r"no such file or directory.*ssl.truststore.location=/absent"),
+        ({"ssl.truststore.location": "{pem}"}, "set it to PEM"),
+        ({"ssl.truststore.location": "{text}", "ssl.truststore.type": "PEM"}, "holds no PEM block"),
+        ({"ssl.truststore.location": "{text}"}, "neither JKS nor PKCS12"),
+        ({"ssl.truststore.location": "{text}", "ssl.truststore.type": "BKS"}, "BKS is none of JKS"),
+        ({"ssl.truststore.certificates": "{text}"}, "holds no PEM block"),
+        ({"ssl.keystore.location": "{locked}", "ssl.keystore.type": "PEM"}, "give ssl.key.password"),
+        (
+            {"ssl.keystore.location": "{locked}", "ssl.keystore.type": "PEM", "ssl.key.password": "wr0ng"},
+            "password of the key in ssl.keystore.location",
+        ),
+        ({"ssl.keystore.location": "{ca}", "ssl.keystore.type": "PEM"}, "holds no private key"),
+        ({"ssl.enabled.protocols": "SSLv3"}, "names none of"),
+        ({"ssl.cipher.suites": "NONSENSE"}, "names no suite"),
+    ],
+)
+def test_what_cannot_be_used(entries: dict[str, str], message: str, tmp_path: Path) -> None:
+    files = {name: tmp_path / name for name in ("pem", "locked", "text", "ca")}
+    CA.sign("me").write_pem(files["pem"])
+    CA.sign("me").write_pem(files["locked"], "s3cret")
+    files["text"].write_text("nothing")
+    files["ca"].write_text(CA.pem)
+    filled = {key: value.format(**files) for key, value in entries.items()}
+    with pytest.raises(ConfigError, match=message) as caught:
+        client_context(tls_settings(filled))
+    assert "wr0ng" not in str(caught.value)

@@ -1,0 +1,86 @@
+"""Certificates for tests, made when they are needed: a CA, and what it signs."""
+
+from __future__ import annotations
+
+import datetime as dt
+import ipaddress
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    KeySerializationEncryption,
+    NoEncryption,
+    PrivateFormat,
+)
+from cryptography.x509.oid import NameOID
+
+
+@dataclass(frozen=True)
+class Signed:
+    """A certificate and its private key."""
+
+    certificate: x509.Certificate
+    key: ec.EllipticCurvePrivateKey
+
+    @property
+    def certificate_pem(self) -> str:
+        return self.certificate.public_bytes(Encoding.PEM).decode()
+
+    def key_pem(self, password: str | None = None) -> str:
+        """Return the key as PKCS8, encrypted if there is a password."""
+        how: KeySerializationEncryption = (
+            NoEncryption() if password is None else BestAvailableEncryption(password.encode())
+        )
+        return self.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, how).decode()
+
+    def write_pem(self, path: Path, password: str | None = None) -> Path:
+        """Write key and certificate into one file."""
+        path.write_text(self.key_pem(password) + self.certificate_pem)
+        return path
+
+
+class Authority:
+    """A CA of its own."""
+
+    def __init__(self, name: str = "klamm test CA") -> None:
+        self.own = _signed(name, None, (), is_ca=True, days=(-1, 30))
+
+    @property
+    def pem(self) -> str:
+        return self.own.certificate_pem
+
+    def sign(self, name: str, hosts: Sequence[str] = (), *, days: tuple[int, int] = (-1, 30)) -> Signed:
+        """Return a new certificate, valid from and until a number of days from now."""
+        return _signed(name, self.own, hosts, is_ca=False, days=days)
+
+
+def _signed(name: str, issuer: Signed | None, hosts: Sequence[str], *, is_ca: bool, days: tuple[int, int]) -> Signed:
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = dt.datetime.now(dt.UTC)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject if issuer is None else issuer.certificate.subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now + dt.timedelta(days=days[0]))
+        .not_valid_after(now + dt.timedelta(days=days[1]))
+        .add_extension(x509.BasicConstraints(ca=is_ca, path_length=None), critical=True)
+    )
+    if hosts:
+        builder = builder.add_extension(x509.SubjectAlternativeName([_general_name(host) for host in hosts]), False)
+    return Signed(builder.sign(key if issuer is None else issuer.key, hashes.SHA256()), key)
+
+
+def _general_name(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)

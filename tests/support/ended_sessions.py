@@ -1,0 +1,55 @@
+"""Ends a dead broker's session in ZooKeeper at once, as the server does when the session's time is up."""
+
+from __future__ import annotations
+
+from kazoo.client import KazooClient
+
+from engine.local.cluster import LocalCluster
+from engine.local.probe import four_letter_word
+
+_SUPER_SECRET = 0xB3415C00
+"""A ZooKeeper server makes the password of a session from its id and this number."""
+_JAVA_MULTIPLIER = 0x5DEECE66D
+
+
+def kill_for_good(cluster: LocalCluster, *broker_ids: int) -> None:
+    """Kill brokers (SIGKILL), all of them first; ZooKeeper ends their sessions now."""
+    for broker_id in broker_ids:
+        cluster.kill_broker(broker_id)
+    for broker_id in broker_ids:
+        end_session(cluster, broker_id)
+
+
+def end_session(cluster: LocalCluster, broker_id: int) -> None:
+    """End the session that holds a broker's registration; do nothing if there is none."""
+    session_id = _owner(cluster, broker_id)
+    if session_id is None:
+        return
+    client = KazooClient(cluster.zookeeper.connect_string, client_id=(session_id, _password(session_id)))
+    try:
+        client.start()
+    finally:
+        client.stop()
+        client.close()
+    assert _owner(cluster, broker_id) != session_id
+
+
+def _owner(cluster: LocalCluster, broker_id: int) -> int | None:
+    """Return the id of the session that holds a broker's registration."""
+    session_id, path = None, f"{cluster.chroot}/brokers/ids/{broker_id}"
+    for line in four_letter_word(cluster.zookeeper.host, cluster.zookeeper.port, "dump").splitlines():
+        if line.startswith("0x") and line.endswith(":"):
+            session_id = int(line[:-1], 16)
+        elif line.strip() == path:
+            return session_id
+    return None
+
+
+def _password(session_id: int) -> bytes:
+    """Return what ZooKeeper's ``generatePasswd`` returns: sixteen bytes of ``java.util.Random``."""
+    state = (session_id ^ _SUPER_SECRET ^ _JAVA_MULTIPLIER) & ((1 << 48) - 1)
+    password = b""
+    for _ in range(4):
+        state = (state * _JAVA_MULTIPLIER + 0xB) & ((1 << 48) - 1)
+        password += (state >> 16).to_bytes(4, "little")
+    return password

@@ -1,0 +1,67 @@
+"""Shares files out to the processes of a run: the longest first, and what is dear to start to few. A pytest plugin.
+
+All tests of a file run in the same process, one after the other.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from xdist.scheduler.loadfile import LoadFileScheduling
+
+_SPARK = "tests/spark/test_"
+
+TOGETHER = (
+    tuple(f"{_SPARK}{name}.py" for name in ("lag_job", "source", "lag_of_a_query", "replica_check")),
+    tuple(f"{_SPARK}{name}.py" for name in ("log_merge_in_stores", "sink", "log_merge", "hadoop_store")),
+)
+"""Files that run in the same process: a run starts two sessions of Spark, whatever the number of processes."""
+
+LONGEST = (
+    *TOGETHER[0],
+    *TOGETHER[1],
+    "tests/spark/test_clusters.py",
+    "tests/admin/watch/test_live_feed.py",
+    "tests/cli/test_outcomes.py",
+    "tests/cluster/test_faults.py",
+    "tests/plans/test_work.py",
+    "tests/cli/test_live_reassignment.py",
+    "tests/cli/test_plan_apply_faults.py",
+    "tests/cluster/test_failover.py",
+    "tests/tui/test_operations.py",
+    "tests/cli/test_plan_apply.py",
+    "tests/tui/test_memory.py",
+    "tests/cli/test_plan_dead_broker.py",
+    "tests/cli/test_half_dead.py",
+    "tests/cli/test_coming_from.py",
+    "tests/tui/test_top.py",
+    "tests/plans/test_scenarios.py",
+    "tests/plans/test_nearby.py",
+)
+"""Files that take more than half a minute: begun late, one of them would end long after all others."""
+
+_PLACES = {file: place for place, file in enumerate(LONGEST)}
+_FIRST = {file: files[0] for files in TOGETHER for file in files}
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Put the longest files first where several processes share them."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: _PLACES.get(_file(item.nodeid), len(_PLACES)))
+
+
+class _Sharing(LoadFileScheduling):  # type: ignore[misc]
+    def _split_scope(self, nodeid: str) -> str:
+        file = _file(nodeid)
+        return _FIRST.get(file, file)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _Sharing | None:
+    return _Sharing(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+def _file(nodeid: str) -> str:
+    return nodeid.partition("::")[0]
