@@ -51,6 +51,7 @@ class TargetOptions:
     cluster: str | None = None
     snapshot: str | None = None
     command_config: str | None = None
+    jaas_config: str | None = None
     via: str | None = None
 
 
@@ -119,6 +120,7 @@ class Invocation:
             options.snapshot,
             options.command_config,
             Side(options.via) if options.via else None,
+            options.jaas_config,
         )
         target = resolve_target(naming, os.environ, Path.cwd())
         self.cluster_name = target.name
