@@ -163,8 +163,11 @@ class _Builder:
 
     def _selection(self) -> Callable[[TopicSnapshot], bool]:
         wanted, unwanted = _patterns(self.options.topics), _patterns(self.options.exclude_topics)
-        if wanted and not any(one.fullmatch(t.name) for one in wanted for t in self.snapshot.topics):
-            raise BadOption(f"no topic matches {', '.join(self.options.topics)}", hint="klamm topics list shows them")
+        for pattern in (*wanted, *unwanted):
+            if not any(pattern.fullmatch(topic.name) for topic in self.snapshot.topics):
+                # One that excludes would protect nothing, and nobody would notice.
+                hint = "a pattern matches whole names, such as 'orders.*'; klamm topics list shows them"
+                raise BadOption(f"no topic matches {pattern.pattern}", hint=hint)
 
         def is_selected(topic: TopicSnapshot) -> bool:
             if topic.is_marked_for_deletion or any(one.fullmatch(topic.name) for one in unwanted):

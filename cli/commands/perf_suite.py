@@ -154,6 +154,7 @@ class _Processes:
             "--bootstrap-server": options.bootstrap_server,
             "--cluster": options.cluster,
             "--command-config": options.command_config,
+            "--jaas-config": options.jaas_config,
             "--timeout": f"{cluster.timeout_s:g}",
         }
         self._words = [word for name, value in given.items() if value is not None for word in (name, value)]

@@ -32,9 +32,14 @@ T = TypeVar("T")
 
 _SHARED: dict[str, tuple[Any, Any]] = {
     "aim": (str | None, typer.Option("--aim", metavar="LIST", help="What to balance: replicas,leaders,bytes.")),
-    "topic": (list[str] | None, typer.Option("--topic", metavar="REGEX", help="Only these topics move.")),
+    "topic": (
+        list[str] | None, typer.Option("--topic", metavar="REGEX", help="Only topics whose whole name matches move."),
+    ),
     "exclude_topic": (
-        list[str] | None, typer.Option("--exclude-topic", metavar="REGEX", help="These count as load and do not move."),
+        list[str] | None,
+        typer.Option(
+            "--exclude-topic", metavar="REGEX", help="Topics whose whole name matches count as load and do not move."
+        ),
     ),
     "exclude_broker": (list[int] | None, typer.Option("--exclude-broker", metavar="B", help="Never a target.")),
     "pin": (list[str] | None, typer.Option("--pin", metavar="TOPIC-PARTITION", help="Stays as it is.")),

@@ -21,6 +21,7 @@ _KINDS = {
     "unreachable": ExitCode.UNREACHABLE,
     "authentication": ExitCode.UNREACHABLE,
     "refused": ExitCode.REFUSED,
+    "authorization": ExitCode.REFUSED,
     "under_way": ExitCode.UNDER_WAY,
 }
 """Exit code of each ``engine.admin.cluster.errors.FailureKind``."""

@@ -51,6 +51,7 @@ class TargetOptions:
     cluster: str | None = None
     snapshot: str | None = None
     command_config: str | None = None
+    jaas_config: str | None = None
     via: str | None = None
 
 
@@ -71,6 +72,8 @@ class Invocation:
     """The cluster that is meant, once it has been looked for."""
     restart_deadline: Callable[[], None] = lambda: None
     """Restarts the command's time limit: how long a person thinks is not the cluster's fault."""
+    has_told_keys: bool = False
+    """Keys of the client's properties that mean nothing have been named."""
     is_for_change: bool = False
     """A cluster was opened in order to change it."""
     settings: SettingsSilence | None = None
@@ -119,15 +122,30 @@ class Invocation:
             options.snapshot,
             options.command_config,
             Side(options.via) if options.via else None,
+            options.jaas_config,
         )
         target = resolve_target(naming, os.environ, Path.cwd())
         self.cluster_name = target.name
+        self._tell_unknown_keys(target)
         self.talk.detail(f"cluster: {target.name} (named by {target.origin.value})")
         self.is_for_change = self.is_for_change or for_change
         if for_change:
             self._refuse_read_only(target)
         self._refuse_wrong_side(target)
         return target
+
+    def _tell_unknown_keys(self, target: ClusterTarget) -> None:
+        """Name once the keys of the client's properties that no client of Kafka knows."""
+        entries = target.client_properties.entries
+        if not entries or self.has_told_keys:
+            return
+        from engine.admin.cluster.client_keys import unknown_keys
+
+        self.has_told_keys = True
+        unknown = unknown_keys(entries)
+        if unknown:
+            named = [key if near is None else f"{key} (did you mean {near}?)" for key, near in unknown.items()]
+            self.talk.warn(f"client properties that no client of Kafka knows: {', '.join(named)}")
 
     def turn_to_brokers(self, error: Exception) -> bool:
         """Return whether the command is to run again with the brokers alone, since ZooKeeper gave no answer.

@@ -54,6 +54,12 @@ _COMMAND_CONFIG = typer.Option(
     help="A Kafka client's properties file (TLS, SASL); - is stdin.  [env: KLAMM_COMMAND_CONFIG]",
     rich_help_panel=CLUSTER_PANEL,
 )
+_JAAS_CONFIG = typer.Option(
+    "--jaas-config",
+    metavar="FILE",
+    help="A JAAS file, for properties without sasl.jaas.config.  [default: the one in KAFKA_OPTS]",
+    rich_help_panel=CLUSTER_PANEL,
+)
 _VIA = typer.Option(
     "--via",
     metavar="zookeeper|wire",
@@ -136,6 +142,7 @@ def shared_parameters(needs: Needs) -> list[inspect.Parameter]:
             ("cluster", _CLUSTER),
             ("snapshot", _SNAPSHOT),
             ("command_config", _COMMAND_CONFIG),
+            ("jaas_config", _JAAS_CONFIG),
             ("via", _VIA),
         ):
             add(name, str | None, option, None)
@@ -184,6 +191,7 @@ def invocation_from(needs: Needs, values: Mapping[str, Any]) -> Invocation:
             cluster=values.get("cluster"),
             snapshot=values.get("snapshot"),
             command_config=values.get("command_config"),
+            jaas_config=values.get("jaas_config"),
             via=values.get("via"),
         ),
     )

@@ -63,6 +63,7 @@ OPTIONS: Mapping[Parameter, str] = {
     Parameter.BY_DURATION: "--by-duration {DURATION}",
     Parameter.CLUSTER: "--cluster {NAME}",
     Parameter.COMMAND_CONFIG: "--command-config {FILE}",
+    Parameter.JAAS_CONFIG: "--jaas-config {FILE}",
     Parameter.COMPRESSION: "--compression {CODEC}",
     Parameter.CONFIG: "--config {KEY=VALUE}",
     Parameter.DELETE_CONFIG: "--delete-config {KEY}",

@@ -29,6 +29,7 @@ _WORDS = {
     Reason.RECORDS_LOST: "records were deleted before they were read",
     Reason.TOO_FEW_SAMPLES: "too few samples to tell",
     Reason.BETWEEN_COMMITS: "commits rarely, and is not late",
+    Reason.MEMBER_DRAINS: "waits while its consumer drains other partitions",
     Reason.NOTHING_COMMITTED: "nothing committed",
     Reason.COMMITTED_UNKNOWN: "committed offset not readable",
     Reason.NO_LEADER: "no leader",

@@ -314,6 +314,24 @@ def test_client_properties_that_are_none_are_named(capsys: Capture) -> None:
     assert ran.err.endswith(": client.properties\n")
 
 
+def test_keys_that_no_client_knows_are_named_once_without_their_values(recorded: Recorded, capsys: Capture) -> None:
+    write("client.properties", "ssl.trustore.password=s3cret\nbatch.size=1\nconfig.providers=env\nmy.own=s3cret")
+    words = ("topics", "list", "--zookeeper", recorded("dynamic-configs"), "--command-config", "client.properties")
+    ran = in_process(*words, capture=capsys)
+    said = "ssl.trustore.password (did you mean ssl.truststore.password?)"
+    assert ran.code == 0
+    assert ran.err == f"warning: client properties that no client of Kafka knows: my.own, {said}\n"
+    assert in_process(*words, "--quiet", capture=capsys).err == ""
+
+
+def test_a_jaas_file_that_is_not_there_is_named(capsys: Capture) -> None:
+    write("client.properties", "security.protocol=SASL_SSL\nsasl.mechanism=PLAIN")
+    words = ("topics", "list", "-b", "127.0.0.1:1", "--command-config", "client.properties", "--jaas-config", "no.conf")
+    ran = in_process(*words, capture=capsys)
+    assert ran.code == 2
+    assert "the JAAS file cannot be read (No such file or directory): no.conf" in ran.err
+
+
 def test_ctrl_c_while_waiting_for_health(recorded: Recorded, tmp_path: Path) -> None:
     words = ["cluster", "health", "--wait", "--timeout", "60", "--verbose", "--zookeeper", recorded("leaderless")]
     running = subprocess.Popen(

@@ -253,6 +253,21 @@ TESTED_BY = {
         "broker/coordinator/groups/test_records.py",
         "broker/coordinator/groups/test_coordinator.py",
     ],
+    "engine/broker/coordinator/transactions/decisions.py": [
+        "broker/coordinator/transactions/test_decisions.py",
+        "broker/coordinator/transactions/test_transaction_coordinator.py",
+    ],
+    "engine/broker/coordinator/transactions/transaction.py": [
+        "broker/coordinator/transactions/test_decisions.py",
+        "broker/coordinator/transactions/test_transaction_coordinator.py",
+    ],
+    "engine/broker/coordinator/transactions/coordinator.py": [
+        "broker/coordinator/transactions/test_transaction_coordinator.py"
+    ],
+    "engine/broker/coordinator/transactions/markers.py": [
+        "broker/coordinator/transactions/test_transaction_coordinator.py"
+    ],
+    "engine/broker/coordinator/transactions/verifier.py": ["broker/coordinator/transactions/test_verifier.py"],
     "engine/broker/coordinator/ownership.py": ["broker/coordinator/test_ownership.py"],
     "engine/broker/coordinator/groups/offset_requests.py": [
         "broker/coordinator/groups/test_coordinator.py",

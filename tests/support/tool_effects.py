@@ -124,10 +124,10 @@ def change_topics_and_leaders(operator: Operator) -> None:
     operator.leaves("03-topic-created")
     operator("topics", "create", manual, "--replica-assignment", "0:1,1:2,2:0", "--config", "max.message.bytes=2000000")
     operator.leaves("04-topic-created-manual")
-    operator("configs", "alter", "--topic", t1, "--add-config", "retention.ms=3600000,min.insync.replicas=2")
-    operator("configs", "alter", "--topic", t1, "--delete-config", "retention.ms")
+    operator("configs", "alter", "--topic", t1, "--add-config", "retention.ms=3600000,min.insync.replicas=2", "--yes")
+    operator("configs", "alter", "--topic", t1, "--delete-config", "retention.ms", "--yes")
     operator.leaves("05-topic-config-altered")
-    operator("topics", "alter", t1, "--partitions", "5")
+    operator("topics", "alter", t1, "--partitions", "5", "--yes")
     operator.leaves("06-partitions-added")
 
     operator.execute(operator.plan("t1", p0=[2, 0, 1]), "--wait")

@@ -41,15 +41,21 @@ _ADVICE: Mapping[ErrorCode, Words] = {
         "the cluster is too old for this; it may work through ZooKeeper: ", Give(Parameter.ZOOKEEPER)
     ),
     ErrorCode.UNKNOWN_TOPIC_ID: Phrase("the topic was deleted or created again; ", SEE_TOPICS),
-    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "access denied: ask for an ACL on the topic",
-    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "access denied: ask for an ACL on the cluster",
-    ErrorCode.GROUP_AUTHORIZATION_FAILED: "access denied: ask for an ACL on the group",
     ErrorCode.THROTTLING_QUOTA_EXCEEDED: "the cluster limits how fast topics may be changed; wait and try again",
     ErrorCode.CORRUPT_MESSAGE: "the records were damaged in transit, or a null key was sent to a compacted topic",
     ErrorCode.INVALID_RECORD: "the topic does not accept such a record; a compacted topic requires a key",
     ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: Phrase("use another ", Parameter.COMPRESSION, "; zstd needs Kafka 2.1"),
 }
 
+
+ACCESS_DENIED: Mapping[ErrorCode, str] = {
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "topic",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "group",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "cluster",
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "transactional id",
+    ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED: "delegation token",
+}
+"""Refusals for want of rights, and the kind of resource that the missing ACL is on."""
 
 _UNKNOWN_KEY = re.compile(r"Unknown topic config name: (\S+)")
 _TOO_MANY = "must not be larger"
@@ -62,6 +68,8 @@ def advice_for(code: ErrorCode, message: str = "", where: str = "") -> Words | N
 
     ``message`` is the error's text, ``where`` what it is about, such as ``topic orders``.
     """
+    if code in ACCESS_DENIED:
+        return _advice_on_rights(ACCESS_DENIED[code], where)
     if code is ErrorCode.INVALID_CONFIG:
         return _advice_on_settings(message, where)
     if code is ErrorCode.INVALID_PARTITIONS and _TOO_MANY in message:
@@ -73,6 +81,13 @@ def advice_for(code: ErrorCode, message: str = "", where: str = "") -> Words | N
     if code in _ADVICE:
         return _ADVICE[code]
     return "try again" if code.is_retriable else None
+
+
+def _advice_on_rights(kind: str, where: str) -> str:
+    """Name the resource if ``where`` begins with its kind; a partition's rights are those of its topic."""
+    is_named = where.startswith(f"{kind} ")
+    resource = where.partition(" partition ")[0] if is_named else f"the {kind}"
+    return f"access denied: ask an administrator of the cluster for an ACL on {resource}"
 
 
 def _advice_on_settings(message: str, where: str) -> Words | None:

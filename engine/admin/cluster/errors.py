@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from engine.admin.cluster.advice import advice_for
+from engine.admin.cluster.advice import ACCESS_DENIED, advice_for
 from engine.admin.cluster.remedies import Part, Words, words
 from engine.common.errors import ErrorCode, KlammError
 
@@ -28,6 +28,8 @@ class FailureKind(StrEnum):
     """The cluster could not be reached or did not answer in time; nothing was accepted."""
     REFUSED = "refused"
     """The cluster answered with an error."""
+    AUTHORIZATION = "authorization"
+    """The cluster knows who asks, and does not allow it."""
     UNDER_WAY = "under_way"
     """The cluster accepted the change, which had not ended when the deadline passed."""
 
@@ -111,3 +113,5 @@ class Refused(AdminError):
         hint = hint or advice_for(code, str(words(message or "")), str(words(where or "")))
         super().__init__(message or code.name, where=where, hint=hint)
         self.code = code
+        if code in ACCESS_DENIED:
+            self.kind = FailureKind.AUTHORIZATION

@@ -73,6 +73,7 @@ class Parameter(Enum):
     FORCE = "force"
     FROM_BEGINNING = "the beginning"
     GROUP = "group"
+    JAAS_CONFIG = "JAAS file"
     HISTORY = "history file"
     IF_NOT_EXISTS = "if not exists"
     JSON_FILE = "JSON file"

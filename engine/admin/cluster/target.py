@@ -67,6 +67,11 @@ class Naming:
     snapshot: str | None = None
     command_config: str | None = None
     via: Side | None = None
+    jaas_config: str | None = None
+
+    @property
+    def jaas_file(self) -> Path | None:
+        return Path(self.jaas_config) if self.jaas_config else None
 
     @property
     def names_cluster(self) -> bool:
@@ -150,7 +155,11 @@ def resolve_target(naming: Naming, environment: Mapping[str, str], folder: Path)
         # A profile and a local cluster have properties of their own: another cluster's password must not go there.
         config = environment.get("KLAMM_COMMAND_CONFIG")
     if config:
-        target = replace(target, client_properties=load_client_properties(Path(config)))
+        target = replace(target, client_properties=load_client_properties(Path(config), naming.jaas_file))
+    if naming.jaas_config and target.client_properties.security.sasl is None:
+        message = Phrase(Parameter.JAAS_CONFIG, " holds a login, but no client properties ask for one")
+        hint = Phrase("set security.protocol=SASL_SSL, or SASL_PLAINTEXT, in ", Give(Parameter.COMMAND_CONFIG))
+        raise BadRequest(message, hint=hint)
     if naming.via is not None:
         target = _forced(target, naming.via)
     return target
@@ -190,7 +199,7 @@ def _choose(naming: Naming, environment: Mapping[str, str], folder: Path) -> Clu
         return _local(local)
     profile = load_profiles(profiles_path(environment)).default
     if profile is not None:
-        return _from_profile(profile)
+        return _from_profile(profile, naming.jaas_file)
     raise NoClusterNamed("no cluster is named", hint=_THREE_WAYS)
 
 
@@ -203,7 +212,7 @@ def _named(naming: Naming, origin: Origin, environment: Mapping[str, str]) -> Cl
         )  # fmt: skip
         raise BadRequest("more than one cluster is named", hint=hint)
     if naming.cluster:
-        return _from_profile(load_profiles(profiles_path(environment)).named(naming.cluster))
+        return _from_profile(load_profiles(profiles_path(environment)).named(naming.cluster), naming.jaas_file)
     if naming.snapshot:
         path = Path(naming.snapshot)
         if path != STDIN and not path.is_file():
@@ -219,11 +228,11 @@ def _at(zookeeper: str | None, bootstrap: str | None, *, name: str | None, origi
     return ClusterTarget(name or zookeeper or bootstrap or "", origin, zookeeper=zookeeper or None, bootstrap=addresses)
 
 
-def _from_profile(profile: Profile) -> ClusterTarget:
+def _from_profile(profile: Profile, jaas_file: Path | None) -> ClusterTarget:
     target = _at(profile.zookeeper, profile.bootstrap_servers, name=profile.name, origin=Origin.PROFILE)
     return replace(
         target,
-        client_properties=_properties_of(profile),
+        client_properties=_properties_of(profile, jaas_file),
         is_read_only=profile.read_only,
         checkpoints=profile.checkpoints,
         event_logs=profile.event_logs,
@@ -233,10 +242,13 @@ def _from_profile(profile: Profile) -> ClusterTarget:
     )
 
 
-def _properties_of(profile: Profile) -> ClientProperties:
+def _properties_of(profile: Profile, jaas_file: Path | None) -> ClientProperties:
     if profile.properties:
-        return client_properties(profile.properties, f"properties of the profile {profile.name}")
-    return load_client_properties(Path(profile.command_config)) if profile.command_config else ClientProperties()
+        where = f"properties of the profile {profile.name}"
+        return client_properties(profile.properties, where, jaas_file=jaas_file)
+    if profile.command_config:
+        return load_client_properties(Path(profile.command_config), jaas_file)
+    return ClientProperties()
 
 
 def _local(path: Path) -> ClusterTarget:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable, Mapping
 
 from engine.admin.cluster.asking import PATIENCE_S
-from engine.admin.cluster.errors import Refused, Unreachable
+from engine.admin.cluster.errors import LoginRefused, Refused, Unreachable
 from engine.admin.cluster.observer import Observer, tell_nobody
 from engine.admin.cluster.unknown import Unknown
 from engine.admin.cluster.wire import RETRY_PAUSE_S, WireCluster
@@ -121,6 +121,8 @@ class Membership:
         )
         try:
             response = await self._wire.call_broker(await self._home(), request)
+        except LoginRefused:
+            raise
         except Unreachable:
             self._coordinator = None
             return True
@@ -172,6 +174,8 @@ class Membership:
     async def _code_of(self, request: Request) -> ErrorCode:
         try:
             response = await self._wire.call_broker(await self._home(), request)
+        except LoginRefused:
+            raise
         except Unreachable:
             return ErrorCode.NETWORK_EXCEPTION
         return error_code(response.error_code)
@@ -201,6 +205,8 @@ class Membership:
         )
         try:
             joined = await self._wire.call_broker(await self._home(), request, timeout_ms=REBALANCE_TIMEOUT_MS * 2)
+        except LoginRefused:
+            raise
         except Unreachable as error:
             self._coordinator, self._trouble = None, str(error)
             return None
@@ -229,6 +235,8 @@ class Membership:
         )
         try:
             synced = await self._wire.call_broker(await self._home(), request, timeout_ms=REBALANCE_TIMEOUT_MS * 2)
+        except LoginRefused:
+            raise
         except Unreachable as error:
             self._coordinator, self._trouble = None, str(error)
             return None

@@ -15,7 +15,7 @@ from engine.admin.reassignment.throttle_settings import RATES, REPLICA_LISTS, is
 from engine.admin.topics.values import DEFAULT_MIN_ISR
 from engine.common.model import NO_CONTROLLER, NO_LEADER, TopicPartition
 from engine.common.quantities import counted
-from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
+from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, TopicSnapshot
 from engine.common.turns import in_turns
 
 IMBALANCE_PERCENT_MAX = 10
@@ -315,6 +315,8 @@ def _imbalance(topics: _TopicFindings) -> list[str]:
 def _running(facts: HealthFacts, topics: _TopicFindings) -> list[str]:
     # Those that make no progress come first, because only some are shown.
     told = [f"{name}{why}" for name, why in sorted(topics.moving.items(), key=lambda item: not item[1])]
+    if facts.plan is not None:
+        told.append(f"a plan, which holds the throttle until it ends: {facts.plan}")
     return told + [name for name in facts.listed_reassignments if name not in topics.moving]
 
 
@@ -324,11 +326,22 @@ def _held_up(partition: PartitionSnapshot, live: Set[int]) -> str:
     return f" (waits for {', '.join(dead)}, dead)" if dead else ""
 
 
+def has_throttles(snapshot: ClusterSnapshot) -> bool:
+    """Whether any topic or broker is throttled, needed or not."""
+    of_topics = (topic.configs for topic in snapshot.topics if topic.configs)
+    return any(not configs.keys().isdisjoint(REPLICA_LISTS) for configs in of_topics) or any(
+        not configs.keys().isdisjoint(RATES) for configs in snapshot.broker_configs.values()
+    )
+
+
 def _throttles(facts: HealthFacts, topics: _TopicFindings) -> list[str]:
     """Return throttles that serve no reassignment: on topics that do not move, and on brokers while nothing moves.
 
-    While something moves, a topic may keep just the mark of a rate that brokers still have.
+    While something moves, a topic may keep just the mark of a rate that brokers still have. While a plan is carried
+    out, nothing is left behind: between two waves nothing moves, and the next one needs the throttle.
     """
+    if facts.plan is not None:
+        return []
     is_anything_moving = bool(topics.moving or facts.listed_reassignments)
     found = [
         f"topic {topic.name}: {key}={topic.configs[key]}"

@@ -14,6 +14,7 @@ from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.observer import Complain
 from engine.admin.cluster.target import Source
 from engine.admin.cluster.waits import Waits
+from engine.admin.health.checks import has_throttles
 from engine.admin.health.report import HealthFacts
 from engine.admin.snapshots.taking import read_snapshot
 from engine.admin.topics.access import TopicReader, topic_reader
@@ -62,11 +63,12 @@ async def read_health_facts(cluster: Cluster, clock: Clock | None = None) -> Hea
             return await _with_min_isr(facts, SnapshotTopicReader(snapshot))
         case Source.ZOOKEEPER:
             facts = await _with_min_isr(facts, SnapshotTopicReader(snapshot))
-            facts = await _with_probes(facts, cluster, {})
+            facts = await _with_plan(await _with_probes(facts, cluster, {}), cluster)
             return await _with_znodes(facts, cluster, clock or SystemClock())
         case Source.WIRE:
             facts = await _with_min_isr(facts, await topic_reader(cluster, on_unknown_settings=cluster.complain))
-            return await _with_probes(facts, cluster, (await cluster.wire()).silent)
+            facts = await _with_probes(facts, cluster, (await cluster.wire()).silent)
+            return await _with_plan(facts, cluster)
 
 
 def _offline_log_dirs(snapshot: ClusterSnapshot, complain: Complain) -> dict[int, tuple[str, ...]]:
@@ -84,6 +86,16 @@ def _offline_log_dirs(snapshot: ClusterSnapshot, complain: Complain) -> dict[int
 
 async def _with_min_isr(facts: HealthFacts, reader: TopicReader) -> HealthFacts:
     return replace(facts, min_isr=await reader.min_isr(facts.snapshot.topics))
+
+
+async def _with_plan(facts: HealthFacts, cluster: Cluster) -> HealthFacts:
+    """Add who carries out a plan, if there is a throttle that it may need."""
+    if not has_throttles(facts.snapshot):
+        return facts
+    from engine.admin.reassignment.lock import plan_in_the_way
+
+    holder = await plan_in_the_way(cluster, None)
+    return facts if holder is None else replace(facts, plan=f"{holder}: {holder.what}")
 
 
 async def _with_probes(facts: HealthFacts, cluster: Cluster, silent: Mapping[int, str]) -> HealthFacts:

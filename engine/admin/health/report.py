@@ -148,6 +148,7 @@ class HealthFacts:
             partition has replicas.
         is_kraft: the controllers are not brokers, and each broker names some live broker (Kafka 3.3 and newer).
         unreadable_topics: what is wrong with znodes of topics that could not be read, so that nothing else is known.
+        plan: who carries out a plan, and which; only asked for if something is throttled.
     """
 
     snapshot: ClusterSnapshot
@@ -162,6 +163,7 @@ class HealthFacts:
     unreadable_topics: tuple[str, ...] = ()
     caps_min_isr: bool = False
     is_kraft: bool = False
+    plan: str | None = None
 
 
 def report_of(findings: Iterable[tuple[Check, list[str]]], examples_max: int | None = EXAMPLES_MAX) -> HealthReport:

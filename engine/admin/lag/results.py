@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from engine.admin.cluster.errors import AdminError
 from engine.admin.cluster.unknown import Unknown
 from engine.admin.groups.values import GroupState, GroupType
+from engine.admin.lag.members import Owned, turns_of
 from engine.admin.lag.pace import between_commits
 from engine.admin.lag.positions import ReaderKind
 from engine.admin.lag.rules import (
@@ -168,6 +169,7 @@ def group_lag(
         )
         for name, one in sorted(sample.partitions.items())
     )
+    partitions = _judged_with_members(partitions, series)
     verdict, where = group_verdict([(one.name, Verdict(one.status, one.reason)) for one in partitions])
     lags = [one.lag for one in partitions if one.has_lag or one.lag is not None]
     waits = [one.time_lag_ms for one in partitions if one.has_lag or one.time_lag_ms is not None]
@@ -243,6 +245,28 @@ def _partition_lag(
         sample.owner,
         sample.error,
     )
+
+
+def _judged_with_members(partitions: tuple[PartitionLag, ...], series: Series) -> tuple[PartitionLag, ...]:
+    """Return the partitions, those that wait for their turn with what their member does."""
+    owned = {}
+    for one in partitions:
+        name = TopicPartition(one.topic, one.partition)
+        points = known_points(series[name]) if one.lag is not None else []
+        if one.consumer_id is not None and points:
+            verdict = Verdict(one.status, one.reason)
+            owned[name] = Owned(one.consumer_id, verdict, points, is_lost=one.lost_records is not None)
+    turns = turns_of(owned)
+    if not turns:
+        return partitions
+    judged = []
+    for one in partitions:
+        turn = turns.get(TopicPartition(one.topic, one.partition))
+        if turn is not None:
+            status, reason = turn.verdict
+            one = replace(one, status=status, reason=reason, clear_in_ms=turn.clear_in_ms)
+        judged.append(one)
+    return tuple(judged)
 
 
 def _at_least(figures: Sequence[int | None], of_all: Callable[[list[int]], int]) -> int | None:

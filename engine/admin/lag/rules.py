@@ -20,6 +20,7 @@ jump is most likely a reset, which is no reading, and moves before may be those 
 that go on may be those of a consumer that chose its partitions itself: it commits, and is no member.
 
 A reader that seems to stand still by rule 7 may just commit rarely: ``pace`` looks that up, and then it is unknown.
+Or its member works off a backlog in other partitions first: see ``members``.
 Queries of Spark keep their own history of batches, which has their rhythm (``Rhythm``). For them
 
 2.  is AHEAD, and records that were deleted before they were read are DATA_LOSS;
@@ -97,6 +98,7 @@ class Reason(StrEnum):
     RECORDS_LOST = "records_lost"
     TOO_FEW_SAMPLES = "too_few_samples"
     BETWEEN_COMMITS = "between_commits"
+    MEMBER_DRAINS = "member_drains"
     NOTHING_COMMITTED = "nothing_committed"
     COMMITTED_UNKNOWN = "committed_unknown"
     NO_LEADER = "no_leader"
@@ -116,6 +118,7 @@ _OF_UNREAD = frozenset(
         Reason.NOBODY_READS,
         Reason.WENT_BACK,
         Reason.TOO_FEW_SAMPLES,
+        Reason.MEMBER_DRAINS,
         Reason.BATCH_RUNS,
         Reason.BATCH_IS_LATE,
     }
@@ -231,6 +234,18 @@ def went_back(points: Sequence[KnownPoint]) -> bool:
         elif is_back and after.committed >= highest_before:
             is_back = False
     return is_back
+
+
+def is_working_off(points: Sequence[KnownPoint]) -> bool:
+    """Whether the offset moves through a backlog: after a move, what was there two samples before was still unread."""
+    if not is_telling(points) or _stands_still(points):
+        return False
+    return any(not _keeps_up(points[: index + 1]) for index in _moves(points))
+
+
+def is_draining(points: Sequence[KnownPoint]) -> bool:
+    """Whether less is unread than at first."""
+    return points[-1].lag < points[0].lag
 
 
 def group_verdict(verdicts: Sequence[tuple[str, Verdict]]) -> tuple[Verdict | None, str | None]:

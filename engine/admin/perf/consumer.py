@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from engine.admin.cluster.asking import PATIENCE_S
-from engine.admin.cluster.errors import Refused, Unreachable
+from engine.admin.cluster.errors import LoginRefused, Refused, Unreachable
 from engine.admin.cluster.observer import Observer, tell_nobody
 from engine.admin.cluster.unknown import Unknown
 from engine.admin.cluster.wire import WireCluster
@@ -309,6 +309,8 @@ class PerfConsumer:
         """Find leaders, and where to begin; look again for what is still unknown."""
         try:
             leaders = (await topic_leaders(self._wire, [self._load.topic]))[self._load.topic]
+        except LoginRefused:
+            raise
         except Unreachable:
             if is_first:
                 raise

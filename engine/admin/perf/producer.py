@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from engine.admin.cluster.errors import NotFound, OutcomeUnknown, Refused, Unreachable
+from engine.admin.cluster.errors import LoginRefused, NotFound, OutcomeUnknown, Refused, Unreachable
 from engine.admin.cluster.observer import Observer, tell_nobody
 from engine.admin.cluster.remedies import GIVE_TIME, Operation, Phrase
 from engine.admin.cluster.wire import RETRY_PAUSE_S, WireCluster
@@ -367,6 +367,8 @@ class PerfProducer:
         self._locate_at = None
         try:
             await self._locate()
+        except LoginRefused:
+            raise
         except Unreachable as error:
             self._look_later(error)
 
@@ -389,6 +391,8 @@ class PerfProducer:
             try:
                 client = await self._wire.client_of(leader_id)
                 version = await self._wire.version(client, ApiKey.PRODUCE)
+            except LoginRefused:
+                raise
             except (Unreachable, NotFound) as error:
                 self._look_later(error)
                 continue

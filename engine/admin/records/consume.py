@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from engine.admin.cluster.asking import ANSWER_LIMIT_S
-from engine.admin.cluster.errors import NotFound, Refused, Unreachable
+from engine.admin.cluster.errors import LoginRefused, NotFound, Refused, Unreachable
 from engine.admin.cluster.observer import Observer, tell_nobody
 from engine.admin.cluster.unknown import Unknown
 from engine.admin.cluster.wire import RETRY_PAUSE_S, WireCluster
@@ -319,6 +319,8 @@ class Consumer:
         """
         try:
             leaders = await self._leaders()
+        except LoginRefused:
+            raise
         except Unreachable:
             leaders = {}
         now = time.monotonic()
@@ -402,6 +404,8 @@ class Consumer:
         try:
             async with asyncio.timeout(ANSWER_LIMIT_S):
                 found = await ask_offsets(self._wire, leader_id, wanted, self._options.isolation)
+        except LoginRefused:
+            raise
         except (Unreachable, NotFound, TimeoutError) as error:
             self._observe(f"broker {leader_id} returns no offsets ({error or 'no answer'}), looking for the leaders")
             return list(positions)

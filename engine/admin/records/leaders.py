@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 
-from engine.admin.cluster.errors import NotFound, Refused, Unreachable
+from engine.admin.cluster.errors import LoginRefused, NotFound, Refused, Unreachable
 from engine.admin.cluster.observer import Observer
 from engine.admin.cluster.unknown import Unknown
 from engine.admin.cluster.wire import WireCluster
@@ -97,6 +97,8 @@ class LeaderReaders:
     async def _run(self, leader_id: int) -> None:
         try:
             await self._read(leader_id)
+        except LoginRefused as error:
+            await self._fail(error)
         except (Unreachable, NotFound) as error:
             self._observe(f"lost broker {leader_id} ({error}), looking for the leaders")
             self._lose(leader_id)

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from engine.admin.cluster.asking import answer_limit
-from engine.admin.cluster.errors import NotFound, OutcomeUnknown, Refused, Unreachable
+from engine.admin.cluster.errors import LoginRefused, NotFound, OutcomeUnknown, Refused, Unreachable
 from engine.admin.cluster.remedies import GIVE_TIME, Operation, Phrase
 from engine.admin.cluster.wire import RETRY_PAUSE_S, WireCluster
 from engine.admin.cluster.wire_failures import refuse
@@ -281,6 +281,8 @@ class Producer:
     async def _try_refresh(self) -> None:
         try:
             await self._refresh()
+        except LoginRefused:
+            raise
         except Unreachable:
             self._last_error = ErrorCode.NETWORK_EXCEPTION
 
@@ -301,6 +303,8 @@ class Producer:
                 return True
             self._has_sent = True
             response = await self._wire.call_broker(leader_id, request, timeout_ms=self._attempt_ms)
+        except LoginRefused:
+            raise
         except (Unreachable, NotFound) as error:
             self._last_error = ErrorCode.NETWORK_EXCEPTION
             if isinstance(error.__cause__, RequestTimedOut):

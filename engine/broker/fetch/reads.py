@@ -253,7 +253,8 @@ class FetchReads:
         self, wanted: FetchPartition, remaining: int, min_one_batch: bool, records_follower_state: bool
     ) -> tuple[Partition | None, PartitionRead]:
         if wanted.topic is None:
-            return None, read_error(ErrorCode.UNKNOWN_TOPIC_ID)
+            is_by_id = self.parameters.api_version >= 13
+            return None, read_error(ErrorCode.UNKNOWN_TOPIC_ID if is_by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         parameters = self.parameters
         try:
             partition = self._broker.replica_manager.partition(wanted.topic, wanted.key.partition)

@@ -18,6 +18,7 @@ from engine.broker.handlers.config_resources import (
     parse_broker_id,
     resource_text,
     resource_type,
+    topic_exists,
 )
 from engine.broker.handlers.context import Broker
 from engine.broker.replication.state_changes import Breather
@@ -154,7 +155,7 @@ async def _change_topic(broker: Broker, asked: ResourceChange, validate_only: bo
         raise invalid_request("Default topic resources are not allowed.")
     stored = {} if asked.is_replacement else await broker.zk.configs.get_entity_configs(f"{TOPICS}/{topic}")
     texts = _apply(stored, asked.changes, TOPIC_CONFIG_DEF)
-    if topic not in broker.metadata_cache.topics:
+    if not await topic_exists(broker, topic):
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic}' does not exist.")
     validate_topic_config(texts, broker.dynamic_configs.current)
     if not validate_only:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from engine.broker.handlers.context import Broker
 from engine.common.errors import ErrorCode, KafkaError
 
 
@@ -43,3 +44,12 @@ def parse_broker_id(name: str, what: str) -> int:
     if not (digits.isascii() and digits.isdigit()):
         raise invalid_request(f"{what} must be an integer, but it is: {name}")
     return int(name)
+
+
+async def topic_exists(broker: Broker, topic: str) -> bool:
+    """Return whether there is such a topic. Before the broker has any metadata, ZooKeeper says it.
+
+    A client takes "unknown" for the truth, and does not ask again. Raises CoordinationError.
+    """
+    cache = broker.metadata_cache
+    return topic in cache.topics or (not cache.alive_brokers and await broker.zk.topics.topic_exists(topic))

@@ -8,7 +8,8 @@ Behaviour
   dead broker delays the deletion, not the answer: the topic's metadata goes at once.
 
 Version notes
-* v1 throttle time   * v4 flexible   * v5 messages   * v6 by topic id, too
+* v1 throttle time   * v4 flexible   * v5 messages   * v6 by topic id, too; one topic with both makes the whole request
+  INVALID_REQUEST
 """
 
 from __future__ import annotations
@@ -43,6 +44,11 @@ async def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -
     if refusal is not None:
         code = refusal
         return DeleteTopicsResponse(responses=await in_turns(topics, lambda t: _result(t.name, t.topic_id, code)))
+    if any(topic.name is not None and topic.topic_id != ZERO_TOPIC_ID for topic in topics):
+        # As in Kafka nothing of the request is done: what it means is not clear.
+        return DeleteTopicsResponse(
+            responses=await in_turns(topics, lambda t: _result(t.name, t.topic_id, ErrorCode.INVALID_REQUEST, _BOTH))
+        )
     # Names first: while one topic is being deleted, the ids and names of others that the request repeats may vanish.
     meant = await in_turns(topics, lambda topic: _meant(context.broker, topic))
     responses = []
@@ -81,17 +87,15 @@ class _Refused(NamedTuple):
     message: str | None = None
 
 
-_NAMED_TWICE = _Refused(ErrorCode.INVALID_REQUEST, "Topic name and topic ID can not both be specified.")
+_BOTH = "Topic name and topic ID can not both be specified."
 _NOT_NAMED = _Refused(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
 _UNKNOWN_ID = _Refused(ErrorCode.UNKNOWN_TOPIC_ID)
 _UNKNOWN = _Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 def _meant(broker: Broker, topic: DeleteTopicState) -> str | _Refused:
-    """Return the topic's name, or why it is refused: it is named twice, not at all, or unknown."""
+    """Return the topic's name, or why it is refused: it is not named, or unknown."""
     if topic.topic_id != ZERO_TOPIC_ID:
-        if topic.name is not None:
-            return _NAMED_TWICE
         return broker.metadata_cache.topic_name(topic.topic_id) or _UNKNOWN_ID
     if topic.name is None:
         return _NOT_NAMED

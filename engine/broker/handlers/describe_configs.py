@@ -17,7 +17,13 @@ from __future__ import annotations
 import logging
 
 from engine.broker.handlers.broker_loggers import logger_levels
-from engine.broker.handlers.config_resources import ResourceType, invalid_request, parse_broker_id, resource_type
+from engine.broker.handlers.config_resources import (
+    ResourceType,
+    invalid_request,
+    parse_broker_id,
+    resource_type,
+    topic_exists,
+)
 from engine.broker.handlers.context import Broker, RequestContext
 from engine.broker.handlers.registry import handles
 from engine.common.errors import CoordinationError, ErrorCode, KafkaError
@@ -80,7 +86,7 @@ async def _described(broker: Broker, resource: DescribeConfigsResource) -> list[
     match resource_type(resource.resource_type):
         case ResourceType.TOPIC:
             check_topic_name(name)
-            if name not in broker.metadata_cache.topics:
+            if not await topic_exists(broker, name):
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
             overrides = await broker.zk.configs.get_entity_configs(f"{TOPICS}/{name}")
             return describe_topic(overrides, broker.dynamic_configs, keys)

@@ -40,7 +40,7 @@ from engine.broker.handlers.registry import handles, handles_large
 from engine.broker.network.request import CLOSE_FOR_FAULT, Deferred
 from engine.broker.replication.state_changes import Breather
 from engine.common.errors import ErrorCode
-from engine.common.model import IsolationLevel, TopicPartition
+from engine.common.model import NO_PARTITION_LEADER_EPOCH, IsolationLevel, TopicPartition
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.fetch import FetchRequest, FetchResponse, FetchTopic, ForgottenTopic
 from engine.runtime.purgatory import DelayedOperation
@@ -228,8 +228,9 @@ def _named(topics: Iterable[FetchTopic], by_id: bool) -> list[FetchPartition]:
             PartitionKey("" if by_id else topic.topic, topic.topic_id, p.partition),
             fetch_offset=p.fetch_offset,
             max_bytes=p.partition_max_bytes,
-            current_leader_epoch=p.current_leader_epoch,
-            last_fetched_epoch=p.last_fetched_epoch,
+            # Kafka takes any negative epoch of a Fetch for none.
+            current_leader_epoch=max(p.current_leader_epoch, NO_PARTITION_LEADER_EPOCH),
+            last_fetched_epoch=max(p.last_fetched_epoch, NO_PARTITION_LEADER_EPOCH),
             log_start_offset=p.log_start_offset,
         )
         for topic in topics

@@ -9,7 +9,8 @@ Behaviour
 
 Version notes
 * v1 key type, throttle time, error message   * v3 flexible   * v4 several keys in one request
-* v6 share groups (key type 2), which a cluster on ZooKeeper does not know: INVALID_REQUEST
+* v6 share groups (key type 2), for which a cluster on ZooKeeper has no coordinator: COORDINATOR_NOT_AVAILABLE. Before
+  v6, and any other key type: INVALID_REQUEST
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from engine.common.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TO
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
+_FIRST_WITH_SHARE = 6
 _NOT_AVAILABLE = "The coordinator is not available."
 _INVALID_REQUEST = "A coordinator's key type is 0 (group) or 1 (transaction)."
 
@@ -36,6 +38,7 @@ class KeyType(IntEnum):
 
     GROUP = 0
     TRANSACTION = 1
+    SHARE = 2
 
 
 _TOPICS: dict[int, str] = {KeyType.GROUP: GROUP_METADATA_TOPIC, KeyType.TRANSACTION: TRANSACTION_STATE_TOPIC}
@@ -83,6 +86,8 @@ def _response(
 
 
 def _coordinator(context: RequestContext, key: str, key_type: int) -> Coordinator:
+    if key_type == KeyType.SHARE and context.api_version >= _FIRST_WITH_SHARE:
+        return _refusal(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, _NOT_AVAILABLE)
     if key_type not in _TOPICS:
         return _refusal(key, ErrorCode.INVALID_REQUEST, _INVALID_REQUEST)
     broker = context.broker

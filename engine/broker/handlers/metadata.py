@@ -173,7 +173,7 @@ def _response(
         controller_id=NO_CONTROLLER if cache.controller_id is None else cache.controller_id,
         topics=[
             *(
-                _topic_error(errors[name], name, ZERO_TOPIC_ID)
+                _topic_error(errors[name], name, ZERO_TOPIC_ID, topic_operations)
                 if name in errors
                 else _topic(context, name, nodes, topic_operations)
                 for name in names
@@ -192,9 +192,16 @@ def _topic_operations(request: MetadataRequest) -> int:
     return TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_REQUESTED
 
 
-def _topic_error(code: ErrorCode, name: str | None, topic_id: bytes) -> MetadataResponseTopic:
+def _topic_error(
+    code: ErrorCode, name: str | None, topic_id: bytes, topic_operations: int = NOT_REQUESTED
+) -> MetadataResponseTopic:
     return MetadataResponseTopic(
-        error_code=code, name=name, topic_id=topic_id, is_internal=name in INTERNAL_TOPICS, partitions=[]
+        error_code=code,
+        name=name,
+        topic_id=topic_id,
+        is_internal=name in INTERNAL_TOPICS,
+        partitions=[],
+        topic_authorized_operations=topic_operations,
     )
 
 

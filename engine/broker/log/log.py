@@ -40,7 +40,7 @@ from engine.broker.log.placed_batches import (
 )
 from engine.broker.log.preparation import Preparation
 from engine.broker.log.producer_entry import SEQUENCE_MODULUS, BatchMetadata, CompletedTransaction
-from engine.broker.log.producer_replay import rebuild_producer_state
+from engine.broker.log.producer_replay import ReplayJob, bytes_to_replay, rebuild_producer_state
 from engine.broker.log.producer_state import ProducerStateManager
 from engine.broker.log.results import NO_APPEND_TIME, NO_OFFSET, AppendResult, LogPosition, LogRead
 from engine.broker.log.segment import LogSegment
@@ -53,6 +53,10 @@ from engine.kafka.protocol.records.header import iter_batches
 from engine.kafka.protocol.records.layout import ATTRIBUTES, BATCH_HEADER, BATCH_OVERHEAD, LOG_OVERHEAD
 
 logger = logging.getLogger(__name__)
+
+REPLAY_BYTES_MAX = 65_536
+REPLAY_PRODUCERS_MAX = 1000
+"""A cut that leaves no more to replay does it at once: about a millisecond's work."""
 
 # Bound once for the hot path.
 _unpack_header = BATCH_HEADER.unpack_from
@@ -85,6 +89,8 @@ class Log:
         "_environment",
         "_files",
         "_lowest_cut",
+        "_producers",
+        "_replay_from",
         "_search",
         "_segments",
         "cleaning",
@@ -93,6 +99,7 @@ class Log:
         "flush_state",
         "folder",
         "gap",
+        "has_stale_producers",
         "has_unsettled_cut",
         "high_watermark",
         "is_retired",
@@ -100,7 +107,6 @@ class Log:
         "log_end_offset",
         "log_start_offset",
         "on_start_moved",
-        "producers",
         "topic_partition",
     )
 
@@ -121,7 +127,7 @@ class Log:
         self.folder = folder
         self.config = config
         self.leader_epochs = leader_epochs
-        self.producers = producers
+        self._producers = producers
         self.log_start_offset = max(log_start_offset, segments.first.base_offset)
         self.log_end_offset = log_end_offset
         self.high_watermark = self.log_start_offset
@@ -132,6 +138,10 @@ class Log:
         """Deleted, or replaced by a copy in another log dir that has all its records."""
         self.has_unsettled_cut = False
         """It was cut below its recovery point. ``LogManager.settling_jobs`` come before the next append."""
+        self.has_stale_producers = False
+        """It was cut, and its producer state is still to be built: by ``replay_job``, or when somebody needs it."""
+        self._replay_from = 0
+        """The log's start when it was cut: what is deleted meanwhile still says what its producers sent."""
         self.gap: Gap | None = None
         """What a recovery found missing. A follower cuts its log there and fetches the rest again."""
         self.cleaning = CleaningState()
@@ -208,6 +218,26 @@ class Log:
         return self._segments.size_bytes
 
     @property
+    def producers(self) -> ProducerStateManager:
+        """The producer state. After a cut it may have to be built first, which takes long; ``replay_job`` does it."""
+        self.build_producers()
+        return self._producers
+
+    def expire_producers(self, now_ms: int) -> None:
+        """Forget producers that were silent for too long; a state that is still to be built will not have them."""
+        if not self.has_stale_producers:
+            self._producers.expire(now_ms)
+
+    def update_producer_expiration(self, expiration_ms: int) -> None:
+        """Apply a changed ``producer.id.expiration.ms``."""
+        self._producers.expiration_ms = expiration_ms
+
+    @property
+    def is_unsettled(self) -> bool:
+        """Whether a cut leaves something to do before the next append: ``ReplicaManager.settle_cuts`` does it."""
+        return self.has_unsettled_cut or self.has_stale_producers
+
+    @property
     def last_stable_offset(self) -> int:
         """Records before it belong to no open transaction, and are replicated."""
         unstable = self.first_unstable_offset
@@ -250,14 +280,14 @@ class Log:
         )
         if magic != 2 or size != size_bytes - LOG_OVERHEAD or base != 0 or delta < 0 or count != delta + 1:
             return self._append_the_long_way(records, leader_epoch, origin, may_prepare, prepared)
-        if self.folder.is_offline or max_ms < base_ms or max_ms < 0:
+        if self.folder.is_offline or self.has_stale_producers or max_ms < base_ms or max_ms < 0:
             # Clients do not usually send such timestamps: the records say what the largest one really is.
             return self._append_the_long_way(records, leader_epoch, origin, may_prepare, prepared)
         if attributes not in terms.in_place_attributes and not terms.takes_from_coordinator(attributes, origin):
             return self._append_the_long_way(records, leader_epoch, origin, may_prepare, prepared)
         producer = None
         if producer_id >= 0:
-            producer = self.producers.producers.get(producer_id)
+            producer = self._producers.producers.get(producer_id)
             if producer is None or not producer.is_continued_by(producer_epoch, sequence):
                 return self._append_the_long_way(records, leader_epoch, origin, may_prepare, prepared)
         if crc32c(records[ATTRIBUTES:]) != crc:
@@ -286,9 +316,9 @@ class Log:
         except OSError as error:
             raise self._append_failed(segment, position, error) from error
         active.note_append(offset, position)
-        self.log_end_offset = self.producers.map_end_offset = last_offset + 1
+        self.log_end_offset = self._producers.map_end_offset = last_offset + 1
         if producer is not None:
-            changeable = self.producers.changeable(producer) if producer.is_frozen else producer
+            changeable = self._producers.changeable(producer) if producer.is_frozen else producer
             changeable.add_batch((sequence + delta) % SEQUENCE_MODULUS, last_offset, delta, max_ms)
         return AppendResult(offset, last_offset, append_time_ms, self.log_start_offset, count, size_bytes, leader_epoch)
 
@@ -301,6 +331,7 @@ class Log:
         prepared: Preparation | None,
     ) -> AppendResult:
         self.folder.check_online()
+        self.build_producers()
         batches = self._checks.place(
             records, self.log_end_offset, leader_epoch, origin=origin, may_prepare=may_prepare, prepared=prepared
         )
@@ -323,6 +354,13 @@ class Log:
             len(batches.records),
             leader_epoch,
         )
+
+    def build_producers(self) -> None:
+        """Build the producer state here and now, unless it is built. Raises KafkaError KAFKA_STORAGE_ERROR."""
+        if self.has_stale_producers:
+            self.folder.check_online()
+            with self.folder.reporting("reading the producers' batches"):
+                self._build_producers()
 
     def _duplicate(self, batch: BatchMetadata, leader_epoch: int) -> AppendResult:
         _, last_offset, delta, timestamp_ms = batch
@@ -348,6 +386,7 @@ class Log:
             KafkaError: CORRUPT_MESSAGE; KAFKA_STORAGE_ERROR when the disk fails.
         """
         self.folder.check_online()
+        self.build_producers()
         headers = list(iter_batches(records))
         if not headers:
             return self._nothing(-1)
@@ -515,12 +554,12 @@ class Log:
         """Set the high watermark, limited to the log, and return it."""
         bounded = min(max(offset, self.log_start_offset), self.log_end_offset)
         self.high_watermark = bounded
-        if self.producers.on_high_watermark(bounded):
+        if self._producers.on_high_watermark(bounded):
             self._refresh_first_unstable()
         return bounded
 
     def _refresh_first_unstable(self) -> None:
-        unstable = self.producers.first_unstable_offset
+        unstable = self._producers.first_unstable_offset
         self.first_unstable_offset = None if unstable is None else max(unstable, self.log_start_offset)
 
     def increment_log_start_offset(self, offset: int) -> bool:
@@ -542,7 +581,7 @@ class Log:
         self.flush_state.on_start(offset)
         with self.folder.reporting("moving the log's start"):
             self.leader_epochs.truncate_from_start(offset)
-        self.producers.on_log_start_offset(offset)
+        self._producers.on_log_start_offset(offset)
         self._refresh_first_unstable()
         if self.on_start_moved is not None:
             self.on_start_moved()
@@ -673,7 +712,8 @@ class Log:
             self._files.remove(self.segments)
             self._active.replace(self._files.add(offset))
             self.leader_epochs.clear()
-            self.producers.truncate_fully_and_start_at(offset)
+            self._producers.truncate_fully_and_start_at(offset)
+            self.has_stale_producers = False
             self._end_at(offset, offset if log_start_offset is None else log_start_offset)
             self.flush_state.begin_anew(offset)
             self.update_high_watermark(offset)
@@ -691,12 +731,65 @@ class Log:
         self.log_start_offset = log_start_offset
         self.log_end_offset = offset
         self.flush_state.on_end(offset)
-        if self.high_watermark > offset:
+        is_committed_cut = self.high_watermark > offset
+        producers = self._producers
+        if producers.map_end_offset != offset or self.has_stale_producers:
+            producers.drop_snapshots_outside(log_start_offset, offset)
+            if self._is_long_replay():
+                self.has_stale_producers = True
+                self._replay_from = log_start_offset
+                producers.hold_stable(log_start_offset, offset, is_committed_cut=is_committed_cut)
+        if is_committed_cut:
             self.update_high_watermark(offset)
-        now_ms = self._environment.clock.now_ms()
-        rebuild_producer_state(self.producers, self._segments, log_start_offset, offset, now_ms=now_ms)
-        self.producers.on_high_watermark(self.high_watermark)
+        if self.has_stale_producers:
+            self._refresh_first_unstable()
+        else:
+            self._build_producers()
+
+    def _is_long_replay(self) -> bool:
+        producers = self._producers
+        if not self.has_stale_producers and producers.is_empty:
+            return False
+        size_bytes = bytes_to_replay(producers, self._segments, self.log_start_offset, self.log_end_offset)
+        return size_bytes > REPLAY_BYTES_MAX or len(producers.producers) > REPLAY_PRODUCERS_MAX
+
+    def _build_producers(self) -> None:
+        """Bring the producer state to the log's end, here and now."""
+        is_stale, now_ms = self.has_stale_producers, self._environment.clock.now_ms()
+        built = self._producers.detached() if is_stale else self._producers
+        start_offset = self._replay_from if is_stale else self.log_start_offset
+        rebuild_producer_state(
+            built, self._segments, start_offset, self.log_end_offset, now_ms=now_ms, is_written_later=is_stale
+        )
+        self._take_producers(built)
+
+    def _take_producers(self, built: ProducerStateManager) -> None:
+        if self.has_stale_producers:
+            self.has_stale_producers = False
+            self._producers.take_over(built)
+            if self._replay_from < self.log_start_offset:
+                self._producers.on_log_start_offset(self.log_start_offset)
+        self._producers.on_high_watermark(self.high_watermark)
         self._refresh_first_unstable()
+
+    def replay_job(self) -> ReplayJob | None:
+        """Return the job that builds the producer state after a cut; None if it is built.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR when the disk fails.
+        """
+        if not self.has_stale_producers:
+            return None
+        cuts = self.truncation_count
+
+        def take(built: ProducerStateManager) -> None:
+            if self.has_stale_producers and self.truncation_count == cuts and not self.is_retired:
+                self._take_producers(built)
+
+        self.folder.check_online()
+        with self.folder.reporting("reading the producers' batches"):
+            now_ms = self._environment.clock.now_ms()
+            return ReplayJob(self._producers, self._segments, self._replay_from, self.log_end_offset, now_ms, take)
 
     # --- flush
 
@@ -776,7 +869,7 @@ class Log:
         self.flush_state.nothing_is_synced()
         self._files.follow_rename()
         self.leader_epochs.folder = self.dir
-        self.producers.move_to(self.dir)
+        self._producers.move_to(self.dir)
 
     def release_idle_files(self) -> None:
         """Close files that were not used since the last call."""

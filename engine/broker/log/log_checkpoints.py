@@ -75,9 +75,11 @@ class LogCheckpoints:
         Otherwise a power failure could bring back what was cut, before or after the records appended since, and a
         recovery would begin beyond both.
         """
-        flushes = [log.begin_flush() for log in logs]
-        checkpoints = [self.job(path, RECOVERY_POINT_CHECKPOINT) for path in sorted({log.log_dir for log in logs})]
-        return [*(job for job in flushes if job is not None), *checkpoints]
+        cut = [log for log in logs if log.has_unsettled_cut]
+        replays = [log.replay_job() for log in logs]
+        flushes = [log.begin_flush() for log in cut]
+        checkpoints = [self.job(path, RECOVERY_POINT_CHECKPOINT) for path in sorted({log.log_dir for log in cut})]
+        return [*(job for job in (*replays, *flushes) if job is not None), *checkpoints]
 
     def _file(self, path: Path, name: str) -> CheckpointFile:
         return self._dirs[path].checkpoint_files[name]

@@ -412,7 +412,7 @@ class LogManager:
             transaction_partition_verification_enable=transaction_partition_verification_enable,
         )
         for log in (*self.logs.values(), *self.future_logs.values()):
-            log.producers.expiration_ms = producer_id_expiration_ms
+            log.update_producer_expiration(producer_id_expiration_ms)
 
     def update_topic_config(self, topic: str, config: LogConfig) -> None:
         """Apply changed settings to the topic's logs."""
@@ -457,7 +457,7 @@ class LogManager:
         """Forget producers that were silent too long (``producer.id.expiration.check.interval.ms``)."""
         for log in self.logs.values():
             with _fault_of_one("Expiring producers", log):
-                log.producers.expire(self.clock.now_ms())
+                log.expire_producers(self.clock.now_ms())
 
     def close_files(self) -> None:
         """Close all segment files that nobody is reading: they are opened again when needed."""

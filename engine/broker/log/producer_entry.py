@@ -126,6 +126,15 @@ class ProducerEntry:
             and self.current_txn_first_offset == NO_TRANSACTION
         )
 
+    def only_goes_on_with(self, header: BatchHeader) -> bool:
+        """Return whether a batch in the log changes nothing but the entry's last batches."""
+        return (
+            self.producer_epoch == header.producer_epoch
+            and not self.is_frozen
+            and not header.is_control
+            and header.is_transactional == (self.current_txn_first_offset != NO_TRANSACTION)
+        )
+
     def find_duplicate(self, producer_epoch: int, base_sequence: int, last_sequence: int) -> BatchMetadata | None:
         """Return the remembered batch with exactly these sequences, or None."""
         if producer_epoch != self.producer_epoch:

@@ -123,6 +123,21 @@ class ProducerSnapshots:
         for offset, one in self._pending.items():
             one.move_to(self.path(offset))
 
+    def copy(self) -> ProducerSnapshots:
+        """Return a list of its own of the same snapshots, for a thread that adds to it."""
+        other = ProducerSnapshots(self.folder, self._offsets)
+        other._pending = dict(self._pending)
+        return other
+
+    def take_over(self, other: ProducerSnapshots) -> None:
+        """Take what was added to a copy, and drop what it found damaged."""
+        for offset in self.offsets:
+            if offset not in other.offsets:
+                self._forget(offset)
+        for offset, one in other._pending.items():
+            if offset not in self._offsets:
+                self.add(offset, one.entries)
+
     def nothing_is_synced(self) -> None:
         """Note that the newest snapshot, which the next start loads, may not be on the disk."""
         self._unsynced.update(self._offsets[-1:])

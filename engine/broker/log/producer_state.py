@@ -160,6 +160,11 @@ class ProducerStateManager:
         """Replay a batch from the log; return the transaction it ends, which the caller must ``complete``."""
         if not header.has_producer_id:
             return None
+        entry = self.producers.get(header.producer_id)
+        if entry is not None and entry.only_goes_on_with(header):
+            last_sequence, last_offset = header.last_sequence, header.last_offset
+            entry.add_batch(last_sequence, last_offset, header.last_offset_delta, header.max_timestamp)
+            return None
         append = self.prepare(header.producer_id, AppendOrigin.REPLICATION)
         completed = None
         if header.is_control:
@@ -201,14 +206,39 @@ class ProducerStateManager:
 
     def truncate_and_reload(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
         """Go back to the newest snapshot within the log. The caller must then replay what follows it."""
-        for offset in self.snapshots.offsets:
-            if offset > log_end_offset or offset <= log_start_offset:
-                self.snapshots.delete(offset)
+        self.drop_snapshots_outside(log_start_offset, log_end_offset)
         if log_end_offset == self.map_end_offset:
             self.on_log_start_offset(log_start_offset)
             return
         self._clear()
         self._load_latest_snapshot(log_start_offset, now_ms)
+
+    def drop_snapshots_outside(self, log_start_offset: int, log_end_offset: int) -> None:
+        """Delete the snapshots of states that the log does not have any more."""
+        for offset in self.snapshots.offsets:
+            if offset > log_end_offset or offset <= log_start_offset:
+                self.snapshots.delete(offset)
+
+    def detached(self) -> ProducerStateManager:
+        """Return an empty manager with a copy of the list of snapshots: a thread may build a state in it."""
+        return ProducerStateManager(self._topic_partition, self.snapshots.copy(), expiration_ms=self.expiration_ms)
+
+    def take_over(self, built: ProducerStateManager) -> None:
+        """Take the state that was built in a ``detached`` manager."""
+        self.producers = built.producers
+        self._ongoing, self._unreplicated = built._ongoing, built._unreplicated
+        self.map_end_offset, self._last_snapshot_offset = built.map_end_offset, built._last_snapshot_offset
+        self.snapshots.take_over(built.snapshots)
+
+    def hold_stable(self, log_start_offset: int, offset: int, *, is_committed_cut: bool) -> None:
+        """Until the state is built again after a cut at ``offset``, keep no offset stable that may not be.
+
+        A transaction whose marker was cut off is open again. Markers beyond the high watermark are still known.
+        """
+        self._ongoing = {first: producer_id for first, producer_id in self._ongoing.items() if first < offset}
+        self._unreplicated = {first: last for first, last in self._unreplicated.items() if first < offset}
+        if is_committed_cut:
+            self._unreplicated[log_start_offset] = offset
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Forget everything: the log is empty and continues at ``offset``."""

@@ -220,8 +220,9 @@ class LogSegment:
     def add_index_entries(self, last_offset: int, position: int) -> None:
         """Add to the indexes that the append ending with ``last_offset`` began at ``position``."""
         offset_index, time_index = self.offset_index, self.time_index
-        offset_index.append(last_offset, position)
+        # The time index first: without its entry, none of the offset index may say that it is complete so far.
         time_index.maybe_append(self.max_timestamp_ms, self.max_timestamp_offset)
+        offset_index.append(last_offset, position)
         self.is_index_full = offset_index.is_full or time_index.is_full
         self.has_unsynced_index = True
 
@@ -353,9 +354,12 @@ class LogSegment:
         return dropped_bytes
 
     def _reread_max_timestamp(self) -> None:
-        """Take the largest timestamp from the time index and the batches after its last entry."""
+        """Take the largest timestamp from the time index and the batches after the last entry of the offset index.
+
+        Both indexes get their entries together, and the time index leaves one out if no timestamp was larger.
+        """
         timestamp_ms, offset = self.time_index.last_entry
-        for _, header in self.iter_batches(self.offset_index.lookup(offset).position):
+        for _, header in self.iter_batches(self.offset_index.lookup(self.offset_index.last_offset).position):
             if header.max_timestamp > timestamp_ms:
                 timestamp_ms, offset = header.max_timestamp, header.last_offset
         self.max_timestamp_ms, self.max_timestamp_offset = timestamp_ms, offset

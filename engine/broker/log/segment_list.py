@@ -27,6 +27,12 @@ class SegmentList:
         index = bisect_left(self._base_offsets, base_offset)
         return index < len(self._base_offsets) and self._base_offsets[index] == base_offset
 
+    def copy(self) -> SegmentList:
+        """Return a list of its own with the same segments."""
+        other = SegmentList()
+        other._base_offsets, other._segments = list(self._base_offsets), list(self._segments)
+        return other
+
     @property
     def base_offsets(self) -> list[int]:
         return list(self._base_offsets)

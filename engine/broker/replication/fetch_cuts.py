@@ -5,7 +5,9 @@ Source: AbstractFetcherThread of Kafka 3.9.
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections.abc import Callable
 
 from engine.broker.log.log import Gap, Log
 from engine.broker.replication.fetch_state import FetchState
@@ -23,12 +25,19 @@ logger = logging.getLogger("kafka.server.ReplicaFetcherThread")
 class LogCutter:
     """Works on the states of one fetcher's table."""
 
-    def __init__(self, leader: LeaderEndpoint, host: FollowerHost, table: FetchTable) -> None:
+    def __init__(
+        self, leader: LeaderEndpoint, host: FollowerHost, table: FetchTable, on_ready: Callable[[], None]
+    ) -> None:
+        """``on_ready`` is called when a partition that was held back can be fetched again."""
         self._leader = leader
         self._host = host
         self._table = table
         self._cut_logs: dict[TopicPartition, Log] = {}
         """Logs that were cut, while the cut is not on the disk yet."""
+        self._on_ready = on_ready
+        self._replay = asyncio.Lock()
+        """One replay at a time: each keeps a processor busy."""
+        self._replays: set[asyncio.Task[None]] = set()
 
     async def settle(self) -> None:
         """Bring all cuts to the disk before more is fetched. Raises KafkaError KAFKA_STORAGE_ERROR."""
@@ -39,6 +48,35 @@ class LogCutter:
     def _note_cut(self, log: Log) -> None:
         if log.has_unsettled_cut:
             self._cut_logs[log.topic_partition] = log
+
+    async def close(self) -> None:
+        """End the wait for producer states; their threads end with their work."""
+        for task in self._replays:
+            task.cancel()
+        await asyncio.gather(*self._replays, return_exceptions=True)
+
+    def _go_on(self, state: FetchState, log: Log) -> None:
+        """Fetch a partition again, once a thread has built its producer state if that takes long."""
+        if not log.has_stale_producers:
+            self._table.truncated(state)
+            return
+        self._table.hold(state)
+        task = asyncio.create_task(self._go_on_later(state, log), name="producer state")
+        self._replays.add(task)
+        task.add_done_callback(self._replays.discard)
+
+    async def _go_on_later(self, state: FetchState, log: Log) -> None:
+        try:
+            async with self._replay:
+                if self._table.is_current(state):
+                    await self._host.settle_cuts([log])
+        except Exception as error:
+            if self._table.is_current(state):
+                self._table.give_up(state, "Failed to read the producers' batches", error)
+            return
+        if self._table.is_current(state):
+            self._table.truncated(state)
+            self._on_ready()
 
     async def cut_before_fetching(self) -> None:
         """Cut all partitions that wait for it: by leader epoch, or at the high watermark if there are no epochs."""
@@ -108,7 +146,7 @@ class LogCutter:
             return
         state.fetch_offset = offset
         state.last_fetched_epoch = self._table.last_epoch(state.topic_partition)
-        self._table.want(state)
+        self._go_on(state, hosted_log(self._host.hosted_partition(state.topic_partition)))
         logger.info(
             "%s Current offset %d for partition %s is out of range, which typically implies a leader change. Reset "
             "fetch offset to %d",
@@ -223,4 +261,4 @@ class LogCutter:
             return
         state.last_fetched_epoch = self._table.last_epoch(topic_partition)
         if truncation.is_complete or self._leader.truncates_on_fetch:
-            self._table.truncated(state)
+            self._go_on(state, log)

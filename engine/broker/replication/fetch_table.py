@@ -130,6 +130,12 @@ class FetchTable:
         partition = self._host.hosted_partition(topic_partition)
         return partition is not None and partition.log is not None and partition.log.gap is not None
 
+    def hold(self, state: FetchState) -> None:
+        """Leave a partition out until ``truncated`` is called: its log is not ready for more."""
+        state.is_truncating = True
+        self.truncating.pop(state.topic_partition, None)
+        self.session.drop(state.topic_partition)
+
     def last_epoch(self, topic_partition: TopicPartition) -> int:
         """Return the latest leader epoch in the follower's own log, -1 if there is none."""
         partition = self._host.hosted_partition(topic_partition)

@@ -48,8 +48,8 @@ class ReplicaFetcher:
             f"[ReplicaFetcher replicaId={host.settings.broker_id}, leaderId={leader.node.id}, fetcherId={fetcher_id}]"
         )
         self._table = FetchTable(host, failed, self._who, truncates_on_fetch=leader.truncates_on_fetch)
-        self._cutter = LogCutter(leader, host, self._table)
         self._changed = asyncio.Event()
+        self._cutter = LogCutter(leader, host, self._table, self._changed.set)
         self._unflushed: dict[TopicPartition, FetchState] = {}
         """Partitions that have to be flushed (``flush.messages``) before a request confirms their records."""
 
@@ -96,6 +96,7 @@ class ReplicaFetcher:
                     logger.exception("%s A turn failed unexpectedly; all its partitions pause.", self._who)
                     self._pause_all()
         finally:
+            await self._cutter.close()
             await self.leader.close()
             logger.info("%s: Stopped", name)
 

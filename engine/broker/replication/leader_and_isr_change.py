@@ -224,7 +224,9 @@ class LeaderAndIsrChange:
         )
         new_leaders = []
         async for wanted, log in self._opened(self._leaders, "leader"):
-            if log is not None and self._change_role(wanted, log, "leader"):
+            if log is None or not await self._settle(wanted, log, "leader"):
+                continue
+            if self._change_role(wanted, log, "leader"):
                 new_leaders.append(wanted.partition)
         self._trace_all("Completed", "for", "leader", self._leaders)
         return new_leaders
@@ -240,6 +242,7 @@ class LeaderAndIsrChange:
         # Fetchers stop before their new positions are taken.
         names = [wanted.partition.topic_partition for wanted, _ in new_followers]
         self._manager.fetchers.remove(names)
+        new_followers = [(wanted, log) for wanted, log in new_followers if await self._settle(wanted, log, "follower")]
         self._log.info(
             f"Stopped fetchers as part of become-follower request from {self._source} with correlation id "
             f"{self._correlation_id} for {len(names)} partitions"
@@ -313,6 +316,16 @@ class LeaderAndIsrChange:
         except KafkaError as error:
             self._failed(wanted, role, error)
             return None
+
+    async def _settle(self, wanted: _Wanted, log: Log, role: str) -> bool:
+        """Finish a cut of an earlier fetcher before the log is appended to again; return whether that succeeded."""
+        while log.is_unsettled:
+            try:
+                await self._manager.settle_cuts([log])
+            except KafkaError as error:
+                self._failed(wanted, role, error)
+                return False
+        return True
 
     def _change_role(self, wanted: _Wanted, log: Log, role: str) -> bool:
         topic_partition = wanted.partition.topic_partition

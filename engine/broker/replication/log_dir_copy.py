@@ -109,7 +109,7 @@ class LogDirCopy:
         if current is None:
             return False
         self._align(current)
-        if self.future.has_unsettled_cut:
+        if self.future.is_unsettled:
             await self._carry_out(self._log_manager.settling_jobs([self.future]))
             self.future.has_unsettled_cut = False
             return False

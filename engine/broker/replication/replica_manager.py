@@ -298,17 +298,20 @@ class ReplicaManager:
         return all(job.error is None for job in jobs)
 
     async def settle_cuts(self, logs: Collection[Log]) -> None:
-        """Bring the cuts of these logs to the disk, before anything is appended to them.
+        """Finish the cuts of these logs, before anything is appended to them: on the disk, and in producer states.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR when a disk fails.
         """
-        jobs = self.log_manager.settling_jobs(logs)
+        unsettled = {log: log.truncation_count for log in logs if log.is_unsettled}
+        jobs = self.log_manager.settling_jobs(unsettled)
         await self._carry_out(jobs)
         if any(job.error is not None for job in jobs):
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "A cut of a log could not be noted on the disk")
-        for log in logs:
-            log.has_unsettled_cut = False
+        for log, cuts in unsettled.items():
+            if log.truncation_count == cuts and not log.is_retired:
+                log.has_unsettled_cut = False
+                log.build_producers()
 
     def leadership_changed(self, leaders: list[Partition], followers: list[Partition]) -> None:
         if leaders or followers:

@@ -5,6 +5,7 @@ Pure: the result is what would be stored. Source: ConfigAdminManager and Dynamic
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
@@ -88,14 +89,17 @@ def _changed_list(text: str | None, change: ConfigChange, definition: ConfigDef)
     given = (change.value or "").split(",")
     if change.checked_operation is AlterOperation.APPEND:
         present = [entry for entry in old if entry] if old == [""] else old
-        return ",".join([*present, *(entry for entry in given if entry not in present)])
+        known = set(present)
+        return ",".join([*present, *(entry for entry in given if entry not in known)])
     return ",".join(_without(old, given))
 
 
 def _without(entries: list[str], removed: list[str]) -> list[str]:
     """Remove each entry of ``removed``, once for each time that it is named."""
-    left = list(entries)
-    for entry in removed:
-        if entry in left:
-            left.remove(entry)
+    left, times = [], Counter(removed)
+    for entry in entries:
+        if times[entry] > 0:
+            times[entry] -= 1
+        else:
+            left.append(entry)
     return left

@@ -199,3 +199,60 @@ def test_the_environment_s_client_file_goes_to_no_profile_and_no_local_cluster(
     assert resolve(tmp_path, with_file, bootstrap_servers="b:1").client_properties.client_id == "from-environment"
     in_variables = {**with_file, "KLAMM_BOOTSTRAP_SERVER": "b:1"}
     assert resolve(tmp_path, in_variables).client_properties.client_id == "from-environment"
+
+
+LOGIN = "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
+
+
+def write_jaas(path: Path, user: str) -> str:
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    path.write_text(f'KafkaClient {{ {module} required username="{user}" password="s3cret"; }};', "utf-8")
+    return str(path)
+
+
+def identity(target: ClusterTarget) -> str | None:
+    sasl = target.client_properties.security.sasl
+    return sasl and sasl.identity
+
+
+def test_a_login_is_in_the_properties_else_in_the_named_jaas_file_else_in_that_of_kafka_opts(
+    tmp_path: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named, other = write_jaas(tmp_path / "named.conf", "named"), write_jaas(tmp_path / "other.conf", "other")
+    file = tmp_path / "client.properties"
+    file.write_text(LOGIN)
+    monkeypatch.setenv("KAFKA_OPTS", f"-Xmx1g -Djava.security.auth.login.config={other}")
+    brokers = {"bootstrap_servers": "b:1", "command_config": str(file)}
+    assert identity(resolve(tmp_path, environment, **brokers)) == "other by PLAIN"
+    assert identity(resolve(tmp_path, environment, **brokers, jaas_config=named)) == "named by PLAIN"
+    file.write_text(f'{LOGIN}sasl.jaas.config=a.B required username="own" password="s3cret";\n')
+    assert identity(resolve(tmp_path, environment, **brokers, jaas_config=named)) == "own by PLAIN"
+
+
+def test_the_properties_of_a_profile_and_its_jaas_file(
+    tmp_path: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("KAFKA_OPTS", raising=False)
+    table = '"security.protocol" = "SASL_PLAINTEXT"\nsasl.mechanism = "PLAIN"\nrequest.timeout.ms = 7000\n'
+    write_profiles(tmp_path, f'[clusters.p]\nbootstrap_servers = "b:1"\n[clusters.p.properties]\n{table}')
+    with pytest.raises(BadRequest, match=r"sasl\.jaas\.config is missing") as missing:
+        resolve(tmp_path, environment, cluster="p")
+    assert str(missing.value.where) == "properties of the profile p"
+    found = resolve(tmp_path, environment, cluster="p", jaas_config=write_jaas(tmp_path / "j.conf", "me"))
+    assert (identity(found), found.client_properties.request_timeout_ms) == ("me by PLAIN", 7000)
+
+
+def test_a_jaas_file_that_cannot_serve_is_named(tmp_path: Path, environment: dict[str, str]) -> None:
+    file, jaas = tmp_path / "client.properties", tmp_path / "j.conf"
+    brokers = {"bootstrap_servers": "b:1", "jaas_config": str(jaas)}
+    with pytest.raises(BadRequest, match="no client properties ask for one"):
+        resolve(tmp_path, environment, **brokers)
+    file.write_text(LOGIN)
+    with pytest.raises(BadRequest, match=r"JAAS file cannot be read \(No such file or directory\).*j\.conf"):
+        resolve(tmp_path, environment, **brokers, command_config=str(file))
+    jaas.write_text('Other { a.B required password="s3cret"; };')
+    with pytest.raises(BadRequest, match=r"has no section KafkaClient.*j\.conf"):
+        resolve(tmp_path, environment, **brokers, command_config=str(file))
+    jaas.write_bytes(b"\xff\xfe")
+    with pytest.raises(BadRequest, match=r"is not text.*j\.conf"):
+        resolve(tmp_path, environment, **brokers, command_config=str(file))

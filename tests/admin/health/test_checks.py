@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from engine.admin.health.checks import assess
+from engine.admin.health.checks import assess, has_throttles
 from engine.admin.health.report import Check, HealthFacts, HealthStatus, Severity
 from engine.common.model import BrokerInfo, ReplicaAssignment
 from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, SnapshotSource, TopicSnapshot
@@ -199,6 +199,21 @@ def test_throttles_that_serve_nothing() -> None:
     moving = replace(throttled, partitions=(PartitionSnapshot(0, ReplicaAssignment((2, 0), (2,)), 0, (0,)),))
     running = replace(leaked, snapshot=replace(leaked.snapshot, topics=(moving,)))
     assert Check.LEAKED_THROTTLES not in found(running)
+
+
+def test_a_plan_that_runs_holds_its_throttle_between_two_waves() -> None:
+    idle = facts(partition((0, 1)))
+    throttled = replace(idle.snapshot.topics[0], configs={"leader.replication.throttled.replicas": "0:0"})
+    rates = {1: {"leader.replication.throttled.rate": "5000"}}
+    between = replace(idle, snapshot=replace(idle.snapshot, topics=(throttled,), broker_configs=rates))
+    assert has_throttles(between.snapshot)
+    assert not has_throttles(idle.snapshot)
+    assert Check.LEAKED_THROTTLES in found(between)
+    seen = found(replace(between, plan="bo@here since then: apply plan.json"))
+    assert Check.LEAKED_THROTTLES not in seen
+    assert seen[Check.RUNNING_REASSIGNMENTS] == (
+        "a plan, which holds the throttle until it ends: bo@here since then: apply plan.json",
+    )
 
 
 def test_what_brokers_and_zookeeper_say() -> None:

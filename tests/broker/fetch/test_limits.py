@@ -113,3 +113,39 @@ def test_a_limit_below_zero_is_an_error_where_there_is_something_to_read(tmp_pat
             assert codes(w, at_the_end) == [(0, 3, 0), (0, 3, 0)]
 
     run_virtual(check)
+
+
+@pytest.mark.parametrize("version", [0, 12, 13])
+def test_a_topic_without_a_name_is_unknown(tmp_path: Path, version: int) -> None:
+    async def check() -> None:
+        async with world(tmp_path, 1) as w:
+            topics = [FetchTopic(topic="", topic_id=b"?" * 16, partitions=[FetchPartition(partition=0)])]
+            answer: Any = fetch(w.brokers[1].context(ApiKey.FETCH, version), FetchRequest(replica_id=-1, topics=topics))
+            error = ErrorCode.UNKNOWN_TOPIC_ID if version >= 13 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            assert [p.error_code for t in answer.responses for p in t.partitions] == [error]
+
+    run_virtual(check)
+
+
+@pytest.mark.parametrize(
+    ("epoch", "error"),
+    [(-2, ErrorCode.NONE), (-1, ErrorCode.NONE), (0, ErrorCode.FENCED_LEADER_EPOCH), (1, ErrorCode.NONE)],
+)
+def test_a_negative_leader_epoch_is_none(tmp_path: Path, epoch: int, error: ErrorCode) -> None:
+    async def check() -> None:
+        async with world(tmp_path, 1) as w:
+            await w.lead(1)
+            await w.lead(1)
+            assert w.partition(1).leader_epoch == 1
+            w.produce(1, b"v")
+            wanted = FetchPartition(
+                partition=0, current_leader_epoch=epoch, last_fetched_epoch=min(epoch, -1), partition_max_bytes=1000
+            )
+            request = FetchRequest(
+                replica_id=-1, min_bytes=1, max_bytes=1000, topics=[FetchTopic(topic=TP.topic, partitions=[wanted])]
+            )
+            answer: Any = fetch(w.brokers[1].context(ApiKey.FETCH, 12), request)
+            (found,) = answer.responses[0].partitions
+            assert (found.error_code, found.diverging_epoch) == (error, None)
+
+    run_virtual(check)

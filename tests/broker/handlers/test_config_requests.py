@@ -87,7 +87,7 @@ def make_broker() -> SimpleNamespace:
     return SimpleNamespace(
         broker_id=0,
         dynamic_configs=configs,
-        metadata_cache=SimpleNamespace(topics={"t"}),
+        metadata_cache=SimpleNamespace(topics={"t"}, alive_brokers={0: None}),
         zk=SimpleNamespace(configs=Store(configs)),
     )
 
@@ -296,3 +296,37 @@ def test_secrets_do_not_reach_the_log(caplog: pytest.LogCaptureFixture) -> None:
 )
 def test_level_names(level: int, name: str) -> None:
     assert level_name(level) == name
+
+
+@pytest.mark.parametrize("has_metadata", [False, True])
+@pytest.mark.parametrize("api", ["describe", "alter", "incremental"])
+def test_a_broker_without_metadata_asks_zookeeper_whether_a_topic_exists(api: str, has_metadata: bool) -> None:
+    """A starting broker said that a topic is unknown, and no admin client asks again."""
+    broker = make_broker()
+    broker.metadata_cache = SimpleNamespace(topics=set(), alive_brokers={0: None} if has_metadata else {})
+    asked: list[str] = []
+
+    async def exists(topic: str) -> bool:
+        asked.append(topic)
+        return topic == "t"
+
+    broker.zk.topics = SimpleNamespace(topic_exists=exists)
+
+    def code(topic: str) -> int:
+        context: Any = SimpleNamespace(api_version=1, broker=broker)
+        if api == "describe":
+            resource = DescribeConfigsResource(resource_type=2, resource_name=topic, configuration_keys=None)
+            answer: Any = asyncio.run(describe_configs(context, DescribeConfigsRequest(resources=[resource])))
+            return cast("int", answer.results[0].error_code)
+        if api == "alter":
+            whole = alter_api.AlterConfigsResource(resource_type=2, resource_name=topic, configs=[])
+            answer = asyncio.run(alter_configs(context, alter_api.AlterConfigsRequest(resources=[whole])))
+        else:
+            single = incremental_api.AlterConfigsResource(resource_type=2, resource_name=topic, configs=[])
+            request = incremental_api.IncrementalAlterConfigsRequest(resources=[single])
+            answer = asyncio.run(incremental_alter_configs(context, request))
+        return cast("int", answer.responses[0].error_code)
+
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert [code("t"), code("none")] == [unknown if has_metadata else ErrorCode.NONE, unknown]
+    assert asked == ([] if has_metadata else ["t", "none"]), "the metadata are enough once there are any"

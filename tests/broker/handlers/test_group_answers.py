@@ -12,6 +12,7 @@ from engine.broker.coordinator.groups.values import GroupDescription
 from engine.broker.handlers.authorized_operations import GROUP_OPERATIONS, NOT_REQUESTED
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.describe_groups import describe_groups
+from engine.broker.handlers.find_coordinator import find_coordinator
 from engine.broker.handlers.heartbeat import heartbeat
 from engine.broker.handlers.join_group import join_group
 from engine.broker.handlers.offset_commit import offset_commit
@@ -21,6 +22,7 @@ from engine.common.errors import ErrorCode
 from engine.kafka.config.metadata_version import MetadataVersion
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.describe_groups import DescribeGroupsRequest
+from engine.kafka.protocol.apis.find_coordinator import FindCoordinatorRequest
 from engine.kafka.protocol.apis.heartbeat import HeartbeatRequest
 from engine.kafka.protocol.apis.join_group import JoinGroupRequest
 from engine.kafka.protocol.apis.offset_commit import (
@@ -91,3 +93,18 @@ def test_offsets_to_delete_that_are_named_twice_are_answered_once() -> None:
     answer = offset_delete(context, OffsetDeleteRequest(group_id="g", topics=topics))
     told = [(t.name, [(p.partition_index, p.error_code) for p in t.partitions]) for t in answer.topics]
     assert told == [("t", [(0, 0), (1, 0)]), ("gone", [(0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)])]
+
+
+@pytest.mark.parametrize(
+    ("version", "key_type", "error"),
+    [
+        (6, 2, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (5, 2, ErrorCode.INVALID_REQUEST),
+        (6, 3, ErrorCode.INVALID_REQUEST),
+        (6, -1, ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_share_groups_have_no_coordinator_yet(version: int, key_type: int, error: ErrorCode) -> None:
+    request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=["g:AAAAAAAAAAAAAAAAAAAAAA:0"])
+    answer: Any = find_coordinator(asked(ApiKey.FIND_COORDINATOR, version), request)
+    assert [one.error_code for one in answer.coordinators] == [error]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from engine.broker.handlers.authorized_operations import NOT_REQUESTED, TOPIC_OPERATIONS
 from engine.broker.handlers.metadata import metadata
 from engine.broker.network.request import LargeAnswer
 from engine.broker.replication.metadata_cache import MetadataCache
@@ -220,3 +221,20 @@ def test_very_many_names_are_answered_piece_by_piece(version: int, monkeypatch: 
         assert [node.node_id for node in large.response.brokers] == list(ALL)
 
     asyncio.run(check())
+
+
+@pytest.mark.parametrize("wants", [True, False])
+def test_operations_are_told_of_names_without_a_topic_too(wants: bool) -> None:
+    """Kafka 3.9.1 does the same: a client may have rights to a topic that is not there yet."""
+    config = SimpleNamespace(auto_create_topics_enable=False)
+    parts = SimpleNamespace(metadata_cache=cache_of_two_topics(), cluster_id="c", config=config)
+    context: Any = SimpleNamespace(api_version=12, broker=parts, session=SimpleNamespace(listener_name="PLAINTEXT"))
+    topics = [
+        MetadataRequestTopic(name="a"),
+        MetadataRequestTopic(name="none"),
+        MetadataRequestTopic(name=None, topic_id=b"?" * 16),
+    ]
+    request = MetadataRequest(topics=topics, include_topic_authorized_operations=wants)
+    answer: Any = metadata(context, request)
+    told = [topic.topic_authorized_operations for topic in answer.topics]
+    assert told == ([TOPIC_OPERATIONS] * 2 if wants else [NOT_REQUESTED] * 2) + [NOT_REQUESTED]

@@ -217,16 +217,19 @@ def test_topics_are_deleted_by_name_and_by_id(zk_chroot: str) -> None:
                 DeleteTopicState(name=None, topic_id=topic_id),
                 DeleteTopicState(name="no"),
                 DeleteTopicState(name=None, topic_id=b"\1" * 16),
-                DeleteTopicState(name="by-id", topic_id=topic_id),
                 DeleteTopicState(name=None),
             ]
+            unclear = [*topics, DeleteTopicState(name="by-id", topic_id=topic_id)]
+            response = await ask(broker, DeleteTopicsRequest(topics=unclear, timeout_ms=10_000), 6)
+            # As in Kafka: one topic with name and id, and nothing of the request is done.
+            assert {r.error_code for r in response.responses} == {ErrorCode.INVALID_REQUEST}
+            assert await broker.zk.admin.get_topic_deletions() == []
             response = await ask(broker, DeleteTopicsRequest(topics=topics, timeout_ms=10_000), 6)
             assert [(r.name, ErrorCode(r.error_code)) for r in response.responses] == [
                 ("by-name", ErrorCode.NONE),
                 ("by-id", ErrorCode.NONE),
                 ("no", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
                 (None, ErrorCode.UNKNOWN_TOPIC_ID),
-                ("by-id", ErrorCode.INVALID_REQUEST),
                 (None, ErrorCode.INVALID_REQUEST),
             ]
             assert response.responses[1].topic_id == topic_id

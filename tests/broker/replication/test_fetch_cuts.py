@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from log_folders import data_batch
 from replicated_brokers import TOPIC_ID, TP, world
 from virtual_time import run_virtual
 
@@ -69,8 +70,9 @@ class Following:
         self.partition = partition
         self.log: Any = partition.log
         self.failed: set[TopicPartition] = set()
+        self.changed = asyncio.Event()
         self.table = FetchTable(host, self.failed, "[test]", truncates_on_fetch=leader.truncates_on_fetch)
-        self.cutter = LogCutter(cast("LeaderEndpoint", leader), host, self.table)
+        self.cutter = LogCutter(cast("LeaderEndpoint", leader), host, self.table, self.changed.set)
         self.table.add(TP, InitialFetchState(TOPIC_ID, Node(1, "broker-1", 9092), LEADER_EPOCH, fetch_offset))
         self.state: FetchState = self.table.states[TP]
 
@@ -338,4 +340,46 @@ def test_a_log_that_cannot_be_cut_is_not_fetched_on(
         assert one.log_range == (0, 4)
         assert (one.failed, one.table.states, one.asks_next) == ({TP}, {}, None)
 
+    following(tmp_path, ScriptedLeader(), test)
+
+
+@pytest.mark.parametrize("ends", ["built", "removed", "fails", "closed"])
+def test_a_log_whose_producers_are_still_read_is_fetched_on_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: str
+) -> None:
+    """Everybody used to wait for it: 20 s for a full segment of small batches."""
+    monkeypatch.setattr("engine.broker.log.log.REPLAY_BYTES_MAX", -1)
+    may_end = asyncio.Event()
+
+    async def held(self: ReplicaManager, logs: Collection[Log]) -> None:
+        await may_end.wait()
+        if ends == "fails":
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+        await settle_cuts(self, logs)
+
+    async def test(one: Following) -> None:
+        now_ms = one.log._environment.clock.now_ms()
+        for sequence in range(2):
+            batch = data_batch(b"v", producer=(7, 0, sequence), timestamp_ms=now_ms)
+            one.log.append_as_leader(batch, 2)
+        one.log.update_high_watermark(5)
+        one.state.fetch_offset = 6
+        monkeypatch.setattr(ReplicaManager, "settle_cuts", held)
+        one.cutter.cut(one.state, 2, 5)
+        assert one.log_range == (0, 5)
+        await asyncio.sleep(0.01)
+        assert one.asks_next is None, "it is left out; the others are fetched"
+        if ends == "removed":
+            one.remove()
+        may_end.set()
+        if ends == "closed":
+            await one.cutter.close()
+        await asyncio.sleep(0.01)
+        assert one.changed.is_set() == (ends == "built")
+        assert one.asks_next == (5 if ends == "built" else None)
+        assert (one.failed == {TP}) == (ends == "fails")
+        assert one.log.has_stale_producers == (ends in ("fails", "closed"))
+        assert one.log.producers.producers[7].next_sequence == 1
+
+    settle_cuts = ReplicaManager.settle_cuts
     following(tmp_path, ScriptedLeader(), test)

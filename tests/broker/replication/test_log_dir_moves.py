@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from log_folders import data_batch
+from log_folders import data_batch, read_all
 from replicated_brokers import TP, StandInBroker, World, world
 from soak import SOAK
 from virtual_time import run_virtual
@@ -275,6 +275,74 @@ def test_what_the_replica_cuts_the_copy_cuts(tmp_path: Path) -> None:
             assert w.log(1).leader_epochs.entries == w.log(3).leader_epochs.entries
 
     run_virtual(test)
+
+
+def test_what_was_read_before_a_cut_is_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log may reach the same offset again with other records before the thread has read."""
+    read = LogDirCopy._bytes_of
+
+    async def test() -> None:
+        async with two_dirs(tmp_path, 1) as w:
+            await w.lead(1)
+            w.produce(1, b"common", VALUE)
+            end = w.log(1).log_end_offset
+            w.produce(1, b"lost", VALUE)
+            others = [b"kept", VALUE]
+
+            async def read_before_a_cut(copy: LogDirCopy, current: Log, records: Any) -> bytes:
+                data = await read(copy, current, records)
+                if others:
+                    current.truncate_to(end)
+                    w.produce(1, *others)
+                    others.clear()
+                return data
+
+            monkeypatch.setattr(LogDirCopy, "_bytes_of", read_before_a_cut)
+            target = other_dir(w, 1)
+            before = w.log(1)
+            assert await move(w, 1, target) is ErrorCode.NONE
+            await until_moved(w, 1, target)
+            assert not others
+            assert read_all(w.log(1)) == read_all(before)
+
+    run_virtual(test)
+
+
+def test_a_cut_of_the_copy_is_on_the_disk_before_more_is_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a crash, recovery would skip what was written below the copy's old recovery point."""
+    append, unsettled = LogDirCopy._append, []
+    cuts = 0
+
+    def noted(copy: LogDirCopy, current: Log, piece: memoryview) -> None:
+        nonlocal cuts
+        cuts = copy.future.truncation_count
+        unsettled.append(copy.future.is_unsettled)
+        append(copy, current, piece)
+
+    async def test() -> None:
+        async with two_dirs(tmp_path, 1) as w:
+            await w.lead(1)
+            for n in range(8):
+                w.produce(1, b"%d" % n, VALUE)
+            hold(w, 1)
+            target = other_dir(w, 1)
+            assert await move(w, 1, target) is ErrorCode.NONE
+            await w.until(lambda: has_copied(w, 1), "some is copied")
+            future = w.partition(1).future_log
+            assert future is not None
+            future.flush()
+            w.log(1).truncate_to(1)
+            w.produce(1, b"kept", VALUE)
+            monkeypatch.setattr(LogDirCopy, "_append", noted)
+            let_go(w, 1)
+            await until_moved(w, 1, target)
+
+    run_virtual(test)
+    assert cuts
+    assert unsettled
+    assert not any(unsettled)
 
 
 @pytest.mark.parametrize("seed", range(6 * SOAK))

@@ -12,7 +12,7 @@ import pytest
 from replicated_brokers import TOPIC_ID, TP, World, world
 from virtual_time import run_virtual
 
-from engine.broker.replication import state_changes
+from engine.broker.replication import leader_and_isr_change, state_changes
 from engine.broker.replication.leader_and_isr_change import become_leader_or_follower
 from engine.broker.replication.replica_manager import ReplicaManager
 from engine.broker.replication.stop_replica_change import STOPPED_AT_ONCE_MAX, stop_replicas
@@ -276,6 +276,49 @@ class TestLeaderAndIsr:
 
         in_world(tmp_path, test)
 
+    @pytest.mark.parametrize("fails", [False, True], ids=["", "the disk fails"])
+    @pytest.mark.parametrize("leader", [1, 2], ids=["leader", "follower"])
+    def test_an_earlier_fetchers_cut_is_settled_first(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, leader: int, fails: bool
+    ) -> None:
+        """A recovery would skip what is written below the old recovery point."""
+
+        async def test(w: World, manager: ReplicaManager) -> None:
+            await lisr(manager, request(state(1, 4)))
+            w.produce(1, b"0")
+            w.produce(1, b"1")
+            log = w.log(1)
+            log.flush()
+            log.truncate_to(1)
+            assert log.is_unsettled
+            made: list[bool] = []
+            for name in ("make_leader", "make_follower"):
+                change = getattr(leader_and_isr_change, name)
+                monkeypatch.setattr(
+                    leader_and_isr_change,
+                    name,
+                    lambda *a, change=change: (made.append(log.is_unsettled), change(*a))[1],
+                )
+            add = manager.fetchers.add
+            monkeypatch.setattr(manager.fetchers, "add", lambda names: (made.append(log.is_unsettled), add(names)))
+            if fails:
+
+                async def failing(_logs: Any) -> None:
+                    raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+
+                monkeypatch.setattr(manager, "settle_cuts", failing)
+            error = ErrorCode.KAFKA_STORAGE_ERROR if fails else ErrorCode.NONE
+            assert await lisr(manager, request(state(leader, 5))) == (0, [error])
+            if fails:
+                assert manager.fetchers.fetcher_of(TP) is None
+                assert manager.is_offline(TP)
+            else:
+                assert made
+                assert not made[-1], "before the first append"
+                assert log.recovery_point == 1
+
+        in_world(tmp_path, test)
+
 
 def stop(*states: tuple[int, int, bool], controller_epoch: int = 1, topic: str = TP.topic) -> StopReplicaRequest:
     """Return a request of version 3 or later; each state is (partition, leader epoch, delete)."""
@@ -323,6 +366,22 @@ class TestStopReplica:
             assert manager.fetchers.fetcher_of(TP) is None
             assert manager.partition(*TP).log is not None
             assert w.log(1).dir.exists()
+
+        in_world(tmp_path, test)
+
+    def test_a_replica_that_a_checkpoint_may_still_name_is_not_deleted_yet(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A topic of the same name would begin with the old one's offsets."""
+
+        async def test(w: World, manager: ReplicaManager) -> None:
+            async def not_forgotten(_names: Any) -> bool:
+                return False
+
+            await lisr(manager, request(state(2, 4)))
+            monkeypatch.setattr(manager, "forget_logs", not_forgotten)
+            assert not manager.log_manager.offline_dirs
+            assert await stopped(manager, stop((0, 4, True))) == (0, [ErrorCode.KAFKA_STORAGE_ERROR])
 
         in_world(tmp_path, test)
 

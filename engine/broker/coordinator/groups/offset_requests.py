@@ -260,7 +260,10 @@ class OffsetRequests:
             else ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
             for p in partitions
         }
-        self._remove(group, [p for p, code in errors.items() if code is ErrorCode.NONE])
+        removed = [p for p, code in errors.items() if code is ErrorCode.NONE]
+        if removed:
+            # Without any, an empty group stays: it may be one that has just begun.
+            self._remove(group, removed)
         return ErrorCode.NONE, errors
 
     def partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:

@@ -76,6 +76,20 @@ def test_offsets_and_groups_are_deleted() -> None:
     with_world(test)
 
 
+def test_an_empty_group_of_which_nothing_is_removed_stays() -> None:
+    """A request that names only partitions that do not exist asks for nothing here."""
+
+    async def test(world: CoordinatorWorld) -> None:
+        await world.lead()
+        member_id, _ = await stable(world, "g")
+        assert world.coordinator.leave("g", [MemberIdentity(member_id)]) == (E.NONE, [E.NONE])
+        assert world.coordinator.offsets.delete("g", []) == (E.NONE, {})
+        error, groups = world.coordinator.list_groups()
+        assert (error, [group.group_id for group in groups]) == (E.NONE, ["g"])
+
+    with_world(test)
+
+
 def test_a_group_that_lives_loses_its_offsets_and_nothing_else() -> None:
     """A group's record goes only with the group: the next coordinator must know its members and generation."""
 

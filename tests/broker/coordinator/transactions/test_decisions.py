@@ -169,6 +169,15 @@ def test_a_producer_whose_answer_with_the_new_id_was_lost_gets_it_again() -> Non
     assert (found.producer_id, found.producer_epoch) == (9000, 0)
 
 
+def test_only_the_last_epoch_asks_for_a_new_producer_id() -> None:
+    assert transaction(epoch=LAST_EPOCH).is_epoch_exhausted
+    one = transaction(epoch=LAST_EPOCH - 1)
+    assert not one.is_epoch_exhausted
+    one.last_producer_id = 77
+    assert init(one, (77, LAST_EPOCH - 1)) is E.PRODUCER_FENCED, "its id was not used up, so no answer was lost"
+    assert written(one, init(one)).producer_epoch == LAST_EPOCH
+
+
 def test_the_fence_may_use_the_epoch_that_no_producer_gets() -> None:
     one = transaction(S.ONGOING, epoch=LAST_EPOCH)
     assert not decisions.needs_new_id(one, None), "first the transaction is aborted"
@@ -318,6 +327,7 @@ def test_operators_filter_by_producer_state_and_duration() -> None:
     assert listed() and listed((ID,)) and listed(states={S.ONGOING}) and listed(duration_ms=999)
     assert not (listed((1,)) or listed(states={S.EMPTY}) or listed(states=set()) or listed(duration_ms=1_000))
     assert decisions.is_listed(transaction(), 2_000, producer_ids=(), states=None, duration_ms=2_000)
+    assert not decisions.is_listed(one, 1_000, producer_ids=(), states=None, duration_ms=0), "it has just begun"
 
 
 # -- the table
@@ -378,6 +388,41 @@ def test_only_what_was_prepared_may_be_written() -> None:
     one.complete(found)
     with pytest.raises(ValueError, match="does not pass"):
         one.complete(found)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"producer_epoch": 7},
+        {"producer_id": 9},
+        {"producer_id": 9, "producer_epoch": 6},
+        {"producer_epoch": 0},
+        {"partitions": frozenset({A})},
+        {"start_ms": 1_000},
+    ],
+)
+def test_a_producer_that_comes_gets_the_next_epoch_or_a_new_id_and_nothing_open(wrong: dict[str, object]) -> None:
+    one = transaction(S.COMPLETE_COMMIT)
+    found = one.prepare_epoch(6, -1, 1_000, 2_000)
+    with pytest.raises(ValueError, match="does not pass"):
+        one.complete(found._replace(**wrong))  # type: ignore[arg-type]
+    one.complete(found)
+
+
+def test_an_open_transaction_may_be_written_again_and_loses_no_partition() -> None:
+    one = transaction(S.ONGOING, partitions=(A, B))
+    found = one.prepare_partitions([A], 2_000)
+    with pytest.raises(ValueError, match="does not pass"):
+        one.complete(found._replace(partitions=frozenset({A})))
+    one.complete(found)
+    assert one.partitions == {A, B}
+
+
+def test_a_completion_says_when_the_transaction_began() -> None:
+    one = transaction(S.PREPARE_COMMIT)
+    found = one.prepare_complete(2_000)
+    with pytest.raises(ValueError, match="does not pass"):
+        one.complete(found._replace(start_ms=-1))
 
 
 STEPS = st.lists(
