@@ -41,6 +41,8 @@ class Member:
         self.gains = 0
         self.values: list[bytes] = []
         self._is_cooperative = strategy == "cooperative-sticky"
+        self._is_static = instance_id is not None
+        self._is_closed = False
         self.consumer = Consumer(settings)
         self.consumer.subscribe([topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked)
 
@@ -66,6 +68,13 @@ class Member:
 
     def close(self) -> None:
         """Close the consumer. A member without an instance id leaves the group."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if not self._is_static:
+            # librdkafka 2.16 may wait for itself without end when close() has to revoke during a rebalance.
+            self.consumer.unsubscribe()
+            poll_until([self], lambda: not self.owned, "it has nothing any more")
         self.consumer.close()
         self.owned = set()
 
