@@ -105,6 +105,7 @@ MORE = {
     "records delete --offset-json-file F": "--yes",
     "state-changes merge": "state-change.log",
     "top": "--screenshot top.svg",
+    "topics alter T --partitions 12": "--yes",
     "topics delete": "T --yes",
     "topics delete T": "--yes",
 }  # fmt: skip

@@ -118,12 +118,16 @@ def test_acks_and_idempotence_by_choice(program: Program, topic_name: str) -> No
 
 def test_wrong_input_is_named_by_its_line(program: Program, topic_name: str) -> None:
     ran = program("produce", topic_name, "--key-separator", ":", stdin="a:b\nno separator\n")
-    assert (ran.code, ran.err.splitlines()[0]) == (2, "error: no key separator ':': line 2 of stdin")
+    assert ran.code == 2
+    assert ran.err.splitlines()[:2] == [
+        "1 record sent before the line that cannot be sent",
+        "error: no key separator ':': line 2 of stdin",
+    ]
     assert program("produce", "absent", stdin="x").code == 2
     assert program("consume", "absent", "-e").code == 2
     dry = program("produce", topic_name, "--dry-run", stdin="x\n")
     assert (dry.code, "dry run" in dry.err) == (0, True)
-    assert program("consume", topic_name, "-e").out == ""
+    assert program("consume", topic_name, "-e").out == "b\n"
 
 
 def test_a_reader_that_goes_away_is_no_error(program: Program, topic_name: str, live_cluster: LocalCluster) -> None:

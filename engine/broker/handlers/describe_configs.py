@@ -22,7 +22,6 @@ from engine.broker.handlers.config_resources import (
     invalid_request,
     parse_broker_id,
     resource_type,
-    topic_exists,
 )
 from engine.broker.handlers.context import Broker, RequestContext
 from engine.broker.handlers.registry import handles
@@ -86,7 +85,7 @@ async def _described(broker: Broker, resource: DescribeConfigsResource) -> list[
     match resource_type(resource.resource_type):
         case ResourceType.TOPIC:
             check_topic_name(name)
-            if not await topic_exists(broker, name):
+            if name not in broker.metadata_cache.topics:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
             overrides = await broker.zk.configs.get_entity_configs(f"{TOPICS}/{name}")
             return describe_topic(overrides, broker.dynamic_configs, keys)

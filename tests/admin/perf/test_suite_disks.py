@@ -61,8 +61,9 @@ class Brokers:
 
     def _create(self, request: Any) -> CreateTopicsResponse:
         names = [topic.name for topic in request.topics]
-        self.created += names
-        self.scripted.leaders |= {name: [0] for name in names}
+        if not request.validate_only:
+            self.created += names
+            self.scripted.leaders |= {name: [0] for name in names}
         return CreateTopicsResponse(topics=[CreatableTopicResult(name=name) for name in names])
 
     def _delete(self, request: Any) -> DeleteTopicsResponse:

@@ -299,7 +299,7 @@ def test_level_names(level: int, name: str) -> None:
 
 
 @pytest.mark.parametrize("has_metadata", [False, True])
-@pytest.mark.parametrize("api", ["describe", "alter", "incremental"])
+@pytest.mark.parametrize("api", ["alter", "incremental"])
 def test_a_broker_without_metadata_asks_zookeeper_whether_a_topic_exists(api: str, has_metadata: bool) -> None:
     """A starting broker said that a topic is unknown, and no admin client asks again."""
     broker = make_broker()
@@ -314,13 +314,9 @@ def test_a_broker_without_metadata_asks_zookeeper_whether_a_topic_exists(api: st
 
     def code(topic: str) -> int:
         context: Any = SimpleNamespace(api_version=1, broker=broker)
-        if api == "describe":
-            resource = DescribeConfigsResource(resource_type=2, resource_name=topic, configuration_keys=None)
-            answer: Any = asyncio.run(describe_configs(context, DescribeConfigsRequest(resources=[resource])))
-            return cast("int", answer.results[0].error_code)
         if api == "alter":
             whole = alter_api.AlterConfigsResource(resource_type=2, resource_name=topic, configs=[])
-            answer = asyncio.run(alter_configs(context, alter_api.AlterConfigsRequest(resources=[whole])))
+            answer: Any = asyncio.run(alter_configs(context, alter_api.AlterConfigsRequest(resources=[whole])))
         else:
             single = incremental_api.AlterConfigsResource(resource_type=2, resource_name=topic, configs=[])
             request = incremental_api.IncrementalAlterConfigsRequest(resources=[single])
