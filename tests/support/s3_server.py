@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -30,5 +31,7 @@ def s3_server() -> Iterator[Any]:
         store.create_dir(BUCKET)
         yield store
     finally:
+        # The store belongs to the process: the next server would begin with what this one holds.
+        urlopen(Request(f"http://{host}:{port}/moto-api/reset", method="POST"), timeout=10).close()
         server.stop()
         patch.undo()
