@@ -1,4 +1,7 @@
-"""What all SASL mechanisms share: an exchange is a generator that yields what to send and is sent the answers."""
+"""What all SASL mechanisms share, and the simplest of them, PLAIN.
+
+An exchange is a generator that yields what to send and is sent the answers.
+"""
 
 from __future__ import annotations
 
@@ -12,3 +15,11 @@ Exchange = Generator[bytes, bytes, None]
 
 class SaslError(KlammError):
     """The server's answer is wrong, or a token cannot be had. The text holds no secret."""
+
+
+def plain_exchange(username: str, password: str) -> Exchange:
+    """Send name and password in clear, in one message (SASL PLAIN, RFC 4616): only TLS protects them.
+
+    Kafka takes an authorization id only if it is the name.
+    """
+    yield f"\0{username}\0{password}".encode()

@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 from engine.common.errors import ConfigError
 from engine.kafka.client.jaas import LoginModule, parse_jaas_config
-from engine.kafka.client.sasl.exchange import Exchange
+from engine.kafka.client.sasl.exchange import Exchange, plain_exchange
 from engine.kafka.client.sasl.oauthbearer import (
     expires_at_s,
     extensions_of,
@@ -21,7 +21,6 @@ from engine.kafka.client.sasl.oauthbearer import (
     token_from_provider,
     unsecured_token,
 )
-from engine.kafka.client.sasl.plain import plain_exchange
 from engine.kafka.client.sasl.scram import HASHES, scram_exchange
 from engine.kafka.client.tls.context import client_context, tls_settings
 
