@@ -38,6 +38,7 @@ class Coordinator:
         self.requests: list[tuple[int, AddPartitionsToTxnRequest]] = []
         self.error = E.NONE
         self.top_error = E.NONE
+        self.left_out: set[TopicPartition] = set()
         self.failure: Exception | None = None
         self.version = 5
         self.is_held = asyncio.Event()
@@ -68,6 +69,7 @@ class Coordinator:
                             results_by_partition=[
                                 AddPartitionsToTxnPartitionResult(partition_index=i, partition_error_code=self.error)
                                 for i in topic.partitions
+                                if TopicPartition(topic.name, i) not in self.left_out
                             ],
                         )
                         for topic in asked.topics
@@ -206,6 +208,16 @@ def test_a_coordinator_that_refuses_the_question(error: E, told: E) -> None:
     async def test(one: World) -> None:
         one.other.top_error = error
         assert await one.settled() == {A: told}
+
+    world(test)
+
+
+def test_a_partition_that_the_answer_leaves_out_is_not_approved() -> None:
+    async def test(one: World) -> None:
+        one.other.left_out = {B}
+        verified = one.begin(A, B)
+        await one.verifier.settle(verified)
+        assert verified.errors == {B: E.NETWORK_EXCEPTION}
 
     world(test)
 
