@@ -27,6 +27,8 @@ class ScriptedLock:
         self.members: dict[str, bytes] = {}
         self.refuses_joins = ErrorCode.NONE
         self.has_told_of_the_loss = False
+        self.refuses_leaves: list[ErrorCode] = []
+        """What the next requests to leave are answered with, before one is carried out."""
         self._host = cluster.brokers[0].host
         self._count = 0
         for broker in cluster.brokers:
@@ -70,6 +72,8 @@ class ScriptedLock:
         return HeartbeatResponse(error_code=ErrorCode.NONE if is_known else ErrorCode.UNKNOWN_MEMBER_ID)
 
     def _leave(self, request: LeaveGroupRequest) -> LeaveGroupResponse:
+        if self.refuses_leaves:
+            return LeaveGroupResponse(error_code=self.refuses_leaves.pop(0))
         for member in request.members:
             self.members.pop(member.member_id, None)
         return LeaveGroupResponse()

@@ -23,7 +23,7 @@ from engine.kafka.protocol.apis.delete_groups import DeleteGroupsRequest
 from engine.kafka.protocol.apis.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsRequest
 from engine.kafka.protocol.apis.heartbeat import HeartbeatRequest
 from engine.kafka.protocol.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from engine.kafka.protocol.apis.leave_group import LeaveGroupRequest, MemberIdentity
+from engine.kafka.protocol.apis.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from engine.kafka.protocol.apis.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 GROUP = "klamm-plan-lock"
@@ -185,18 +185,23 @@ class GroupLock:
         return error_code((await (await self._own.wire()).call_broker(await self._home(), request)).error_code)
 
     async def _leave(self) -> None:
-        wire = await self._own.wire()
-        home = await self._home()
         member_id, self._member_id, self._is_leader = self._member_id, "", False
-        if await wire.version(await wire.client_of(home), ApiKey.LEAVE_GROUP) < _SEVERAL_MEMBERS:
-            await wire.call_broker(home, LeaveGroupRequest(group_id=GROUP, member_id=member_id))
-        else:
-            await wire.call_broker(
-                home, LeaveGroupRequest(group_id=GROUP, members=[MemberIdentity(member_id=member_id)])
-            )
+        while error_code((await self._ask_to_leave(member_id)).error_code) in _MOVED:
+            # A plan may have moved the group's coordinator; only the present one can end the membership.
+            self._coordinator = None
+            await asyncio.sleep(_PAUSE_S)
         # An empty group need not be listed; this is refused if somebody has joined meanwhile.
         with suppress(AdminError):
-            await wire.call_broker(home, DeleteGroupsRequest(groups_names=[GROUP]))
+            await (await self._own.wire()).call_broker(await self._home(), DeleteGroupsRequest(groups_names=[GROUP]))
+
+    async def _ask_to_leave(self, member_id: str) -> LeaveGroupResponse:
+        wire, home = await self._own.wire(), await self._home()
+        if await wire.version(await wire.client_of(home), ApiKey.LEAVE_GROUP) < _SEVERAL_MEMBERS:
+            request = LeaveGroupRequest(group_id=GROUP, member_id=member_id)
+        else:
+            request = LeaveGroupRequest(group_id=GROUP, members=[MemberIdentity(member_id=member_id)])
+        answer: LeaveGroupResponse = await wire.call_broker(home, request)
+        return answer
 
     async def _members(self) -> list[DescribedGroupMember]:
         """Return who is in the group. Wait while somebody joins: for a moment the members are not reported."""

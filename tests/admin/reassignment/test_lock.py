@@ -1,4 +1,4 @@
-"""The plan lock where its place never answers."""
+"""The plan lock where its place never answers, or moves while the lock is held."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import asyncio
 from unittest.mock import Mock
 
 import pytest
+from scripted_brokers import scripted_cluster
+from scripted_lock import ScriptedLock
 
 from cli.framework.remedies import spelled
 from engine.admin.cluster.connection import Cluster
@@ -13,7 +15,10 @@ from engine.admin.cluster.errors import Unreachable
 from engine.admin.cluster.target import ClusterTarget, Origin
 from engine.admin.reassignment import lock
 from engine.admin.reassignment.lock import operator_lock
+from engine.admin.reassignment.lock_by_group import GroupLock
 from engine.admin.reassignment.lock_holder import Holder
+from engine.common.errors import ErrorCode
+from engine.kafka.protocol.apis.find_coordinator import FindCoordinatorRequest
 
 
 def test_a_place_that_never_answers_is_told_with_where_to_look(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,3 +44,23 @@ def test_a_place_that_never_answers_is_told_with_where_to_look(monkeypatch: pyte
     with pytest.raises(Unreachable, match="cannot find out whether the plan lock is free") as told:
         asyncio.run(scene())
     assert spelled(told.value.hint or "").endswith("see who is alive: klamm brokers list")
+
+
+def test_the_lock_is_given_back_where_the_plan_has_moved_it_to() -> None:
+    """A plan may move the groups' topic. A lock that only the old coordinator is told of outlives its holder."""
+    moved = [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+
+    async def scene() -> None:
+        async with asyncio.timeout(30), scripted_cluster(1) as scripted:
+            group = ScriptedLock(scripted)
+            target = ClusterTarget("x", Origin.OPTIONS, bootstrap=tuple(scripted.bootstrap))
+            async with Cluster(target, timeout_s=5.0) as cluster:
+                held = GroupLock(cluster, Holder.myself("apply plan.json"), 10.0)
+                await held.take()
+                assert len(group.members) == 1
+                group.refuses_leaves, looked = moved, len(scripted.brokers[0].requests(FindCoordinatorRequest))
+                await held.give_back()
+            assert (group.members, group.refuses_leaves) == ({}, [])
+            assert len(scripted.brokers[0].requests(FindCoordinatorRequest)) == looked + 3, "it looks where it is now"
+
+    asyncio.run(scene())
