@@ -13,6 +13,7 @@ import pytest
 from klamm_program import PROGRAM, environment, in_process
 from znode_trees import load_tree
 
+from engine.kafka.zk.client import ZkClient
 from engine.local.zookeeper import EmbeddedZooKeeper
 
 Capture = pytest.CaptureFixture[str]
@@ -75,6 +76,8 @@ def test_internal_topics_are_not_deleted_through_znodes(dead_cluster: str, capsy
 
 
 def test_ctrl_c_says_what_goes_on_without_us(dead_cluster: str, tmp_path: Path) -> None:
+    # Nobody waits for a broker that is known to be dead.
+    asyncio.run(registered(dead_cluster, 1))
     process = subprocess.Popen(
         [PROGRAM, "topics", "delete", "move", "--yes", "--verbose", "--zookeeper", dead_cluster],
         stdout=subprocess.PIPE,
@@ -93,9 +96,14 @@ def test_ctrl_c_says_what_goes_on_without_us(dead_cluster: str, tmp_path: Path) 
     assert lines[-1].startswith("hint: the controller deletes what is marked")
 
 
-def marked(connect: str) -> list[str]:
-    from engine.kafka.zk.client import ZkClient
+async def registered(connect: str, broker_id: int) -> None:
+    """Make a dead broker look alive: its registration is that of broker 0."""
+    async with await ZkClient.connect(connect, session_timeout_ms=10_000) as zk:
+        data, _ = await zk.get("/brokers/ids/0")
+        await zk.create(f"/brokers/ids/{broker_id}", data)
 
+
+def marked(connect: str) -> list[str]:
     async def reading() -> list[str]:
         async with await ZkClient.connect(connect, session_timeout_ms=10_000) as zk:
             return await zk.children("/admin/delete_topics")
