@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import re
 import time
-import uuid
-from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,6 +14,7 @@ from types import TracebackType
 
 from apache_kafka import START_TIMEOUT_S, fetch_jars, run_tool
 
+from engine.common.topic_id import random_topic_id, topic_id_text
 from engine.local.broker_probe import known_broker_ids
 from engine.local.java import find_java
 from engine.local.processes import LocalProcess, start_process
@@ -110,7 +109,8 @@ class KRaftCluster:
         heap: str = "300m",
     ) -> None:
         self.host = host
-        self.cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        # As for a topic id: Kafka's tool takes a text that starts with a dash for an option.
+        self.cluster_id = topic_id_text(random_topic_id())
         factor = str(min(nodes, 3))
         settings = {
             "offsets.topic.num.partitions": "5",
