@@ -28,6 +28,7 @@ LISTENING_PATIENCE_S = 1.0
 """After this long without a session, check whether anybody listens and answers at all."""
 _LOOK_S = 1.5
 _LOOK_AGAIN_S = 0.5
+_WORD_S = 0.5
 
 
 async def open_zookeeper(
@@ -130,9 +131,10 @@ class Look:
         return kind("ZooKeeper does not answer", where=connect, hint=Phrase(why, instead))
 
 
-_WHY_CLOSED = (
-    "if this port is for TLS, set zookeeper.ssl.client.enable=true; "
-    "else it takes no more connections from this address (maxClientCnxns)"
+_WHY_CLOSED = Phrase(
+    "if this port is for TLS, set zookeeper.ssl.client.enable=true; else a broker listens there (name it with ",
+    Parameter.BOOTSTRAP_SERVERS,
+    "), or ZooKeeper takes no more connections from this address (maxClientCnxns)",
 )
 
 
@@ -183,7 +185,12 @@ async def _greet(address: str, port: int) -> _Found:
         async with asyncio.timeout(_LOOK_S):
             reader, writer = await asyncio.open_connection(address, port)
             writer.write(b"srvr")
-            return _Found.A_WORD if await reader.read(1) else _Found.CLOSED
+            reading = asyncio.ensure_future(reader.read(1))
+            done, _ = await asyncio.wait({reading}, timeout=_WORD_S)
+            if not done:
+                # A port for TLS waits for the fifth byte of a record, and sees by it that this is none.
+                writer.write(b"\n")
+            return _Found.A_WORD if await reading else _Found.CLOSED
     except TimeoutError:
         return _Found.NO_CONNECTION if writer is None else _Found.SILENCE
     except ConnectionRefusedError:
