@@ -12,6 +12,7 @@ from klamm_program import Ran, in_process
 from secured_zookeeper import SecuredZooKeeper, secured_zookeeper
 
 from engine.kafka.zk.client import ZkClient
+from engine.kafka.zk.kafka_client import KafkaZkClient
 from engine.kafka.zk.security import zk_security
 
 PORT = 21291
@@ -59,6 +60,12 @@ class Operator:
         where = ("--zookeeper", self.server.secure_connect_string + CHROOT, "--zk-tls-config-file", config)
         return in_process(*words, *where, *login, capture=self.capture)
 
+    async def set_quota(self, user: str) -> None:
+        """Write what a broker writes for a user's quota."""
+        security = zk_security({}, {}, self.server.jaas("kafka"))
+        async with await ZkClient.connect(self.server.connect_string + CHROOT, security=security) as client:
+            await KafkaZkClient(client).configs.change_entity_configs(f"users/{user}", {"producer_byte_rate": "1"})
+
     def acls(self) -> dict[str, list[str]]:
         ran = self.run("zk", "tree", "--acl", "-o", "json")
         assert ran.code == 0, ran.err
@@ -82,9 +89,7 @@ def test_what_a_broker_and_the_tools_create_has_kafkas_access_lists(operator: Op
     ):
         ran = operator.run(*words)
         assert ran.code == 0, (words, ran.err)
-    brokers = ("--bootstrap-server", f"{operator.server.server.host}:{PORT}")
-    words = ("configs", "alter", "--user", "alice", "--add-config", "producer_byte_rate=1000", "--yes", *brokers)
-    assert in_process(*words, capture=operator.capture).code == 0
+    asyncio.run(operator.set_quota("alice"))
     found = operator.acls()
     assert {"/brokers/topics/orders", "/config/users/alice", "/brokers/ids/1"} <= set(found)
     sensitive = ("/config/users", "/config/brokers", "/delegation_token/tokens")
