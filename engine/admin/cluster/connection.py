@@ -100,8 +100,8 @@ class Cluster:
 
     async def _forbidden(self, zk: ZkClient, full_path: str) -> ZnodeForbidden:
         """Return what is told of a znode that ZooKeeper does not let this session read or change."""
-        from engine.admin.znodes.access_lists import acl_texts
         from engine.kafka.zk.errors import NoNode, ZooKeeperError
+        from engine.kafka.zk.operations import acl_texts
 
         path = full_path.removeprefix(zk.chroot) or "/"
         who = " and ".join(zk.security.identities) or "a session without a login"

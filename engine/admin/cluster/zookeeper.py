@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING
@@ -185,12 +186,12 @@ async def _greet(address: str, port: int) -> _Found:
         async with asyncio.timeout(_LOOK_S):
             reader, writer = await asyncio.open_connection(address, port)
             writer.write(b"srvr")
-            reading = asyncio.ensure_future(reader.read(1))
-            done, _ = await asyncio.wait({reading}, timeout=_WORD_S)
-            if not done:
-                # A port for TLS waits for the fifth byte of a record, and sees by it that this is none.
-                writer.write(b"\n")
-            return _Found.A_WORD if await reading else _Found.CLOSED
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_WORD_S):
+                    return _Found.A_WORD if await reader.read(1) else _Found.CLOSED
+            # A port for TLS waits for the fifth byte of a record, and sees by it that this is none.
+            writer.write(b"\n")
+            return _Found.A_WORD if await reader.read(1) else _Found.CLOSED
     except TimeoutError:
         return _Found.NO_CONNECTION if writer is None else _Found.SILENCE
     except ConnectionRefusedError:

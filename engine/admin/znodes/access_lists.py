@@ -17,12 +17,11 @@ from engine.admin.cluster.remedies import Give, Parameter, Phrase
 from engine.kafka.zk.acl_policy import SECURE_ROOTS, AclPolicy
 from engine.kafka.zk.client import ZkClient
 from engine.kafka.zk.errors import NoNode, ZooKeeperError
-from engine.kafka.zk.operations import OPEN_ACL, Acl
+from engine.kafka.zk.operations import OPEN_ACL, Acl, acl_text, acl_texts
 from engine.kafka.zk.security import ZkSecurity
 
 PLAN_LOCK_ROOT = "/klamm"
 """klamm's own znodes are treated like Kafka's."""
-_BITS = ((4, "c"), (8, "d"), (1, "r"), (2, "w"), (16, "a"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +33,6 @@ class AclChange:
     after: tuple[str, ...]
     error: str | None = None
     """Why ZooKeeper refused it, once it was tried."""
-
-
-def acl_text(entry: Acl, *, raw: bool = False) -> str:
-    """Return an entry as ZooKeeper's shell shows it. A digest's hash can be guessed at: only the raw form has it."""
-    permissions = "".join(letter for bit, letter in _BITS if entry.permissions & bit)
-    identity = entry.identity if raw or entry.scheme != "digest" else entry.identity.partition(":")[0]
-    return f"{entry.scheme}:{identity}:{permissions}"
-
-
-def acl_texts(acl: Sequence[Acl], *, raw: bool = False) -> tuple[str, ...]:
-    return tuple(acl_text(entry, raw=raw) for entry in acl)
 
 
 async def protect_znodes(cluster: Cluster, *, check_paths: bool = False) -> list[AclChange]:

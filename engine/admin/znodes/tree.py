@@ -8,11 +8,10 @@ from datetime import UTC, datetime
 
 from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.cluster.remedies import Do, Operation, Phrase
-from engine.admin.znodes.access_lists import acl_texts
 from engine.admin.znodes.decoding import decode_znode, raw_text
 from engine.kafka.zk.client import ZkClient
 from engine.kafka.zk.errors import NoAuth, NoNode, ZooKeeperError
-from engine.kafka.zk.operations import Acl, ZnodeStat
+from engine.kafka.zk.operations import Acl, ZnodeStat, acl_texts
 
 
 @dataclass(frozen=True, slots=True)
