@@ -10,7 +10,7 @@ from engine.common.errors import ConfigError, RemoteProtocolError
 _RULE = r"(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?).*?|(.*?)"
 _SPLITTER = re.compile(rf"\s*({_RULE})\s*(,\s*|$)")
 _PARSER = re.compile(_RULE)
-_REFERENCE = re.compile(r"\$(\d)")
+_ESCAPE_OR_REFERENCE = re.compile(r"\\(.)|\$(\d)|\\", re.DOTALL)
 _KEY = "ssl.principal.mapping.rules"
 
 Rule = Callable[[str], str | None]
@@ -63,5 +63,10 @@ def _rule(text: str) -> Rule:
 
 def _python_replacement(text: str, groups: int) -> str:
     """Return Java's replacement in Python's notation; a reference to a group that does not exist is text."""
-    escaped = text.replace("\\", "\\\\")
-    return _REFERENCE.sub(lambda found: f"\\g<{found[1]}>" if int(found[1]) <= groups else found[0], escaped)
+
+    def translated(found: re.Match[str]) -> str:
+        if found[2] is None:
+            return (found[1] or "").replace("\\", "\\\\")
+        return f"\\g<{found[2]}>" if int(found[2]) <= groups else found[0]
+
+    return _ESCAPE_OR_REFERENCE.sub(translated, text)

@@ -18,8 +18,8 @@ _KEYWORDS = {
     "0.9.2342.19200300.100.1.25": "DC",
 }
 """Types that RFC 2253 names; Java writes the others as numbers, and their values in hexadecimal."""
-_ENCODINGS = {12: "utf-8", 19: "ascii", 20: "latin-1", 22: "ascii", 27: "ascii", 28: "utf-32-be", 30: "utf-16-be"}
-"""Of texts, by ASN.1 tag."""
+_TEXTS = (12, 19, 20, 22, 27, 30)
+"""ASN.1 tags of texts. Java reads all of them as UTF-8, even those that are UTF-16."""
 _ESCAPED = ',=+<>#;"\\'
 _ALTERNATIVE_NAMES = bytes.fromhex("0603551d11")
 _EXTENSIONS, _EXPLICIT_VERSION = 0xA3, 0xA0
@@ -85,12 +85,13 @@ def _value(pair: bytes) -> str:
     (_, number, _), (tag, content, whole) = _elements(pair)
     numbers = _dotted(number)
     keyword = _KEYWORDS.get(numbers)
-    if keyword is None or tag not in _ENCODINGS:
+    if keyword is None or tag not in _TEXTS:
         return f"{keyword or numbers}=#{whole.hex()}"
-    return f"{keyword}={_escaped(content.decode(_ENCODINGS[tag], 'replace'))}"
+    return f"{keyword}={_escaped(content)}"
 
 
-def _escaped(text: str) -> str:
+def _escaped(content: bytes) -> str:
+    text = content.decode("utf-8", "replace")
     escaped = "".join("\\00" if char == "\0" else f"\\{char}" if char in _ESCAPED else char for char in text)
     inner = escaped.strip(" ")
     leading, trailing = len(escaped) - len(escaped.lstrip(" ")), len(escaped) - len(escaped.rstrip(" "))
