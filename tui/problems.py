@@ -14,7 +14,7 @@ from tui.lines import Line, line
 from tui.location import Location, Only
 from tui.pages.groups import growth_of, status_cell, time_lag_cell, why_of
 from tui.pages.partitions import belongs
-from tui.pages.timeline import run_line, runs_of
+from tui.pages.timeline import gravity, run_line, runs_of
 from tui.remedies import spelled
 from tui.units import at_least, count, counted, plain, short_count, span
 
@@ -104,7 +104,8 @@ def age_told(problem: Problem, board: Board) -> str:
     """Return for how long it has been so, as far as anybody saw it."""
     if problem.since is None or board.frame is None:
         return ""
-    text = span(max(0, board.frame.at_ms - problem.since.at_ms) // 1000)
+    seconds = max(0, board.frame.at_ms - problem.since.at_ms) // 1000
+    text = span(seconds) if seconds else "0s"
     return at_least(text, is_least=problem.since.is_least)
 
 
@@ -119,9 +120,10 @@ def why_lines(problem: Problem, board: Board) -> list[Line]:
     lines = [line((f"{problem.sign} {problem.subject}", problem.tone), f"  {problem.effect}")]
     if problem.examples:
         lines += [line(f"  {plain(example)}") for example in problem.examples]
-    if runs := runs_of(_around(problem, board), _NAMED_MAX):
-        width = max(len(run[-1].kind) for run in runs) + 2
-        lines += [line(("what happened then", Tone.QUIET)), *(line("  ", *run_line(run, width)) for run in runs[::-1])]
+    if runs := sorted(runs_of(_around(problem, board), 100), key=lambda run: (gravity(run[-1]), run[-1].at_ms)):
+        width = max(len(run[-1].kind) for run in runs[:_NAMED_MAX]) + 2
+        lines.append(line(("what happened then", Tone.QUIET)))
+        lines += [line("  ", *run_line(run, width)) for run in runs[:_NAMED_MAX]]
     if problem.advice:
         lines.append(line(("what to do  ", Tone.QUIET), problem.advice))
     return lines

@@ -91,7 +91,7 @@ def test_enter_opens_the_rows_concerned_and_no_others() -> None:
         await driven.press("escape")
         assert driven.lines_with("▌✖ 1 partition offline"), "the cursor is where it was"
         offer = offer_for("leader.elect_unclean", driven.main.view, driven.main._chosen())
-        assert isinstance(offer, Elect) and offer.scope.partitions == (("single", 0),)
+        assert isinstance(offer, Elect) and offer.scope.wanted == (("single", 0),)
         await driven.press("up")
         assert driven.lines_with("▌✖ broker ")
         assert isinstance(offer_for("leader.elect_unclean", driven.main.view, driven.main._chosen()), NotNow)
@@ -153,8 +153,7 @@ def test_a_grave_change_is_not_pushed_out_by_what_came_after_it() -> None:
     board_of(feed, 1, board)
     assert board.frame is not None
     for number in range(1, 30):
-        kind = list(EventKind)[-8]
-        event = Event(board.frame.at_ms + number, kind, f"group g{number}")
+        event = Event(board.frame.at_ms + number, EventKind.GROUP_APPEARED, f"group g{number}")
         board.take(replace(board.frame, sequence=board.frame.sequence + 1, at_ms=board.frame.at_ms + number,
                            events=(event,)))  # fmt: skip
     lines = overview.overview_of(board, problems_of(board), 120, 34).lines
