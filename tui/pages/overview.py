@@ -330,7 +330,7 @@ def _groups(board: Board, width: int, lines_max: int) -> list[Line]:
         more = (unknown_told(lag), Tone.QUIET) if lag.has_unknown_lag else (f"{trend.text:<10}", _course(trend, lag))
         figure = at_least(short_count(lag.lag), is_least=lag.has_unknown_lag)
         length = round((lag.lag or 0) / most * bar) if most else 0
-        name = fitted(line((plain(lag.group), Tone.STRONG)), max(8, width - 42 - bar))
+        name = fitted(line((plain(lag.group), Tone.STRONG)), max(8, width - 44 - bar))
         late = behind.text if lag.lag else ""
         lines.append(fitted(line("  ", (f"{status.text:<7}", status.tone), " ", *name, f" {figure:>6} ",
                      ("▇" * length + " " * (bar - length), Tone.QUIET), f" {late:>8}  ", more), width))  # fmt: skip
