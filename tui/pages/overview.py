@@ -71,12 +71,13 @@ def _health(board: Board, width: int, lines_max: int, *, is_seen: bool) -> list[
     if health is None:
         return [line(("the cluster's health is not known yet: topics and partitions have not been read", Tone.QUIET))]
     word, tone = health_word(board, is_seen=is_seen)
+    readers = _readers(board, width)
     if not health.reasons and not board.findings:
-        told = "   nothing is wrong" if is_seen else ""
-        return [line((word.upper() if is_seen else word, tone), (told, Tone.QUIET))]
+        told = "" if readers or not is_seen else f"   {_nothing_wrong(board)}"
+        return [line((word.upper() if is_seen else word, tone), (told, Tone.QUIET)), *readers]
     lines: list[Line] = [line((word.upper() if is_seen else word, tone))]
     # Every reason is worth more than the advice for one; the remaining room goes to the advice for the gravest.
-    room = lines_max - 1
+    room = lines_max - 1 - len(readers)
     shown = list(health.reasons)[: room if len(health.reasons) <= room else room - 1]
     advised = room - len(shown) if len(shown) == len(health.reasons) else 0
     for index, reason in enumerate(shown):
@@ -86,7 +87,32 @@ def _health(board: Board, width: int, lines_max: int, *, is_seen: bool) -> list[
         doubt = line((f"   ? {words}", Tone.BAD), f"  {plain(finding.subject)}: {plain(finding.evidence)}")
         lines.append(fitted(doubt, width))
     hidden = len(health.reasons) - len(shown)
-    return [*lines, line((f"  and {hidden} more", Tone.QUIET))] if hidden else lines
+    lines += [line((f"  and {hidden} more", Tone.QUIET))] if hidden else []
+    return [*lines, *readers]
+
+
+def _nothing_wrong(board: Board) -> str:
+    frame = board.frame
+    if frame is None or frame.stage(Stage.GROUPS).read_at_ms is None:
+        return "nothing is wrong with the brokers; groups have not been read"
+    return "nothing is wrong"
+
+
+def _readers(board: Board, width: int) -> list[Line]:
+    """Return a line that names the groups and queries in trouble, the worst first, if there are any."""
+    frame = board.frame
+    if frame is None:
+        return []
+    found = [(group.lag.status, group.name) for group in frame.groups]
+    found += [(query.job.status, query.job.name or query.job.path) for query in frame.queries]
+    found = sorted((one for one in found if one[0].is_trouble), key=lambda one: (-one[0].rank, one[1]))
+    if not found:
+        return []
+    tone = Tone.BAD if found[0][0].is_bad else Tone.WARN
+    named = ", ".join(f"{plain(name)} {status.value}" for status, name in found[:_NAMES])
+    more = ", …" if len(found) > _NAMES else ""
+    what = "reader in trouble" if len(found) == 1 else "readers in trouble"
+    return [fitted(line((f"{count(len(found)):>4} {what}", tone), (f"  {named}{more}", Tone.PLAIN)), width)]
 
 
 def _reason(reason: HealthReason, width: int) -> list[Line]:

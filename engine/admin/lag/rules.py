@@ -76,6 +76,11 @@ class LagStatus(StrEnum):
         return self in (LagStatus.OK, LagStatus.RUNNING)
 
     @property
+    def is_trouble(self) -> bool:
+        """Whether something is wrong or may become so; not where too little is known."""
+        return not self.is_fine and self is not LagStatus.UNKNOWN
+
+    @property
     def is_bad(self) -> bool:
         """Whether somebody has to do something."""
         return self.rank >= LagStatus.STALL.rank

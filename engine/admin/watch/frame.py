@@ -154,6 +154,8 @@ class BrokerWords:
     controller_id: int | None = None
     offline_log_dirs: tuple[str, ...] = ()
     trouble: str = ""
+    caps_min_isr: bool = False
+    """It wants no more replicas in sync than a partition has, whatever min.insync.replicas says (Kafka 3.7)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +242,12 @@ class Frame:
     unreadable: tuple[str, ...] = ()
     health: HealthReport | None = None
     events: tuple[Event, ...] = ()
+
+    @property
+    def caps_min_isr(self) -> bool:
+        """Whether all brokers that answer want no more replicas in sync than a partition has."""
+        said = [one.caps_min_isr for one in self.words.values() if not one.trouble]
+        return bool(said) and all(said)
 
     def stage(self, stage: Stage) -> StageStatus:
         """Return the status of a stage; one that the feed does not know was never read."""
