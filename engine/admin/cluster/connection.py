@@ -147,10 +147,14 @@ class Cluster:
         try:
             with self.waits.on(self._zookeeper_name):
                 self._zk = await open_zookeeper(
-                    self.target.zookeeper, timeout_s=self.timeout_s, has_brokers=has_brokers, patience_s=self.timeout_s
+                    self.target.zookeeper,
+                    security=self.target.zookeeper_security,
+                    timeout_s=self.timeout_s,
+                    has_brokers=has_brokers,
+                    patience_s=self.timeout_s,
                 )
         except Unreachable as error:
-            self._settings.zookeeper_was_away(self.target.zookeeper, error)
+            self._settings.zookeeper_was_away(self.target.zookeeper, error, self.target.zookeeper_security)
             if not has_brokers or self.target.via is not None:
                 raise
             raise ZooKeeperUnreachable(error.message, where=error.where, hint=error.hint) from error
@@ -193,7 +197,8 @@ class Cluster:
 
         looked = await look(self.target.zookeeper)
         if not looked.says_a_word:
-            self._settings.zookeeper_was_away(self.target.zookeeper, looked.error(self.target.zookeeper))
+            error = looked.error(self.target.zookeeper)
+            self._settings.zookeeper_was_away(self.target.zookeeper, error, self.target.zookeeper_security)
 
     async def zookeeper_trouble(self) -> str | None:
         """Return why ZooKeeper is not asked, although the caller named it; None if it answers."""

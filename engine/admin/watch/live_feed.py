@@ -164,7 +164,12 @@ class LiveFeed:
 
             self._old_groups = OldGroupReader(self._slow)
             self._zookeeper = ZooKeeperSide(
-                self._target.zookeeper, self._knowledge, self._board, self._clock, self._on_news
+                self._target.zookeeper,
+                self._knowledge,
+                self._board,
+                self._clock,
+                self._on_news,
+                security=self._target.zookeeper_security,
             )
             self._spawn("zookeeper", self._zookeeper.run)
         if self._uses_wire:

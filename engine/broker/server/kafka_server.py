@@ -50,6 +50,7 @@ from engine.broker.server.settings import (
     random_cluster_id,
     replication_settings,
     server_limits,
+    zookeeper_security,
 )
 from engine.common.clock import Clock, SystemClock
 from engine.common.errors import OperationError
@@ -200,9 +201,10 @@ class KafkaServer:
             session_timeout_ms=config.zookeeper_session_timeout_ms,
             connection_timeout_ms=config.zookeeper_connection_timeout_ms,
             client_name=f"broker {config.broker_id}",
+            security=zookeeper_security(config),
         )
         self._ends_with("zookeeper", client.close)
-        self.zk = KafkaZkClient(client, is_secure=config.zookeeper_set_acl, clock=self.clock)
+        self.zk = KafkaZkClient(client, clock=self.clock)
         await self.zk.cluster.make_persistent_paths()
         self.cluster_id = await self.zk.cluster.get_or_create_cluster_id(random_cluster_id())
         logger.info("Cluster ID = %s", self.cluster_id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 import socket
 import uuid
 from collections.abc import Mapping, Sequence
@@ -22,6 +23,7 @@ from engine.kafka.config.metadata_version import (
     is_leader_recovery_supported,
     is_topic_id_supported,
 )
+from engine.kafka.zk.security import ZkSecurity, zk_security
 from engine.runtime.descriptors import descriptor_limit, descriptors_for_sockets
 
 
@@ -66,18 +68,28 @@ def address_limits(overrides: Mapping[str, int]) -> dict[str, int]:
     return limits
 
 
+def zookeeper_security(config: BrokerConfig) -> ZkSecurity:
+    """Return how the broker's session with ZooKeeper is protected; a login is in the JAAS file of ``KAFKA_OPTS``.
+
+    Raises:
+        ConfigError: a value cannot be used, or znodes were to be protected for nobody.
+    """
+    security = zk_security(config.originals, os.environ)
+    if config.zookeeper_set_acl and not security.identities:
+        raise ConfigError(
+            "zookeeper.set.acl=true, but this broker has no identity for ZooKeeper: name a JAAS file with a section "
+            "Client in KAFKA_OPTS (-Djava.security.auth.login.config=FILE), or set zookeeper.ssl.keystore.location",
+            key="zookeeper.set.acl",
+        )
+    return replace(security, protects=config.zookeeper_set_acl)
+
+
 def check_served(config: BrokerConfig) -> None:
     """Refuse settings that would leave a cluster less protected than they say.
 
     Raises:
-        ConfigError: a listener or ZooKeeper needs TLS or SASL, or there is an authorizer; none is supported yet.
+        ConfigError: a listener needs TLS or SASL, or there is an authorizer; none is supported yet.
     """
-    if config.zookeeper_ssl_client_enable:
-        raise ConfigError(
-            "zookeeper.ssl.client.enable: this broker only talks to ZooKeeper without TLS; remove the setting if "
-            "ZooKeeper has a port without TLS that may be used",
-            key="zookeeper.ssl.client.enable",
-        )
     for endpoint in config.listener_settings.listeners:
         if endpoint.security_protocol is not SecurityProtocol.PLAINTEXT:
             raise ConfigError(

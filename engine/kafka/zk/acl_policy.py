@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from engine.kafka.zk.operations import OPEN_ACL, Acl
+from engine.kafka.zk.operations import CREATOR_ACL, OPEN_ACL, PROTECTED_ACL, Acl
 
-_CREATOR_ALL = Acl(31, "auth", "")
-_WORLD_READ = Acl(1, "world", "anyone")
 _SENSITIVE_ROOTS = ("/config/users", "/config/brokers", "/delegation_token/tokens")
 _OPEN_PATH = "/consumers"
 
@@ -25,5 +23,5 @@ class AclPolicy:
         if not self.is_secure or path == _OPEN_PATH:
             return OPEN_ACL
         if path.startswith(_SENSITIVE_ROOTS):
-            return (_CREATOR_ALL,)
-        return (_CREATOR_ALL, _WORLD_READ)
+            return CREATOR_ACL
+        return PROTECTED_ACL
