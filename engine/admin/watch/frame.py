@@ -217,6 +217,7 @@ class Frame:
         deletion_ages_ms: how long topics have been marked for deletion; with ZooKeeper only.
         listed_reassignments: names in ``/admin/reassign_partitions``; with ZooKeeper only.
         zookeeper_ms: how long a ZooKeeper read takes; None: not asked.
+        plan: who carries out which plan; empty: nobody. It is looked up while something is throttled; None: not yet.
         unreadable: what is wrong with unreadable znodes.
         health: what ``klamm cluster health`` says about this frame; None until there is something to judge.
         events: what happened since the frame before, oldest first, including dropped frames.
@@ -239,6 +240,7 @@ class Frame:
     deletion_ages_ms: Mapping[str, int] = field(default_factory=dict)
     listed_reassignments: tuple[str, ...] = ()
     zookeeper_ms: float | None = None
+    plan: str | None = None
     unreadable: tuple[str, ...] = ()
     health: HealthReport | None = None
     events: tuple[Event, ...] = ()

@@ -31,13 +31,18 @@ class HealthMemory:
         if _is_unread(frame):
             return None
         report = assess(facts_of(frame), memory=self._memory)
-        if not report.reasons and not all(_is_settled(frame, stage) for stage in (Stage.SETTINGS, Stage.PROBES)):
-            return None
+        early = set()
         settings = frame.stage(Stage.SETTINGS)
         if not settings.error and not settings.missing:
             # They are read after everything else, and seldom: those that nobody refused are of topics just created.
-            return report_of_reasons(one for one in report.reasons if one.check is not Check.UNKNOWN_SETTINGS)
-        return report
+            early.add(Check.UNKNOWN_SETTINGS)
+        if frame.plan is None:
+            # A plan that is being carried out may need them.
+            early.add(Check.LEAKED_THROTTLES)
+        if any(one.check in early for one in report.reasons):
+            report = report_of_reasons(one for one in report.reasons if one.check not in early)
+        is_all_read = all(_is_settled(frame, stage) for stage in (Stage.SETTINGS, Stage.PROBES))
+        return report if report.reasons or is_all_read else None
 
 
 def _zookeeper_trouble(frame: Frame) -> str | None:
@@ -78,6 +83,7 @@ def facts_of(frame: Frame) -> HealthFacts:
         silent_brokers={broker: said.trouble for broker, said in words.items() if said.trouble},
         deletion_ages_ms=frame.deletion_ages_ms,
         zookeeper_ms=frame.zookeeper_ms,
+        plan=frame.plan or None,
         zookeeper_trouble=_zookeeper_trouble(frame),
         unreadable_topics=frame.unreadable,
     )

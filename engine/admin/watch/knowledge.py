@@ -88,6 +88,7 @@ class Knowledge:
         """When topics were marked for deletion."""
         self.listed_reassignments: tuple[str, ...] = ()
         self.zookeeper_ms: float | None = None
+        self.plan: str | None = None
         self.unreadable: tuple[str, ...] = ()
         self._source = source
         self._protocol = protocol
@@ -301,6 +302,7 @@ class Knowledge:
             {name: max(0, now_ms - at_ms) for name, at_ms in self.marked_at_ms.items()},
             self.listed_reassignments,
             self.zookeeper_ms,
+            self.plan,
             self.unreadable,
         )
         yield from self._health.turns(fresh)

@@ -10,6 +10,7 @@ from fake_cluster import FakeCluster, small_cluster
 
 from engine.admin.cluster.target import ClusterTarget, Origin, Side
 from engine.admin.health.report import Check
+from engine.admin.reassignment.lock_holder import Holder
 from engine.admin.watch.frame import BrokerWords, Frame, Link, LinkState, Stage, StageStatus
 from engine.admin.watch.judging import HealthMemory
 from engine.admin.watch.knowledge import Knowledge
@@ -186,3 +187,41 @@ def test_min_isr_is_what_the_brokers_make_of_it() -> None:
     assert _reasons(frame) == {Check.UNDER_MIN_ISR}
     words = {broker: replace(said, caps_min_isr=True) for broker, said in frame.words.items()}
     assert _reasons(replace(frame, words=words)) == {Check.MIN_ISR_ABOVE_FACTOR}
+
+
+def test_a_throttle_is_leaked_once_it_is_known_that_no_plan_needs_it() -> None:
+    cluster = small_cluster()
+    cluster.set_topic_config("orders", "leader.replication.throttled.replicas", "0:1")
+    frame = cluster.frame()
+    assert Check.LEAKED_THROTTLES not in _reasons(frame), "nobody has looked who holds the lock"
+    assert _reasons(replace(frame, plan="")) == {Check.LEAKED_THROTTLES}
+    report = HealthMemory().judge(replace(frame, plan="bo@here (pid 1) since 2026: apply plan.json"))
+    assert report is not None
+    (reason,) = report.reasons
+    assert reason.check is Check.RUNNING_REASSIGNMENTS
+    assert "bo@here (pid 1) since 2026: apply plan.json" in reason.examples[0]
+
+
+def test_the_lock_is_looked_up_while_something_is_throttled(monkeypatch: pytest.MonkeyPatch) -> None:
+    holders: list[Holder | None] = [Holder("bo", "2026", "apply plan.json"), None]
+
+    async def plan_in_the_way(*_: object) -> Holder | None:
+        return holders.pop(0)
+
+    monkeypatch.setattr("engine.admin.watch.live_feed.plan_in_the_way", plan_in_the_way)
+
+    async def run() -> None:
+        feed = LiveFeed(ClusterTarget("t", Origin.OPTIONS, bootstrap=(("127.0.0.1", 1),)))
+        cluster = small_cluster()
+        cluster.set_topic_config("orders", "leader.replication.throttled.replicas", "0:1")
+        for told in ("bo since 2026: apply plan.json", ""):
+            snapshot = cluster.frame().cluster
+            assert snapshot is not None
+            await feed._read_plan_lock(snapshot)
+            assert feed._knowledge.frame(1, {}, {}).plan == told
+        calm = small_cluster().frame().cluster
+        assert calm is not None
+        await feed._read_plan_lock(calm)
+        assert feed._knowledge.frame(2, {}, {}).plan is None
+
+    asyncio.run(run())
