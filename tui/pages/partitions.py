@@ -52,7 +52,7 @@ def belongs(item: PartitionItem, only: Only, board: Board) -> bool:
     partition = item.partition
     match only:
         case Only.OFFLINE:
-            return partition.leader == NO_LEADER or partition.leader not in board.live
+            return not partition.is_led(board.live)
         case Only.UNDER_REPLICATED:
             return partition.is_under_replicated
         case Only.NOT_PREFERRED:
