@@ -11,6 +11,7 @@ import socket
 import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
@@ -109,7 +110,7 @@ async def _to_brokers(cluster: Cluster) -> AsyncIterator[Step]:
         if (host, port) not in first:
             yield await _name(f"broker {broker}", host, port)
             yield await _port(f"broker {broker}", host, port)
-            async for step in _admission(cluster, host, port):
+            async for step in _admission(cluster, host, port, advertised_by=broker):
                 yield step
     yield Step(
         "every broker",
@@ -146,7 +147,9 @@ async def _port(who: str, host: str, port: int) -> Step:
     try:
         async with asyncio.timeout(_STEP_S_MAX):
             _, writer = await asyncio.open_connection(host, port)
-            writer.close()
+            writer.transport.abort()
+            with suppress(OSError):
+                await writer.wait_closed()
     except ConnectionRefusedError as error:
         step = Step(f"{who} port", where, "refuses connections", FailureKind.UNREACHABLE, START_IT)
         raise _Failed(step) from error
@@ -157,7 +160,9 @@ async def _port(who: str, host: str, port: int) -> Step:
     return Step(f"{who} port", where, f"open, {(time.monotonic() - began) * 1000:.1f} ms")
 
 
-async def _admission(cluster: Cluster, host: str, port: int) -> AsyncIterator[Step]:
+async def _admission(
+    cluster: Cluster, host: str, port: int, *, advertised_by: int | None = None
+) -> AsyncIterator[Step]:
     """Go through TLS, the login and the APIs of one broker."""
     properties, where = cluster.target.client_properties, f"{host}:{port}"
     security = properties.security
@@ -179,7 +184,8 @@ async def _admission(cluster: Cluster, host: str, port: int) -> AsyncIterator[St
             if is_login and security.tls is not None:
                 yield await _tls(cluster, host, port)
             name = "TLS" if isinstance(error, TlsFailed) else "login" if is_login else "API versions"
-            raise _Failed(Step(name, where, str(told.message), told.kind, told.hint)) from error
+            whose = "" if advertised_by is None else f" (broker {advertised_by} advertises this address)"
+            raise _Failed(Step(name, where, f"{told.message}{whose}", told.kind, told.hint)) from error
         except ConfigError as error:
             raise _Failed(Step("TLS", where, str(error), FailureKind.USAGE)) from error
         took_ms = (time.monotonic() - began) * 1000
@@ -203,7 +209,9 @@ async def _tls(cluster: Cluster, host: str, port: int) -> Step:
         _, writer = await asyncio.open_connection(host, port, ssl=client_context(settings), server_hostname=host)
     tls: ssl.SSLObject = writer.get_extra_info("ssl_object")
     certificate: dict[str, Any] = writer.get_extra_info("peercert") or {}
-    writer.close()
+    writer.transport.abort()
+    with suppress(OSError):
+        await writer.wait_closed()
     names = ", ".join(value for _, value in certificate.get("subjectAltName", ())) or "no name"
     until = (
         datetime.strptime(certificate["notAfter"], "%b %d %H:%M:%S %Y %Z").date() if "notAfter" in certificate else "?"

@@ -9,7 +9,7 @@ from typing import Any
 from engine.common.errors import ErrorCode
 from engine.kafka.client.errors import LoginFailed
 from engine.kafka.client.sasl.exchange import Exchange, SaslError
-from engine.kafka.client.sasl.settings import SaslSettings, exchange_for
+from engine.kafka.client.sasl.settings import TOKEN_URL, SaslSettings, exchange_for
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from engine.kafka.protocol.apis.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
@@ -31,7 +31,8 @@ async def log_in(ask: Ask, sasl: SaslSettings, versions: Mapping[int, tuple[int,
     try:
         exchange = await asyncio.to_thread(exchange_for, sasl, address.rpartition(":")[0].strip("[]"))
     except SaslError as error:
-        raise LoginFailed(str(error), address=address) from error
+        hint = f"does {TOKEN_URL} name the right place?" if sasl.token_url else None
+        raise LoginFailed(str(error), address=address, hint=hint) from error
     await _shake_hands(ask, sasl, versions, address)
     version = min(versions.get(int(ApiKey.SASL_AUTHENTICATE), (0, 0))[1], _AUTHENTICATE_MAX)
     try:
