@@ -12,11 +12,11 @@ from fake_feed import FakeFeed, fake_feed
 from tui.board import Board
 from tui.lines import width_of
 from tui.location import Location
-from tui.pages import brokers, reassignments
+from tui.pages import brokers, overview, reassignments
 from tui.pages.asides import aside_of
-from tui.pages.overview import overview_lines
 from tui.pages.page import View
 from tui.pages.plans import PlannedItem
+from tui.problems import problems_of
 from tui.status import status_lines
 from tui.widgets.lines_view import LinesView
 
@@ -43,7 +43,7 @@ def board_after(feed: FakeFeed, ticks: int) -> Board:
 
 
 def overview_of(board: Board, width: int, height: int) -> str:
-    lines = overview_lines(board, width, height)
+    lines = overview.overview_of(board, problems_of(board), width, height).lines
     assert all(width_of(one) <= width for one in lines)
     return "\n".join("".join(text for text, _ in one).rstrip() for one in lines)
 
@@ -135,13 +135,24 @@ def test_a_huge_overview_shows_brokers_and_moves_and_those_in_trouble_first() ->
     feed = fake_feed("reassigning", plays=False)
     board = board_after(feed, 12)
     huge = overview_of(board, 200, 54)
-    assert "MISSED BY" in huge and "TO BROKER" in huge
+    assert "MISSED BY" in huge and "┌ Moves" in huge
     assert "0 to 750 in/s" in huge, "the brokers' charts have one scale"
-    assert "MISSED BY" not in overview_of(board, 120, 54)
+    assert "MISSED BY" not in overview_of(board, 80, 54)
     feed.cluster.kill(4)
     rows = overview_of(board_after(feed, 3), 200, 54).splitlines()
     at = next(index for index, row in enumerate(rows) if "MISSED BY" in row)
-    assert rows[at + 1].split()[:2] == ["4", "down"]
+    assert rows[at + 1].split()[1:4] == ["4", "✖", "down"]
+
+
+@pytest.mark.parametrize("scene", ["live", "broker-down", "empty", "reassigning", "connecting", "denied"])
+def test_the_overview_fills_any_room_and_never_more(scene: str) -> None:
+    board = board_after(fake_feed(scene, plays=False), 5)
+    for width in (1, 18, 60, 80, 109, 110, 120, 200, 300):
+        for height in range(64):
+            lines = overview.overview_of(board, problems_of(board), width, height, cursor=height % 5).lines
+            assert len(lines) <= height
+            assert width < 60 or all(width_of(one) <= width for one in lines)
+            assert len(lines) == height or width < 60 or height < 12
 
 
 def test_many_brokers_do_not_push_out_what_happened() -> None:
@@ -149,30 +160,30 @@ def test_many_brokers_do_not_push_out_what_happened() -> None:
     feed.tick()
     feed.cluster.kill(7)
     huge = overview_of(board_after(feed, 6), 200, 54)
-    assert "and 28 more, with nothing wrong" in huge
-    assert "last changes" in huge
+    assert "more, with nothing wrong" in huge
+    assert "Last changes" in huge and "broker down" in huge
 
 
 @pytest.mark.parametrize("height", [16, 20, 60])
-def test_every_reason_is_told_before_the_advice_for_one(height: int) -> None:
+def test_every_problem_has_its_row(height: int) -> None:
     feed = fake_feed("broker-down", plays=False)
     board = board_after(feed, 3)
     assert board.frame is not None and board.frame.health is not None
     told = overview_of(board, 80, height)
-    for reason in board.frame.health.reasons:
-        words = reason.check.value.replace("_", " ").replace("under replicated", "under-replicated:")
-        assert words.removesuffix("s") in told
+    problems = problems_of(board)
+    assert len(problems) >= len(board.frame.health.reasons)
+    shown = [one for one in problems if one.subject in told]
+    assert shown == list(problems) or f"┌ Problems {len(problems)} " in told, "else it says how many there are"
+    assert shown[0] is problems[0], "the gravest comes first"
 
 
 @pytest.mark.parametrize("width", [120, 140, 200])
-def test_what_is_wrong_has_the_whole_row(width: int) -> None:
+def test_a_problem_says_what_and_whom_it_hits(width: int) -> None:
     feed = fake_feed("broker-down", plays=False)
     board = board_after(feed, 3)
-    assert board.frame is not None and board.frame.health is not None
     told = overview_of(board, width, 45)
-    named = 1 if width < 140 else 2
-    assert all(", ".join(reason.examples[:named]) in told for reason in board.frame.health.reasons)
-    assert "last changes" in told
+    assert all(f"{one.subject} " in told and one.effect[:30] in told for one in problems_of(board))
+    assert "Last changes" in told
 
 
 def test_a_dead_broker_leaves_the_others_their_share() -> None:

@@ -69,7 +69,7 @@ def test_the_command_of_a_result_is_shown_whole() -> None:
         await driven.press("end")
         await driven.until(lambda: "topic-99" in driven.drawn)
 
-    shown(look, size=(80, 24))
+    shown(look, size=(80, 24), page="logs")
 
 
 def test_a_window_that_closes_twice_takes_nothing_else_with_it() -> None:
