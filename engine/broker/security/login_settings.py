@@ -53,11 +53,13 @@ class ListenerLogins:
             raise self._error("sasl.enabled.mechanisms names no mechanism")
         self.modules = {mechanism: self._checked_module(mechanism) for mechanism in self._own.sasl_enabled_mechanisms}
 
+        self._max_reauth_ms = {mechanism: self._checked_lifetime(mechanism) for mechanism in self.modules}
+
     def policy(self, routes: Routes, user_text: UserText, now_ms: Callable[[], int]) -> LoginPolicy:
         """Return how peers log in."""
         own = self._own
         mechanisms = {
-            name: Mechanism(self._exchanges(name, user_text, now_ms), self._max_reauth_ms(name))
+            name: Mechanism(self._exchanges(name, user_text, now_ms), self._max_reauth_ms[name])
             for name in self.modules
         }
         return LoginPolicy(
@@ -106,7 +108,7 @@ class ListenerLogins:
     def _text(self, name: str) -> str | None:
         return self._own.originals.get(name)
 
-    def _max_reauth_ms(self, mechanism: str) -> int:
+    def _checked_lifetime(self, mechanism: str) -> int:
         name = f"{mechanism.lower()}.connections.max.reauth.ms"
         said = self._text(name)
         if said is None:

@@ -185,7 +185,7 @@ def unsecured_validator(options: Mapping[str, str], now_ms: Callable[[], int]) -
         if not isinstance(name, str) or not name.strip():
             raise LoginRefused(f"the token has no {name_claim}")
         expires_s, issued_s = _seconds(claims.get("exp")), _seconds(claims.get("iat", 0))
-        if issued_s * 1000 > now_ms() + skew_ms or expires_s * 1000 <= now_ms() - skew_ms:
+        if int(issued_s * 1000) > now_ms() + skew_ms or expires_s * 1000 <= now_ms() - skew_ms:
             raise LoginRefused("the token has expired, or is not valid yet")
         scope = claims.get(scope_claim, [])
         given = set(scope.split() if isinstance(scope, str) else scope if isinstance(scope, list) else [])

@@ -237,6 +237,8 @@ def test_tokens_need_the_scopes_and_the_claim_that_the_options_name() -> None:
     for claims in ({"user": "u", "scope": "read"}, {"user": "u"}, {"scope": "read write"}):
         with pytest.raises(LoginRefused):
             check(token(**claims))
+    # Clients write microseconds.
+    assert validator()(token(iat=NOW_MS / 1000 + 0.0009)).name == "alice"
     late = token(exp=NOW_MS / 1000 - 1)
     assert validator(unsecuredValidatorAllowableClockSkewMs="2000")(late).name == "alice"
 
