@@ -14,7 +14,6 @@ from typing import NamedTuple, overload
 from engine.admin.analysis.history import History
 from engine.admin.analysis.sanity import Finding, SanityCheck
 from engine.admin.analysis.tallies import Tallies, Tally
-from engine.admin.lag.rules import LagStatus
 from engine.admin.log_dirs.describing import LogDir
 from engine.admin.watch.events import Event
 from engine.admin.watch.frame import Frame, Stage
@@ -164,14 +163,14 @@ class Board:
         if frame.health is not None:
             wrong |= {reason.check: "cluster" for reason in frame.health.reasons}
             wrong |= {("broker", id_): "cluster" for id_ in (*self.silent, *(set(self.broker_ids) - self.live))}
-        wrong |= {("group", one.name): "groups" for one in frame.groups if one.lag.status.rank >= LagStatus.WARN.rank}
+        wrong |= {("group", one.name): "groups" for one in frame.groups if one.lag.status.is_trouble}
+        wrong |= {("query", one.job.path): "queries" for one in frame.queries if one.job.status.is_trouble}
         self.since = {
             key: self.since.get(key) or Since(frame.at_ms, what not in self._has_judged) for key, what in wrong.items()
         }
         if frame.health is not None:
             self._has_judged.add("cluster")
-        if frame.groups:
-            self._has_judged.add("groups")
+        self._has_judged |= {name for name, read in (("groups", frame.groups), ("queries", frame.queries)) if read}
 
     def _remember(self, frame: Frame) -> None:
         past = self._past
