@@ -64,7 +64,7 @@ class AclZnodes:
             try:
                 data, stat = await self._client.get(path)
             except NoNode:
-                version, before = None, ()
+                version, before = None, tuple[AclEntry, ...]()
             else:
                 version, before = stat.version, ResourceZNode.decode(pattern, data)
             after = tuple(dict.fromkeys(change(before)))
