@@ -113,9 +113,15 @@ def cluster_options(target: ClusterTarget) -> list[str]:
     """Return the options that name the cluster; the one that was started in this folder needs none."""
     if target.origin is Origin.LOCAL:
         return []
+    files = {
+        "--command-config": target.command_config,
+        "--jaas-config": target.jaas_file,
+        "--zk-tls-config-file": target.zk_tls_config,
+    }
+    named = [word for option, file in files.items() if file and str(file) != "-" for word in (option, str(file))]
     if target.origin is Origin.PROFILE:
-        return ["--cluster", target.name]
-    options = ["--zookeeper", target.zookeeper] if target.zookeeper else []
+        return ["--cluster", target.name, *named]
+    options = [*named, *(["--zookeeper", target.zookeeper] if target.zookeeper else [])]
     if target.bootstrap:
         addresses = (f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in target.bootstrap)
         options += ["--bootstrap-server", ",".join(addresses)]

@@ -100,7 +100,9 @@ class ClusterTarget:
     client_properties: ClientProperties = field(default_factory=ClientProperties)
     zookeeper_security: ZkSecurity = OPEN
     jaas_file: Path | None = None
-    """The JAAS file that was named, for other clusters of the same run."""
+    command_config: str | None = None
+    zk_tls_config: str | None = None
+    """The files that were named, for other clusters of the same run and for commands that a person copies."""
     via: Side | None = None
     is_read_only: bool = False
     checkpoints: tuple[str, ...] = ()
@@ -176,7 +178,9 @@ def resolve_target(naming: Naming, environment: Mapping[str, str], folder: Path)
         message = Phrase(Parameter.JAAS_CONFIG, " holds a login, but neither client properties nor ZooKeeper use it")
         hint = Phrase("set security.protocol=SASL_SSL, or SASL_PLAINTEXT, in ", Give(Parameter.COMMAND_CONFIG))
         raise BadRequest(message, hint=hint)
-    target = replace(target, jaas_file=naming.jaas_file)
+    target = replace(
+        target, jaas_file=naming.jaas_file, command_config=config or None, zk_tls_config=naming.zk_tls_config
+    )
     if naming.via is not None:
         target = _forced(target, naming.via)
     return target
