@@ -271,8 +271,11 @@ async def _marker(
     *,
     is_forced: bool,
 ) -> Marker:
+    from engine.admin.topics.selection import TopicSelection
     from engine.admin.transactions.ending import marker_for_offset, marker_for_producer
+    from engine.admin.transactions.hanging import partitions_of
 
+    await partitions_of(wire, TopicSelection((where.topic,)), where.partition)
     if start_offset is not None:
         return await marker_for_offset(wire, where, start_offset, is_forced=is_forced)
     producer_id, producer_epoch, coordinator_epoch = explicit

@@ -12,7 +12,7 @@ import pytest
 from klamm_program import environment, in_process, klamm
 from typer._click.exceptions import UsageError
 
-from cli.framework.kafka_tools import Drop, Milliseconds, Properties, Refuse, Rename, Word, translate
+from cli.framework.kafka_tools import Drop, Milliseconds, Minutes, Properties, Refuse, Rename, Word, translate
 from cli.framework.root import load
 from cli.main import root_command
 from cli.reference import TOOLS_PAGE, tools_page
@@ -221,7 +221,7 @@ def test_every_tool_and_every_change_is_tried() -> None:
         for option, change in tool.options.items():
             if isinstance(change, Refuse):
                 continue
-            if not isinstance(change, Drop | Rename | Milliseconds | Word | Properties):
+            if not isinstance(change, Drop | Rename | Milliseconds | Minutes | Word | Properties):
                 raise AssertionError(change)
             assert option in tried, (tool.name, option)
 

@@ -150,7 +150,7 @@ def a_hanging_transaction(stage: Stage, look: Callable[[str], None] = lambda top
     (reason,) = [one for one in health.json["reasons"] if one["check"] == "hanging_transactions"]
     assert health.code == 1
     (line,) = [line for line in reason["examples"] if line.startswith(f"{topic}-0 ")]
-    assert f"producer {producer_id}" in line and "after offset 0 " in line and "120 min" in line
+    assert f"producer {producer_id}" in line and "from offset 0 on" in line and "120 min" in line
 
     nothing = stage.run("transactions", "abort", f"{topic}-0", "--start-offset", "1", "--yes")
     assert (nothing.code, "open ones begin at 0" in nothing.err) == (2, True), nothing.err

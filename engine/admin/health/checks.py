@@ -318,8 +318,8 @@ def _log_dirs(facts: HealthFacts) -> list[str]:
 
 def _hanging(facts: HealthFacts) -> list[str]:
     return [
-        f"{one.partition} (producer {one.producer_id}, {_minutes(one.held_ms)} without a record: nothing after offset "
-        f"{one.start_offset} is read, and no coordinator will end it)"
+        f"{one.partition} (producer {one.producer_id}, {_minutes(one.held_ms)} without a record: nothing from offset "
+        f"{one.start_offset} on is read, and no coordinator will end it)"
         for one in _longest_first(facts.holding)
         if one.is_hanging and (one.held_ms is None or one.held_ms >= HANGING_MS)
     ]
@@ -328,7 +328,7 @@ def _hanging(facts: HealthFacts) -> list[str]:
 def _long_transactions(facts: HealthFacts) -> list[str]:
     return [
         f"{one.partition} (producer {one.producer_id} of transactional id {one.transactional_id!r}, {one.state} for "
-        f"{_minutes(one.held_ms)}: nothing after offset {one.start_offset} is read)"
+        f"{_minutes(one.held_ms)}: nothing from offset {one.start_offset} on is read)"
         for one in _longest_first(facts.holding)
         if not one.is_hanging
         and one.held_ms is not None
