@@ -14,10 +14,8 @@ from enum import StrEnum
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import (
     AdminError,
-    AnswerLost,
     BadRequest,
     NotFound,
-    OutcomeUnknown,
     Refused,
     StillUnderWay,
 )
@@ -231,11 +229,7 @@ async def _fence_outcome(wire: WireCluster, request: InitProducerIdRequest) -> E
         if home.code in _MOVING:
             return home.code or ErrorCode.COORDINATOR_NOT_AVAILABLE
         raise as_error(home, f"transactional id {transactional_id}")
-    try:
-        response: InitProducerIdResponse = await wire.call_broker(home, request)
-    except AnswerLost as error:
-        look = Phrase("look before you send it again: ", Do(Operation.DESCRIBE_TRANSACTION, transactional_id))
-        raise OutcomeUnknown(error.message, where=error.where, hint=look) from error
+    response: InitProducerIdResponse = await wire.call_broker(home, request)
     return error_code(response.error_code)
 
 
