@@ -25,6 +25,7 @@ TOOLS = {
     "kafka-console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
     "kafka-producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
     "kafka-consumer-perf-test": "org.apache.kafka.tools.ConsumerPerformance",
+    "zookeeper-security-migration": "kafka.admin.ZkSecurityMigrator",
 }
 ABSENT = {
     "kafka-acls": "kafka.admin.AclCommand",
@@ -38,7 +39,6 @@ ABSENT = {
     "kafka-streams-application-reset": "org.apache.kafka.tools.StreamsResetter",
     "kafka-verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",
     "kafka-verifiable-producer": "org.apache.kafka.tools.VerifiableProducer",
-    "zookeeper-security-migration": "kafka.admin.ZkSecurityMigrator",
 }
 
 

@@ -37,8 +37,9 @@ from engine.broker.replication.offset_lookup import OffsetSearch
 from engine.broker.replication.replica_manager import ReplicaManager
 from engine.broker.replication.replica_selector import replica_selector
 from engine.broker.replication.zk_isr import ZkIsrUpdater
+from engine.broker.security.listener_security import TlsListener, inter_broker_security, tls_listeners
 from engine.broker.server.controlled_shutdown import ControlledShutdown
-from engine.broker.server.dynamic_effects import follow_limits, follow_settings, set_log_settings
+from engine.broker.server.dynamic_effects import follow_limits, follow_settings, follow_stores, set_log_settings
 from engine.broker.server.log_cleaning import LogCleaner
 from engine.broker.server.log_upkeep import LogUpkeep
 from engine.broker.server.settings import (
@@ -55,6 +56,7 @@ from engine.broker.server.settings import (
 from engine.common.clock import Clock, SystemClock
 from engine.common.errors import OperationError
 from engine.common.model import BrokerInfo, Endpoint
+from engine.kafka.client.security import PLAINTEXT, Security
 from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.config.dynamic import DynamicConfigs
 from engine.kafka.config.metadata_version import (
@@ -123,6 +125,8 @@ class KafkaServer:
         self.fetch_sessions = FetchSessionCache(config.max_incremental_fetch_session_cache_slots)
         self.advertised_listeners: tuple[Endpoint, ...] = ()
         self.metadata_cache = MetadataCache(config.broker_id)
+        self.tls_listeners: dict[str, TlsListener] = {}
+        self.inter_broker_security: Security = PLAINTEXT
         self._stop_requested = asyncio.Event()
         self.supervisor = Supervisor("broker")
         self._ending: list[_Step] = []
@@ -145,6 +149,8 @@ class KafkaServer:
         """
         logger.info("starting")
         check_served(self.config)
+        self.tls_listeners = tls_listeners(self.config)
+        self.inter_broker_security = inter_broker_security(self.config)
         self.loop_lag.start()
         self._ends_with("supervised tasks", self.supervisor.stop)
         self.supervisor.every(LOOP_LAG_INTERVAL_MS, self._tell_loop_lag, "loop lag")
@@ -282,7 +288,7 @@ class KafkaServer:
 
     def _make_replication(self) -> None:
         config = self.config
-        settings = replication_settings(config)
+        settings = replication_settings(config, self._security_between_brokers)
         self.controller_channel = ControllerChannel(self.metadata_cache, settings)
         self._ends_with("controller channel", self.controller_channel.close)
         self.replica_manager = ReplicaManager(
@@ -320,7 +326,7 @@ class KafkaServer:
         self.controller = Controller(
             self.zk,
             controller_options(self.config),
-            channel_settings(self.config),
+            channel_settings(self.config, self._security_between_brokers),
             unclean_by_default=lambda: self.dynamic_configs.current.unclean_leader_election_enable,
             register_broker=self._register_again,
         )
@@ -350,7 +356,7 @@ class KafkaServer:
         self._make_transactions()
 
     def _make_transactions(self) -> None:
-        settings = transaction_settings(self.config)
+        settings = transaction_settings(self.config, self._security_between_brokers)
         self.transaction_coordinator = TransactionCoordinator(
             settings,
             clock=self.clock,
@@ -372,6 +378,7 @@ class KafkaServer:
             listener_name=settings.listener_name,
             client_id=f"broker-{self.broker_id}-txn-verifier",
             request_timeout_ms=settings.request_timeout_ms,
+            security=settings.security,
         )
         self.transaction_verifier = TransactionVerifier(
             self.broker_id,
@@ -397,11 +404,34 @@ class KafkaServer:
             self._make_request,
             server_limits(config),
             self.clock,
+            self.tls_listeners,
         )
         follow_limits(self.dynamic_configs, self._network)
+        follow_stores(self.dynamic_configs, self.tls_listeners.values(), self._stores_changed)
         self._ends_with("network", self._network.stop)
         self._bound = [self._network.bind(listener_spec(endpoint)) for endpoint in config.listener_settings.listeners]
         self.advertised_listeners = advertised(config.listener_settings.advertised_listeners, self._bound)
+
+    def _security_between_brokers(self) -> Security:
+        return self.inter_broker_security
+
+    def check_listeners(self, config: BrokerConfig) -> None:
+        """Check settings that somebody wants to use from now on.
+
+        Raises:
+            ConfigError: a listener cannot use its new stores.
+        """
+        for listener in self.tls_listeners.values():
+            if listener.state(config) != listener.in_use:
+                listener.check(config)
+
+    def _stores_changed(self, listener: TlsListener) -> None:
+        async def reload() -> None:
+            # Unpacking a store may take tenths of a second.
+            await asyncio.to_thread(listener.reload, self.dynamic_configs.current)
+            self.inter_broker_security = inter_broker_security(self.dynamic_configs.current)
+
+        self.supervisor.start(reload(), "stores")
 
     async def _open_network(self) -> None:
         """Start answering. Earlier, while it waited for its id, this broker would have told clients about no topics."""

@@ -6,7 +6,7 @@ import base64
 import os
 import socket
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from engine.broker.controller.channels import ChannelSettings
@@ -15,6 +15,7 @@ from engine.broker.network.server import BoundListener, ListenerSpec, ServerLimi
 from engine.broker.replication.settings import ReplicationSettings
 from engine.common.errors import ConfigError
 from engine.common.model import Endpoint, SecurityProtocol
+from engine.kafka.client.security import Security, plaintext
 from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.config.metadata_version import (
     feature_znode_version,
@@ -88,12 +89,13 @@ def check_served(config: BrokerConfig) -> None:
     """Refuse settings that would leave a cluster less protected than they say.
 
     Raises:
-        ConfigError: a listener needs TLS or SASL, or there is an authorizer; none is supported yet.
+        ConfigError: a listener needs SASL, or there is an authorizer; neither is supported yet.
     """
     for endpoint in config.listener_settings.listeners:
-        if endpoint.security_protocol is not SecurityProtocol.PLAINTEXT:
+        if endpoint.security_protocol in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL):
             raise ConfigError(
-                f"listeners: {endpoint} needs {endpoint.security_protocol.name}, but this broker serves only PLAINTEXT",
+                f"listeners: {endpoint} needs {endpoint.security_protocol.name}, but this broker serves only PLAINTEXT "
+                "and SSL",
                 key="listeners",
             )
     authorizer = config.authorizer_class_name
@@ -129,11 +131,12 @@ def _protected_listeners(config: BrokerConfig) -> frozenset[str]:
     return frozenset(name for name in own if name in names) if len(names) > 1 else frozenset()
 
 
-def replication_settings(config: BrokerConfig) -> ReplicationSettings:
+def replication_settings(config: BrokerConfig, security: Callable[[], Security] = plaintext) -> ReplicationSettings:
     """Return replication's settings."""
     return ReplicationSettings(
         broker_id=config.broker_id,
         inter_broker_listener_name=config.listener_settings.inter_broker_listener_name,
+        inter_broker_security=security,
         inter_broker_protocol_version=config.inter_broker_protocol_version,
         replica_lag_time_max_ms=config.replica_lag_time_max_ms,
         num_replica_fetchers=config.num_replica_fetchers,
@@ -166,7 +169,7 @@ def controller_options(config: BrokerConfig) -> ControllerOptions:
     )
 
 
-def channel_settings(config: BrokerConfig) -> ChannelSettings:
+def channel_settings(config: BrokerConfig, security: Callable[[], Security] = plaintext) -> ChannelSettings:
     """Return the settings for the controller's connections to brokers."""
     listeners = config.listener_settings
     return ChannelSettings(
@@ -174,6 +177,7 @@ def channel_settings(config: BrokerConfig) -> ChannelSettings:
         ibp=config.inter_broker_protocol_version,
         listener_name=listeners.control_plane_listener_name or listeners.inter_broker_listener_name,
         inter_broker_listener_name=listeners.inter_broker_listener_name,
+        security=security,
         connect_timeout_ms=config.controller_socket_timeout_ms,
         request_timeout_ms=config.controller_socket_timeout_ms,
     )
