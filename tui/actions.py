@@ -125,6 +125,10 @@ ACTIONS: tuple[Action, ...] = (
         "problem.why", ("w",), "Why", "Say all that is known of the problem: cases, what happened then, what to do.",
         Group.ROWS, _on("overview"), in_footer=True,
     ),
+    Action(
+        "problem.incident", ("o",), "Incident", "Show what followed from the failed broker under the cursor, in time.",
+        Group.ROWS, _on("overview"), in_footer=True,
+    ),
     Action("view.pause", ("space",), "Pause", "Freeze the view; data keeps coming in behind it.", Group.VIEW),
     Action("view.refresh", ("r",), "Refresh", "Ask the cluster now.", Group.VIEW),
     Action("view.faster", ("equals_sign",), "Faster", "Ask more often, down to every half second.", Group.VIEW),

@@ -115,7 +115,8 @@ class MainScreen(Screen[None]):
     @property
     def view(self) -> View:
         app = self.dashboard
-        return View(app.board, self.location, app.session.target, self.size.height, app.newest)
+        is_filtered = not self.model.filter.is_empty
+        return View(app.board, self.location, app.session.target, self.size.height, is_filtered, app.newest)
 
     @property
     def model(self) -> TableModel:
@@ -410,6 +411,13 @@ class MainScreen(Screen[None]):
         lines = why_lines(problem, self.dashboard.board)
         self.app.push_screen(TextDialog("Why", lines, is_wide=True, folds=True))
 
+    def _incident(self) -> None:
+        problem = self.model.cursor_item
+        if problem is None or problem.incident is None:
+            self.tell("incidents begin with a broker that fails while the dashboard watches; 8 shows all that happened")
+            return
+        self.go_to(Location("timeline", incident=problem.incident))
+
     def _partition_log(self) -> None:
         items = replicas.chosen(self.view) if self.location.page == "partition" else [self.model.cursor_item]
         if not items or items[0] is None:
@@ -449,7 +457,7 @@ class MainScreen(Screen[None]):
         """Filter while the user types."""
         if event.input.id == "filter" and event.input.has_class("-shown"):
             self.model.set_filter(Filter(event.value))
-            self.query_one(LineTable).refresh_rows(is_new_data=False)
+            self._draw_rows(is_new_data=False)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Keep the filter and go back to the rows."""
@@ -565,6 +573,7 @@ class MainScreen(Screen[None]):
         "rows.trouble": _trouble,
         "partition.log": _partition_log,
         "problem.why": _why,
+        "problem.incident": _incident,
         "view.pause": _pause,
         "view.refresh": _refresh,
         "view.faster": lambda self: change_rate(self, 0.5),

@@ -633,7 +633,8 @@ def test_a_plan_file_stands_beside_the_cluster(tmp_path: Path) -> None:
 
 def test_the_timeline_opens_at_the_newest_entry_and_goes_back_to_where_one_was() -> None:
     async def look(driven: Driven) -> None:
-        driven.feed.cluster.kill(2)
+        for number in range(4):
+            driven.feed.cluster.create_topic(f"new-{number}", 1)
         await driven.tick()
         await driven.press("8", "down", "down", "down")
         left = driven.main.model.cursor_key
@@ -641,7 +642,7 @@ def test_the_timeline_opens_at_the_newest_entry_and_goes_back_to_where_one_was()
         await driven.press("1", "left_square_bracket")
         assert driven.main.model.cursor_key == left, "back where one was"
         await driven.press("1")
-        driven.feed.cluster.start(2)
+        driven.feed.cluster.kill(2)
         await driven.tick()
         await driven.press("8")
         assert driven.main.model.cursor == 0

@@ -12,6 +12,7 @@ from engine.kafka.zk.errors import BadVersion, NodeExists, NoNode
 from engine.kafka.zk.reads import children_or_empty, decoded, or_raise, read_znode
 from engine.kafka.zk.znodes.acl_znodes import ExtendedAclChangeZNode, LiteralAclChangeZNode, ResourceZNode
 
+_NONE: tuple[AclEntry, ...] = ()
 ChangeEntries = Callable[[tuple[AclEntry, ...]], Iterable[AclEntry]]
 """Returns the entries of a pattern as they shall be, from those that it has."""
 
@@ -64,7 +65,7 @@ class AclZnodes:
             try:
                 data, stat = await self._client.get(path)
             except NoNode:
-                version, before = None, ()
+                version, before = None, _NONE
             else:
                 version, before = stat.version, ResourceZNode.decode(pattern, data)
             after = tuple(dict.fromkeys(change(before)))
