@@ -85,7 +85,7 @@ ONE_TOPIC = ClusterSnapshot(
 )
 """The cluster that the plan file was made for."""
 
-NAMES_A_CLUSTER_ONLY = {"profiles add", "state-changes check", "spark jobs", "top"}
+NAMES_A_CLUSTER_ONLY = {"doctor", "profiles add", "state-changes check", "spark jobs", "top"}
 """Commands that accept cluster options but work without a cluster. The dashboard keeps trying."""
 
 CHANGING_WORDS = {
