@@ -137,6 +137,14 @@ class Histogram:
             self._kept = [(priority * factor, value) for priority, value in self._kept]
         self._start_s = now_s
 
+    def hold(self, *parts: Histogram) -> None:
+        """Show the samples of others together, which stay their own."""
+        self._kept = [entry for part in parts for entry in part._kept]
+        self._kept_values = sum(part._kept_values for part in parts)
+        self._kept_squares = sum(part._kept_squares for part in parts)
+        self.max = max((part.max for part in parts), default=0.0)
+        self.min = min((part.min for part in parts), default=math.inf)
+
     def attributes(self) -> dict[str, object]:
         """Return the attributes of its MBean."""
         values = sorted(value for _, value in self._kept)

@@ -46,6 +46,7 @@ class Session:
         "client_software_name",
         "client_software_version",
         "host",
+        "is_follower",
         "listener_name",
         "port",
         "principal",
@@ -62,5 +63,7 @@ class Session:
         self.security_protocol = security_protocol
         self.rules = rules
         self.principal = ANONYMOUS
+        self.is_follower = False
+        """Whether the peer's last Fetch was that of a follower."""
         self.client_software_name = UNKNOWN_SOFTWARE
         self.client_software_version = UNKNOWN_SOFTWARE

@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from enum import IntEnum
 from pathlib import Path
 
 from engine.broker.controller.loop import Controller
@@ -26,7 +27,7 @@ from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.registry import all_handlers
 from engine.broker.log.environment import LoadingStopped
 from engine.broker.log.log_manager import LogManager, LogManagerConfig
-from engine.broker.network.routes import HandlerSpec, RouteTable
+from engine.broker.network.routes import HandlerSpec, Route, RouteTable
 from engine.broker.network.server import BoundListener, SocketServer
 from engine.broker.network.session import Session
 from engine.broker.replication.alter_partition import AlterPartitionManager
@@ -41,12 +42,15 @@ from engine.broker.server.controlled_shutdown import ControlledShutdown
 from engine.broker.server.dynamic_effects import follow_limits, follow_settings, set_log_settings
 from engine.broker.server.log_cleaning import LogCleaner
 from engine.broker.server.log_upkeep import LogUpkeep
+from engine.broker.server.metrics import BrokerMetrics
+from engine.broker.server.metrics_pages import MetricsPages
 from engine.broker.server.settings import (
     advertised,
     channel_settings,
     check_served,
     controller_options,
     listener_spec,
+    metrics_address,
     random_cluster_id,
     replication_settings,
     server_limits,
@@ -86,6 +90,15 @@ DESCRIPTORS_ENOUGH = 4096
 SPARES_INTERVAL_MS = 1000
 
 
+class BrokerState(IntEnum):
+    """Kafka's BrokerState metric."""
+
+    STARTING = 1
+    RECOVERY = 2
+    RUNNING = 3
+    SHUTTING_DOWN = 7
+
+
 @dataclass(frozen=True, slots=True)
 class _Step:
     """How to stop a started part."""
@@ -109,12 +122,17 @@ class KafkaServer:
     transaction_verifier: TransactionVerifier
     producer_ids: ProducerIdManager
     topic_configs: ConfigChangeListener
+    network: SocketServer
+    log_cleaner: LogCleaner
+    metrics: BrokerMetrics
     _features: FinalizedFeaturesListener
+    _routes: RouteTable
 
     def __init__(self, config: BrokerConfig, *, clock: Clock | None = None) -> None:
         self.config = config
         self.clock: Clock = clock or SystemClock()
         self.broker_epoch = -1
+        self.state = BrokerState.STARTING
         self.failure: str | None = None
         self.loop_lag = LoopLagGauge()
         self.offloader = Offloader()
@@ -127,11 +145,15 @@ class KafkaServer:
         self._ending: list[_Step] = []
         self._bound: list[BoundListener] = []
         self._are_logs_loaded = False
-        self._is_zookeeper_away = False
+        self.is_zookeeper_away = False
 
     @property
     def broker_id(self) -> int:
         return self.config.broker_id
+
+    def routes(self) -> list[Route]:
+        """Return the APIs, in the versions that somebody has used."""
+        return [route for route in self._routes.values() if route is not None]
 
     # -- life
 
@@ -144,6 +166,7 @@ class KafkaServer:
         """
         logger.info("starting")
         check_served(self.config)
+        metrics_address(self.config)
         self.loop_lag.start()
         self._ends_with("supervised tasks", self.supervisor.stop)
         self.supervisor.every(LOOP_LAG_INTERVAL_MS, self._tell_loop_lag, "loop lag")
@@ -157,6 +180,7 @@ class KafkaServer:
         await self._register()
         await self._open_network()
         await self._begin_to_work()
+        self.state = BrokerState.RUNNING
         logger.info("[KafkaServer id=%d] started", self.broker_id)
 
     @property
@@ -166,6 +190,7 @@ class KafkaServer:
 
     async def stop(self) -> None:
         """Stop the started parts, the last one first; log failures and continue with the rest."""
+        self.state = BrokerState.SHUTTING_DOWN
         for step in reversed(self._ending):
             try:
                 await step.end()
@@ -263,6 +288,7 @@ class KafkaServer:
         RESERVE.stop()
 
     async def _load_logs(self) -> None:
+        self.state = BrokerState.RECOVERY
         set_log_settings(self.log_manager, self.dynamic_configs.current)
         loading = asyncio.create_task(self.offloader.run(self.log_manager.load), name="load logs")
         try:
@@ -390,22 +416,23 @@ class KafkaServer:
             key: HandlerSpec(e.key, e.min_version, e.max_version, e.handler, e.is_async, e.large_handler)
             for key, e in all_handlers().items()
         }
-        self._network = SocketServer(
-            RouteTable(handlers, answer_unknown_version),
+        self._routes = RouteTable(handlers, answer_unknown_version)
+        self.network = SocketServer(
+            self._routes,
             self._make_request,
             server_limits(config),
             self.clock,
         )
-        follow_limits(self.dynamic_configs, self._network)
-        self._ends_with("network", self._network.stop)
-        self._bound = [self._network.bind(listener_spec(endpoint)) for endpoint in config.listener_settings.listeners]
+        follow_limits(self.dynamic_configs, self.network)
+        self._ends_with("network", self.network.stop)
+        self._bound = [self.network.bind(listener_spec(endpoint)) for endpoint in config.listener_settings.listeners]
         self.advertised_listeners = advertised(config.listener_settings.advertised_listeners, self._bound)
 
     async def _open_network(self) -> None:
         """Start answering. Earlier, while it waited for its id, this broker would have told clients about no topics."""
         for listener in self._bound:
-            await self._network.accept(listener)
-        self._network.start_idle_sweep()
+            await self.network.accept(listener)
+        self.network.start_idle_sweep()
 
     def _make_request(
         self, api_key: int, api_version: int, correlation_id: int, client_id: str | None, session: Session
@@ -434,6 +461,7 @@ class KafkaServer:
         self.log_cleaner = LogCleaner(self.dynamic_configs, self.log_manager, self.offloader)
         self.log_cleaner.start()
         self._ends_with("log cleaner", self.log_cleaner.stop)
+        await self._open_metrics()
         shutdown = ControlledShutdown(
             self.config, self.controller_channel, lambda: self.broker_epoch, self._is_helpless_controller
         )
@@ -441,6 +469,19 @@ class KafkaServer:
         self._ends_with("groups", self.group_coordinator.resign)
         self._ends_with("leadership", shutdown.run)
         self._ends_with("fetchers' starts", self._begin_replica_shutdown)
+
+    async def _open_metrics(self) -> None:
+        """Count and measure from now on, and let others read it where the settings say.
+
+        Raises:
+            OperationError: the address is taken, or does not belong to this machine.
+        """
+        self.metrics = BrokerMetrics(self)
+        self.metrics.start()
+        if (address := metrics_address(self.config)) is not None:
+            pages = MetricsPages(self.metrics, address)
+            self._ends_with("metrics pages", pages.stop)
+        self._ends_with("metrics", self.metrics.stop)
 
     # -- what happens to a broker
 
@@ -462,12 +503,12 @@ class KafkaServer:
         return BrokerRegistration(info, self.clock.now_ms(), json_version=broker_id_znode_version(ibp))
 
     def _on_session_event(self, event: SessionEvent) -> None:
-        self._is_zookeeper_away = event not in (SessionEvent.RECONNECTED, SessionEvent.NEW_SESSION)
+        self.is_zookeeper_away = event not in (SessionEvent.RECONNECTED, SessionEvent.NEW_SESSION)
         if event is SessionEvent.AUTH_FAILED:
             self.give_up("ZooKeeper refuses this broker's credentials")
 
     def _is_helpless_controller(self) -> bool:
-        return self._is_zookeeper_away and self.metadata_cache.controller_id == self.broker_id
+        return self.is_zookeeper_away and self.metadata_cache.controller_id == self.broker_id
 
     async def _register_again(self) -> None:
         """Register again in a new session: the old registration and its broker epoch are gone or going.

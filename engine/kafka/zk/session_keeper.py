@@ -14,7 +14,7 @@ from typing import Any
 
 from engine.kafka.zk import requests
 from engine.kafka.zk.errors import AuthFailed, ConnectionLost, ConnectTimedOut, SessionLost, ZooKeeperError
-from engine.kafka.zk.session import ConnectionState, Session, WatchEventType
+from engine.kafka.zk.session import ConnectionState, Latencies, Session, WatchEventType
 
 _log = logging.getLogger("engine.kafka.zk")
 
@@ -63,6 +63,7 @@ class SessionKeeper:
         self.client_name = client_name
         self.is_closed = False
         self.listeners: list[SessionListener] = []
+        self.latencies = Latencies()
         self._auth = tuple(auth)
         self._patience_ms = patience_ms
         self._giving_up: asyncio.TimerHandle | None = None
@@ -139,6 +140,7 @@ class SessionKeeper:
             on_state=lambda state: self._take_state(session, state),
             on_watch=lambda event_type, path: self._take_watch(session, event_type, path),
         )
+        session.latencies = self.latencies
         self._session = session
         session.start()
 

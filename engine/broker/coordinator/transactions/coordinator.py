@@ -104,6 +104,11 @@ class TransactionCoordinator:
         self._loop = asyncio.get_running_loop()
         self._supervisor = Supervisor("transaction-coordinator")
 
+    @property
+    def waiting_markers(self) -> tuple[int, int]:
+        """Markers whose partition has no leader, and markers that are tried again."""
+        return self._markers.waiting
+
     # -- start and stop
 
     def start(self) -> None:

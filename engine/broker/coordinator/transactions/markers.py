@@ -97,6 +97,11 @@ class MarkerSender:
         self._is_stopped = False
         metadata_cache.update_listeners.append(self._metadata_changed)
 
+    @property
+    def waiting(self) -> tuple[int, int]:
+        """Markers whose partition has no leader, and markers that are tried again."""
+        return len(self._leaderless), len(self._failed)
+
     def send(self, ending: Ending) -> None:
         """Send a transaction's markers."""
         self._send(ending, set(ending.transaction.partitions))
