@@ -7,7 +7,6 @@ import re
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -78,9 +77,14 @@ def shape(name: str) -> str:
 
 
 NOT_HERE = {
+    # The JVM's loggers; of ours the API tells (DescribeConfigs of a broker's loggers).
     "kafka:type=kafka.Log4jController",
+    # Kafka asks itself over the network which partitions a transaction has, and sends itself the markers.
+    "kafka.network:type=RequestMetrics,name=ErrorsPerSec,request=AddPartitionsToTxn,error=*",
+    "kafka.network:type=RequestMetrics,name=ErrorsPerSec,request=WriteTxnMarkers,error=*",
+    "kafka.network:type=RequestMetrics,name=RequestsPerSec,request=AddPartitionsToTxnVerification,version=*",
+    "kafka.network:type=RequestMetrics,name=RequestsPerSec,request=WriteTxnMarkers,version=*",
 }
-"""There are no JVM's loggers; DescribeConfigs of broker loggers tells of ours."""
 
 
 def test_every_mbean_is_there_with_its_attributes(registered: tuple[MBeans, MBeans]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from engine.broker.controller.broker_requests import BrokerRequest, UpdateMetadataToBroker
@@ -25,7 +25,7 @@ from engine.broker.controller.wire_requests import (
 )
 from engine.broker.metrics.measures import Timer
 from engine.common.model import BrokerInfo
-from engine.kafka.client.broker_client import BrokerClient
+from engine.kafka.client.broker_client import BrokerClient, ChannelTotals
 from engine.kafka.config.metadata_version import MetadataVersion
 from engine.kafka.protocol.declaration import Response
 from engine.runtime.discards import Discards
@@ -75,6 +75,7 @@ class BrokerChannel:
         self._on_event = on_event
         self._discards = discards
         self._versions = RequestVersions.of(settings.ibp)
+        self.totals = ChannelTotals()
         self.times = Timer(time.monotonic())
         """How long requests took, from the queue to the answer."""
         self._queue: asyncio.Queue[WireRequest | BrokerRequest] = asyncio.Queue()
@@ -117,6 +118,7 @@ class BrokerChannel:
             client_id=str(self._settings.controller_id),
             connect_timeout_ms=self._settings.connect_timeout_ms,
             request_timeout_ms=self._settings.request_timeout_ms,
+            totals=self.totals,
         )
         node = f"{endpoint.host}:{endpoint.port} (id: {self.broker.id} rack: {self.broker.rack or 'null'})"
         self._log.info("Starting")
@@ -245,9 +247,10 @@ class ControllerChannels:
         """Requests to all brokers that have not been sent yet."""
         return sum(channel.waiting for channel in self._channels.values())
 
-    def figures(self) -> Iterator[tuple[int, int, Timer]]:
-        """Yield each broker's id, the requests that wait for it, and how long its requests took."""
-        return ((broker_id, channel.waiting, channel.times) for broker_id, channel in self._channels.items())
+    @property
+    def by_broker(self) -> Mapping[int, BrokerChannel]:
+        """The channels by broker id."""
+        return self._channels
 
     def connect(self, broker: BrokerInfo) -> None:
         """Open the channel to a broker unless there is one."""

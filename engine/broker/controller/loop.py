@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from time import monotonic
@@ -18,7 +18,7 @@ from typing import Any
 
 from engine.broker.controller import instructions as do
 from engine.broker.controller.broker_requests import BrokerRequest, UpdateMetadataToBroker
-from engine.broker.controller.channels import ChannelSettings, ControllerChannels
+from engine.broker.controller.channels import BrokerChannel, ChannelSettings, ControllerChannels
 from engine.broker.controller.context import ControllerEpoch
 from engine.broker.controller.core import ControllerCore
 from engine.broker.controller.events import (
@@ -161,9 +161,10 @@ class Controller:
         """Requests to brokers that were not sent yet."""
         return 0 if self._channels is None else self._channels.waiting
 
-    def channel_figures(self) -> Iterator[tuple[int, int, Timer]]:
-        """Yield broker id, waiting requests and times of each channel; nothing while this is not the controller."""
-        return iter(()) if self._channels is None else self._channels.figures()
+    @property
+    def channels(self) -> Mapping[int, BrokerChannel]:
+        """The channels to brokers, by id; none while this is not the controller."""
+        return {} if self._channels is None else self._channels.by_broker
 
     def is_topic_queued_for_deletion(self, topic: str) -> bool:
         return topic in self.core.context.topics_to_be_deleted

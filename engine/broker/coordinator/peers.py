@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from engine.broker.replication.metadata_cache import MetadataCache
-from engine.kafka.client.broker_client import BrokerClient
+from engine.kafka.client.broker_client import BrokerClient, ChannelTotals
 from engine.runtime.supervisor import Supervisor
 
 
@@ -19,6 +19,7 @@ class BrokerConnections:
         self._listener_name = listener_name
         self._client_id = client_id
         self._request_timeout_ms = request_timeout_ms
+        self.totals = ChannelTotals()
         self._clients: dict[int, BrokerClient] = {}
         self._closing = Supervisor(f"close {client_id}")
 
@@ -32,7 +33,11 @@ class BrokerConnections:
             client = None
         if client is None and node is not None:
             client = self._clients[broker_id] = BrokerClient(
-                node.host, node.port, client_id=self._client_id, request_timeout_ms=self._request_timeout_ms
+                node.host,
+                node.port,
+                client_id=self._client_id,
+                request_timeout_ms=self._request_timeout_ms,
+                totals=self.totals,
             )
         return client
 

@@ -154,7 +154,7 @@ def _plain(value: object) -> object:
 
 @lru_cache(maxsize=1024)
 def _pattern(name: str) -> Callable[[str], bool]:
-    """Return what tells whether a name fits a pattern of JMX: ``*`` and ``?`` in domain and values, ``,*`` at the end."""
+    """Return what tells whether a name fits a pattern of JMX: ``*`` and ``?``, and ``,*`` at the end."""
     domain, _, properties = name.partition(":")
     domain_fits = re.compile(_glob(domain)).fullmatch
     wanted = _properties(properties)

@@ -15,7 +15,7 @@ _NOT_IN_NAMES: Final = re.compile(r"[^a-zA-Z0-9_]+")
 _PERCENTILE: Final = re.compile(r"(\d+)thPercentile")
 _PER_SECOND: Final = re.compile(r"(.+)PerSec\w*")
 _PERCENT: Final = re.compile(r"(.+)Percent\w*")
-_NEEDS_QUOTES: Final = re.compile(r'[,=:"*?]')
+_PLAIN: Final = re.compile(r"[\w\-% \t.]*")
 
 
 class MBean(NamedTuple):
@@ -29,14 +29,14 @@ class MBean(NamedTuple):
 
     @property
     def object_name(self) -> str:
-        """Its name in JMX. Values with special characters are quoted, as in Kafka."""
+        """Its name in JMX. Values with other characters than Kafka expects are quoted."""
         name = [] if self.name is None else [("name", self.name)]
         return f"{self.domain}:{','.join(f'{k}={quoted(v)}' for k, v in [('type', self.type), *name, *self.tags])}"
 
 
 def quoted(value: str) -> str:
     """Return a property's value as JMX writes it."""
-    if not _NEEDS_QUOTES.search(value):
+    if _PLAIN.fullmatch(value):
         return value
     escaped = re.sub(r'([\\"*?])', r"\\\1", value).replace("\n", "\\n")
     return f'"{escaped}"'

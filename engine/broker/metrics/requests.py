@@ -7,10 +7,12 @@ One loop does what Kafka's processors and handlers do, so a request never waits 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterator, MutableMapping
+from typing import Any, Final
 
 from engine.broker.metrics.measures import RECENT_MAX, Histogram, Meter
+from engine.kafka.protocol.declaration import Struct
+from engine.kafka.protocol.types import Array
 
 FROM_CONSUMER, FROM_FOLLOWER = "FetchConsumer", "FetchFollower"
 
@@ -18,6 +20,38 @@ CONVERTING: Final = frozenset({"Fetch", "Produce"})
 """Kafka measures conversions of these only."""
 
 _WITHOUT_MEANING = ("RequestQueueTimeMs", "ResponseQueueTimeMs", "ResponseSendTimeMs")
+
+
+ErrorCounter = Callable[[MutableMapping[int, int], Any], None]
+
+
+def error_counter(response: type[Struct], api_version: int) -> ErrorCounter | None:
+    """Return what counts the error codes anywhere in an answer, as Kafka does; None if it has none."""
+    lines = _counting(response, api_version, "told", 1)
+    if not lines:
+        return None
+    namespace: dict[str, Any] = {}
+    exec("\n".join(["def count(errors, told):", *lines]), namespace)
+    return namespace["count"]  # type: ignore[no-any-return]
+
+
+def _counting(struct: type[Struct], api_version: int, name: str, depth: int) -> list[str]:
+    indent = "    " * depth
+    lines: list[str] = []
+    for field in struct.wire_fields:
+        if not field.is_in(api_version):
+            continue
+        if field.name == "error_code":
+            lines.append(f"{indent}errors[{name}.error_code] += 1")
+        elif (
+            isinstance(field.type, Array)
+            and isinstance(field.type.element, type)
+            and issubclass(field.type.element, Struct)
+        ):
+            inner = _counting(field.type.element, api_version, f"each{depth}", depth + 1)
+            if inner:
+                lines += [f"{indent}for each{depth} in {name}.{field.name} or ():", *inner]
+    return lines
 
 
 class RequestTimes:

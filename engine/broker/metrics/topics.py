@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator
 from typing import Final
 
@@ -59,6 +60,9 @@ class BrokerTopics:
         self.invalid_crc = self.invalid_magic = self.invalid_sequence = self.no_key = 0
         self.reassignment_bytes_in = self.reassignment_bytes_out = 0
         self.replication_bytes_in = self.replication_bytes_out = 0
+        self.produced = 0
+        """Partitions of answered Produce requests whose records were appended."""
+        self.produce_errors: Counter[int] = Counter()
         self._topics: dict[str, TopicCounts] = {}
         self._meters: dict[str, dict[str, Meter]] = {}
         """A topic's counters that are not 0 any more."""

@@ -497,6 +497,8 @@ class Connection(asyncio.BufferedProtocol):
                 del out.ranges[ranges_before:]
             self.closed_because = CloseReason.FAULT
             return
+        if route.count_errors is not None and type(response) is route.response_class:
+            route.count_errors(route.errors, response)
         size = len(out) - start - 4
         if len(out.ranges) > ranges_before:
             spliced = sum(part.size_bytes for _, part in out.ranges[ranges_before:])

@@ -25,7 +25,9 @@ from engine.broker.metrics.requests import FROM_CONSUMER, FROM_FOLLOWER, ApiMetr
 from engine.broker.network.routes import Route
 from engine.broker.replication.partition import Partition
 from engine.broker.replication.state_changes import Breather
+from engine.common.errors import ErrorCode
 from engine.common.version import VERSION
+from engine.kafka.client.broker_client import ChannelTotals
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.declaration import request_class
 from engine.kafka.zk.session_keeper import SessionEvent
@@ -166,11 +168,29 @@ class BrokerMetrics:
             if meter is None:
                 meter = self._versions[name, version] = Meter("requests", now_s, max(0, self._ticks - 1))
             meter.count = times.requests
+        self._count_errors(now_s)
         for listener, totals in self._server.network.totals.items():
             self._rate(f"in {listener}", now_s, totals.bytes_in)
             self._rate(f"out {listener}", now_s, totals.bytes_out)
             self._rate(f"accepted {listener}", now_s, totals.accepted)
             self._rate(f"closed {listener}", now_s, totals.closed)
+
+    def _count_errors(self, now_s: float) -> None:
+        topics = self._server.replica_manager.environment.topics
+        errors: dict[str, Counter[int]] = {"Produce": Counter(topics.produce_errors)}
+        errors["Produce"][ErrorCode.NONE] = topics.produced
+        for route in self._server.routes():
+            # ``+=`` of a Counter would walk it twice.
+            errors.setdefault(_api_name(route), Counter()).update(route.errors)
+        for name, counts in errors.items():
+            meters = self._api(name).errors
+            for code, count in counts.items():
+                if not count:
+                    continue
+                error = error_name(code)
+                if error not in meters:
+                    meters[error] = Meter("requests", now_s, max(0, self._ticks - 1))
+                meters[error].count = count
 
     def _rate(self, name: str, now_s: float, total: float) -> float:
         rate = self._rates.get(name)
@@ -216,6 +236,7 @@ class BrokerMetrics:
         yield from self._broker()
         yield from self._requests()
         yield from self._network()
+        yield from self._channels()
         yield from self._zookeeper()
         yield from self._replicas()
         yield from self._fetchers()
@@ -374,6 +395,47 @@ class BrokerMetrics:
         found["outgoing-byte-rate"] = self._rates[f"out {listener}"].per_second(now_s)
         found["expired-connections-killed-count"] = float(self._server.network.totals[listener].idle_closed)
         return found
+
+    def _channel(self, type_: str, tags: Tags, totals: ChannelTotals) -> MBean:
+        """Return what is known of a channel to other brokers."""
+        now_s = time.monotonic()
+        found = _selector(
+            connections=totals.created - totals.closed,
+            created=totals.created,
+            closed=totals.closed,
+            bytes_in=totals.bytes_in,
+            bytes_out=totals.bytes_out,
+            requests=totals.requests,
+            responses=totals.responses,
+            request_size=totals.bytes_out / totals.requests if totals.requests else math.nan,
+        )
+        found["request-size-max"] = float(totals.largest_request)
+        for name, total in (
+            ("connection-creation-rate", totals.created),
+            ("connection-close-rate", totals.closed),
+            ("incoming-byte-rate", totals.bytes_in),
+            ("outgoing-byte-rate", totals.bytes_out),
+            ("request-rate", totals.requests),
+            ("response-rate", totals.responses),
+        ):
+            found[name] = self._rate(f"{type_} {tags} {name}", now_s, total)
+        return MBean("kafka.server", type_, None, tags, found)
+
+    def _channels(self) -> Found:
+        server = self._server
+        own: Tags = (("BrokerId", str(server.broker_id)),)
+        yield self._channel("alter-partition-metrics", own, server.controller_channel.totals)
+        yield self._channel("forwarding-metrics", own, ChannelTotals())
+        yield self._channel("AddPartitionsManager-channel-metrics", (), server.transaction_verifier.connections.totals)
+        yield self._channel("txn-marker-channel-metrics", (), server.transaction_coordinator.marker_totals)
+        for fetcher in server.replica_manager.fetchers.fetchers:
+            tags = (("broker-id", str(fetcher.leader.node.id)), ("fetcher-id", str(fetcher.fetcher_id)))
+            yield self._channel("replica-fetcher-metrics", tags, fetcher.leader.totals)
+        verifier = server.transaction_verifier
+        failures = self._meter("verification failures", "failures", verifier.failures_total)
+        yield MBean("kafka.server", "AddPartitionsToTxnManager", "VerificationFailureRate", (), failures)
+        times = verifier.times_ms.attributes()
+        yield MBean("kafka.server", "AddPartitionsToTxnManager", "VerificationTimeMs", (), times)
 
     def _zookeeper(self) -> Found:
         now_s = time.monotonic()
@@ -546,10 +608,11 @@ class BrokerMetrics:
         )
         total = {"TotalQueueSize": controller.total_request_queue_size}
         yield from _gauges("kafka.controller", "ControllerChannelManager", total)
-        for broker_id, waiting, times in controller.channel_figures():
+        for broker_id, channel in list(controller.channels.items()):
             tags: Tags = (("broker-id", str(broker_id)),)
-            yield from _gauges("kafka.controller", "ControllerChannelManager", {"QueueSize": waiting}, tags)
-            attributes = times.attributes(now_s, self._ticks)
+            yield self._channel("controller-channel-metrics", tags, channel.totals)
+            yield from _gauges("kafka.controller", "ControllerChannelManager", {"QueueSize": channel.waiting}, tags)
+            attributes = channel.times.attributes(now_s, self._ticks)
             yield MBean("kafka.controller", "ControllerChannelManager", "RequestRateAndQueueTimeMs", tags, attributes)
 
     def _coordinators(self) -> Found:
@@ -603,7 +666,7 @@ class BrokerMetrics:
                 uncleanable[log.log_dir][1] += log.size_bytes
         offline = set(manager.offline_dirs)
         for path, (partitions, size_bytes) in uncleanable.items():
-            tags: Tags = (("logDirectory", f'"{path}"'),)
+            tags: Tags = (("logDirectory", str(path)),)
             yield MBean("kafka.log", "LogManager", "LogDirectoryOffline", tags, {"Value": int(path in offline)})
             values = {"uncleanable-bytes": size_bytes, "uncleanable-partitions-count": partitions}
             yield from _gauges("kafka.log", "LogCleanerManager", values, tags)
@@ -673,6 +736,14 @@ _API_NAMES: Final = (
     "StopReplica", "SyncGroup", "TxnOffsetCommit", "UpdateFeatures", "UpdateMetadata", "WriteTxnMarkers",
 )  # fmt: skip
 """The APIs of which a broker of Kafka 3.9 in ZooKeeper mode has histograms from the start. Fetch is both kinds."""
+
+
+def error_name(code: int) -> str:
+    """Return an error code's name; Kafka's UNKNOWN_SERVER_ERROR for one that has none."""
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR.name
 
 
 def _api_name(route: Route) -> str:
