@@ -132,7 +132,7 @@ class KafkaServer:
         self.config = config
         self.clock: Clock = clock or SystemClock()
         self.broker_epoch = -1
-        self.state = BrokerState.STARTING
+        self.state: int = BrokerState.STARTING
         self.failure: str | None = None
         self.loop_lag = LoopLagGauge()
         self.offloader = Offloader()

@@ -13,16 +13,18 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from engine.broker.controller.events import ControllerState
 from engine.broker.controller.states import ReplicaState
 from engine.broker.coordinator.groups.states import GroupState
+from engine.broker.handlers.context import Broker
 from engine.broker.log.cleaner.stats import CleaningStats
 from engine.broker.metrics.mbeans import MBean, PrometheusPage, Tags
 from engine.broker.metrics.measures import TICK_S, Attributes, Histogram, Meter, Rate, Timer
 from engine.broker.metrics.requests import FROM_CONSUMER, FROM_FOLLOWER, ApiMetrics, RequestTimes
 from engine.broker.network.routes import Route
+from engine.broker.network.server import SocketServer
 from engine.broker.replication.partition import Partition
 from engine.broker.replication.state_changes import Breather
 from engine.common.errors import ErrorCode
@@ -35,7 +37,26 @@ from engine.runtime.descriptors import descriptor_limit
 from engine.runtime.purgatory import Purgatory
 
 if TYPE_CHECKING:
-    from engine.broker.server.kafka_server import KafkaServer
+    from engine.broker.replication.controller_channel import ControllerChannel
+    from engine.broker.server.log_cleaning import LogCleaner
+    from engine.runtime.loop_lag import LoopLagGauge
+
+
+class MeasuredBroker(Broker, Protocol):
+    """The parts of a running broker that have figures."""
+
+    network: SocketServer
+    is_zookeeper_away: bool
+    state: int
+
+    @property
+    def controller_channel(self) -> ControllerChannel: ...
+    @property
+    def log_cleaner(self) -> LogCleaner: ...
+    @property
+    def loop_lag(self) -> LoopLagGauge: ...
+    def routes(self) -> list[Route]: ...
+
 
 SAMPLE_S: Final = 1
 """Seconds between two looks at the newest requests."""
@@ -88,7 +109,7 @@ Found = Iterator[MBean]
 class BrokerMetrics:
     """The figures of one broker. It belongs to the broker's event loop."""
 
-    def __init__(self, server: KafkaServer) -> None:
+    def __init__(self, server: MeasuredBroker) -> None:
         self._server = server
         self._since_s = time.monotonic()
         self._started_ms = server.clock.now_ms()
@@ -260,7 +281,7 @@ class BrokerMetrics:
                     {"commit-id": commit, "start-time-ms": started, "version": version})  # fmt: skip
         read_bytes, written_bytes = _disk_bytes()
         yield from _gauges("kafka.server", "KafkaServer", {
-            "BrokerState": int(server.state),
+            "BrokerState": server.state,
             "ClusterId": server.cluster_id,
             "linux-disk-read-bytes": read_bytes,
             "linux-disk-write-bytes": written_bytes,
@@ -305,6 +326,8 @@ class BrokerMetrics:
 
     def _requests(self) -> Found:
         now_s = time.monotonic()
+        for name, times in self._all_times():
+            self._api(name).take(times, now_s)
         sums: dict[str, list[float]] = {}
         for name, _, times in self._all_versions():
             for each in (name, "Fetch") if name in (FROM_CONSUMER, FROM_FOLLOWER) else (name,):
