@@ -64,7 +64,9 @@ class LineTable(ScrollView, can_focus=True):
         & > .line-table--accent { color: $accent; }
         & > .line-table--good { color: $success; }
         & > .line-table--warn { color: $warning; }
-        & > .line-table--bad { color: $error; text-style: bold; }
+        & > .line-table--bad, & > .line-table--alarm { color: $error; text-style: bold; }
+        & > .line-table--alert { color: $warning; text-style: bold; }
+        & > .line-table--frame { color: $quiet; }
     }
     """
 
@@ -377,9 +379,13 @@ class LineTable(ScrollView, can_focus=True):
                 self.move_cursor(at - page)
             case "pagedown":
                 self.move_cursor(at + page)
-            case "home":
+            case "ctrl+u":
+                self.move_cursor(at - page // 2)
+            case "ctrl+d":
+                self.move_cursor(at + page // 2)
+            case "home" | "g":
                 self.move_cursor(0)
-            case "end":
+            case "end" | "G":
                 self.move_cursor(last)
             case _:
                 return False

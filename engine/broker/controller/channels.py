@@ -26,6 +26,7 @@ from engine.broker.controller.wire_requests import (
 from engine.broker.metrics.measures import Timer
 from engine.common.model import BrokerInfo
 from engine.kafka.client.broker_client import BrokerClient, ChannelTotals
+from engine.kafka.client.security import Security, plaintext
 from engine.kafka.config.metadata_version import MetadataVersion
 from engine.kafka.protocol.declaration import Response
 from engine.runtime.discards import Discards
@@ -50,6 +51,8 @@ class ChannelSettings:
     """Listener on which brokers take the controller's requests."""
     inter_broker_listener_name: str
     """Listener on which followers reach their leaders."""
+    security: Callable[[], Security] = plaintext
+    """For each new connection: a certificate may change."""
     connect_timeout_ms: int = 30_000
     request_timeout_ms: int = 30_000
 
@@ -119,6 +122,7 @@ class BrokerChannel:
             connect_timeout_ms=self._settings.connect_timeout_ms,
             request_timeout_ms=self._settings.request_timeout_ms,
             totals=self.totals,
+            security=self._settings.security(),
         )
         node = f"{endpoint.host}:{endpoint.port} (id: {self.broker.id} rack: {self.broker.rack or 'null'})"
         self._log.info("Starting")

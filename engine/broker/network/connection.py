@@ -31,7 +31,7 @@ from engine.broker.network.request import (
     RequestHead,
 )
 from engine.broker.network.routes import Route
-from engine.broker.network.sender import MakeSender, Sender
+from engine.broker.network.sender import Sender, SocketSender
 from engine.broker.network.session import ConnectionRules, Session
 from engine.common.errors import RemoteProtocolError
 from engine.kafka.protocol.api_keys import ApiKey
@@ -69,6 +69,10 @@ partitions than this is large.
 """
 
 
+ADMIT_WITHIN_MS = 60_000
+"""A peer that must say who it is, and has not by then, loses its connection, however busily it sends."""
+
+
 class CloseReason(Enum):
     """Why a connection ended; the log has it once."""
 
@@ -77,6 +81,8 @@ class CloseReason(Enum):
     PEER_BROKE_PROTOCOL = "the peer broke the protocol"
     UNSUPPORTED = "the peer asked for an unsupported API or version"
     IDLE = "it was idle for connections.max.idle.ms"
+    NOT_AUTHENTICATED = "the peer could not authenticate"
+    LOGIN_EXPIRED = "its login had expired, and it went on without renewing it"
     TOO_MANY = "there are too many connections"
     NO_DESCRIPTOR = "file descriptors run short"
     FAILED_ACKS_0 = "a Produce with acks=0 failed, to which Kafka sends no answer"
@@ -91,7 +97,8 @@ class ConnectionContext:
 
     rules: ConnectionRules
     """Those of a new connection."""
-    make_sender: MakeSender
+    descriptors_max: int
+    """From this descriptor on, descriptors run short."""
     buffers: ReceiveBuffers
     supervisor: Supervisor
     make_request: Callable[[int, int, int, str | None, Session], RequestHead]
@@ -132,6 +139,8 @@ class Connection(asyncio.BufferedProtocol):
         self._begun_s = 0.0
         """When the frame that is being handled had its turn."""
         self.descriptor = -1
+        self.admit_until_ms: int | None = None
+        """Until then the peer must have said who it is; None: it has, or need not."""
         self._transport: asyncio.Transport | None = None
         self._sender: Sender | None = None
         self._inbox = Inbox(context.buffers)
@@ -153,10 +162,17 @@ class Connection(asyncio.BufferedProtocol):
         # On a listener for both, a peer that uses IPv4 appears with its IPv4 address.
         self.session = self._new_session(host.removeprefix("::ffff:"), port)
         self.descriptor = transport.get_extra_info("socket").fileno()
-        self._sender = self._context.make_sender(self._transport, self._go_on, self._on_write_error)
+        self._sender = self._make_sender(self._transport)
         refusal = self._context.on_open(self)
         if refusal is not None:
             self.close(refusal)
+
+    def _make_sender(self, transport: asyncio.Transport) -> Sender:
+        context = self._context
+        return SocketSender(
+            asyncio.get_running_loop(), self.descriptor, self._go_on, self._on_write_error, context.now_ms,
+            descriptors_max=context.descriptors_max,
+        )  # fmt: skip
 
     def _new_session(self, host: str, port: int) -> Session:
         context = self._context

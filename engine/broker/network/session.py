@@ -48,6 +48,7 @@ class Session:
         "host",
         "is_follower",
         "listener_name",
+        "login",
         "port",
         "principal",
         "rules",
@@ -65,5 +66,7 @@ class Session:
         self.principal = ANONYMOUS
         self.is_follower = False
         """Whether the peer's last Fetch was that of a follower."""
+        self.login: Any = None
+        """The login (``security.logins.Login``) on a listener where peers have to log in; else None."""
         self.client_software_name = UNKNOWN_SOFTWARE
         self.client_software_version = UNKNOWN_SOFTWARE

@@ -23,6 +23,9 @@ FORMER_KEYS: Final[Mapping[str, str]] = {
 }
 """Keys of older Kafka versions that 3.9 does not know, and what to do about each."""
 
+_OF_LISTENERS: Final = ("ssl.", "sasl.", "connections.max.reauth.ms")
+"""Beginnings of the settings that klamm takes for single listeners."""
+
 
 OWN_KEYS: Final[Mapping[str, str]] = {
     "klamm.metrics.listener": "HOST:PORT where the broker serves its metrics over HTTP: to Prometheus and by Jolokia's "
@@ -46,7 +49,7 @@ def _warning(name: str, originals: Mapping[str, str]) -> str | None:
     base = name[prefix.end() :] if prefix else name
     key = BROKER_CONFIG_DEF.get(base) or (BROKER_CONFIG_DEF.get(base.partition(".")[2]) if prefix else None)
     if key is not None:
-        is_idle = prefix is not None or not key.has_effect
+        is_idle = not key.has_effect or (prefix is not None and not key.name.startswith(_OF_LISTENERS))
         return f"Setting {name} has no effect in klamm: {key.doc}" if is_idle else None
     if name in FORMER_KEYS:
         return f"Setting {name} is unknown since an earlier Kafka version and has no effect. {FORMER_KEYS[name]}"
