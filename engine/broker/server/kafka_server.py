@@ -137,6 +137,7 @@ class KafkaServer:
     metrics: BrokerMetrics
     _features: FinalizedFeaturesListener
     _routes: RouteTable
+    _route_tables: list[RouteTable]
 
     def __init__(self, config: BrokerConfig, *, clock: Clock | None = None) -> None:
         self.config = config
@@ -166,7 +167,7 @@ class KafkaServer:
 
     def routes(self) -> list[Route]:
         """Return the APIs, in the versions that somebody has used."""
-        return [route for route in self._routes.values() if route is not None]
+        return [route for table in self._route_tables for route in table.values() if route is not None]
 
     # -- life
 
@@ -451,6 +452,7 @@ class KafkaServer:
             for key, e in all_handlers().items()
         }
         self._routes = RouteTable(handlers, answer_unknown_version)
+        self._route_tables = [self._routes]
         self.network = SocketServer(
             self._routes,
             self._make_request,
@@ -472,6 +474,7 @@ class KafkaServer:
         }
         versions = replace(handlers[ApiKey.API_VERSIONS], handler=api_versions_before_login, large_handler=None)
         routes = RouteTable({**before, ApiKey.API_VERSIONS: versions}, unknown_version_before_login)
+        self._route_tables.append(routes)
 
         def user_text(user: str, name: str) -> str | None:
             return self.dynamic_configs.stored_texts(USERS, sanitized(user)).get(name)

@@ -184,11 +184,14 @@ class BrokerMetrics:
         cpu_s, self._cpu_s = self._cpu_s, time.process_time()
         busy_s = self._cpu_s - cpu_s
         self._idle_ns.count += max(0, int((TICK_S - busy_s) * 1e9))
+        requests: Counter[tuple[str, int]] = Counter()
         for name, version, times in self._all_versions():
+            requests[name, version] += times.requests
+        for (name, version), count in requests.items():
             meter = self._versions.get((name, version))
             if meter is None:
                 meter = self._versions[name, version] = Meter("requests", now_s, max(0, self._ticks - 1))
-            meter.count = times.requests
+            meter.count = count
         self._count_errors(now_s)
         for listener, totals in self._server.network.totals.items():
             self._rate(f"in {listener}", now_s, totals.bytes_in)
