@@ -75,6 +75,7 @@ class Problem:
         is_of_cluster: else it is of a client, and the cluster is well.
         examples: whole sentences about cases.
         advice: what to do next.
+        incident: the number of the incident that it began, if anybody saw that.
     """
 
     key: str
@@ -86,6 +87,7 @@ class Problem:
     is_of_cluster: bool = True
     examples: tuple[str, ...] = ()
     advice: str = ""
+    incident: int | None = None
 
     @property
     def sign(self) -> str:
@@ -93,10 +95,10 @@ class Problem:
 
 
 def problems_of(board: Board) -> Sequence[Problem]:
-    """Return what is wrong, the gravest first: brokers, then what follows from them, then groups that fall behind."""
+    """Return what is wrong, the gravest first: brokers, then what follows from them, then readers that fall behind."""
     if board.frame is None:
         return []
-    found = [*_of_cluster(board), *_doubts(board), *_of_groups(board)]
+    found = [*_of_cluster(board), *_doubts(board), *_of_groups(board), *_of_queries(board)]
     return sorted(found, key=lambda one: (one.tone is not Tone.BAD, not one.is_of_cluster))
 
 
@@ -157,6 +159,7 @@ def _brokers(board: Board, reason: HealthReason) -> Iterator[Problem]:
             f"broker {broker}", Tone.BAD, f"broker {broker} {'down' if is_down else 'silent'}",
             ": ".join(part for part in (trouble, held) if part), board.since.get(("broker", broker)),
             Location("brokers", row=str(broker)), advice=spelled(reason.check.advice),
+            incident=incident.number if (incident := board.history.incidents.around(broker)) is not None else None,
         )  # fmt: skip
 
 
@@ -196,9 +199,9 @@ def _doubts(board: Board) -> Iterator[Problem]:
 def _of_groups(board: Board) -> Iterator[Problem]:
     assert board.frame is not None
     for group in board.frame.groups:
-        status = status_cell(group.lag.status)
-        if status.tone not in (Tone.BAD, Tone.WARN):
+        if not group.lag.status.is_trouble:
             continue
+        status = status_cell(group.lag.status)
         lag = at_least(short_count(group.lag.lag), is_least=group.lag.has_unknown_lag)
         told = [f"{lag} behind"]
         if group.lag.time_lag_ms is not None:
@@ -210,4 +213,20 @@ def _of_groups(board: Board) -> Iterator[Problem]:
             f"group {group.name}", status.tone, f"group {plain(group.name)} {status.text}", ", ".join(told),
             board.since.get(("group", group.name)), Location("group", group=group.name), is_of_cluster=False,
             examples=(why,) if why else (), advice="see which partitions are behind, and who owns them (enter)",
+        )  # fmt: skip
+
+
+def _of_queries(board: Board) -> Iterator[Problem]:
+    """Queries of Spark, which read the cluster as groups do."""
+    assert board.frame is not None
+    for query in board.frame.queries:
+        job = query.job
+        if not job.status.is_trouble:
+            continue
+        status = status_cell(job.status)
+        name = plain(job.name or job.path)
+        lag = "" if job.lag is None else f"{short_count(job.lag)} behind"
+        yield Problem(
+            f"query {job.path}", status.tone, f"query {name} {status.text}", lag, board.since.get(("query", job.path)),
+            Location("spark", row=name), is_of_cluster=False, advice="see its batches and its sources (enter)",
         )  # fmt: skip

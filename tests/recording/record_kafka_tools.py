@@ -25,6 +25,7 @@ TOOLS = {
     "kafka-producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
     "kafka-consumer-perf-test": "org.apache.kafka.tools.ConsumerPerformance",
     "kafka-acls": "kafka.admin.AclCommand",
+    "zookeeper-security-migration": "kafka.admin.ZkSecurityMigrator",
 }
 ABSENT = {
     "kafka-client-metrics": "org.apache.kafka.tools.ClientMetricsCommand",
@@ -38,7 +39,6 @@ ABSENT = {
     "kafka-transactions": "org.apache.kafka.tools.TransactionsCommand",
     "kafka-verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",
     "kafka-verifiable-producer": "org.apache.kafka.tools.VerifiableProducer",
-    "zookeeper-security-migration": "kafka.admin.ZkSecurityMigrator",
 }
 
 

@@ -64,7 +64,7 @@ def test_what_is_wrong_at_the_first_look_began_before_it() -> None:
 def test_a_group_that_is_behind_is_no_fault_of_the_cluster() -> None:
     async def look(driven: Driven) -> None:
         await driven.tick(3)
-        assert driven.lines_with("● HEALTHY  2 groups behind")
+        assert driven.lines_with("● HEALTHY  2 readers in trouble")
         assert "nothing is wrong" not in driven.text
         assert driven.lines_with("▌✖ group nightly-report STOP")
         await driven.press("enter")

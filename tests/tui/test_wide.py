@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import pytest
 from dashboards import Driven, dashboard, drive
 from fake_cluster import FakeCluster
 from fake_feed import FakeFeed, fake_feed
 
+from engine.admin.lag.rules import LagStatus
+from engine.admin.watch.frame import Frame, Stage, StageStatus
 from tui.board import Board
 from tui.lines import width_of
 from tui.location import Location
-from tui.pages import brokers, overview, reassignments
+from tui.pages import brokers, groups, overview, reassignments
 from tui.pages.asides import aside_of
 from tui.pages.page import View
 from tui.pages.plans import PlannedItem
@@ -207,3 +210,31 @@ def test_a_lost_cluster_is_told_once() -> None:
     feed = fake_feed("stages-failing", plays=False)
     told = " ".join(text for one in status_lines(feed.tick(), 200) for text, _ in one)
     assert "log dirs: no answer within 8 s" in told, "what no lost side explains is told"
+
+
+def test_the_overview_the_summary_and_the_filter_count_the_same_readers() -> None:
+    cluster = FakeCluster(3, {"orders": 3})
+    cluster.add_group("fine", "orders", reads=2.0)
+    board = Board()
+
+    def told(frame: Frame) -> tuple[str, str, int]:
+        board.take(frame)
+        view = View(board, Location("groups"))
+        drawn = overview_of(board, 140, 40)
+        summary = "".join(text for one in groups.PAGE.summary(view, 140) for text, _ in one)
+        assert groups.PAGE.is_trouble is not None
+        return drawn, summary, sum(groups.PAGE.is_trouble(view, one) for one in frame.groups)
+
+    frame = cluster.frame()
+    fine = next(iter(frame.groups))
+    unread = replace(frame, stages={**frame.stages, Stage.GROUPS: StageStatus()})
+    assert "groups have not been read" in told(unread)[0]
+    assert "nothing is wrong" in told(frame)[0]
+    for statuses in ((LagStatus.STOP, LagStatus.OK, LagStatus.WARN), (LagStatus.REWIND, LagStatus.UNKNOWN)):
+        found = tuple(replace(fine, lag=replace(fine.lag, group=f"g{n}", status=one)) for n, one in enumerate(statuses))
+        count = sum(one not in (LagStatus.OK, LagStatus.UNKNOWN) for one in statuses)
+        frame = replace(cluster.frame(), groups=found)
+        drawn, summary, kept = told(frame)
+        assert "nothing is wrong" not in drawn
+        assert f"{count} reader{'s' * (count > 1)} in trouble" in drawn and f"group g0 {statuses[0].value}" in drawn
+        assert (f"{count} in trouble" in summary, kept) == (True, count)

@@ -104,7 +104,9 @@ def _banner(board: Board, problems: Sequence[Problem], width: int, *, is_tall: b
         return [fitted(line(f" {text}"), width), *_figures(board, width)]
     told = _stakes(problems)
     if health.status is HealthStatus.OK or not is_seen:
-        calm = line((f" {word.upper() if is_seen else word}", tone), "  ", *told or (("nothing is wrong", Tone.QUIET),))
+        calm = line(
+            (f" {word.upper() if is_seen else word}", tone), "  ", *told or ((_nothing_wrong(board), Tone.QUIET),)
+        )
         return [fitted(calm, width), *_figures(board, width)]
     loud = _LOUD[health.status]
     verdict = fitted(line((f" {word.upper()}  {''.join(part for part, _ in told)}", loud)), width)
@@ -114,14 +116,21 @@ def _banner(board: Board, problems: Sequence[Problem], width: int, *, is_tall: b
 
 
 def _stakes(problems: Sequence[Problem]) -> Line:
-    """Say what is wrong in a few words: the cluster's worst, and how many groups are behind."""
+    """Say what is wrong in a few words: the cluster's worst, and how many groups and queries are in trouble."""
     worst = [one for one in problems if one.is_of_cluster][:3]
     parts: list[Span] = [(one.subject, one.tone) for one in worst]
-    groups = [one for one in problems if not one.is_of_cluster]
-    if groups:
-        parts.append((f"{counted(len(groups), 'group')} behind", groups[0].tone))
+    readers = [one for one in problems if not one.is_of_cluster]
+    if readers:
+        parts.append((f"{counted(len(readers), 'reader')} in trouble", readers[0].tone))
     spans = [piece for part in parts for piece in ((" · ", Tone.QUIET), part)]
     return tuple(spans[1:])
+
+
+def _nothing_wrong(board: Board) -> str:
+    frame = board.frame
+    if frame is None or frame.stage(Stage.GROUPS).read_at_ms is None:
+        return "nothing is wrong with the brokers; groups have not been read"
+    return "nothing is wrong"
 
 
 def _figures(board: Board, width: int) -> list[Line]:
@@ -164,8 +173,7 @@ def _problem_lines(
 ) -> tuple[list[Line], int]:
     """Return the problems in sight, and which is the first of them."""
     if not problems:
-        quiet = "nothing is wrong" if board.was_read_whole else "nothing so far: not all has been read yet"
-        return [line((f"  {quiet}" if board.has_metadata else "  not known yet", Tone.QUIET))], 0
+        return [line((f"  {_nothing_wrong(board)}" if board.has_metadata else "  not known yet", Tone.QUIET))], 0
     if height <= 0:
         return [], 0
     top = max(0, min(cursor - height + 1, len(problems) - height)) if cursor >= height else 0

@@ -47,6 +47,7 @@ class Session:
         "client_software_version",
         "host",
         "listener_name",
+        "login",
         "port",
         "principal",
         "rules",
@@ -62,5 +63,7 @@ class Session:
         self.security_protocol = security_protocol
         self.rules = rules
         self.principal = ANONYMOUS
+        self.login: Any = None
+        """The login (``security.logins.Login``) on a listener where peers have to log in; else None."""
         self.client_software_name = UNKNOWN_SOFTWARE
         self.client_software_version = UNKNOWN_SOFTWARE

@@ -264,6 +264,16 @@ class ZkClient:
         stat: ZnodeStat = await self._read(requests.set_acl(self._full(path), acl, version))
         return stat
 
+    async def get_acl_many(self, paths: Iterable[str]) -> list[tuple[tuple[Acl, ...], ZnodeStat] | ZooKeeperError]:
+        """Return the access lists and stats of many znodes; errors are values in the result."""
+        return await self._read_many(paths, lambda path: requests.get_acl(self._full(path)))
+
+    async def set_acl_many(self, wanted: Iterable[tuple[str, Sequence[Acl]]]) -> list[ZnodeStat | ZooKeeperError]:
+        """Replace the access lists of many znodes in this order; errors are values in the result."""
+        lists = dict(wanted)
+        self.write_count += len(lists)
+        return await self._read_many(lists, lambda p: requests.set_acl(self._full(p), lists[p], ANY_VERSION))
+
     # Writes
 
     async def create(
