@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 from apache_kafka import run_tool
+from golden import Seen
+from json_schemas import check_json
 from klamm_program import Ran, in_process
 from secured_kafka import SecuredKafka, secured_kafka
 
@@ -143,16 +145,16 @@ async def allowed(kafka: SecuredKafka, topic: str) -> set[AclOperation] | None:
     return {one for one in AclOperation if found.topic_authorized_operations >> one.value & 1}
 
 
-def test_rules_written_to_zookeeper_are_in_force_at_once(kafka: SecuredKafka, run: Run) -> None:
+@pytest.mark.parametrize("kind", ["literal", "prefixed"])
+def test_rules_written_to_zookeeper_are_in_force_at_once(kind: str, kafka: SecuredKafka, run: Run) -> None:
     where = ("--zookeeper", kafka.zookeeper)
-    for kind in ("literal", "prefixed"):
-        words = ("--allow-principal", "User:zoe", "--operation", "read", "--topic", f"zk-{kind}",
-                 "--resource-pattern-type", kind)  # fmt: skip
-        run("acls", "add", *words, *where)
-        mine = ("acls", "list", "--principal", "User:zoe", "-o", "json")
-        assert run(*mine, *where).json == until(lambda: run(*mine).json)
-        run("acls", "remove", *words, "--yes", *where)
-        assert until(lambda: not run(*mine).json) and run(*mine, *where).json == []
+    words = ("--allow-principal", "User:zoe", "--operation", "read", "--topic", f"zk-{kind}",
+             "--resource-pattern-type", kind)  # fmt: skip
+    run("acls", "add", *words, *where)
+    mine = ("acls", "list", "--principal", "User:zoe", "-o", "json")
+    assert run(*mine, *where).json == until(lambda: run(*mine).json)
+    run("acls", "remove", *words, "--yes", *where)
+    assert until(lambda: not run(*mine).json) and run(*mine, *where).json == []
 
 
 def until(ask: Callable[[], object]) -> object:
@@ -184,6 +186,22 @@ def test_rules_as_a_file(run: Run, tmp_path: Path) -> None:
     assert extra["principal"] == "User:besides"
     run("acls", "apply", str(file), "--prune", "--yes")
     run("acls", "diff", str(file))
+
+
+def test_the_json_is_as_the_schema_says(run: Run) -> None:
+    run("acls", "add", "--allow-principal", "User:*", "--topic", "*")
+    run("acls", "add", "--allow-principal", "User:ann", "--topic", "odd-*", "--operation", "read")
+    for name, words, code in (
+        ("list", ["list"], 0),
+        ("explain", ["explain", "User:ann", "read", "topic:odd-1"], 0),
+        ("lint", ["lint"], 1),
+        ("changes", ["remove", "--topic", "*", "--yes"], 0),
+    ):
+        ran = run("acls", *words, "-o", "json", code=code)
+        assert ran.json
+        check_json(f"acls {name}", Seen(ran.code, ran.out, ran.err))
+    problems = {(one["problem"], one["rule"]["principal"]) for one in run("acls", "lint", "-o", "json", code=1).json}
+    assert ("never_matches", "User:ann") in problems and ("opens_everything", "User:*") not in problems
 
 
 def test_who_may_not_look_is_told_so(kafka: SecuredKafka, capsys: pytest.CaptureFixture[str]) -> None:
