@@ -126,6 +126,24 @@ def test_a_wrong_password_ends_a_command_at_once(operator: Operator) -> None:
     assert "Secr3t" not in ran.out + ran.err
 
 
+def test_a_broker_with_a_wrong_password_ends_and_says_why(
+    server: SecuredZooKeeper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jaas = server.jaas("kafka", "wr0ng-Secr3t")
+    monkeypatch.setenv("KAFKA_OPTS", f"-Djava.security.auth.login.config={jaas}")
+    settings = {
+        "broker.id": "2",
+        "zookeeper.connect": server.secure_connect_string + CHROOT,
+        "listeners": f"PLAINTEXT://{server.server.host}:{PORT + 1}",
+        "log.dirs": str(tmp_path / "data"),
+        **server.tls(),
+    }
+    with BrokerProgram(tmp_path / "broker", settings) as program:
+        assert program.process.wait(60) == 3
+        assert "ZooKeeper refuses kafka by DIGEST-MD5" in program.stderr
+        assert "Secr3t" not in program.stderr + program.server_log
+
+
 def test_no_tls_at_a_port_that_wants_it(operator: Operator) -> None:
     words = ("topics", "list", "--zookeeper", operator.server.secure_connect_string + CHROOT, "-o", "json")
     ran = in_process(*words, capture=operator.capture)
