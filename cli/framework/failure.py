@@ -15,7 +15,7 @@ from cli.output.values import escape_controls
 if TYPE_CHECKING:
     from engine.admin.cluster.errors import AdminError
 
-_KINDS = {
+EXIT_CODES = {
     "usage": ExitCode.USAGE,
     "not_found": ExitCode.USAGE,
     "unreachable": ExitCode.UNREACHABLE,
@@ -115,7 +115,7 @@ def _admin_failure(error: AdminError) -> Failure:
     from engine.admin.cluster.errors import Refused
 
     return Failure(
-        _KINDS[error.kind],
+        EXIT_CODES[error.kind],
         error.kind.value,
         spelled(error.message),
         None if error.where is None else spelled(error.where),
@@ -130,8 +130,11 @@ def _zookeeper_failure(error: BaseException) -> Failure:
     from engine.kafka.zk import errors as zk
 
     message = said_by(error)
-    if isinstance(error, (zk.NoAuth, zk.AuthFailed)):
-        return Failure(ExitCode.REFUSED, "refused", message, hint="ZooKeeper requires other credentials for this")
+    if isinstance(error, zk.NotAdmitted):
+        return Failure(ExitCode.UNREACHABLE, "authentication", message, hint=error.hint)
+    if isinstance(error, zk.NoAuth) or (isinstance(error, zk.MultiFailed) and isinstance(error.error, zk.NoAuth)):
+        hint = "log in to ZooKeeper as somebody whom the ACL names: klamm zk get --acl shows it"
+        return Failure(ExitCode.REFUSED, "authorization", message, hint=hint)
     if isinstance(error, (zk.NodeExists, zk.BadVersion, zk.MultiFailed, zk.ControllerMoved)):
         return Failure(
             ExitCode.REFUSED, "refused", message, hint="somebody else has changed it meanwhile: look, then try again"
