@@ -13,9 +13,9 @@ MAKE = """\
 #!/bin/sh
 echo "$1 begins"
 # None ends before all have begun.
-touch "$MEETING/$1"
-if [ "$1" != test ]; then
-  until [ -e "$MEETING/interop" ] && [ -e "$MEETING/package" ] && [ -e "$MEETING/site" ]; do sleep 0.01; done
+touch "$MEETING/$1.begun"
+if [ "$1" != test ] && [ "$1" != env ]; then
+  until cd "$MEETING" && [ -e interop.begun ] && [ -e package.begun ] && [ -e site.begun ]; do sleep 0.01; done
 fi
 echo "$1 ends"
 [ "$1" != "$BROKEN" ]
@@ -24,12 +24,21 @@ echo "$1 ends"
 
 @pytest.mark.parametrize("broken", ["nothing", "interop", "package", "site", "test"])
 def test_all_targets_run_and_any_failure_fails_the_run(tmp_path: Path, broken: str) -> None:
-    for name, text in (("make", MAKE), ("kcat", "#!/bin/sh\n")):
-        (tmp_path / name).write_text(text)
-        (tmp_path / name).chmod(0o755)
+    run = tmp_path / ".ci" / "run"
+    python = tmp_path / ".venv" / "bin" / "python"
+    for path, text in {
+        run: RUN.read_text(),
+        tmp_path / "make": MAKE,
+        python: "#!/bin/sh\n",
+        tmp_path / "kcat": "#!/bin/sh\n",
+        tmp_path / "krb5kdc": "#!/bin/sh\n",
+    }.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        path.chmod(0o755)
     environment = {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "MEETING": str(tmp_path), "BROKEN": broken}
-    done = subprocess.run([RUN], env=environment, capture_output=True, text=True, timeout=60, check=False)
-    said = "test begins\ntest ends\n"
+    done = subprocess.run([run], env=environment, capture_output=True, text=True, timeout=60, check=False)
+    said = "env begins\nenv ends\ntest begins\ntest ends\n"
     if broken != "test":
         said += "".join(f"== make {name}\n{name} begins\n{name} ends\n" for name in ("interop", "package", "site"))
     if broken not in ("nothing", "test"):
