@@ -36,6 +36,11 @@ ZSTD_VERSION = 10
 """From this version on a reader understands zstd (KIP-110)."""
 
 
+ANSWER_BYTES = 16
+PARTITION_BYTES = 60
+"""An answer without records, and a partition of it, with its part of the topic's name or id."""
+
+
 class FetchBroker(Protocol):
     """The parts of a broker that a Fetch uses."""
 
@@ -194,6 +199,11 @@ class FetchReads:
     def _is_throttled(self, partition: Partition) -> bool:
         quota = self._broker.replica_manager.leader_quota
         return quota.has_throttled and quota.is_throttled(partition.topic_partition)
+
+    @property
+    def answer_bytes(self) -> int:
+        """The size of the answer as quotas count it: what was read, and roughly what says so."""
+        return ANSWER_BYTES + PARTITION_BYTES * sum(read.size_bytes > 0 for read in self.reads) + self._size_bytes
 
     @property
     def size_bytes(self) -> int:

@@ -90,6 +90,7 @@ class ConnectionContext:
     rules: ConnectionRules
     """Those of a new connection."""
     make_sender: MakeSender
+    call_later: Callable[[float, Callable[[], None]], asyncio.TimerHandle]
     buffers: ReceiveBuffers
     supervisor: Supervisor
     make_request: Callable[[int, int, int, str | None, Session], RequestHead]
@@ -130,6 +131,8 @@ class Connection(asyncio.BufferedProtocol):
         self._is_async_running = False
         self._is_handling = False
         self._is_reading_paused = False
+        self._muted_until_ms = 0
+        self._unmuting: asyncio.TimerHandle | None = None
         self._saw_eof = False
         self._client_id_raw = b""
         self._client_id: str | None = ""
@@ -142,6 +145,7 @@ class Connection(asyncio.BufferedProtocol):
         # On a listener for both, a peer that uses IPv4 appears with its IPv4 address.
         self.session = self._new_session(host.removeprefix("::ffff:"), port)
         self.descriptor = transport.get_extra_info("socket").fileno()
+        self.session.mute = self._mute
         self._sender = self._context.make_sender(self._transport, self._go_on, self._on_write_error)
         refusal = self._context.on_open(self)
         if refusal is not None:
@@ -160,6 +164,8 @@ class Connection(asyncio.BufferedProtocol):
             if isinstance(slot.answer, Deferred):
                 slot.answer.give_up()
         self._inbox.release()
+        if self._unmuting is not None:
+            self._unmuting.cancel()
         self._context.on_close(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -173,7 +179,7 @@ class Connection(asyncio.BufferedProtocol):
     def eof_received(self) -> bool:
         """The peer sends no more; its requests still get answers."""
         self._saw_eof = True
-        return self.is_busy
+        return self.is_busy or self.is_muted
 
     @property
     def is_busy(self) -> bool:
@@ -197,6 +203,11 @@ class Connection(asyncio.BufferedProtocol):
         """Time of the last bytes in or out: a peer that reads a long answer slowly is not idle."""
         return self.last_active_ms if self._sender is None else max(self.last_active_ms, self._sender.last_progress_ms)
 
+    @property
+    def is_muted(self) -> bool:
+        """Whether nothing is read from the peer because it has used more than its share."""
+        return self._unmuting is not None
+
     def close(self, reason: CloseReason) -> None:
         """End the connection; the log gets the first reason given."""
         self.closed_because = self.closed_because or reason
@@ -208,6 +219,7 @@ class Connection(asyncio.BufferedProtocol):
     def _can_handle(self) -> bool:
         return (
             not self._is_async_running
+            and self._unmuting is None
             and (not self._pending or len(self._pending) < self.session.rules.in_flight_max)
             and self.closed_because is None
             and self._sender is not None
@@ -259,6 +271,7 @@ class Connection(asyncio.BufferedProtocol):
             position = skip_header_tags(frame, position)
         route.requests_total += 1
         request = self._context.make_request(route.api_key, route.api_version, correlation_id, client_id, self.session)
+        request.size_bytes = len(frame)
         is_large = len(frame) >= LARGE_FRAME_BYTES and (
             route.api_key != ApiKey.PRODUCE
             or names_many_partitions(frame, position, route.api_version, PRODUCED_AT_ONCE_MAX)
@@ -459,7 +472,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _settle(self) -> None:
         """End the connection if there is a reason to; continue reading only if new requests can be handled."""
-        if self.closed_because is None and self._saw_eof and not self.is_busy:
+        if self.closed_because is None and self._saw_eof and not (self.is_busy or self.is_muted):
             self.closed_because = CloseReason.PEER_CLOSED
         if self.closed_because is not None:
             self._shut()
@@ -474,6 +487,23 @@ class Connection(asyncio.BufferedProtocol):
             if self._can_handle():
                 self._is_reading_paused = False
                 self._resume_reading()
+
+    def _mute(self, ms: int) -> None:
+        """Handle and read nothing more for this time: the peer has used more than its share."""
+        now_ms = self._context.now_ms()
+        self._muted_until_ms = max(self._muted_until_ms, now_ms + ms)
+        if self._unmuting is None and self.closed_because is None:
+            self._unmuting = self._context.call_later((self._muted_until_ms - now_ms) / 1000, self._unmute)
+            if not self._is_handling:
+                self._settle()
+
+    def _unmute(self) -> None:
+        self._unmuting = None
+        left_ms = self._muted_until_ms - self._context.now_ms()
+        if left_ms > 0:
+            self._mute(left_ms)
+        else:
+            self._go_on()
 
     def _pause_reading(self) -> None:
         if self._transport is not None and not self._transport.is_closing():

@@ -165,6 +165,7 @@ class SocketServer:
         return ConnectionContext(
             rules=ConnectionRules(self._routes, self.limits.socket_request_max_bytes),
             make_sender=self._senders_of(loop, listener),
+            call_later=loop.call_later,
             buffers=self._buffers,
             supervisor=self._supervisor,
             make_request=self._make_request,
@@ -268,7 +269,8 @@ class SocketServer:
         since_ms = self._clock.monotonic_ms() - GONE_PEERS_INTERVAL_MS
         self._gone_peers_turn = (self._gone_peers_turn + 1) % GONE_PEERS_TURNS
         turn = self._gone_peers_turn
-        silent = [c for c in self.connections if c.last_used_ms < since_ms and not c.closed_because]
+        # What a muted peer sent before it hung up is still to be read.
+        silent = [c for c in self.connections if c.last_used_ms < since_ms and not c.closed_because and not c.is_muted]
         for connection in [c for c in silent if c.owes_answers or c.descriptor % GONE_PEERS_TURNS == turn]:
             if is_peer_gone(read_tcp_info(connection.descriptor)):
                 connection.close(CloseReason.PEER_GONE)

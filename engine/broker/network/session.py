@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -36,6 +37,10 @@ class ConnectionRules:
     """At least 1: then each request waits for the answer to the one before."""
 
 
+def _not_connected(ms: int) -> None:
+    """Nothing is read from a session without a connection."""
+
+
 class Session:
     """One connection as handlers see it.
 
@@ -47,6 +52,7 @@ class Session:
         "client_software_version",
         "host",
         "listener_name",
+        "mute",
         "port",
         "principal",
         "rules",
@@ -62,5 +68,7 @@ class Session:
         self.security_protocol = security_protocol
         self.rules = rules
         self.principal = ANONYMOUS
+        self.mute: Callable[[int], None] = _not_connected
+        """Reads nothing more from the connection for this many milliseconds, from now on; answers still leave."""
         self.client_software_name = UNKNOWN_SOFTWARE
         self.client_software_version = UNKNOWN_SOFTWARE

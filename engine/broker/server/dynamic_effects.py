@@ -8,12 +8,13 @@ from dataclasses import replace
 
 from engine.broker.log.log_manager import LogManager
 from engine.broker.network.server import SocketServer
+from engine.broker.quotas.client_quotas import ClientQuotas
 from engine.broker.replication.replica_manager import ReplicaManager
 from engine.broker.replication.throttle import ALL_REPLICAS
 from engine.broker.server.settings import address_limits
 from engine.common.errors import ConfigError
 from engine.kafka.config.broker import BrokerConfig
-from engine.kafka.config.dynamic import DynamicConfigs
+from engine.kafka.config.dynamic import IPS, DynamicConfigs
 from engine.kafka.config.dynamic_keys import Throttles
 from engine.kafka.config.log_config import LogConfig
 
@@ -71,6 +72,16 @@ def set_log_settings(log_manager: LogManager, config: BrokerConfig) -> None:
         log_segment_delete_delay_ms=config.log_segment_delete_delay_ms,
         transaction_partition_verification_enable=config.transaction_partition_verification_enable,
     )
+
+
+def follow_quotas(configs: DynamicConfigs, quotas: ClientQuotas) -> None:
+    """Make the quotas of users and client ids follow what is set."""
+
+    def changed(folder: str, name: str, texts: Mapping[str, str]) -> None:
+        if folder != IPS:
+            quotas.update(folder, name, texts)
+
+    configs.follow_clients(changed)
 
 
 def follow_limits(configs: DynamicConfigs, network: SocketServer) -> None:

@@ -29,6 +29,7 @@ from engine.broker.log.log_manager import LogManager, LogManagerConfig
 from engine.broker.network.routes import HandlerSpec, RouteTable
 from engine.broker.network.server import BoundListener, SocketServer
 from engine.broker.network.session import Session
+from engine.broker.quotas.client_quotas import ClientQuotas
 from engine.broker.replication.alter_partition import AlterPartitionManager
 from engine.broker.replication.controller_channel import ControllerChannel
 from engine.broker.replication.isr_updater import IsrUpdater
@@ -38,7 +39,7 @@ from engine.broker.replication.replica_manager import ReplicaManager
 from engine.broker.replication.replica_selector import replica_selector
 from engine.broker.replication.zk_isr import ZkIsrUpdater
 from engine.broker.server.controlled_shutdown import ControlledShutdown
-from engine.broker.server.dynamic_effects import follow_limits, follow_settings, set_log_settings
+from engine.broker.server.dynamic_effects import follow_limits, follow_quotas, follow_settings, set_log_settings
 from engine.broker.server.log_cleaning import LogCleaner
 from engine.broker.server.log_upkeep import LogUpkeep
 from engine.broker.server.settings import (
@@ -46,7 +47,9 @@ from engine.broker.server.settings import (
     channel_settings,
     check_served,
     controller_options,
+    controller_quota_window,
     listener_spec,
+    quota_window,
     random_cluster_id,
     replication_settings,
     server_limits,
@@ -85,6 +88,8 @@ DESCRIPTORS_ENOUGH = 4096
 
 SPARES_INTERVAL_MS = 1000
 
+IDLE_CLIENTS_INTERVAL_MS = 30_000
+
 
 @dataclass(frozen=True, slots=True)
 class _Step:
@@ -108,6 +113,7 @@ class KafkaServer:
     transaction_coordinator: TransactionCoordinator
     transaction_verifier: TransactionVerifier
     producer_ids: ProducerIdManager
+    quotas: ClientQuotas
     topic_configs: ConfigChangeListener
     _features: FinalizedFeaturesListener
 
@@ -390,8 +396,17 @@ class KafkaServer:
             key: HandlerSpec(e.key, e.min_version, e.max_version, e.handler, e.is_async, e.large_handler)
             for key, e in all_handlers().items()
         }
+        routes = RouteTable(handlers, answer_unknown_version)
+        self.quotas = ClientQuotas(
+            quota_window(config),
+            controller_quota_window(config),
+            self.clock,
+            announce=lambda is_on: routes.show_answers(self.quotas.before_encoding if is_on else None),
+        )
+        follow_quotas(self.dynamic_configs, self.quotas)
+        self.supervisor.every(IDLE_CLIENTS_INTERVAL_MS, self.quotas.forget_idle, "idle clients' quotas")
         self._network = SocketServer(
-            RouteTable(handlers, answer_unknown_version),
+            routes,
             self._make_request,
             server_limits(config),
             self.clock,

@@ -14,6 +14,7 @@ from engine.broker.network.server import BoundListener, ListenerSpec, ServerLimi
 from engine.broker.replication.settings import ReplicationSettings
 from engine.common.errors import ConfigError
 from engine.common.model import Endpoint, SecurityProtocol
+from engine.common.windowed_rate import Window
 from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.config.metadata_version import (
     feature_znode_version,
@@ -28,6 +29,16 @@ from engine.runtime.descriptors import descriptor_limit, descriptors_for_sockets
 def random_cluster_id() -> str:
     """Return a new cluster id: 22 characters of URL-safe base64, as in Kafka."""
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+
+
+def quota_window(config: BrokerConfig) -> Window:
+    """Return what clients' quotas are averaged over."""
+    return Window(config.quota_window_num, config.quota_window_size_seconds * 1000)
+
+
+def controller_quota_window(config: BrokerConfig) -> Window:
+    """Return what quotas of topic changes are averaged over."""
+    return Window(config.controller_quota_window_num, config.controller_quota_window_size_seconds * 1000)
 
 
 def listener_spec(endpoint: Endpoint) -> ListenerSpec:
