@@ -23,6 +23,7 @@ from engine.broker.handlers.registry import handles
 from engine.broker.replication.state_changes import Breather
 from engine.common.errors import CoordinationError, ErrorCode, KafkaError
 from engine.kafka.config.quota_keys import CLIENT_QUOTAS, IP_QUOTAS, QuotaKey
+from engine.kafka.config.values import double_text
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -121,23 +122,10 @@ def _apply(texts: dict[str, str], ops: Sequence[OpData], known: Sequence[QuotaKe
 def _text(key: QuotaKey, value: float) -> str:
     """Return a value as Kafka writes it into ZooKeeper."""
     if not key.is_whole:
-        return java_double(value)
+        return double_text(value)
     limit = int(key.highest)
     whole = 0 if value != value else int(max(-limit - 1, min(limit, value + _EPSILON)))
     if abs(whole - value) > _EPSILON:
         kind = "INT" if key is QuotaKey.CONNECTION_RATE else "LONG"
         raise invalid_request(f"Configuration {key} must be a {kind} value")
     return str(whole)
-
-
-def java_double(value: float) -> str:
-    """Return a number as Java's ``Double.toString`` writes it: ``1.0E7`` from ten million on."""
-    if value != value or value in (float("inf"), float("-inf")):
-        return {True: "Infinity", False: "-Infinity"}[value > 0] if value == value else "NaN"
-    if value == 0 or 1e-3 <= abs(value) < 1e7:
-        return repr(value)
-    digits, _, exponent = f"{value!r}".partition("e")
-    if not exponent:
-        digits = min((f"{value:.{n}e}" for n in range(18)), key=lambda text: (float(text) != value, len(text)))
-        digits, _, exponent = digits.partition("e")
-    return f"{digits if '.' in digits else f'{digits}.0'}E{int(exponent)}"

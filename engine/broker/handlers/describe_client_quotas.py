@@ -51,7 +51,8 @@ async def describe_client_quotas(
         return DescribeClientQuotasResponse(error_code=error.code, error_message=error.message, entries=None)
     texts = await context.broker.zk.configs.get_entities_configs(list(found))
     entries = await in_turns(found, lambda path: _entry(found[path], texts[path]))
-    return DescribeClientQuotasResponse(entries=[entry for entry in entries if entry is not None])
+    # Kafka says nothing with an empty message here, not with none.
+    return DescribeClientQuotasResponse(error_message="", entries=[entry for entry in entries if entry is not None])
 
 
 def _conditions(components: Sequence[ComponentData]) -> dict[str, ComponentData]:
@@ -62,7 +63,9 @@ def _conditions(components: Sequence[ComponentData]) -> dict[str, ComponentData]
             if not kind:
                 raise invalid_request("Unexpected empty filter component entity type")
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"Custom entity type '{kind}' not supported")
-        if component.match_type not in (EXACT, DEFAULT, ANY):
+        if component.match_type not in (EXACT, DEFAULT, ANY) or (
+            component.match_type == EXACT and component.match is None
+        ):
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
         if kind in conditions:
             raise invalid_request(f"Duplicate {_SAID[kind]} filter component entity type")
