@@ -12,6 +12,7 @@ READ_THE_MACHINES_CLOCK = {
     "engine/common/clock.py": "is the clock",
     "engine/broker/controller/loop.py": "how long the event loop was held",
     "engine/broker/coordinator/ownership.py": "how long the event loop was held",
+    "engine/broker/network/request.py": "how long a request held the event loop",
     "engine/broker/replication/state_changes.py": "how long the event loop was held",
     "engine/runtime/descriptors.py": "how long a thread waits for a descriptor",
     "engine/runtime/discards.py": "how long the event loop was held",

@@ -30,7 +30,7 @@ from engine.broker.network.request import (
 )
 from engine.broker.network.routes import Route
 from engine.broker.network.sender import MakeSender, Sender
-from engine.broker.network.session import ConnectionRules, Session
+from engine.broker.network.session import ConnectionRules, Session, not_connected
 from engine.common.errors import RemoteProtocolError
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.codec import Outgoing
@@ -164,6 +164,7 @@ class Connection(asyncio.BufferedProtocol):
             if isinstance(slot.answer, Deferred):
                 slot.answer.give_up()
         self._inbox.release()
+        self.session.mute = not_connected
         if self._unmuting is not None:
             self._unmuting.cancel()
         self._context.on_close(self)

@@ -37,7 +37,7 @@ class ConnectionRules:
     """At least 1: then each request waits for the answer to the one before."""
 
 
-def _not_connected(ms: int) -> None:
+def not_connected(ms: int) -> None:
     """Nothing is read from a session without a connection."""
 
 
@@ -68,7 +68,7 @@ class Session:
         self.security_protocol = security_protocol
         self.rules = rules
         self.principal = ANONYMOUS
-        self.mute: Callable[[int], None] = _not_connected
+        self.mute: Callable[[int], None] = not_connected
         """Reads nothing more from the connection for this many milliseconds, from now on; answers still leave."""
         self.client_software_name = UNKNOWN_SOFTWARE
         self.client_software_version = UNKNOWN_SOFTWARE

@@ -124,13 +124,13 @@ class _Quota:
             if limited is None:
                 continue
             limit = limited[1]
+            wait_ms = max(0, account.throttled_until_ms - now_ms)
             if isinstance(account.counter, TokenBucket):
                 burst = limit * self.window.whole_ms / 1000
                 used = (burst - account.counter.tokens(limit, now_ms)) * 1000 / self.window.whole_ms
                 wait_ms = round(min(INT_MAX, account.counter.ms_until(limit, now_ms)))
             else:
                 used = account.counter.per_second(now_ms)
-            wait_ms = max(0, account.throttled_until_ms - now_ms)
             found.append(Usage(self.key, owner.user, owner.client_id, limit, used, wait_ms))
         return found
 
@@ -187,7 +187,11 @@ class ClientQuotas:
     """All quotas of users and client ids on one broker. ``announce`` is called when counting begins and ends."""
 
     def __init__(
-        self, window: Window, controller_window: Window, clock: Clock, announce: Callable[[bool], None]
+        self,
+        window: Window,
+        controller_window: Window,
+        clock: Clock,
+        announce: Callable[[bool], None] = lambda is_on: None,
     ) -> None:
         self._clock = clock
         self._announce = announce
