@@ -56,7 +56,7 @@ run-tests: env
 interop: env
 	@$(PYTEST) tests/interop
 
-# Runs every file that asks tests/support/soak.py how long to run. The output names the seed; KLAMM_FAULT_SEED=… repeats it.
+# Runs every file that asks tests/support/run/soak.py how long to run. The output names the seed; KLAMM_FAULT_SEED=… repeats it.
 SOAK         ?= 10
 SOAK_MINUTES ?= 60
 soak: export KLAMM_SOAK = $(SOAK)

@@ -63,7 +63,6 @@ ABSENT_TOOLS: Mapping[str, AbsentTool] = {
         },
     ),
     "kafka-jmx": AbsentTool("klamm speaks no JMX; klamm cluster health and klamm lag take -o prometheus"),
-    "zookeeper-security-migration": AbsentTool(_KAFKAS_OWN),
     "kafka-verifiable-producer": AbsentTool(
         "to put a load on a cluster: klamm perf producer",
         {

@@ -53,7 +53,6 @@ TOOLS = (
             **_actions("describe", "alter"),
             "--force": Drop(),
             "--bootstrap-controller": Refuse("klamm does not ask KRaft controllers; give --bootstrap-server"),
-            "--zk-tls-config-file": Refuse("klamm does not speak TLS to ZooKeeper; give --bootstrap-server"),
         },
         changes=("alter",),
     ),
@@ -122,6 +121,18 @@ TOOLS = (
     KafkaTool("kafka-cluster", ("cluster",), {"cluster-id": Word("describe"), "--config": Rename("--command-config")}),
     KafkaTool("kafka.tools.StateChangeLogMerger", ("state-changes", "merge")),
     KafkaTool("zookeeper-shell", ("zk",), {"ls": Word("tree"), "get": Word("get")}, first="--zookeeper"),
+    KafkaTool(
+        "zookeeper-security-migration",
+        ("zk",),
+        {
+            "--zookeeper.acl": Word(values={"unsecure": "open"}),
+            "--zookeeper.connect": Rename("--zookeeper"),
+            "--zookeeper.connection.timeout": Milliseconds("--timeout"),
+            "--zookeeper.session.timeout": Drop(has_value=True),
+            "--enable.path.check": Rename("--enable-path-check"),
+        },
+        changes=("secure", "open"),
+    ),
     KafkaTool(
         "kafka-console-producer",
         ("produce",),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from engine.common.model import TopicPartition
+from engine.common.quantities import counted
 from plans.errors import BadOption
 from plans.made import MadePlan
 from plans.plan_file import PlanFile, dir_changes
@@ -70,7 +71,7 @@ def _leaving(problem: Problem, index: int, broker: int, rows: dict[int, BrokerSc
     one = problem.partitions[index]
     row = rows[problem.brokers[broker].id]
     if broker in problem.leaving:
-        return "that broker is emptied"
+        return "that broker is emptied" if row.replicas_after == 0 else _partly_emptied(row.replicas_after)
     if not one.may_hold >> broker & 1:
         return "that broker is not one of the wanted ones"
     if len(one.current) > one.factor:
@@ -79,6 +80,10 @@ def _leaving(problem: Problem, index: int, broker: int, rows: dict[int, BrokerSc
     if sum(problem.brokers[b].rack == rack for b in one.current) > 1 and mask_of(one.current):
         return f"another replica is in rack {problem.brokers[broker].rack_name} too"
     return f"that broker goes from {row.replicas_before} to {row.replicas_after} replicas"
+
+
+def _partly_emptied(left: int) -> str:
+    return f"the plan takes from that broker what it may move; {counted(left, 'replica')} stay{'s' * (left == 1)} there"
 
 
 def _ids(problem: Problem, replicas: Sequence[int]) -> str:

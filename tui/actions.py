@@ -121,6 +121,10 @@ ACTIONS: tuple[Action, ...] = (
         "partition.log", ("w",), "What happened", "Show what the brokers' state-change logs say about the partition.",
         Group.ROWS, _on("partitions"), in_footer=True,
     ),
+    Action(
+        "problem.why", ("w",), "Why", "Say all that is known of the problem: cases, what happened then, what to do.",
+        Group.ROWS, _on("overview"), in_footer=True,
+    ),
     Action("view.pause", ("space",), "Pause", "Freeze the view; data keeps coming in behind it.", Group.VIEW),
     Action("view.refresh", ("r",), "Refresh", "Ask the cluster now.", Group.VIEW),
     Action("view.faster", ("plus",), "Faster", "Ask more often, down to every half second.", Group.VIEW),
@@ -152,7 +156,7 @@ ACTIONS: tuple[Action, ...] = (
     Action(
         "leader.elect_unclean", ("U",), "Elect unclean",
         "Elect any live replica if a partition has no leader; records may be lost.", Group.CHANGES,
-        _on("topics", "partitions"), changes=True,
+        _on("overview", "topics", "partitions"), changes=True,
     ),
     Action(
         "reassignment.cancel", ("C",), "Cancel", "Cancel reassignments: partitions go back to the replicas they had.",

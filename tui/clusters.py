@@ -45,7 +45,10 @@ async def _switch(screen: MainView, name: str) -> None:
     before = screen.dashboard.session.feed
     try:
         # One broken profile must not hide the others.
-        target = resolve_target(Naming(cluster=name), screen.dashboard.session.environment, Path.cwd())
+        session = screen.dashboard.session
+        jaas = None if session.target is None or session.target.jaas_file is None else str(session.target.jaas_file)
+        naming = Naming(cluster=name, jaas_config=jaas, may_jaas_idle=True)
+        target = resolve_target(naming, session.environment, Path.cwd())
         await screen.dashboard.switch_cluster(target)
     except EXPECTED as error:
         lines = [line((failure_text(error), Tone.BAD))]

@@ -155,6 +155,7 @@ class _Processes:
             "--cluster": options.cluster,
             "--command-config": options.command_config,
             "--jaas-config": options.jaas_config,
+            "--zk-tls-config-file": options.zk_tls_config_file,
             "--timeout": f"{cluster.timeout_s:g}",
         }
         self._words = [word for name, value in given.items() if value is not None for word in (name, value)]

@@ -54,11 +54,12 @@ async def status(invocation: Invocation, file: PlanArgument, journal: JournalOpt
 async def verify(invocation: Invocation, file: PlanArgument) -> Report:
     """Say whether every partition is where the plan wants it, and remove throttles that klamm has left behind.
 
-    Exits with 0 when all are there, 1 when one is not and nothing moves it, 5 while any is still under way. For a plan
-    that has not begun, or was rolled back, it says so, and exits with 1.
+    Exits with 0 when all are there, 1 when one is not and nothing moves it, 5 while any is under way or waits for its
+    wave in a run of somebody else. For a plan that has not begun, or was rolled back, it says so, and exits with 1.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.reassignment import statuses_report, throttle_notes
+    from engine.admin.reassignment.lock import read_holder
     from engine.admin.reassignment.running import check_planned_for
     from engine.admin.reassignment.throttles import ClearedThrottles
     from engine.admin.reassignment.verify import read_statuses
@@ -69,12 +70,13 @@ async def verify(invocation: Invocation, file: PlanArgument) -> Report:
     async with open_cluster(invocation) as cluster:
         await check_planned_for(cluster, loaded.plan.klamm.cluster_id, name_of(file))
         statuses = await read_statuses(cluster, [move.move for move in loaded.moves])
+        holder = await read_holder(cluster)
         cleared = ClearedThrottles()
         if cluster.target.may_be_changed and not invocation.is_dry_run:
             cleared = await clear_leftovers(cluster)
     notes = throttle_notes(cleared)
     record = None if str(file) == "-" else _journal_of(loaded.beside(".journal"))
-    statuses = seen_from_before(statuses, loaded.moves, record)
+    statuses = seen_from_before(statuses, loaded.moves, record, holder)
     notes += _what_it_means(statuses, "FILE" if str(file) == "-" else str(file))
     return statuses_report(statuses, notes)
 
@@ -89,7 +91,7 @@ def _what_it_means(statuses: Sequence[PartitionStatus], file: str) -> list[str]:
         return [f"the plan has not begun; to begin it: {shlex.join(['klamm', 'plan', 'apply', file])}"]
     if ReassignmentState.ROLLED_BACK in states:
         return ["the plan was rolled back: every partition is where it was before"]
-    if ReassignmentState.FAILED not in states or ReassignmentState.IN_PROGRESS in states:
+    if ReassignmentState.FAILED not in states or states & {ReassignmentState.IN_PROGRESS, ReassignmentState.WAITING}:
         return []
     reasons = [status.reason for status in statuses]
     counts = ((AS_BEFORE, "where it was before"), (ELSEWHERE, "at neither place"))

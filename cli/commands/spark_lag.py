@@ -121,7 +121,9 @@ def _clusters(
     if profiles:
         if checkpoints or event_logs:
             raise UsageError("with --profile the profiles say where checkpoints and event logs are")
-        targets = [resolve_target(Naming(cluster=name), os.environ, Path.cwd()) for name in dict.fromkeys(profiles)]
+        jaas = invocation.target_options.jaas_config
+        namings = [Naming(cluster=name, jaas_config=jaas, may_jaas_idle=True) for name in dict.fromkeys(profiles)]
+        targets = [resolve_target(naming, os.environ, Path.cwd()) for naming in namings]
         return [Watched(target, target.checkpoints, target.event_logs) for target in targets]
     target = invocation.target()
     return [Watched(target, tuple(checkpoints or target.checkpoints), tuple(event_logs or target.event_logs))]

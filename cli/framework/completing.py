@@ -103,6 +103,7 @@ async def _read(read: Callable[[Cluster], Awaitable[list[str]]], said: Mapping[s
         said.get("command_config"),
         Side(via) if via in tuple(Side) else None,
         said.get("jaas_config"),
+        said.get("zk_tls_config_file"),
     )
     async with asyncio.timeout(_PATIENCE_S):
         async with Cluster(resolve_target(naming, os.environ, Path.cwd()), timeout_s=_PATIENCE_S) as cluster:

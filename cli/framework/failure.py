@@ -130,8 +130,11 @@ def _zookeeper_failure(error: BaseException) -> Failure:
     from engine.kafka.zk import errors as zk
 
     message = said_by(error)
-    if isinstance(error, (zk.NoAuth, zk.AuthFailed)):
-        return Failure(ExitCode.REFUSED, "refused", message, hint="ZooKeeper requires other credentials for this")
+    if isinstance(error, zk.NotAdmitted):
+        return Failure(ExitCode.UNREACHABLE, "authentication", message, hint=error.hint)
+    if isinstance(error, zk.NoAuth) or (isinstance(error, zk.MultiFailed) and isinstance(error.error, zk.NoAuth)):
+        hint = "log in to ZooKeeper as somebody whom the ACL names: klamm zk get --acl shows it"
+        return Failure(ExitCode.REFUSED, "authorization", message, hint=hint)
     if isinstance(error, (zk.NodeExists, zk.BadVersion, zk.MultiFailed, zk.ControllerMoved)):
         return Failure(
             ExitCode.REFUSED, "refused", message, hint="somebody else has changed it meanwhile: look, then try again"

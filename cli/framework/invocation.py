@@ -52,6 +52,7 @@ class TargetOptions:
     snapshot: str | None = None
     command_config: str | None = None
     jaas_config: str | None = None
+    zk_tls_config_file: str | None = None
     via: str | None = None
 
 
@@ -123,6 +124,7 @@ class Invocation:
             options.command_config,
             Side(options.via) if options.via else None,
             options.jaas_config,
+            options.zk_tls_config_file,
         )
         target = resolve_target(naming, os.environ, Path.cwd())
         self.cluster_name = target.name

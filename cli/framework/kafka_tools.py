@@ -37,9 +37,10 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """The option, or its value in small letters, is our command's next word."""
+    """The option is our command's next word; without ``word``, its value is, in small letters or as in ``values``."""
 
     word: str | None = None
+    values: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,8 +183,8 @@ def _apply(change: Change, value: str | None, given: list[str], words: list[str]
         return [given.pop(0)] if given else []
 
     match change:
-        case Word(word):
-            words += [one.lower() for one in taken()] if word is None else [word]
+        case Word(word, values):
+            words += [values.get(one.lower(), one.lower()) for one in taken()] if word is None else [word]
         case Drop(has_value=True):
             taken()
         case Drop():

@@ -57,7 +57,13 @@ _COMMAND_CONFIG = typer.Option(
 _JAAS_CONFIG = typer.Option(
     "--jaas-config",
     metavar="FILE",
-    help="A JAAS file, for properties without sasl.jaas.config.  [default: the one in KAFKA_OPTS]",
+    help="A JAAS file: KafkaClient for brokers, Client for ZooKeeper.  [default: the one in KAFKA_OPTS]",
+    rich_help_panel=CLUSTER_PANEL,
+)
+_ZK_TLS_CONFIG = typer.Option(
+    "--zk-tls-config-file",
+    metavar="FILE",
+    help="Properties zookeeper.ssl.*, for TLS with ZooKeeper, unless --command-config has them.",
     rich_help_panel=CLUSTER_PANEL,
 )
 _VIA = typer.Option(
@@ -143,6 +149,7 @@ def shared_parameters(needs: Needs) -> list[inspect.Parameter]:
             ("snapshot", _SNAPSHOT),
             ("command_config", _COMMAND_CONFIG),
             ("jaas_config", _JAAS_CONFIG),
+            ("zk_tls_config_file", _ZK_TLS_CONFIG),
             ("via", _VIA),
         ):
             add(name, str | None, option, None)
@@ -192,6 +199,7 @@ def invocation_from(needs: Needs, values: Mapping[str, Any]) -> Invocation:
             snapshot=values.get("snapshot"),
             command_config=values.get("command_config"),
             jaas_config=values.get("jaas_config"),
+            zk_tls_config_file=values.get("zk_tls_config_file"),
             via=values.get("via"),
         ),
     )

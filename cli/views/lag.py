@@ -38,6 +38,9 @@ _WORDS = {
     Reason.BATCH_RUNS: "",
     Reason.BATCH_TOO_LONG: "its batch runs for far longer than others did",
     Reason.BATCH_IS_LATE: "no batch runs, and the next one is late",
+    Reason.STARTS: "it has just started, and no batch is planned yet",
+    Reason.NO_BATCH_YET: "it has never planned a batch",
+    Reason.NO_POSITION: "its last batch names no offset of Kafka's",
 }
 _TONES = {
     LagStatus.OK: Tone.GOOD,
@@ -278,7 +281,9 @@ def _shown_group(one: GroupLag) -> tuple[object, ...]:
 
 
 def _shown_name(one: GroupLag) -> str:
-    return one.group if not isinstance(one, QueryLag) or one.source == "0" else f"{one.group}, source {one.source}"
+    return (
+        one.group if not isinstance(one, QueryLag) or one.source in ("", "0") else f"{one.group}, source {one.source}"
+    )
 
 
 def _shown_figures(
@@ -304,6 +309,8 @@ def _why_group(one: GroupLag) -> str:
     if one.reason is None:
         return "nothing committed"
     words = _WORDS[one.reason]
+    if one.where is None:
+        return words
     more = one.unknown_partition_count
     is_told = more and (one.status is not LagStatus.UNKNOWN or one.has_unknown_lag)
     unknown = f"{more} of {one.partition_count} partitions unknown" if is_told else ""

@@ -20,6 +20,7 @@ from engine.admin.reassignment.verify import HELD_UP
 _STATE_TONES = {
     ReassignmentState.COMPLETE: Tone.GOOD,
     ReassignmentState.IN_PROGRESS: Tone.WARNING,
+    ReassignmentState.WAITING: Tone.WARNING,
     ReassignmentState.FAILED: Tone.BAD,
     ReassignmentState.NOT_FOUND: Tone.BAD,
     ReassignmentState.NOT_BEGUN: Tone.WARNING,
@@ -115,7 +116,7 @@ def statuses_report(statuses: Sequence[PartitionStatus], notes: Sequence[str] = 
     if any(status.reason is not None and status.reason.startswith(HELD_UP) for status in statuses):
         notes = (*notes, "it goes on when the broker is back; to stop it: klamm reassign cancel")
     code = ExitCode.DONE
-    if counts[ReassignmentState.IN_PROGRESS]:
+    if counts[ReassignmentState.IN_PROGRESS] or counts[ReassignmentState.WAITING]:
         code = ExitCode.UNDER_WAY
     elif counts[ReassignmentState.COMPLETE] < len(statuses):
         code = ExitCode.BAD_ANSWER

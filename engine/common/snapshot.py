@@ -6,7 +6,7 @@ Read from ZooKeeper or from the wire (``engine.admin.snapshots.taking``), saved 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
@@ -87,6 +87,17 @@ class PartitionSnapshot:
     @property
     def preferred_leader(self) -> int:
         return self.replicas[0] if self.replicas else NO_LEADER
+
+    def is_led(self, live: Collection[int]) -> bool:
+        """Whether its leader is alive: a state may name one that has died, until the controller elects another."""
+        return self.leader in live
+
+    def is_under_min_isr(self, min_isr: int, live: Collection[int], *, is_capped: bool = False) -> bool:
+        """Whether writes with acks=all are refused. One without a leader refuses everything, and is not counted.
+
+        ``is_capped``: brokers want no more in sync than there are replicas (Kafka 3.7 and newer).
+        """
+        return self.is_led(live) and len(self.isr) < (min(min_isr, len(self.replicas)) if is_capped else min_isr)
 
     @property
     def is_under_replicated(self) -> bool:

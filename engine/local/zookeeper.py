@@ -8,7 +8,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -37,6 +37,7 @@ class EmbeddedZooKeeper:
         tick_time_ms: ZooKeeper's unit of time; sessions may be as short as two ticks.
         fsync: flush the transaction log before each answer. Without it a power cut, not a kill, loses writes.
         settings: further lines of ``zoo.cfg``, by key; they win over what is set here.
+        java_options: further options of Java, such as ``-Djava.security.auth.login.config=FILE``.
         detached: the server outlives this process.
     """
 
@@ -49,6 +50,7 @@ class EmbeddedZooKeeper:
         tick_time_ms: int = 500,
         fsync: bool = True,
         settings: Mapping[str, str] | None = None,
+        java_options: Sequence[str] = (),
         detached: bool = False,
     ) -> None:
         refuse_unless_linux()
@@ -60,6 +62,7 @@ class EmbeddedZooKeeper:
         self._tick_time_ms = tick_time_ms
         self._fsync = fsync
         self._settings = dict(settings or {})
+        self._more_java_options = tuple(java_options)
         self._detached = detached
         self._process: LocalProcess | None = None
         self._output_offset = 0
@@ -222,6 +225,7 @@ class EmbeddedZooKeeper:
             f"-D{_SIMPLE_LOG}.level=INFO",
             f"-D{_SIMPLE_LOG}.showdatetime=true",
             f"-D{_SIMPLE_LOG}.dateTimeFormat=[yyyy-MM-dd HH:mm:ss,SSS]",
+            *self._more_java_options,
         ]
 
     def _write_configuration(self) -> Path:

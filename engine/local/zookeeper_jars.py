@@ -69,6 +69,8 @@ _ARTIFACTS = tuple(
             "netty-handler": "50efc30aeca2ef21311f2502389e500bfc168c311edb1ae04a2db4d6bb5d7f7f",
             "netty-resolver": "2cd68d6a746aeb2ec92923fa168d250526d7ad3dbe1877e7bcbe6e8acdb2c193",
             "netty-transport": "d9b2200bfe6e47c2dfa2f0952df6fbdfd42bf58bdd9007e9ac17c789274388c5",
+            # ZooKeeper's port for TLS needs it.
+            "netty-transport-classes-epoll": "2ed9cf6ca8bee3ae80501938e5fa0b7c20947d704222a774a60ae65d38e0285e",
             "netty-transport-native-unix-common": "052b8429276ac96bd1f1067ce963b4e57c627ca331071f4df2e63f759234f6b1",
         },
         ("org.xerial.snappy", "1.1.10.8"): {

@@ -10,6 +10,8 @@ import importlib
 import sys
 from pathlib import Path
 
+from tests.support.paths import FOLDERS
+
 HERE = Path(__file__).parent
 
 
@@ -20,7 +22,7 @@ def main(names: list[str]) -> int:
     if unknown:
         print(f"error: no such benchmark: {', '.join(unknown)}\nhint: there are {', '.join(known)}", file=sys.stderr)
         return 2
-    sys.path[:0] = [str(HERE), str(HERE.parent / "support")]
+    sys.path[:0] = [str(HERE), *FOLDERS]
     for name in names or known:
         print(f"== {name}", flush=True)
         importlib.import_module(f"bench_{name}").main()

@@ -138,7 +138,7 @@ def produce(broker: Broker, topic: str, load: Load) -> tuple[float, float]:
     """Run one round; return (elapsed seconds, broker CPU seconds)."""
     count = int(load.count * SCALE)
     before = cpu_seconds(broker.process.pid)
-    command = [sys.executable, str(HERE.parent / "support" / "rdkafka.py"), "--topic", topic, "--count", str(count)]
+    command = [sys.executable, str(HERE / "rdkafka.py"), "--topic", topic, "--count", str(count)]
     chunk = "100" if load.records_per_request == 1 else "5000"
     command += ["--size", str(RECORD_BYTES), "--partitions", str(PARTITIONS), "--chunk", chunk]
     command += [f"bootstrap.servers={broker.bootstrap}", "queue.buffering.max.messages=1000000", *load.settings]

@@ -37,7 +37,6 @@ IDLE_S = 10.0
 RECORD_BYTES = 100
 LOAD = ("acks=all", "batch.size=1000000", "batch.num.messages=100000", "linger.ms=50")
 SETTINGS = {"zookeeper.session.timeout.ms": "6000", "min.insync.replicas": "2"}
-SUPPORT = Path(__file__).parents[1] / "support"
 
 Figures = dict[str, tuple[float, str, str]]
 """For each measurement: value, unit, and the wanted ratio."""
@@ -112,7 +111,7 @@ def _idle_percent(cluster: LocalCluster) -> float:
 def _produce(cluster: LocalCluster, topic: str) -> tuple[float, float]:
     """Run one load; return elapsed seconds and the CPU seconds of the three brokers."""
     before = _cpu_s(cluster)
-    command = [sys.executable, str(SUPPORT / "rdkafka.py"), "--topic", topic, "--count", str(RECORDS)]
+    command = [sys.executable, str(Path(__file__).with_name("rdkafka.py")), "--topic", topic, "--count", str(RECORDS)]
     command += ["--size", str(RECORD_BYTES), "--partitions", "6", f"bootstrap.servers={cluster.bootstrap_servers}"]
     command += ["queue.buffering.max.messages=1000000", *LOAD]
     said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600).stdout

@@ -87,7 +87,7 @@ NAMES_A_CLUSTER_ONLY = {"profiles add", "state-changes check", "spark jobs", "to
 CHANGING_WORDS = {
     "create", "alter", "delete", "preferred", "unclean", "execute", "cancel", "reset-offsets", "delete-offsets",
     "produce", "producer", "add", "remove", "apply", "resume", "rollback", "commit",
-    "demote", "restore",
+    "demote", "restore", "secure", "open",
 }  # fmt: skip
 
 GOING_ON_AFTERWARDS = {"topics delete", "reassign execute", "reassign verify", "records delete"}

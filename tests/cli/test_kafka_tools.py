@@ -122,6 +122,15 @@ LINES = [
     ("zookeeper-shell.sh 10.0.0.1:2181/kafka get /controller", "zk get /controller --zookeeper 10.0.0.1:2181/kafka"),
     ("zookeeper-shell h:1 ls /brokers --depth 1", "zk tree /brokers --depth 1 --zookeeper h:1"),
     (
+        "zookeeper-security-migration --zookeeper.acl=secure --zookeeper.connect z:1 --enable.path.check "
+        "--zookeeper.connection.timeout 5000 --zookeeper.session.timeout 9000 --zk-tls-config-file f",
+        "zk secure --zookeeper z:1 --enable-path-check --timeout 5 --zk-tls-config-file f --yes",
+    ),
+    (
+        "zookeeper-security-migration.sh --zookeeper.acl unsecure --zookeeper.connect z:1",
+        "zk open --zookeeper z:1 --yes",
+    ),
+    (
         "kafka-cluster cluster-id --bootstrap-server h:1 --config f",
         "cluster describe --bootstrap-server h:1 --command-config f",
     ),

@@ -101,6 +101,37 @@ def test_every_status(program: Program, topic_name: str, tmp_path: Path) -> None
         assert program("lag", "--checkpoint", f"all/{name}", "--fail-on", fail_on).code == code
 
 
+def test_a_query_without_a_position_is_a_row_with_the_reason(program: Program, topic_name: str, tmp_path: Path) -> None:
+    for name in ("starts", "never-began"):
+        write_checkpoint(tmp_path / "all" / name, [], query_id=name)
+    os.utime(tmp_path / "all" / "never-began" / "metadata", (time.time() - 3600,) * 2)
+    for name, line in (("dash", "-"), ("null", "null")):
+        folder = write_checkpoint(tmp_path / "all" / name, history(topic_name, 100), query_id=name)
+        (folder / "offsets" / "0").write_text(f"v1\n{{}}\n{line}")
+    ran = program("lag", "--checkpoint", "all", "-o", "json")
+    check_json("lag", Seen(ran.code, ran.out, ran.err))
+    expected = {
+        "starts": ("RUNNING", "starts"),
+        "never-began": ("UNKNOWN", "no_batch_yet"),
+        "dash": ("UNKNOWN", "no_position"),
+        "null": ("UNKNOWN", "no_position"),
+    }
+    assert {row["group"]: (row["status"], row["reason"]) for row in ran.json} == expected
+    assert {row["lag"] for row in ran.json} == {None}
+    assert "its last batch names no offset" in program("lag", "--checkpoint", "all/dash", "-o", "table").out
+    jobs = program("spark", "jobs", "all", "-o", "json", "-b", "")
+    assert {job["path"]: job["status"] for job in jobs.json} == {
+        f"all/{name}": status for name, (status, _) in expected.items()
+    }
+
+
+def test_who_has_stopped_has_no_time_to_clear(program: Program, topic_name: str, tmp_path: Path) -> None:
+    write_checkpoint(tmp_path / "late", history(topic_name, 10, 60, 95, every_s=2, last_s=30))
+    (row,) = program("lag", "--checkpoint", "late", "--partitions", "-o", "json").json
+    assert (row["status"], row["clear_in_ms"]) == ("STOP", None)
+    assert [one["clear_in_ms"] for one in row["partitions"] if one["status"] == "STOP"] == [None]
+
+
 def test_records_that_were_deleted_unread(program: Program, topic_name: str, tmp_path: Path) -> None:
     write_checkpoint(tmp_path / "q", history(topic_name, 10, 20, 30))
     (tmp_path / "delete.json").write_text(

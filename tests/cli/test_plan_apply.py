@@ -127,12 +127,14 @@ def test_a_broker_with_too_little_room_is_named_before_anything_is_copied(
 def test_one_operator_at_a_time_and_an_interrupt_says_what_is_left(
     three_brokers: LocalCluster, by_wire: Operator, by_znodes: Operator, topic_name: str, tmp_path: Path
 ) -> None:
-    filled(by_wire, topic_name, "0:1")
-    plan = made_plan(by_wire, tmp_path, topic_name, [2, 1])
+    filled(by_wire, topic_name, "0:1,0:1")
+    plan = made_plan(by_wire, tmp_path, topic_name, [2, 1], [2, 1])
     first = Room(tmp_path / "first", (*by_wire.where, *by_znodes.where))
-    with first.start("plan", "apply", plan, "--throttle", SLOW, *QUICK_LOCK) as running:
+    with first.start("plan", "apply", plan, "--throttle", SLOW, "--wave-replicas", "1", *QUICK_LOCK) as running:
         try:
             wait_until(lambda: topic_name in by_znodes("reassign", "list").out)
+            seen = by_wire("plan", "verify", plan, "-o", "json", "--dry-run")
+            assert (seen.code, [one["state"] for one in seen.json]) == (5, ["in_progress", "waiting"])
             for second in (by_wire, by_znodes):
                 refused = second("plan", "resume", plan, "--journal", tmp_path / "other", "--lock-timeout", "1s")
                 assert refused.code == 4, refused.err
@@ -147,7 +149,7 @@ def test_one_operator_at_a_time_and_an_interrupt_says_what_is_left(
         finally:
             running.kill()
     assert running.returncode == 130, said
-    throttled = f"--throttle {SLOW} --lock-timeout 3s"
+    throttled = f"--throttle {SLOW} --wave-replicas 1 --lock-timeout 3s"
     assert (
         f"copies stay throttled until a plan command ends that; go on with: klamm plan resume {plan} {throttled}"
         in said
@@ -161,7 +163,7 @@ def test_one_operator_at_a_time_and_an_interrupt_says_what_is_left(
     assert (begun.code, "klamm plan resume" in begun.err) == (2, True), begun.err
     undone = by_wire("plan", "rollback", plan, "--throttle", FAST, *QUICK_LOCK)
     assert undone.code == 0, undone.err
-    assert by_znodes.replicas(topic_name) == [[0, 1]]
+    assert by_znodes.replicas(topic_name) == [[0, 1]] * 2
     nothing_is_left(by_znodes, topic_name)
 
 

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.timeout(180 + 3 * SECONDS)
 
 @pytest.fixture
 def lives(tmp_path: Path) -> Iterator[ClusterLives]:
-    program = Path(__file__).parents[1] / "support" / "killable_broker.py"
+    program = Path(__file__).with_name("killable_broker.py")
     orders = tmp_path / "orders"
     orders.mkdir()
     commands = {

@@ -18,6 +18,7 @@ from wire_client import create_topic
 
 from engine.local.cluster import LocalCluster
 from engine.local.java import find_java
+from tests.support.paths import FOLDERS
 
 __all__ = ["live_cluster", "topic_name"]
 
@@ -128,7 +129,7 @@ print(json.dumps({"version": pyspark.__version__, "batches": len(own), "ends": e
 
 
 def run(version: str, program: str, *words: str, folder: Path) -> str:
-    paths = os.pathsep.join(map(str, (pyspark_folder(version), ROOT, ROOT / "tests" / "support")))
+    paths = os.pathsep.join(map(str, (pyspark_folder(version), ROOT, *FOLDERS)))
     env = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
     env |= {"PYTHONPATH": paths, "PYSPARK_PYTHON": sys.executable}
     env["JAVA_HOME"] = str(find_java(user="Spark").program.resolve().parents[1])

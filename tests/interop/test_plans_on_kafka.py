@@ -29,7 +29,7 @@ from engine.local.addresses import own_loopback_address
 from engine.local.zookeeper import EmbeddedZooKeeper
 
 Capture = pytest.CaptureFixture[str]
-DRIVER = Path(__file__).parents[1] / "support" / "killed_at_step.py"
+DRIVER = Path(__file__).parents[1] / "support" / "programs" / "killed_at_step.py"
 START, TARGET = [[0, 1], [0, 1]], [[0, 2], [1, 0]]
 WORDS = ("--lock-timeout", "1s", "--throttle", "20M")
 SLOW = ("--lock-timeout", "2s", "--throttle", "15000")
@@ -165,7 +165,7 @@ def operator(folder: Path, *words: str | Path, kill_after: int | None = None) ->
     driver = [] if kill_after is None else [sys.executable, DRIVER, str(kill_after), folder / "steps"]
     return subprocess.Popen(
         [*(driver or [PROGRAM]), *map(str, words)],
-        env=environment(folder, PYTHONPATH=str(DRIVER.parents[2])), cwd=folder, stdin=subprocess.DEVNULL,
+        env=environment(folder, PYTHONPATH=str(DRIVER.parents[3])), cwd=folder, stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
 

@@ -22,7 +22,7 @@ from engine.common.model import TopicPartition
 from engine.local.addresses import own_loopback_address
 
 Capture = pytest.CaptureFixture[str]
-DRIVER = Path(__file__).parents[1] / "support" / "killed_at_step.py"
+DRIVER = Path(__file__).parents[1] / "support" / "programs" / "killed_at_step.py"
 START, TARGET = [[1, 2], [1, 2]], [[1, 3], [2, 1]]
 WORDS = ("--lock-timeout", "2s", "--throttle", "20M")
 SLOW = ("--lock-timeout", "2s", "--throttle", "15000")
@@ -47,7 +47,7 @@ class Kafka:
         driver = [] if kill_after is None else [sys.executable, DRIVER, str(kill_after), folder / "steps"]
         return subprocess.Popen(
             [*(driver or [PROGRAM]), *map(str, words), *self.where],
-            env=environment(folder, PYTHONPATH=str(DRIVER.parents[2])),
+            env=environment(folder, PYTHONPATH=str(DRIVER.parents[3])),
             cwd=folder,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -210,6 +210,10 @@ def test_an_explanation_names_the_reason() -> None:
     assert "it leaves broker 1: that broker is emptied" in text
     assert "broker 4 gets it" in text
     assert "t-1 stays on 4, 5, 6" in text
+    one_topic = cluster(RACKS, {"t": [(1, 2, 3)], "u": [(1, 2, 3), (1, 5, 6)]})
+    made = make_plan(one_topic, Strategy.DECOMMISSION, PlanOptions(brokers=(1,), topics=("t",)))
+    text = "\n".join(explanations(made, ("t-0",)))
+    assert "it leaves broker 1: the plan takes from that broker what it may move; 2 replicas stay there" in text
     with pytest.raises(BadOption, match="no such partition to explain: t-9"):
         explanations(made, ("t-9",))
 

@@ -17,7 +17,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "tests" / "support"))
+sys.path.insert(0, str(ROOT))
+
+from tests.support.paths import FOLDERS  # noqa: E402
+
+sys.path[:0] = FOLDERS
 
 from from_scenes import MAKERS, load_scenes  # noqa: E402
 from main_scenes import play_main  # noqa: E402

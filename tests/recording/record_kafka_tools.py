@@ -24,6 +24,7 @@ TOOLS = {
     "kafka-console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
     "kafka-producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
     "kafka-consumer-perf-test": "org.apache.kafka.tools.ConsumerPerformance",
+    "zookeeper-security-migration": "kafka.admin.ZkSecurityMigrator",
 }
 ABSENT = {
     "kafka-acls": "kafka.admin.AclCommand",
@@ -38,7 +39,6 @@ ABSENT = {
     "kafka-transactions": "org.apache.kafka.tools.TransactionsCommand",
     "kafka-verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",
     "kafka-verifiable-producer": "org.apache.kafka.tools.VerifiableProducer",
-    "zookeeper-security-migration": "kafka.admin.ZkSecurityMigrator",
 }
 
 

@@ -69,7 +69,7 @@ def run_suite(folder: Path, files: dict[str, str], **variables: str) -> tuple[in
     suite.mkdir()
     for name, text in files.items():
         (suite / name).write_text(text)
-    plugin = ["-c", os.devnull, "-o", f"pythonpath={ROOT / 'tests/support'}", "-p", "required_tools"]
+    plugin = ["-c", os.devnull, "-o", f"pythonpath={ROOT / 'tests/support/run'}", "-p", "required_tools"]
     arguments = [*plugin, "--rootdir", suite, "-rA", "--continue-on-collection-errors", suite]
     code, said = run_pytest(folder, *arguments, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1", **variables)
     return code, sorted(re.findall(r"^(?:FAILED|ERROR) .*/(test_\w+\.py)", said, re.MULTILINE)), said

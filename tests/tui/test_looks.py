@@ -19,7 +19,7 @@ def words_of(svg: str) -> list[str]:
 @pytest.mark.parametrize("picture", PICTURES, ids=lambda picture: picture.name)
 def test_a_picture_is_what_the_dashboard_draws(picture: Picture) -> None:
     kept, now = picture.path.read_text("utf-8"), asyncio.run(drawn(picture))
-    hint = "look at it, then: python tests/support/dashboard_pictures.py"
+    hint = "look at it, then: python -m tests.tui.dashboard_pictures"
     assert words_of(now) == words_of(kept), hint
     assert now == kept, f"the same words in other places or colours; {hint}"
 

@@ -16,6 +16,7 @@ from fake_feed import FakeFeed
 
 from engine.admin.cluster.target import Side
 from engine.admin.watch.frame import LinkState
+from tests.support.paths import FOLDERS
 from tui.app import Dashboard
 from tui.warm_up import MODULES
 
@@ -48,7 +49,7 @@ drive(run)
 
 
 def test_no_key_loads_a_module_once_the_first_picture_was_there_for_a_while() -> None:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "tests/support")))}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), *FOLDERS))}
     done = subprocess.run(
         [sys.executable, "-c", KEYS], env=environment, capture_output=True, text=True, timeout=120, check=False
     )

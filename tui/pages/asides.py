@@ -157,7 +157,7 @@ def _topic(view: View, topic: TopicSnapshot, width: int) -> list[Line]:
 def _partition(view: View, item: PartitionItem, width: int) -> list[Line]:
     board = view.board
     assert board.frame is not None
-    state = state_of(item, board.frame.min_isr.get(item.topic.name), board.live)
+    state = state_of(board, item)
     lines = [line((plain(str(item.name)), Tone.STRONG), "  ", state), *_title("replicas")]
     lines += [_replica(one) for one in replicas_of(board, item)]
     return [*lines, *_past_of(board, item)]

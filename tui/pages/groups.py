@@ -172,7 +172,7 @@ def _summary(view: View, width: int) -> list[Line]:
     frame = view.board.frame
     if frame is None or frame.stage(Stage.GROUPS).read_at_ms is None:
         return [line((_why_empty(view), Tone.QUIET))]
-    bad = sum(group.lag.status.is_bad for group in frame.groups)
+    bad = sum(group.lag.status.is_trouble for group in frame.groups)
     words = [
         line(groups_told(len(frame.groups), view.board.lag, is_least=view.board.has_unknown_lag)),
         line((f"{count(bad)} in trouble", Tone.BAD if bad else Tone.QUIET)),
@@ -194,7 +194,7 @@ PAGE = Page(
     _rows,
     _summary,
     lambda view, group: Location("group", group=group.name),
-    lambda view, group: group.lag.status.is_bad or group.lag.status is LagStatus.WARN,
+    lambda view, group: group.lag.status.is_trouble,
     _command,
 )
 
@@ -314,6 +314,6 @@ GROUP_PAGE = Page(
     _group_rows,
     _group_summary,
     lambda view, one: Location("partitions", topic=one.topic, row=one.name),
-    lambda view, one: one.status.is_bad or one.status is LagStatus.WARN,
+    lambda view, one: one.status.is_trouble,
     lambda view, items: ["groups", "describe", "--group", view.location.group or ""],
 )

@@ -11,7 +11,7 @@ from engine.common.model import NO_LEADER
 from tui.board import Board, PartitionItem
 from tui.cells import ITEM_ALONE, NO_DATA, Cell, Column, Tone
 from tui.lines import Line, line
-from tui.location import Location
+from tui.location import Location, Only
 from tui.pages.page import Page, View, why_empty
 from tui.table_model import Rows
 from tui.units import NOTHING, count, counted, ids, plain, short_count, size, span
@@ -29,12 +29,14 @@ def items_of(view: View) -> Sequence[PartitionItem]:
     return board.items
 
 
-def state_of(item: PartitionItem, min_isr: int | None, live: frozenset[int]) -> tuple[str, Tone]:
-    """Return a partition's worst problem, in Kafka's words."""
-    partition = item.partition
-    if partition.leader == NO_LEADER or partition.leader not in live:
+def state_of(board: Board, item: PartitionItem) -> tuple[str, Tone]:
+    """Return a partition's worst problem, in Kafka's words, by the rules of the health checks."""
+    frame, partition = board.frame, item.partition
+    min_isr = None if frame is None else frame.min_isr.get(item.topic.name)
+    is_capped = frame is not None and frame.caps_min_isr
+    if not partition.is_led(board.live):
         return "offline", Tone.BAD
-    if min_isr is not None and len(partition.isr) < min(min_isr, len(partition.replicas)):
+    if min_isr is not None and partition.is_under_min_isr(min_isr, board.live, is_capped=is_capped):
         return "under min ISR", Tone.BAD
     if partition.is_under_replicated:
         return "under-replicated", Tone.BAD
@@ -45,15 +47,28 @@ def state_of(item: PartitionItem, min_isr: int | None, live: frozenset[int]) -> 
     return "ok", Tone.QUIET
 
 
+def belongs(item: PartitionItem, only: Only, board: Board) -> bool:
+    """Whether a partition is one of those that a finding is about. It may have a worse problem besides."""
+    partition = item.partition
+    match only:
+        case Only.OFFLINE:
+            return not partition.is_led(board.live)
+        case Only.UNDER_REPLICATED:
+            return partition.is_under_replicated
+        case Only.NOT_PREFERRED:
+            return partition.leader != partition.preferred_leader
+        case Only.UNDER_MIN_ISR:
+            return state_of(board, item)[0] == only
+
+
 def columns_of(board: Board) -> tuple[Column, ...]:
     """Return the columns; offsets and sizes are the board's."""
     frame = board.frame
-    live = board.live
     ends = LogEnds.of({} if frame is None else frame.offsets)
     logs = ReplicaLogs.of({} if frame is None else frame.logs)
 
     def state(item: PartitionItem) -> tuple[str, Tone]:
-        return state_of(item, None if frame is None else frame.min_isr.get(item.topic.name), live)
+        return state_of(board, item)
 
     def end(item: PartitionItem) -> int | None:
         return ends.end(item.name)
@@ -129,7 +144,15 @@ def _osr(item: PartitionItem) -> Cell:
 
 
 def _rows(view: View) -> Rows:
-    return Rows(columns_of(view.board), items_of(view), lambda item: item.name, _searched, _why_empty(view))
+    only = view.location.only
+    return Rows(
+        columns_of(view.board),
+        items_of(view),
+        lambda item: item.name,
+        _searched,
+        _why_empty(view) if only is None else f"no partition is {only} any more",
+        None if only is None else lambda item: belongs(item, only, view.board),
+    )
 
 
 def _searched(item: PartitionItem) -> str:
@@ -208,9 +231,7 @@ def _topic_summary(board: Board, name: str) -> list[Line]:
 
 
 def _is_trouble(view: View, item: Any) -> bool:
-    frame = view.board.frame
-    min_isr = None if frame is None else frame.min_isr.get(item.topic.name)
-    return state_of(item, min_isr, view.board.live)[1] is Tone.BAD
+    return state_of(view.board, item)[1] is Tone.BAD
 
 
 def _command(view: View, items: Sequence[Any]) -> list[str]:

@@ -119,7 +119,7 @@ def _summary(view: View, width: int) -> list[Line]:
     told = "   ".join(f"{name} {NOTHING if value is None else value}" for name, value in epochs)
     return [
         line(
-            state_of(item, min_isr, view.board.live),
+            state_of(view.board, item),
             f"   ISR {ids(partition.isr)} of {ids(partition.replicas)},"
             f" min ISR {NOTHING if min_isr is None else min_isr}"
             f"   end {count(None if end is None else end.end)}   {told}",

@@ -169,7 +169,7 @@ def _summary(view: View, width: int) -> list[Line]:
     if status.source is None:
         return [line((text, Tone.QUIET)) for text in _HOW]
     rows = _rows_of(view)
-    bad = sum(row.status.is_bad for row in rows)
+    bad = sum(row.status.is_trouble for row in rows)
     lags = [lag for row in rows if (lag := row.of_lag("lag")) is not None]
     unknown = len(rows) - len(lags)
     jobs = len(frame.queries)
@@ -212,7 +212,7 @@ PAGE = Page(
     _rows,
     _summary,
     lambda view, row: Location("query", query=row.key),
-    lambda view, row: not row.status.is_fine and row.status is not LagStatus.UNKNOWN,
+    lambda view, row: row.status.is_trouble,
     _command,
 )
 
@@ -284,6 +284,6 @@ QUERY_PAGE = Page(
     _query_rows,
     _query_summary,
     lambda view, one: Location("partitions", topic=one.topic, row=one.name),
-    lambda view, one: not one.status.is_fine and one.status is not LagStatus.UNKNOWN,
+    lambda view, one: one.status.is_trouble,
     lambda view, items: [*_command(view, [row] if (row := _query_of(view)) else []), "--partitions"],
 )

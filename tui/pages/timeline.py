@@ -12,9 +12,10 @@ from tui.lines import Line, line
 from tui.location import Location
 from tui.pages.page import Page, View
 from tui.table_model import Rows
-from tui.units import clock_time, counted, span
+from tui.units import clock_time, count, counted, plain, span
 
 _CHANGE_MAX = 40
+_NAMES = 4
 _TONES = {
     EventKind.BROKER_DOWN: Tone.BAD,
     EventKind.BROKER_SILENT: Tone.BAD,
@@ -35,6 +36,13 @@ _TONES = {
 }
 
 
+def gravity(event: Event) -> int:
+    """Return how grave it is: 0 for the gravest."""
+    tones = (Tone.BAD, Tone.WARN, Tone.GOOD)
+    tone = _TONES.get(event.kind, Tone.PLAIN)
+    return tones.index(tone) if tone in tones else len(tones)
+
+
 def kind_cell(event: Event) -> Cell:
     """Return what happened, in words."""
     return Cell(event.kind.value.replace("_", " "), _TONES.get(event.kind, Tone.PLAIN))
@@ -45,6 +53,38 @@ def change_text(event: Event) -> str:
     if event.before and event.after:
         return f"{event.before} → {event.after}"
     return event.after or event.before
+
+
+def runs_of(events: Sequence[Event], runs_max: int) -> list[list[Event]]:
+    """Return the newest events. Those of one kind in one frame share a line: one lost broker causes hundreds."""
+    runs: list[list[Event]] = []
+    by_kind: dict[tuple[int, str], list[Event]] = {}
+    for event in reversed(events):
+        key = event.at_ms, event.kind.value
+        if key in by_kind:
+            by_kind[key].append(event)
+        elif len(runs) == runs_max:
+            # More events of the shown runs may have come in the same frame.
+            if event.at_ms != runs[-1][0].at_ms:
+                break
+        else:
+            by_kind[key] = [event]
+            runs.append(by_kind[key])
+    return runs
+
+
+def run_line(run: list[Event], kind_width: int) -> Line:
+    event = run[-1]
+    kind = kind_cell(event)
+    head = ((f"{clock_time(event.at_ms)}  ", Tone.QUIET), (f"{kind.text:<{kind_width}}", kind.tone))
+    if len(run) == 1:
+        subject = (f"{plain(event.subject)}  ", Tone.STRONG)
+        return line(*head, subject, f"{plain(change_text(event))}  ", (plain(event.reason), Tone.QUIET))
+    reasons = {one.reason for one in run}
+    why = plain(event.reason) if len(reasons) == 1 else ""
+    names = ", ".join(plain(one.subject) for one in run[::-1][:_NAMES]) + (", …" if len(run) > _NAMES else "")
+    # The reason comes before the names: there are many names, and they are cut first.
+    return line(*head, (f"{count(len(run))} times  ", Tone.STRONG), f"{why}  " if why else "", (names, Tone.QUIET))
 
 
 def _cut(text: str) -> str:

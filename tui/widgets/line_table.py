@@ -64,7 +64,9 @@ class LineTable(ScrollView, can_focus=True):
         & > .line-table--accent { color: $accent; }
         & > .line-table--good { color: $success; }
         & > .line-table--warn { color: $warning; }
-        & > .line-table--bad { color: $error; text-style: bold; }
+        & > .line-table--bad, & > .line-table--alarm { color: $error; text-style: bold; }
+        & > .line-table--alert { color: $warning; text-style: bold; }
+        & > .line-table--frame { color: $quiet; }
     }
     """
 

@@ -1,7 +1,7 @@
 """Clocks and epochs: what cannot be right, with the evidence. Pure.
 
 Comparing clocks needs no request: a broker writes its own time into its registration, and ZooKeeper adds its own when
-it creates the znode, milliseconds later.
+it creates the znode: milliseconds later, or seconds on a machine with much to do.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ from engine.common.snapshot import TopicSnapshot
 from engine.common.turns import in_turns
 
 CLOCK_SKEW_MS = 2_000
-"""Clocks that differ by more are reported; a registration never takes this long."""
+"""A broker's clock that is further ahead is reported."""
+
+CLOCK_BEHIND_MS = 30_000
+"""One that is further behind: less may be the time that a slow start took between the broker's note and ZooKeeper's."""
 
 WENT_BACK_MAX = 100
 """This many findings of epochs that went backwards are kept."""
@@ -110,7 +113,7 @@ def _clocks(frame: Frame) -> list[Finding]:
         if one.created_ms is None or one.written_ms is None:
             continue
         apart_ms = one.written_ms - one.created_ms
-        if abs(apart_ms) > CLOCK_SKEW_MS:
+        if not -CLOCK_BEHIND_MS <= apart_ms <= CLOCK_SKEW_MS:
             way = "ahead of" if apart_ms > 0 else "behind"
             evidence = f"its clock was {abs(apart_ms) / 1000:.1f} s {way} ZooKeeper's when it registered"
             found.append(Finding(Doubt.BROKER_CLOCK, f"broker {broker}", evidence, frame.at_ms))

@@ -19,7 +19,8 @@ class Tally:
     Attributes:
         under_replicated: fewer replicas in sync than wanted, not counting those that a reassignment adds.
         missing: of these partitions, how often each broker is out of sync.
-        below_min, at_min, one_above, well_above: partitions by how many replicas in sync they have beyond min ISR;
+        leaderless: those whose leader is not alive, as the health checks count them.
+        below_min, at_min, one_above, well_above: the others by how many replicas in sync they have beyond min ISR;
             ``no_min`` those of which min ISR is not known.
         leaders: partitions by who leads them.
         preferred: partitions by who should lead them, the preferred replica.
@@ -78,17 +79,21 @@ class Tallies:
     def __init__(self) -> None:
         self._topics: dict[str, tuple[TopicSnapshot, int | None, Tally]] = {}
         self._last: tuple[tuple[TopicSnapshot, ...], Mapping[str, int], Tally] | None = None
+        self._live: frozenset[int] = frozenset()
+        self._is_capped = False
 
     def turns(self, frame: Frame) -> Iterator[None]:
         """Count in turns of an event loop; after the last one ``of_frame`` has little to do."""
         if frame.cluster is None:
             return iter(())
+        self._take(frame)
         return in_turns(frame.cluster.topics, lambda topic: self._counts(topic, frame.min_isr.get(topic.name)))
 
     def of_frame(self, frame: Frame) -> Tally:
         """Return the counts of all partitions of a frame."""
         if frame.cluster is None:
             return Tally()
+        self._take(frame)
         topics, last = frame.cluster.topics, self._last
         if last is not None and last[0] is topics and last[1] is frame.min_isr:
             return last[2]
@@ -106,41 +111,51 @@ class Tallies:
         self._counts(topic, min_isr)
         return self._topics[topic.name][2]
 
+    def _take(self, frame: Frame) -> None:
+        """Count afresh if other brokers are alive, or they make something else of min ISR."""
+        assert frame.cluster is not None
+        live, is_capped = frozenset(frame.cluster.live_broker_ids), frame.caps_min_isr
+        if (live, is_capped) != (self._live, self._is_capped):
+            self._live, self._is_capped, self._topics, self._last = live, is_capped, {}, None
+
     def _counts(self, topic: TopicSnapshot, min_isr: int | None) -> bool:
         """Count a topic; return whether that was needed."""
         known = self._topics.get(topic.name)
         if known is not None and known[0] is topic and known[1] == min_isr:
             return False
-        self._topics[topic.name] = topic, min_isr, tally_of(topic, min_isr)
+        self._topics[topic.name] = topic, min_isr, tally_of(topic, min_isr, self._live, is_capped=self._is_capped)
         return True
 
 
-def tally_of(topic: TopicSnapshot, min_isr: int | None) -> Tally:
-    """Count the partitions of one topic."""
+def tally_of(topic: TopicSnapshot, min_isr: int | None, live: frozenset[int], *, is_capped: bool = False) -> Tally:
+    """Count the partitions of one topic. ``is_capped``: as for ``PartitionSnapshot.is_under_min_isr``."""
     found = Tally()
     if not topic.is_marked_for_deletion:
         for partition in topic.partitions:
-            _count(found, partition, min_isr)
+            wanted = min_isr if min_isr is None or not is_capped else min(min_isr, len(partition.replicas))
+            _count(found, partition, wanted, is_led=partition.is_led(live))
     return found
 
 
-def _count(found: Tally, partition: PartitionSnapshot, min_isr: int | None) -> None:
+def _count(found: Tally, partition: PartitionSnapshot, min_isr: int | None, *, is_led: bool) -> None:
     found.partitions += 1
     found.moving += partition.assignment.is_being_reassigned
-    _count_leadership(found, partition)
-    isr, leader = partition.isr, partition.leader
+    _count_leadership(found, partition, is_led=is_led)
+    isr = partition.isr
     if partition.is_under_replicated:
         found.under_replicated += 1
         adding = partition.assignment.adding_replicas
         for broker in partition.osr:
             if broker not in adding:
                 found.missing[broker] += 1
-    if len(isr) == 1 and leader != NO_LEADER:
+    if len(isr) == 1 and is_led:
         found.would_go[isr[0]] += 1
     if min_isr is None:
         found.no_min += 1
         return
-    margin = len(isr) - min_isr if leader != NO_LEADER else -1
+    if not is_led:
+        return
+    margin = len(isr) - min_isr
     if margin < 0:
         found.below_min += 1
     elif margin == 0:
@@ -153,18 +168,18 @@ def _count(found: Tally, partition: PartitionSnapshot, min_isr: int | None) -> N
         found.well_above += 1
 
 
-def _count_leadership(found: Tally, partition: PartitionSnapshot) -> None:
+def _count_leadership(found: Tally, partition: PartitionSnapshot, *, is_led: bool) -> None:
     leader, preferred = partition.leader, partition.preferred_leader
-    if leader == NO_LEADER:
-        found.leaderless += 1
-    else:
+    if is_led:
         found.leaders[leader] += 1
+    else:
+        found.leaderless += 1
     if preferred == NO_LEADER or partition.assignment.is_being_reassigned:
         return
     found.preferred[preferred] += 1
     if leader != preferred:
         found.led_elsewhere[preferred] += 1
-        if preferred in partition.isr and leader != NO_LEADER:
+        if preferred in partition.isr and is_led:
             # Without a leader nobody of the ISR is alive: the controller would have elected one.
             found.electable[preferred] += 1
             found.left_by_election[leader] += 1

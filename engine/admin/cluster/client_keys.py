@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+from engine.kafka.zk.security import DIGEST_KEY, JAAS_KEY, TLS_KEYS
+
 _NAMES = """
     acks allow.auto.create.topics auto.commit.interval.ms auto.include.jmx.reporter auto.offset.reset batch.size
     bootstrap.controllers bootstrap.servers buffer.memory check.crcs client.dns.lookup client.id client.rack
@@ -46,8 +48,10 @@ _NAMES = """
     ssl.truststore.type transaction.timeout.ms transaction.two.phase.commit.enable transactional.id
     value.deserializer value.serializer
 """
-_KNOWN = frozenset((*_NAMES.split(), "klamm.oauthbearer.token.command"))
-"""The ConfigDefs of the admin client, producer and consumer of Kafka 3.9.0 and 4.2.0, and klamm's own key."""
+_KNOWN = frozenset((*_NAMES.split(), *TLS_KEYS, "klamm.oauthbearer.token.command", DIGEST_KEY, JAAS_KEY))
+"""The ConfigDefs of the admin client, producer and consumer of Kafka 3.9.0 and 4.2.0, Kafka's keys for ZooKeeper, and
+klamm's own keys.
+"""
 
 _PREFIXES = ("config.providers", "metrics.context.")
 """Begin keys whose rest is the user's to choose."""

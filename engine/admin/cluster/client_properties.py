@@ -6,7 +6,6 @@ Keys it does not know are kept but mean nothing, as in Kafka's clients; ``client
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +22,6 @@ from engine.kafka.config.properties import parse_properties
 if TYPE_CHECKING:
     from engine.kafka.client.jaas import LoginModule
 
-_JAAS_OPTION = "-Djava.security.auth.login.config="
 _JAAS_SECTION = "KafkaClient"
 
 
@@ -43,19 +41,35 @@ class ClientProperties:
 
 
 def load_client_properties(path: Path, jaas_file: Path | None = None) -> ClientProperties:
-    """Read a properties file. A login that they leave out is in ``jaas_file``, else in the one of ``KAFKA_OPTS``.
+    """Read a client's properties. A login that they leave out is in ``jaas_file``, else in the one of ``KAFKA_OPTS``.
 
     Raises:
         NotFound: there is no such file.
         BadRequest: it is malformed, or a value is wrong.
     """
+    return client_properties(_read_properties(path), name_of(path), jaas_file=jaas_file)
+
+
+def load_properties(path: Path) -> dict[str, str]:
+    """Read a properties file, with what its values refer to.
+
+    Raises:
+        NotFound: there is no such file.
+        BadRequest: it is malformed, or a value refers to something that is not there.
+    """
     try:
-        entries = parse_properties(read_input(path, "latin-1"))
+        return resolve_references(_read_properties(path), os.environ)
+    except ConfigError as error:
+        raise BadRequest(str(error), where=name_of(path)) from error
+
+
+def _read_properties(path: Path) -> dict[str, str]:
+    try:
+        return parse_properties(read_input(path, "latin-1"))
     except FileNotFoundError as error:
         raise NotFound("no such file", where=str(path)) from error
     except ConfigError as error:
         raise BadRequest(f"not a properties file: {error}", where=name_of(path)) from error
-    return client_properties(entries, name_of(path), jaas_file=jaas_file)
 
 
 def client_properties(
@@ -89,26 +103,12 @@ def _jaas_module(
     """Return the login module of the JAAS file, if a login needs one and the entries hold none."""
     if "SASL" not in entries.get("security.protocol", "").upper() or entries.get("sasl.jaas.config"):
         return None
-    path, origin = (jaas_file, "") if jaas_file is not None else (_jaas_file_of(environment), "that KAFKA_OPTS names ")
-    if path is None:
+    from engine.kafka.client.jaas import jaas_section
+
+    modules = jaas_section(jaas_file, environment, _JAAS_SECTION)
+    if modules is None:
         return None
-    from engine.kafka.client.jaas import parse_jaas_file
-
-    try:
-        modules = parse_jaas_file(path.read_text(encoding="utf-8")).get(_JAAS_SECTION, [])
-    except OSError as error:
-        raise ConfigError(f"the JAAS file {origin}cannot be read ({error.strerror}): {path}") from None
-    except UnicodeDecodeError:
-        raise ConfigError(f"the JAAS file {origin}is not text: {path}") from None
-    except ConfigError as error:
-        raise ConfigError(f"{error}: {path}") from None
     if not modules:
-        raise ConfigError(f"the JAAS file has no section {_JAAS_SECTION}: {path}")
+        named = jaas_file or "that KAFKA_OPTS names"
+        raise ConfigError(f"the JAAS file has no section {_JAAS_SECTION}: {named}")
     return modules[0]
-
-
-def _jaas_file_of(environment: Mapping[str, str]) -> Path | None:
-    """Return the JAAS file that ``KAFKA_OPTS`` names; as in Java, the last one counts."""
-    options = shlex.split(environment.get("KAFKA_OPTS", ""))
-    names = [one.removeprefix(_JAAS_OPTION) for one in options if one.startswith(_JAAS_OPTION)]
-    return Path(names[-1].removeprefix("file:")) if names else None

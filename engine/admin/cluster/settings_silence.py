@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from engine.admin.cluster.errors import Unreachable, ZooKeeperDead
 from engine.admin.cluster.remedies import Give, Operation, Parameter, Phrase
+from engine.kafka.zk.security import OPEN, ZkSecurity
 
 FIRST_REST_S, REST_MAX_S = 30.0, 3600.0
 """How long not to ask after the first silence, and at most: each silence doubles it."""
@@ -57,19 +58,22 @@ class SettingsSilence:
             from engine.admin.cluster.zookeeper import open_zookeeper
 
             try:
-                zk = await open_zookeeper(away.connect, timeout_s=ZOOKEEPER_REST_S, has_brokers=True)
+                zk = await open_zookeeper(
+                    away.connect, security=away.security, timeout_s=ZOOKEEPER_REST_S, has_brokers=True
+                )
             except Unreachable as error:
-                self.zookeeper_was_away(away.connect, error)
+                self.zookeeper_was_away(away.connect, error, away.security)
             else:
                 self.answered()
                 self._away = None
                 await zk.close()
         return None if self._away is None else self._away.trouble
 
-    def zookeeper_was_away(self, connect: str, error: Unreachable) -> None:
+    def zookeeper_was_away(self, connect: str, error: Unreachable, security: ZkSecurity = OPEN) -> None:
         """Note that klamm tried ZooKeeper itself: it counts as dead, or there is no way to it."""
         is_dead = isinstance(error, ZooKeeperDead)
-        self._away = _AwayZooKeeper(connect, f"{error}: {error.where}", is_dead, time.monotonic() + ZOOKEEPER_REST_S)
+        until_s = time.monotonic() + ZOOKEEPER_REST_S
+        self._away = _AwayZooKeeper(connect, security, f"{error}: {error.where}", is_dead, until_s)
         self.limit_s = math.inf if is_dead else ABSENT_ZOOKEEPER_LIMIT_S
 
     def not_answered(self, trouble: str) -> None:
@@ -85,6 +89,7 @@ class SettingsSilence:
 @dataclass(frozen=True, slots=True)
 class _AwayZooKeeper:
     connect: str
+    security: ZkSecurity
     trouble: str
     is_dead: bool
     until_s: float

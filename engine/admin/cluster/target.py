@@ -13,11 +13,18 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
-from engine.admin.cluster.client_properties import ClientProperties, client_properties, load_client_properties
+from engine.admin.cluster.client_properties import (
+    ClientProperties,
+    client_properties,
+    load_client_properties,
+    load_properties,
+)
 from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.cluster.profiles import Colour, Profile, load_profiles, profiles_path
 from engine.admin.cluster.remedies import Give, Operation, Parameter, Phrase
+from engine.common.errors import ConfigError
 from engine.kafka.config.input_files import STDIN, name_of
+from engine.kafka.zk.security import OPEN, TLS_KEYS, ZkSecurity, zk_security
 
 LOCAL_CLUSTER_FILE = Path(".klamm") / "local.json"
 
@@ -68,6 +75,9 @@ class Naming:
     command_config: str | None = None
     via: Side | None = None
     jaas_config: str | None = None
+    zk_tls_config: str | None = None
+    may_jaas_idle: bool = False
+    """Several clusters share the JAAS file: not each of them need use it."""
 
     @property
     def jaas_file(self) -> Path | None:
@@ -88,6 +98,9 @@ class ClusterTarget:
     bootstrap: tuple[tuple[str, int], ...] = ()
     snapshot: Path | None = None
     client_properties: ClientProperties = field(default_factory=ClientProperties)
+    zookeeper_security: ZkSecurity = OPEN
+    jaas_file: Path | None = None
+    """The JAAS file that was named, for other clusters of the same run."""
     via: Side | None = None
     is_read_only: bool = False
     checkpoints: tuple[str, ...] = ()
@@ -156,13 +169,30 @@ def resolve_target(naming: Naming, environment: Mapping[str, str], folder: Path)
         config = environment.get("KLAMM_COMMAND_CONFIG")
     if config:
         target = replace(target, client_properties=load_client_properties(Path(config), naming.jaas_file))
-    if naming.jaas_config and target.client_properties.security.sasl is None:
-        message = Phrase(Parameter.JAAS_CONFIG, " holds a login, but no client properties ask for one")
+    if target.zookeeper is not None and target.origin is not Origin.LOCAL:
+        target = replace(target, zookeeper_security=_zookeeper_security(naming, target, environment))
+    is_used = target.client_properties.security.sasl or target.zookeeper_security.login
+    if naming.jaas_config and not is_used and not naming.may_jaas_idle:
+        message = Phrase(Parameter.JAAS_CONFIG, " holds a login, but neither client properties nor ZooKeeper use it")
         hint = Phrase("set security.protocol=SASL_SSL, or SASL_PLAINTEXT, in ", Give(Parameter.COMMAND_CONFIG))
         raise BadRequest(message, hint=hint)
+    target = replace(target, jaas_file=naming.jaas_file)
     if naming.via is not None:
         target = _forced(target, naming.via)
     return target
+
+
+def _zookeeper_security(naming: Naming, target: ClusterTarget, environment: Mapping[str, str]) -> ZkSecurity:
+    """Return how sessions with ZooKeeper are protected, by the client's properties and a file for TLS only."""
+    entries = dict(target.client_properties.entries)
+    if naming.zk_tls_config:
+        path = Path(naming.zk_tls_config)
+        found = load_properties(path)
+        entries |= {key: value for key, value in found.items() if key in TLS_KEYS}
+    try:
+        return zk_security(entries, environment, naming.jaas_file)
+    except ConfigError as error:
+        raise BadRequest(str(error), where=naming.zk_tls_config) from error
 
 
 def parse_addresses(text: str, default_port: int = 9092) -> tuple[tuple[str, int], ...]:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from engine.admin.cluster.errors import Unreachable, ZooKeeperDead
+from engine.admin.cluster.errors import BadRequest, LoginRefused, Unreachable, ZooKeeperDead
 from engine.admin.cluster.remedies import CHECK_NAME, START_IT, UNRESOLVED, Give, Parameter, Part, Phrase
+from engine.common.errors import ConfigError
 from engine.common.model import SecurityProtocol
 from engine.kafka.zk.client import ZkClient, server_addresses
-from engine.kafka.zk.errors import ConnectTimedOut, NoNode, ZooKeeperError
+from engine.kafka.zk.errors import ConnectTimedOut, NoNode, NotAdmitted, ZooKeeperError
+from engine.kafka.zk.security import OPEN, ZkSecurity
 
 if TYPE_CHECKING:
     from engine.kafka.zk.znodes.broker_znodes import BrokerRegistration
@@ -25,12 +28,15 @@ CONNECT_TIMEOUT_BESIDE_BROKERS_S = 4.0
 LISTENING_PATIENCE_S = 1.0
 """After this long without a session, check whether anybody listens and answers at all."""
 _LOOK_S = 1.5
+_LOOK_AGAIN_S = 0.5
+_WORD_S = 0.5
 
 
 async def open_zookeeper(
     connect: str,
     *,
     timeout_s: float,
+    security: ZkSecurity = OPEN,
     has_brokers: bool = False,
     session_timeout_ms: int = SESSION_TIMEOUT_MS,
     patience_s: float | None = None,
@@ -43,21 +49,25 @@ async def open_zookeeper(
         session_timeout_ms: how long ZooKeeper keeps the session of a client that is gone, and its ephemeral znodes.
 
     Raises:
+        LoginRefused: TLS or the login failed.
+        BadRequest: a store for TLS cannot be used.
         ZooKeeperDead: each server refuses connections, or none answers in time.
         Unreachable: no way leads there, or the chroot does not exist.
     """
     instead = Phrase("; the brokers may answer: ", Give(Parameter.VIA, "wire")) if has_brokers else Phrase()
     connect_s_max = CONNECT_TIMEOUT_BESIDE_BROKERS_S if has_brokers else CONNECT_TIMEOUT_MAX_S
     opening = asyncio.create_task(
-        _open(connect, timeout_s, connect_s_max, instead, session_timeout_ms, patience_s), name="open-zookeeper"
+        _open(connect, security, timeout_s, connect_s_max, instead, session_timeout_ms, patience_s),
+        name="open-zookeeper",
     )
     try:
         done, _ = await asyncio.wait({opening}, timeout=min(LISTENING_PATIENCE_S, timeout_s * 0.3))
         if not done:
             looked = await look(connect)
-            is_open = opening.done() or looked.says_a_word
+            is_shut = security.tls is None and looked.only_closes and await _still_closes(connect)
+            is_open = opening.done() or (looked.says_a_word and not is_shut)
             # Without brokers it is waited for, unless nobody is there.
-            if not is_open and (has_brokers or max(looked.found) <= _Found.REFUSAL):
+            if not is_open and (has_brokers or is_shut or max(looked.found) <= _Found.REFUSAL):
                 raise looked.error(connect, instead)
         return await opening
     except BaseException:
@@ -79,7 +89,9 @@ class _Found(IntEnum):
     """None yet: a firewall drops packets, or a frozen ZooKeeper's queue of connections is full."""
     SILENCE = 3
     """A connection without an answer: the kernel of a frozen server still accepts connections."""
-    A_WORD = 4
+    CLOSED = 4
+    """It takes connections and closes them without a word: a port for TLS, or there are too many from this address."""
+    A_WORD = 5
     """A live server. One that is electing a leader answers, but gives no session."""
 
 
@@ -93,23 +105,44 @@ class Look:
 
     @property
     def says_a_word(self) -> bool:
-        return _Found.A_WORD in self.found
+        """Whether one lives. A port for TLS only closes connections that do not begin with TLS."""
+        return max(self.found) >= _Found.CLOSED
 
     @property
     def is_dead(self) -> bool:
         """Whether each server refuses connections or keeps silent: the brokers most likely wait for it, too."""
-        return not {_Found.NO_WAY, _Found.A_WORD} & set(self.found)
+        return not {_Found.NO_WAY, _Found.CLOSED, _Found.A_WORD} & set(self.found)
+
+    @property
+    def only_closes(self) -> bool:
+        """Whether the best that a server does is to close connections."""
+        return max(self.found) is _Found.CLOSED
 
     def error(self, connect: str, instead: Part = "") -> Unreachable:
         """Return what is told of a ZooKeeper that says no word."""
         if set(self.found) == {_Found.REFUSAL}:
             return ZooKeeperDead("ZooKeeper refuses connections", where=connect, hint=Phrase(START_IT, instead))
+        if self.only_closes:
+            return Unreachable("ZooKeeper closes connections", where=connect, hint=Phrase(_WHY_CLOSED, instead))
         if max(self.found) <= _Found.REFUSAL:
             where, hint = (f"{connect}{UNRESOLVED}", CHECK_NAME) if self.unresolved else (connect, START_IT)
             return Unreachable("ZooKeeper cannot be reached", where=where, hint=Phrase(hint, instead))
         kind = ZooKeeperDead if self.is_dead else Unreachable
         why = _why_silent(takes_connections=_Found.SILENCE in self.found)
         return kind("ZooKeeper does not answer", where=connect, hint=Phrase(why, instead))
+
+
+_WHY_CLOSED = Phrase(
+    "if this port is for TLS, set zookeeper.ssl.client.enable=true; else a broker listens there (name it with ",
+    Parameter.BOOTSTRAP_SERVERS,
+    "), or ZooKeeper takes no more connections from this address (maxClientCnxns)",
+)
+
+
+async def _still_closes(connect: str) -> bool:
+    """Look again: a server that is only starting closes connections too."""
+    await asyncio.sleep(_LOOK_AGAIN_S)
+    return (await look(connect)).only_closes
 
 
 async def look(connect: str) -> Look:
@@ -153,17 +186,21 @@ async def _greet(address: str, port: int) -> _Found:
         async with asyncio.timeout(_LOOK_S):
             reader, writer = await asyncio.open_connection(address, port)
             writer.write(b"srvr")
-            await reader.read(1)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_WORD_S):
+                    return _Found.A_WORD if await reader.read(1) else _Found.CLOSED
+            # A port for TLS waits for the fifth byte of a record, and sees by it that this is none.
+            writer.write(b"\n")
+            return _Found.A_WORD if await reader.read(1) else _Found.CLOSED
     except TimeoutError:
         return _Found.NO_CONNECTION if writer is None else _Found.SILENCE
     except ConnectionRefusedError:
         return _Found.REFUSAL
     except OSError:
-        return _Found.NO_WAY if writer is None else _Found.A_WORD
+        return _Found.NO_WAY if writer is None else _Found.CLOSED
     finally:
         if writer is not None:
             writer.close()
-    return _Found.A_WORD
 
 
 def _why_silent(*, takes_connections: bool) -> Part:
@@ -173,6 +210,7 @@ def _why_silent(*, takes_connections: bool) -> Part:
 
 async def _open(
     connect: str,
+    security: ZkSecurity,
     timeout_s: float,
     connect_s_max: float,
     instead: Phrase,
@@ -186,6 +224,7 @@ async def _open(
             # Less than the operation has, so that it can say who did not answer; giving up takes a second more.
             connection_timeout_ms=int(min(timeout_s * 0.6, connect_s_max) * 1000),
             client_name="klamm",
+            security=security,
             make_chroot=False,
             patience_ms=None if patience_s is None else int(patience_s * 1000),
         )
@@ -195,6 +234,10 @@ async def _open(
     except NoNode as error:
         hint = "a cluster's brokers create it: check the part after the slash"
         raise Unreachable("the chroot does not exist in ZooKeeper", where=connect, hint=hint) from error
+    except NotAdmitted as error:
+        raise LoginRefused(str(error), where=connect, hint=error.hint) from error
+    except ConfigError as error:
+        raise BadRequest(str(error)) from error
     except ZooKeeperError as error:
         raise Unreachable(str(error), where=connect) from error
 

@@ -239,10 +239,10 @@ def _topic(topic: TopicSnapshot, setting: _Setting, min_isr: int) -> _TopicFindi
 
 def _troubles(partition: PartitionSnapshot, setting: _Setting, min_isr: int) -> Iterator[tuple[Check, str]]:
     in_sync, replicas = len(partition.isr), len(partition.replicas)
-    is_led = partition.leader in setting.live
+    is_led = partition.is_led(setting.live)
     if not is_led:
         yield Check.OFFLINE_PARTITIONS, _offline(partition, setting.live)
-    elif in_sync < (min(min_isr, replicas) if setting.caps_min_isr else min_isr):
+    elif partition.is_under_min_isr(min_isr, setting.live, is_capped=setting.caps_min_isr):
         yield Check.UNDER_MIN_ISR, f"{in_sync} in sync, {min_isr} wanted"
     elif replicas < min_isr:
         yield Check.MIN_ISR_ABOVE_FACTOR, f"{replicas} replicas, {min_isr} wanted in sync"

@@ -95,7 +95,7 @@ async def _with_plan(facts: HealthFacts, cluster: Cluster) -> HealthFacts:
     from engine.admin.reassignment.lock import plan_in_the_way
 
     holder = await plan_in_the_way(cluster, None)
-    return facts if holder is None else replace(facts, plan=f"{holder}: {holder.what}")
+    return facts if holder is None else replace(facts, plan=holder.told)
 
 
 async def _with_probes(facts: HealthFacts, cluster: Cluster, silent: Mapping[int, str]) -> HealthFacts:

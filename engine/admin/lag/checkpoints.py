@@ -29,6 +29,8 @@ BATCHES_MAX: Final = POINTS_MAX + 1
 """This many of the latest batches are read."""
 
 _DEPTH_MAX: Final = 12
+_TABLE_MARKS: Final = ("_delta_log", "_spark_metadata", "_SUCCESS")
+_NAMED_FOLDERS_MAX: Final = 100
 _GONE = (FileNotFoundError, NotADirectoryError)
 
 
@@ -83,9 +85,9 @@ def _below(folder: Location, depth: int) -> Iterator[Location]:
     if _is_checkpoint(entries):
         yield folder
         return
+    is_table = _is_table(entries)
     for entry in entries:
-        # A table has many partitions (day=…), and none holds checkpoints.
-        if entry.is_folder and depth and not entry.name.startswith(".") and "=" not in entry.name:
+        if entry.is_folder and depth and not entry.name.startswith(".") and not (is_table and "=" in entry.name):
             try:
                 yield from _below(folder / entry.name, depth - 1)
             except (*_GONE, PermissionError):
@@ -98,6 +100,12 @@ def _is_checkpoint(entries: list[Entry]) -> bool:
     return "offsets" in folders and ("metadata" in files or "commits" in folders)
 
 
+def _is_table(entries: list[Entry]) -> bool:
+    """Whether folders such as ``day=1`` are a table's partitions, of which there are many, and none has checkpoints."""
+    names = {entry.name for entry in entries}
+    return not names.isdisjoint(_TABLE_MARKS) or sum("=" in name for name in names) > _NAMED_FOLDERS_MAX
+
+
 def _read(place: Location) -> Query:
     query_id = _query_id(place)
     committed = _times(place / "commits")
@@ -106,7 +114,7 @@ def _read(place: Location) -> Query:
     wanted = sorted(batch for batch in planned if batch in committed or batch > last_commit)
     entries: dict[int, OffsetLogEntry] = {}
     for batch in reversed(wanted):
-        entry = _offsets(place / "offsets" / str(batch), is_finished=batch in committed)
+        entry = _offsets(place / "offsets" / str(batch), distance=batch - last_commit)
         if entry is not None:
             entries[batch] = entry
         if len(entries) == BATCHES_MAX:
@@ -119,7 +127,8 @@ def _read(place: Location) -> Query:
     batches = [batch for batch in batches if batch.committed_ms is not None] + unfinished[:1]
     ids = tuple(entries[max(entries)].sources) if entries else ()
     initial = {source: found for source in ids if (found := _initial(place, source)) is not None}
-    return Query(ReaderKind.CHECKPOINT, place.shown, query_id, None, batches, ids, initial)
+    started_ms = None if batches else next((one.modified_ms for one in place.entries() if one.name == "metadata"), None)
+    return Query(ReaderKind.CHECKPOINT, place.shown, query_id, None, batches, ids, initial, started_ms=started_ms)
 
 
 def _query_id(place: Location) -> str:
@@ -143,16 +152,20 @@ def _times(folder: Location) -> dict[int, int]:
     }
 
 
-def _offsets(file: Location, *, is_finished: bool) -> OffsetLogEntry | None:
+def _offsets(file: Location, *, distance: int) -> OffsetLogEntry | None:
+    """Return a batch's offsets; None if they are gone, or cannot be read and the position does not depend on them.
+
+    ``distance`` is negative for a batch before the last one that was finished, and positive for one after it.
+    """
     try:
         return decode_offset_log(_text(file), file.shown)
     except FileNotFoundError:
         # Purged since it was listed.
         return None
-    except CorruptFileError as error:
-        if is_finished or isinstance(error, ForeignVersion):
+    except (CorruptFileError, UnicodeDecodeError) as error:
+        if distance == 0 or (distance > 0 and isinstance(error, ForeignVersion)):
             raise
-        # Half-written, as some file systems show it; the batch is not running yet.
+        # An old one says only how fast the query was. The newest may be half-written: it is not running yet.
         return None
 
 
@@ -172,7 +185,7 @@ def _initial(place: Location, source: str) -> Offsets | None:
     file = place / "sources" / source / "0"
     try:
         return decode_initial_offsets(_text(file), file.shown)
-    except (*_GONE, CorruptFileError):
+    except (*_GONE, CorruptFileError, UnicodeDecodeError):
         # Other kinds of sources keep their own files there.
         return None
 

@@ -209,4 +209,5 @@ def _query(story: _Story) -> Query:
         story.initial,
         story.run_id,
         story.error,
+        None if story.batches else story.time_ms or None,
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from engine.admin.lag.positions import Query, ReaderKind
-from engine.admin.lag.queries import rhythm_of_batches
+from engine.admin.lag.queries import rhythm_of_batches, verdict_without_position
 from engine.admin.lag.results import QueryLag
 from engine.admin.lag.rules import LagStatus
 
@@ -74,6 +74,8 @@ def _source(query: Query, source: str) -> JobSource:
 
 def _by_files(query: Query, now_ms: int) -> LagStatus:
     """Files show that a batch is running; only a cluster can show whether a query is behind."""
+    if not query.batches:
+        return verdict_without_position(query, now_ms).status
     rhythm = rhythm_of_batches(query, now_ms)
     if rhythm.in_flight_ms is None:
         return LagStatus.UNKNOWN

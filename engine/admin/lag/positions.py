@@ -65,7 +65,7 @@ class Query:
     """A query. ``batches`` are the latest ones in order; all but perhaps the last one are finished.
 
     ``source_ids`` are those of all its sources, ``initial`` has where some of them began. ``error`` is why its last run
-    failed.
+    failed. ``started_ms`` is when it was started, if it has no batch yet and that is known.
     """
 
     kind: ReaderKind
@@ -77,6 +77,7 @@ class Query:
     initial: Mapping[str, Offsets] = field(default_factory=dict)
     run_id: str | None = None
     error: str | None = None
+    started_ms: int | None = None
 
     @property
     def job(self) -> str:

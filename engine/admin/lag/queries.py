@@ -26,7 +26,7 @@ from engine.admin.lag.results import (
     place_of_newest,
     place_of_unread,
 )
-from engine.admin.lag.rules import Point, Rhythm
+from engine.admin.lag.rules import Point, Rhythm, Verdict, without_position
 from engine.admin.lag.sampling import GroupSample, IsWanted, PartitionSample, why_unknown
 from engine.admin.lag.unread import Place, Times, UnreadRecord, read_times
 from engine.admin.offsets.listing import Offsets, end_offsets, offsets_at, start_offsets
@@ -48,6 +48,8 @@ class _Source:
     source: str
     positions: Mapping[TopicPartition, Position]
     sample: GroupSample
+    is_placed: bool = True
+    """Whether the query's files say where it is."""
 
 
 async def measure_queries(
@@ -59,14 +61,17 @@ async def measure_queries(
         AdminError: the cluster does not answer at all.
     """
     positions = [
-        (query, source, {_name(one): one for one in found if is_wanted(one.topic)})
+        (query, source, {_name(one): one for one in found if is_wanted(one.topic)}, bool(found))
         for query in queries
         for source, found in _by_source(query).items()
     ]
-    names = {name for _, _, found in positions for name in found}
+    names = {name for _, _, found, _ in positions for name in found}
     ends, starts = await _bounds(wire, names, isolation)
     now_ms = time.time_ns() // 1_000_000
-    sources = [_Source(query, source, found, _sample(query, found, ends, starts)) for query, source, found in positions]
+    sources = [
+        _Source(query, source, found, _sample(query, found, ends, starts), is_placed)
+        for query, source, found, is_placed in positions
+    ]
     series = {
         (index, name): _series(one, name, now_ms) for index, one in enumerate(sources) for name in one.sample.partitions
     }
@@ -85,16 +90,17 @@ def query_lags(query: Query, ends: Offsets, starts: Offsets, times: Times, now_m
     rows = []
     for source, found in _by_source(query).items():
         positions = {_name(one): one for one in found}
-        one = _Source(query, source, positions, _sample(query, positions, ends, starts))
+        one = _Source(query, source, positions, _sample(query, positions, ends, starts), bool(found))
         rows.append(_row(one, {name: _series(one, name, now_ms) for name in positions}, times, now_ms))
     return rows
 
 
 def _by_source(query: Query) -> dict[str, list[Position]]:
+    """Return the positions by source; a query of which none is known counts as one source without a name."""
     found: dict[str, list[Position]] = {source: [] for source in query.kafka_sources}
     for one in query.positions():
         found[one.source].append(one)
-    return found
+    return found or {"": []}
 
 
 def _name(one: Position) -> TopicPartition:
@@ -224,6 +230,8 @@ def _row(one: _Source, series: Mapping[TopicPartition, list[Point]], times: Time
     ]
     last = one.query.last_batch
     given = {field.name: getattr(group, field.name) for field in fields(GroupLag)}
+    if not one.is_placed:
+        given["status"], given["reason"] = verdict_without_position(one.query, now_ms)
     return QueryLag(
         **given
         | {
@@ -252,6 +260,11 @@ def _partition(one: _Source, lag: PartitionLag) -> QueryPartitionLag:
         start=sample.start,
         planned_lag=sample.end - position.planned if is_known and sample.end is not None else None,
     )
+
+
+def verdict_without_position(query: Query, now_ms: int) -> Verdict:
+    """Return the verdict on a query whose files do not say where it is."""
+    return without_position(query.started_ms, now_ms, has_batches=bool(query.batches))
 
 
 def rhythm_of_batches(query: Query, now_ms: int) -> Rhythm:

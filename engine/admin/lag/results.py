@@ -137,6 +137,9 @@ class LagAnswer:
     failures: tuple[AdminError, ...] = ()
 
 
+_AT_A_STANDSTILL = (LagStatus.STOP, LagStatus.STALL, LagStatus.STUCK)
+"""Who stands still will not be through at any time, however fast it was before."""
+
 Series = Mapping[TopicPartition, Sequence[Point]]
 """What was seen of a group's partitions; the last point of each is now."""
 
@@ -241,7 +244,7 @@ def _partition_lag(
         None if unread is None else datetime.fromtimestamp(unread / 1000, UTC),
         trend.in_per_sec,
         trend.out_per_sec,
-        trend.clear_in_ms(lag),
+        None if verdict.status in _AT_A_STANDSTILL else trend.clear_in_ms(lag),
         sample.owner,
         sample.error,
     )

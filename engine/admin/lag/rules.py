@@ -26,6 +26,7 @@ Queries of Spark keep their own history of batches, which has their rhythm (``Rh
 2.  is AHEAD, and records that were deleted before they were read are DATA_LOSS;
 5.  wants three batches; before it comes: a batch that runs for more than a minute, and more than five times as long as
     batches take (their median), is STUCK;
+    before its first batch is planned, a query is RUNNING for a minute, then unknown;
 7.  no batch runs, and the next one is late: STOP. An offset that has stood still over three batches that were finished,
     with records before it all the time: STALL;
 8.  is BEHIND where a group would be WARN. A batch that runs, and nothing worse: RUNNING.
@@ -75,6 +76,11 @@ class LagStatus(StrEnum):
         return self in (LagStatus.OK, LagStatus.RUNNING)
 
     @property
+    def is_trouble(self) -> bool:
+        """Whether something is wrong or may become so; not where too little is known."""
+        return not self.is_fine and self is not LagStatus.UNKNOWN
+
+    @property
     def is_bad(self) -> bool:
         """Whether somebody has to do something."""
         return self.rank >= LagStatus.STALL.rank
@@ -107,6 +113,9 @@ class Reason(StrEnum):
     BATCH_RUNS = "batch_runs"
     BATCH_TOO_LONG = "batch_too_long"
     BATCH_IS_LATE = "batch_is_late"
+    STARTS = "starts"
+    NO_BATCH_YET = "no_batch_yet"
+    NO_POSITION = "no_position"
 
 
 _OF_UNREAD = frozenset(
@@ -200,6 +209,15 @@ def judge(
     if is_lost and verdict.status.rank < LagStatus.WARN.rank:
         return Verdict(LagStatus.WARN, Reason.RECORDS_LOST)
     return verdict
+
+
+def without_position(started_ms: int | None, now_ms: int, *, has_batches: bool) -> Verdict:
+    """Return the verdict on a query of Spark whose files name no offset, or not yet."""
+    if has_batches:
+        return Verdict(LagStatus.UNKNOWN, Reason.NO_POSITION)
+    if started_ms is not None and now_ms - started_ms < STUCK_MS:
+        return Verdict(LagStatus.RUNNING, Reason.STARTS)
+    return Verdict(LagStatus.UNKNOWN, Reason.NO_BATCH_YET)
 
 
 def without_records(verdict: Verdict) -> Verdict:

@@ -5,6 +5,7 @@ What cannot be read is reported, and does not delay the rest.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from engine.admin.cluster.errors import AdminError
@@ -12,6 +13,7 @@ from engine.admin.lag.checkpoints import find_checkpoints, read_checkpoint
 from engine.admin.lag.event_logs import find_event_logs, read_event_logs
 from engine.admin.lag.positions import Query, ReaderKind
 from engine.admin.lag.stores import Location, OtherStore, expand
+from engine.kafka.formats.spark_checkpoints import Offsets
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +31,24 @@ class QueryTraces:
     def read(self) -> tuple[list[Query], list[AdminError]]:
         """Return the queries found, and what could not be read.
 
-        A checkpoint does not have its query's name. An event log read with it does.
+        A query is one, whatever tells of it: its checkpoint has the batch that runs, an event log its name, and where
+        logs ended. The newest position counts. Copies of a checkpoint are queries of their own.
         """
         failures: list[AdminError] = []
-        queries = [*self._from_checkpoints(failures), *self._from_event_logs(failures)]
-        names = {query.query_id: query.name for query in queries if query.name is not None}
-        return [
-            replace(query, name=names.get(query.query_id)) if query.kind is ReaderKind.CHECKPOINT else query
-            for query in queries
-        ], failures
+        checkpoints, told = self._from_checkpoints(failures), self._from_event_logs(failures)
+        by_id: dict[str, list[Query]] = {}
+        # The newest of several copies is the one that the other files tell of.
+        for query in [*sorted(checkpoints, key=_newest_batch, reverse=True), *told]:
+            by_id.setdefault(query.query_id, []).append(query)
+        queries = []
+        for query in [*checkpoints, *told]:
+            same = by_id[query.query_id] if query.query_id else [query]
+            others = [one for one in same if one.kind is not ReaderKind.CHECKPOINT]
+            if query is same[0]:
+                queries.append(_joined([query, *(one for one in others if one is not query)]))
+            elif query.kind is ReaderKind.CHECKPOINT:
+                queries.append(replace(query, name=_joined([query, *others]).name))
+        return queries, failures
 
     def _from_checkpoints(self, failures: list[AdminError]) -> list[Query]:
         places: dict[str, Location] = {}
@@ -66,3 +77,33 @@ class QueryTraces:
         queries, damaged = read_event_logs(logs.values())
         failures += damaged
         return queries
+
+
+def _newest_batch(query: Query) -> int:
+    finished = query.finished
+    return finished[-1].batch_id if finished else -1
+
+
+def _joined(same: Sequence[Query]) -> Query:
+    """Return what several files say about one query: the newest position, and what else any of them knows."""
+    newest = max(same, key=_newest_batch)
+    latest: dict[int, dict[int, Offsets]] = {}
+    for one in same:
+        places = {source: index for index, source in enumerate(one.source_ids)}
+        for batch in one.batches:
+            known = {places[source]: ends for source, ends in batch.latest.items() if source in places}
+            latest.setdefault(batch.batch_id, {}).update(known)
+    sources = list(newest.source_ids)
+    batches = [
+        replace(batch, latest={source: found[n] for n, source in enumerate(sources) if n in found})
+        if (found := latest.get(batch.batch_id))
+        else batch
+        for batch in newest.batches
+    ]
+    return replace(
+        newest,
+        batches=batches,
+        name=next((one.name for one in same if one.name is not None), None),
+        run_id=next((one.run_id for one in (newest, *same) if one.run_id is not None), None),
+        error=next((one.error for one in (newest, *same) if one.error is not None), None),
+    )

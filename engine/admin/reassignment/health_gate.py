@@ -80,6 +80,12 @@ def shrunk_since(start: ClusterHealth, now: ClusterHealth) -> list[TopicPartitio
     return sorted(name for name, out in now.out_of_sync.items() if out - start.out_of_sync.get(name, frozenset()))
 
 
+def behind_since(start: ClusterHealth, now: ClusterHealth) -> list[TopicPartition]:
+    """Return the partitions of which a live replica has left the ISR since the start: a slower copy may help it."""
+    fallen = {name: out - start.out_of_sync.get(name, frozenset()) for name, out in now.out_of_sync.items()}
+    return sorted(name for name, out in fallen.items() if out & now.live)
+
+
 def _named(names: list[TopicPartition]) -> str:
     more = len(names) - _NAMED_MAX
     return ", ".join(map(str, names[:_NAMED_MAX])) + (f" and {more} more" if more > 0 else "")

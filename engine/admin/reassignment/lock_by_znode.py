@@ -64,6 +64,7 @@ class ZnodeLock:
                 raise BadRequest("this needs ZooKeeper", hint=NAME_ZOOKEEPER)
             self._zk = await open_zookeeper(
                 connect,
+                security=self._cluster.target.zookeeper_security,
                 timeout_s=self._cluster.timeout_s,
                 session_timeout_ms=self._session_timeout_ms,
                 patience_s=self._cluster.timeout_s,

@@ -55,6 +55,11 @@ class Holder:
             return cls(str(found["who"]), str(found["since"]), str(found["what"]), named)
         return cls("somebody", "an unknown time", "something")
 
+    @property
+    def told(self) -> str:
+        """Who holds it, and for what."""
+        return f"{self}: {self.what}"
+
     def __str__(self) -> str:
         return f"{self.who} since {self.since}"
 

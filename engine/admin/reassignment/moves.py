@@ -21,6 +21,8 @@ class ReassignmentState(StrEnum):
     IN_PROGRESS = "in_progress"
     FAILED = "failed"
     NOT_FOUND = "not_found"
+    WAITING = "waiting"
+    """A run of its plan, which is under way, has not begun to move it."""
     NOT_BEGUN = "not_begun"
     """It is where it was before the plan, none of which was carried out."""
     ROLLED_BACK = "rolled_back"

@@ -21,7 +21,7 @@ from engine.admin.elections.values import ElectionResult, ElectionScope, Electio
 from engine.admin.reassignment.access import reassignment_changer, reassignment_reader
 from engine.admin.reassignment.adaptive_throttle import ThrottleRange
 from engine.admin.reassignment.execute import says_that_nothing_began
-from engine.admin.reassignment.health_gate import ClusterHealth, obstacles, read_health, shrunk_since
+from engine.admin.reassignment.health_gate import ClusterHealth, behind_since, obstacles, read_health
 from engine.admin.reassignment.journal import Journal, open_journal
 from engine.admin.reassignment.lock import OperatorLock, operator_lock
 from engine.admin.reassignment.lock_holder import Holder, LockHeld
@@ -376,8 +376,8 @@ class _Execution:
         arrived = {move.name for move in wave if move.name in self.done}
         # The throttle may have held these back until now: they have until the next look to come back into the ISR.
         released = await self._throttle.release(arrived)
-        shrunk = shrunk_since(self._start, await read_health(self.cluster))
-        await self._throttle.adapt([name for name in shrunk if name not in released], self._waiting(wave))
+        behind = behind_since(self._start, await read_health(self.cluster))
+        await self._throttle.adapt([name for name in behind if name not in released], self._waiting(wave))
 
     async def _take_throttle(self, wave: Wave) -> None:
         """Continue at the rate that somebody has asked for meanwhile."""

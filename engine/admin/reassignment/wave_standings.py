@@ -9,6 +9,7 @@ from dataclasses import replace
 from engine.admin.cluster.connection import Cluster
 from engine.admin.reassignment.access import reassignment_reader
 from engine.admin.reassignment.journal import JournalRecord
+from engine.admin.reassignment.lock_holder import Holder
 from engine.admin.reassignment.moves import PartitionStatus, ReassignmentState
 from engine.admin.reassignment.running import read_partitions
 from engine.admin.reassignment.verify import read_statuses
@@ -41,20 +42,32 @@ async def read_standings(cluster: Cluster, moves: Sequence[WaveMove]) -> dict[To
 
 
 def seen_from_before(
-    statuses: Sequence[PartitionStatus], moves: Sequence[WaveMove], record: JournalRecord | None
+    statuses: Sequence[PartitionStatus],
+    moves: Sequence[WaveMove],
+    record: JournalRecord | None,
+    holder: Holder | None = None,
 ) -> list[PartitionStatus]:
     """Return the statuses of a plan; what is not at its new place, and does not move, is seen from its old one.
 
-    ``record`` is the plan's journal. With every partition at its old place and no journal, or one of a whole rollback,
-    none has failed.
+    ``record`` is the plan's journal, ``holder`` who has the lock. While somebody carries the plan out, what is at its
+    old place waits. Otherwise, with every partition there and no journal, or one of a whole rollback, none has failed.
     """
     failed = {status.name for status in statuses if status.state is ReassignmentState.FAILED}
     back = {move.name for status, move in zip(statuses, moves, strict=True) if status.replicas == move.before} & failed
+    if back and holder is not None and _carries_out(holder, moves):
+        state, reason = ReassignmentState.WAITING, f"{holder.who} has not come to it yet"
+        return [replace(one, state=state, reason=reason) if one.name in back else one for one in statuses]
     if len(back) < len(moves) or (record is not None and not record.is_rolled_back):
         reasons = {name: AS_BEFORE if name in back else ELSEWHERE for name in failed}
         return [replace(status, reason=reasons.get(status.name, status.reason)) for status in statuses]
     state = ReassignmentState.NOT_BEGUN if record is None else ReassignmentState.ROLLED_BACK
     return [replace(status, state=state, reason=AS_BEFORE) for status in statuses]
+
+
+def _carries_out(holder: Holder, moves: Sequence[WaveMove]) -> bool:
+    """Whether who holds the lock leads these partitions to their new places."""
+    named = Holder.myself("", {move.name.topic for move in moves}).topics
+    return holder.topics == named and holder.what.startswith(("apply ", "resume "))
 
 
 async def _look(cluster: Cluster, moves: Sequence[WaveMove]) -> dict[TopicPartition, Standing]:

@@ -112,7 +112,7 @@ class WaveThrottle:
         return new
 
     async def adapt(self, shrunk: Sequence[TopicPartition], moves: Sequence[WaveMove]) -> None:
-        """Halve it if ISRs have shrunk or the p99 exceeds its limit; raise it step by step while all is calm."""
+        """Halve it if live replicas have left the ISR or the p99 is above its limit; raise it by steps in calm."""
         if self._adaptive is None:
             return
         trouble = f"the ISR of {named(shrunk)} has shrunk" if shrunk else self._latency_trouble()

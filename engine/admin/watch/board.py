@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from engine.admin.cluster.errors import AdminError, Refused
+from engine.admin.cluster.errors import AdminError, LoginRefused, Refused
 from engine.admin.cluster.target import Side
 from engine.admin.watch.frame import Link, LinkState, Stage, StageSource, StageStatus
 from engine.common.clock import Clock
 from engine.common.errors import ErrorCode, said_by
-from engine.kafka.zk.errors import AuthFailed, NoAuth
+from engine.kafka.zk.errors import NoAuth, NotAdmitted
 
 _DENIED_CODES = frozenset(
     code for code in ErrorCode if "AUTHORIZATION_FAILED" in code.name or "AUTHENTICATION" in code.name
@@ -30,7 +30,9 @@ def failure_of(error: BaseException) -> Failure:
     message = said_by(error)
     if isinstance(error, AdminError) and error.where:
         message = f"{message}: {error.where}"
-    denied = isinstance(error, NoAuth | AuthFailed) or (isinstance(error, Refused) and error.code in _DENIED_CODES)
+    denied = isinstance(error, NoAuth | NotAdmitted | LoginRefused) or (
+        isinstance(error, Refused) and error.code in _DENIED_CODES
+    )
     return Failure(message, denied)
 
 

@@ -112,7 +112,9 @@ async def read_words(cluster: Cluster, snapshot: ClusterSnapshot, silent: Iterab
     probes = await probe_brokers(snapshot, cluster.target.client_properties, dict.fromkeys(silent, "no answer"))
     return {
         # Each KRaft broker names some live broker: differences mean nothing.
-        broker: BrokerWords(None if one.is_kraft else one.controller_id, one.offline_log_dirs, one.trouble or "")
+        broker: BrokerWords(
+            None if one.is_kraft else one.controller_id, one.offline_log_dirs, one.trouble or "", one.caps_min_isr
+        )
         for broker, one in probes.items()
     }
 

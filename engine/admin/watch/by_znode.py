@@ -29,8 +29,9 @@ from engine.common.clock import Clock
 from engine.common.errors import CoordinationError
 from engine.common.model import NO_CONTROLLER, BrokerInfo, TopicPartition
 from engine.kafka.zk.client import ReadOutcome, ZkClient
-from engine.kafka.zk.errors import AuthFailed, NoNode, SessionLost, ZnodeFormatError, ZooKeeperError
+from engine.kafka.zk.errors import NoNode, SessionLost, ZnodeFormatError, ZooKeeperError
 from engine.kafka.zk.kafka_client import KafkaZkClient
+from engine.kafka.zk.security import OPEN, ZkSecurity
 from engine.kafka.zk.session_keeper import SessionEvent
 from engine.kafka.zk.watches import WatchEvent, WatchEventKind
 from engine.kafka.zk.znodes.admin_znodes import DeleteTopicsZNode, ReassignPartitionsZNode
@@ -71,10 +72,13 @@ class ZooKeeperSide:
         board: Board,
         clock: Clock,
         on_news: Callable[[bool], None],
+        *,
+        security: ZkSecurity = OPEN,
     ) -> None:
         self.requests = 0
         """How many requests were sent to ZooKeeper, not counting pings and watches re-armed after an event."""
         self._connect = connect
+        self._security = security
         self._knowledge = knowledge
         self._board = board
         self._clock = clock
@@ -113,10 +117,9 @@ class ZooKeeperSide:
         while True:
             self._board.trying(Side.ZOOKEEPER)
             try:
-                zk = await open_zookeeper(self._connect, timeout_s=CONNECT_S)
+                zk = await open_zookeeper(self._connect, security=self._security, timeout_s=CONNECT_S)
             except (Unreachable, ZooKeeperError) as error:
-                cause = error.__cause__ if isinstance(error.__cause__, AuthFailed) else error
-                self._lose(failure_of(cause), self._clock.now_ms() + back_off_ms)
+                self._lose(failure_of(error), self._clock.now_ms() + back_off_ms)
                 await self._pause_for(back_off_ms)
                 back_off_ms = min(back_off_ms * 2, BACK_OFF_MAX_MS)
                 continue

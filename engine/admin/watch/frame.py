@@ -154,6 +154,8 @@ class BrokerWords:
     controller_id: int | None = None
     offline_log_dirs: tuple[str, ...] = ()
     trouble: str = ""
+    caps_min_isr: bool = False
+    """It wants no more replicas in sync than a partition has, whatever min.insync.replicas says (Kafka 3.7)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +217,7 @@ class Frame:
         deletion_ages_ms: how long topics have been marked for deletion; with ZooKeeper only.
         listed_reassignments: names in ``/admin/reassign_partitions``; with ZooKeeper only.
         zookeeper_ms: how long a ZooKeeper read takes; None: not asked.
+        plan: who carries out which plan; empty: nobody. It is looked up while something is throttled; None: not yet.
         unreadable: what is wrong with unreadable znodes.
         health: what ``klamm cluster health`` says about this frame; None until there is something to judge.
         events: what happened since the frame before, oldest first, including dropped frames.
@@ -237,9 +240,16 @@ class Frame:
     deletion_ages_ms: Mapping[str, int] = field(default_factory=dict)
     listed_reassignments: tuple[str, ...] = ()
     zookeeper_ms: float | None = None
+    plan: str | None = None
     unreadable: tuple[str, ...] = ()
     health: HealthReport | None = None
     events: tuple[Event, ...] = ()
+
+    @property
+    def caps_min_isr(self) -> bool:
+        """Whether all brokers that answer want no more replicas in sync than a partition has."""
+        said = [one.caps_min_isr for one in self.words.values() if not one.trouble]
+        return bool(said) and all(said)
 
     def stage(self, stage: Stage) -> StageStatus:
         """Return the status of a stage; one that the feed does not know was never read."""

@@ -24,15 +24,25 @@ class HealthMemory:
         return iter(()) if _is_unread(frame) else self._memory.turns(facts_of(frame))
 
     def judge(self, frame: Frame) -> HealthReport | None:
-        """Return what the checks say about a frame; None until topics and partitions have been read."""
+        """Return what the checks say about a frame; None until topics, partitions and moves have been read.
+
+        What is wrong is told then; that nothing is, only once all that the checks look at has been read.
+        """
         if _is_unread(frame):
             return None
         report = assess(facts_of(frame), memory=self._memory)
+        early = set()
         settings = frame.stage(Stage.SETTINGS)
         if not settings.error and not settings.missing:
             # They are read after everything else, and seldom: those that nobody refused are of topics just created.
-            return report_of_reasons(one for one in report.reasons if one.check is not Check.UNKNOWN_SETTINGS)
-        return report
+            early.add(Check.UNKNOWN_SETTINGS)
+        if frame.plan is None:
+            # A plan that is being carried out may need them.
+            early.add(Check.LEAKED_THROTTLES)
+        if any(one.check in early for one in report.reasons):
+            report = report_of_reasons(one for one in report.reasons if one.check not in early)
+        is_all_read = all(_is_settled(frame, stage) for stage in (Stage.SETTINGS, Stage.PROBES))
+        return report if report.reasons or is_all_read else None
 
 
 def _zookeeper_trouble(frame: Frame) -> str | None:
@@ -45,7 +55,16 @@ def _zookeeper_trouble(frame: Frame) -> str | None:
 
 
 def _is_unread(frame: Frame) -> bool:
-    return frame.cluster is None or frame.stage(Stage.METADATA).read_at_ms is None
+    if frame.cluster is None or frame.stage(Stage.METADATA).read_at_ms is None:
+        return True
+    # A replica that a move adds would count as missing.
+    return not _is_settled(frame, Stage.REASSIGNMENTS)
+
+
+def _is_settled(frame: Frame, stage: Stage) -> bool:
+    """Whether a stage was read once, or there is a reason why it was not."""
+    status = frame.stage(stage)
+    return status.read_at_ms is not None or bool(status.error)
 
 
 def facts_of(frame: Frame) -> HealthFacts:
@@ -57,12 +76,14 @@ def facts_of(frame: Frame) -> HealthFacts:
     return HealthFacts(
         frame.cluster,
         min_isr=frame.min_isr,
+        caps_min_isr=frame.caps_min_isr,
         listed_reassignments=frame.listed_reassignments,
         seen_controllers={broker: said.controller_id for broker, said in words.items() if not said.trouble},
         offline_log_dirs={broker: said.offline_log_dirs for broker, said in words.items() if said.offline_log_dirs},
         silent_brokers={broker: said.trouble for broker, said in words.items() if said.trouble},
         deletion_ages_ms=frame.deletion_ages_ms,
         zookeeper_ms=frame.zookeeper_ms,
+        plan=frame.plan or None,
         zookeeper_trouble=_zookeeper_trouble(frame),
         unreadable_topics=frame.unreadable,
     )

@@ -88,6 +88,7 @@ class Knowledge:
         """When topics were marked for deletion."""
         self.listed_reassignments: tuple[str, ...] = ()
         self.zookeeper_ms: float | None = None
+        self.plan: str | None = None
         self.unreadable: tuple[str, ...] = ()
         self._source = source
         self._protocol = protocol
@@ -101,6 +102,8 @@ class Knowledge:
         self._sequence = 0
         self._last: Frame | None = None
         self._health = HealthMemory()
+        self._listed: frozenset[TopicPartition] | None = None
+        """What moves, if brokers have listed it since they were last asked about topics."""
         self._has_doubts = False
         """Whether a broker named another controller when it was asked last."""
 
@@ -139,6 +142,7 @@ class Knowledge:
                 found[name] = self._dressed(topic_of_metadata(known, one, {}, self.assignments.get(name, {})))
             else:
                 found[name] = self._dressed(topic_of_metadata(known, one, self._moving(name)))
+        self._listed = None
         for name in self.marked_at_ms:
             # Brokers stop reporting a topic as soon as its deletion begins.
             if name not in found and name in self.topics:
@@ -191,6 +195,7 @@ class Knowledge:
 
     def take_reassignments(self, running: Mapping[TopicPartition, ReplicaAssignment]) -> bool:
         """Take the controller's list of reassignments; return whether anything changed."""
+        self._listed = frozenset(running)
         changed = with_reassignments(self.topics, running)
         return self._set_topics(self.topics | changed) if changed else False
 
@@ -297,6 +302,7 @@ class Knowledge:
             {name: max(0, now_ms - at_ms) for name, at_ms in self.marked_at_ms.items()},
             self.listed_reassignments,
             self.zookeeper_ms,
+            self.plan,
             self.unreadable,
         )
         yield from self._health.turns(fresh)
@@ -365,7 +371,12 @@ class Knowledge:
         topic = self.topics.get(name)
         if topic is None:
             return {}
-        return {p.partition: p.assignment for p in topic.partitions if p.assignment.is_being_reassigned}
+        return {
+            p.partition: p.assignment
+            for p in topic.partitions
+            if p.assignment.is_being_reassigned
+            and (self._listed is None or TopicPartition(name, p.partition) in self._listed)
+        }
 
     def _min_isr_of(self, configs: Mapping[str, str]) -> int:
         texts = configs.get(_MIN_ISR), self._default_min_isr

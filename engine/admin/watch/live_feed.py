@@ -22,9 +22,11 @@ from engine.admin.cluster.errors import AnswerLost, BadRequest, Unreachable
 from engine.admin.cluster.remedies import Parameter, Phrase
 from engine.admin.cluster.target import ClusterTarget, Side
 from engine.admin.groups.scope import GroupScope
+from engine.admin.health.checks import has_throttles
 from engine.admin.lag.measuring import LagMeter, LagOptions
 from engine.admin.lag.traces import QueryTraces
 from engine.admin.log_dirs.describing import read_log_dirs
+from engine.admin.reassignment.lock import plan_in_the_way
 from engine.admin.topics.by_wire import read_reassignments
 from engine.admin.watch import by_wire
 from engine.admin.watch.board import Board, Failure, failure_of
@@ -37,7 +39,7 @@ from engine.admin.watch.shared_cluster import BROKERS_NOT_ASKED, SharedCluster
 from engine.admin.watch.silence import LOOK_MS, Listener
 from engine.common.clock import Clock, SystemClock
 from engine.common.model import BrokerInfo
-from engine.common.snapshot import SnapshotSource
+from engine.common.snapshot import ClusterSnapshot, SnapshotSource
 from engine.kafka.protocol.apis.metadata import MetadataResponse
 from engine.kafka.zk.errors import SessionLost, ZooKeeperError
 
@@ -164,7 +166,12 @@ class LiveFeed:
 
             self._old_groups = OldGroupReader(self._slow)
             self._zookeeper = ZooKeeperSide(
-                self._target.zookeeper, self._knowledge, self._board, self._clock, self._on_news
+                self._target.zookeeper,
+                self._knowledge,
+                self._board,
+                self._clock,
+                self._on_news,
+                security=self._target.zookeeper_security,
             )
             self._spawn("zookeeper", self._zookeeper.run)
         if self._uses_wire:
@@ -466,10 +473,19 @@ class LiveFeed:
         words = await by_wire.read_words(self._slow, frame.cluster, self._knowledge.silent_ms)
         if self._knowledge.take_words(words):
             asyncio.get_running_loop().call_later(_DOUBT_S, self._trigger, Stage.PROBES)
+        await self._read_plan_lock(frame.cluster)
         silent = [f"broker {broker}: {said.trouble}" for broker, said in self._knowledge.words.items() if said.trouble]
         if silent and len(silent) == len(self._knowledge.words):
             raise Unreachable("; ".join(silent))
         return 2 * len(self._knowledge.words), ()
+
+    async def _read_plan_lock(self, cluster: ClusterSnapshot) -> None:
+        """Find out who carries out a plan, while there are throttles that it may need."""
+        if not has_throttles(cluster):
+            self._knowledge.plan = None
+            return
+        holder = await plan_in_the_way(self._slow, None)
+        self._knowledge.plan = "" if holder is None else holder.told
 
     # Inside
 

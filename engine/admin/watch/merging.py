@@ -64,7 +64,7 @@ def topic_of_znode(
         known = None
     old = {} if known is None else {partition.partition: partition for partition in known.partitions}
     partitions = [
-        with_assignment(old[number], assigned) if number in old else PartitionSnapshot(number, assigned)
+        _moved(old[number], assigned) if number in old else PartitionSnapshot(number, assigned)
         for number, assigned in sorted(assignment.items())
     ]
     if known is None:
@@ -75,6 +75,20 @@ def topic_of_znode(
 def with_assignment(known: PartitionSnapshot, assignment: ReplicaAssignment) -> PartitionSnapshot:
     """Return the partition with this assignment; itself if it has it."""
     return known if known.assignment == assignment else replace(known, assignment=assignment)
+
+
+def _moved(known: PartitionSnapshot, assignment: ReplicaAssignment) -> PartitionSnapshot:
+    """Return the partition with an assignment that is newer than its ISR.
+
+    Kafka ends no move before all its targets are in sync, so at its end they are, whatever was read before.
+    """
+    before = known.assignment
+    fresh = with_assignment(known, assignment)
+    if before.is_being_reassigned and assignment.replicas == before.target_replicas and known.isr:
+        arrived = tuple(one for one in before.adding_replicas if one in assignment.replicas and one not in known.isr)
+        if arrived and not assignment.is_being_reassigned:
+            return replace(fresh, isr=shared((*known.isr, *arrived)))
+    return fresh
 
 
 def with_state(known: PartitionSnapshot, state: LeaderIsrAndControllerEpoch | None) -> PartitionSnapshot:
@@ -104,10 +118,10 @@ def with_state(known: PartitionSnapshot, state: LeaderIsrAndControllerEpoch | No
 def with_reassignments(
     topics: Mapping[str, TopicSnapshot], running: Mapping[TopicPartition, ReplicaAssignment]
 ) -> dict[str, TopicSnapshot]:
-    """Return the topics that change with what is being reassigned, or no longer is.
+    """Return the topics that change with what is being reassigned.
 
-    A listing that names other replicas than the topic has is older or newer than what is known about the topic: the
-    next answers will agree.
+    A listing that names other replicas than the topic has is older or newer than what is known about the topic, and one
+    without a move that was known may be newer than the ISR: the next Metadata answer says what became of it.
     """
     changed: dict[str, TopicSnapshot] = {}
     by_topic: dict[str, dict[int, ReplicaAssignment]] = {}
@@ -115,9 +129,12 @@ def with_reassignments(
         by_topic.setdefault(name.topic, {})[name.partition] = assignment
     for topic in topics.values():
         moving = by_topic.get(topic.name, {})
-        if not moving and not any(p.assignment.is_being_reassigned for p in topic.partitions):
+        if not moving:
             continue
-        partitions = [with_assignment(p, assignment_of(p.replicas, moving.get(p.partition))) for p in topic.partitions]
+        partitions = [
+            with_assignment(p, assignment_of(p.replicas, moving[p.partition])) if p.partition in moving else p
+            for p in topic.partitions
+        ]
         merged = with_partitions(topic, partitions)
         if merged is not topic:
             changed[topic.name] = merged
@@ -133,8 +150,14 @@ def assignment_of(replicas: Iterable[int], moving: ReplicaAssignment | None) -> 
 def _assignment_of_metadata(
     known: PartitionSnapshot | None, answer: MetadataResponsePartition, moving: ReplicaAssignment | None
 ) -> ReplicaAssignment:
-    if known is not None and moving is None and list(known.assignment.replicas) == answer.replica_nodes:
-        return known.assignment
+    if known is not None and moving is None and list(known.replicas) == answer.replica_nodes:
+        before = known.assignment
+        return assignment_of(before.replicas, None) if before.is_being_reassigned else before
+    if known is not None and moving is None:
+        # More replicas than before: a move has begun, and brokers have not listed it yet.
+        added = tuple(one for one in answer.replica_nodes if one not in known.replicas)
+        if added and len(added) + len(known.replicas) == len(answer.replica_nodes):
+            return ReplicaAssignment(tuple(answer.replica_nodes), added)
     return assignment_of(answer.replica_nodes, moving)
 
 

@@ -24,6 +24,7 @@ from engine.broker.controller.wire_requests import (
 )
 from engine.common.model import BrokerInfo
 from engine.kafka.client.broker_client import BrokerClient
+from engine.kafka.client.security import Security, plaintext
 from engine.kafka.config.metadata_version import MetadataVersion
 from engine.kafka.protocol.declaration import Response
 from engine.runtime.discards import Discards
@@ -48,6 +49,8 @@ class ChannelSettings:
     """Listener on which brokers take the controller's requests."""
     inter_broker_listener_name: str
     """Listener on which followers reach their leaders."""
+    security: Callable[[], Security] = plaintext
+    """For each new connection: a certificate may change."""
     connect_timeout_ms: int = 30_000
     request_timeout_ms: int = 30_000
 
@@ -113,6 +116,7 @@ class BrokerChannel:
             client_id=str(self._settings.controller_id),
             connect_timeout_ms=self._settings.connect_timeout_ms,
             request_timeout_ms=self._settings.request_timeout_ms,
+            security=self._settings.security(),
         )
         node = f"{endpoint.host}:{endpoint.port} (id: {self.broker.id} rack: {self.broker.rack or 'null'})"
         self._log.info("Starting")

@@ -29,7 +29,7 @@ from engine.broker.network.request import (
     RequestHead,
 )
 from engine.broker.network.routes import Route
-from engine.broker.network.sender import MakeSender, Sender
+from engine.broker.network.sender import Sender, SocketSender
 from engine.broker.network.session import ConnectionRules, Session, not_connected
 from engine.common.errors import RemoteProtocolError
 from engine.kafka.protocol.api_keys import ApiKey
@@ -75,6 +75,7 @@ class CloseReason(Enum):
     PEER_BROKE_PROTOCOL = "the peer broke the protocol"
     UNSUPPORTED = "the peer asked for an unsupported API or version"
     IDLE = "it was idle for connections.max.idle.ms"
+    NOT_AUTHENTICATED = "the peer could not authenticate"
     TOO_MANY = "there are too many connections"
     NO_DESCRIPTOR = "file descriptors run short"
     FAILED_ACKS_0 = "a Produce with acks=0 failed, to which Kafka sends no answer"
@@ -89,8 +90,8 @@ class ConnectionContext:
 
     rules: ConnectionRules
     """Those of a new connection."""
-    make_sender: MakeSender
-    call_later: Callable[[float, Callable[[], None]], asyncio.TimerHandle]
+    descriptors_max: int
+    """From this descriptor on, descriptors run short."""
     buffers: ReceiveBuffers
     supervisor: Supervisor
     make_request: Callable[[int, int, int, str | None, Session], RequestHead]
@@ -123,6 +124,8 @@ class Connection(asyncio.BufferedProtocol):
         self.closed_because: CloseReason | None = None
         self.last_active_ms = context.now_ms()
         self.descriptor = -1
+        self.admit_until_ms: int | None = None
+        """Until then the peer must have said who it is; None: it has, or need not."""
         self._transport: asyncio.Transport | None = None
         self._sender: Sender | None = None
         self._inbox = Inbox(context.buffers)
@@ -146,10 +149,17 @@ class Connection(asyncio.BufferedProtocol):
         self.session = self._new_session(host.removeprefix("::ffff:"), port)
         self.descriptor = transport.get_extra_info("socket").fileno()
         self.session.mute = self._mute
-        self._sender = self._context.make_sender(self._transport, self._go_on, self._on_write_error)
+        self._sender = self._make_sender(self._transport)
         refusal = self._context.on_open(self)
         if refusal is not None:
             self.close(refusal)
+
+    def _make_sender(self, transport: asyncio.Transport) -> Sender:
+        context = self._context
+        return SocketSender(
+            asyncio.get_running_loop(), self.descriptor, self._go_on, self._on_write_error, context.now_ms,
+            descriptors_max=context.descriptors_max,
+        )  # fmt: skip
 
     def _new_session(self, host: str, port: int) -> Session:
         context = self._context
@@ -494,7 +504,8 @@ class Connection(asyncio.BufferedProtocol):
         now_ms = self._context.now_ms()
         self._muted_until_ms = max(self._muted_until_ms, now_ms + ms)
         if self._unmuting is None and self.closed_because is None:
-            self._unmuting = self._context.call_later((self._muted_until_ms - now_ms) / 1000, self._unmute)
+            delay_s = (self._muted_until_ms - now_ms) / 1000
+            self._unmuting = asyncio.get_running_loop().call_later(delay_s, self._unmute)
             if not self._is_handling:
                 self._settle()
 

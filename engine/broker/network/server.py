@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from engine.broker.network.connection import CloseReason, Connection, ConnectionContext, request_logger
 from engine.broker.network.request import RequestHead
 from engine.broker.network.routes import RouteTable
-from engine.broker.network.sender import MakeSender, Sender, SocketSender
 from engine.broker.network.session import ConnectionRules, Session
 from engine.broker.network.tcp_info import is_peer_gone, keep_alive, read_tcp_info
+from engine.broker.network.tls import TlsConnection, TlsPolicy
 from engine.common.clock import Clock
 from engine.common.errors import OperationError
 from engine.common.model import SecurityProtocol
@@ -23,7 +23,6 @@ from engine.runtime.receive_buffers import ReceiveBuffers
 from engine.runtime.supervisor import Supervisor
 
 _ALL_ADDRESSES = ("", "0.0.0.0", "::")
-_UNENCRYPTED = (SecurityProtocol.PLAINTEXT, SecurityProtocol.SASL_PLAINTEXT)
 
 logger = logging.getLogger(__name__)
 
@@ -96,7 +95,10 @@ class SocketServer:
         make_request: Callable[[int, int, int, str | None, Session], RequestHead],
         limits: ServerLimits,
         clock: Clock,
+        tls: Mapping[str, TlsPolicy] | None = None,
     ) -> None:
+        """``tls`` has the listeners that encrypt, by name."""
+        self._tls = tls or {}
         self.limits = limits
         self._clock = clock
         self.connections: set[Connection] = set()
@@ -124,8 +126,8 @@ class SocketServer:
     async def accept(self, bound: BoundListener) -> None:
         """Start accepting connections on a bound listener."""
         loop = asyncio.get_running_loop()
-        context = self._context(loop, bound.spec)
-        server = await loop.create_server(lambda: Connection(context), sock=bound.socket, backlog=_backlog(self.limits))
+        make = self._maker_of(bound.spec)
+        server = await loop.create_server(make, sock=bound.socket, backlog=_backlog(self.limits))
         self._servers.append(server)
         self._bound.remove(bound)
         host = bound.spec.host or "0.0.0.0"
@@ -140,6 +142,7 @@ class SocketServer:
     def start_idle_sweep(self) -> None:
         """Start closing connections that have been silent for ``connections.max.idle.ms``, or whose peer is gone."""
         self._supervisor.every(GONE_PEERS_INTERVAL_MS, self._close_gone, "gone peers")
+        self._supervisor.every(GONE_PEERS_INTERVAL_MS, self._close_unknown, "unknown peers")
         idle_ms = self.limits.connections_max_idle_ms
         if idle_ms > 0:
             self._supervisor.every(max(100, idle_ms // IDLE_SWEEPS), self._close_idle, "idle connections")
@@ -161,11 +164,20 @@ class SocketServer:
         for server in self._servers:
             await server.wait_closed()
 
-    def _context(self, loop: asyncio.AbstractEventLoop, listener: ListenerSpec) -> ConnectionContext:
+    def _maker_of(self, listener: ListenerSpec) -> Callable[[], Connection]:
+        """Return what makes a listener's connections."""
+        context = self._context(listener)
+        if listener.security_protocol == SecurityProtocol.PLAINTEXT:
+            return lambda: Connection(context)
+        policy = self._tls.get(listener.name)
+        if policy is None or listener.security_protocol != SecurityProtocol.SSL:
+            raise ValueError(f"nothing here protects listener {listener.name} as its security protocol promises")
+        return lambda: TlsConnection(context, policy)
+
+    def _context(self, listener: ListenerSpec) -> ConnectionContext:
         return ConnectionContext(
             rules=ConnectionRules(self._routes, self.limits.socket_request_max_bytes),
-            make_sender=self._senders_of(loop, listener),
-            call_later=loop.call_later,
+            descriptors_max=self.limits.descriptors_max,
             buffers=self._buffers,
             supervisor=self._supervisor,
             make_request=self._make_request,
@@ -176,21 +188,6 @@ class SocketServer:
             on_open=self._opened,
             on_close=self._closed,
         )
-
-    def _senders_of(self, loop: asyncio.AbstractEventLoop, listener: ListenerSpec) -> MakeSender:
-        """Return what makes the outgoing side of each of a listener's connections, by its security protocol."""
-        if listener.security_protocol not in _UNENCRYPTED:
-            raise ValueError(f"listener {listener.name} is encrypted, and nothing here can encrypt what it sends")
-
-        def make_sender(
-            transport: asyncio.Transport, on_drained: Callable[[], None], on_error: Callable[[OSError], None]
-        ) -> Sender:
-            fd = transport.get_extra_info("socket").fileno()
-            return SocketSender(
-                loop, fd, on_drained, on_error, self._clock.monotonic_ms, descriptors_max=self.limits.descriptors_max
-            )
-
-        return make_sender
 
     def _opened(self, connection: Connection) -> CloseReason | None:
         self.connections.add(connection)
@@ -274,6 +271,13 @@ class SocketServer:
         for connection in [c for c in silent if c.owes_answers or c.descriptor % GONE_PEERS_TURNS == turn]:
             if is_peer_gone(read_tcp_info(connection.descriptor)):
                 connection.close(CloseReason.PEER_GONE)
+
+    def _close_unknown(self) -> None:
+        """Close connections whose peers have taken too long to say who they are."""
+        now_ms = self._clock.monotonic_ms()
+        late = [c for c in self.connections if c.admit_until_ms is not None and c.admit_until_ms < now_ms]
+        for connection in late:
+            connection.close(CloseReason.NOT_AUTHENTICATED)
 
     def _close_idle(self) -> None:
         oldest_ms = self._clock.monotonic_ms() - self.limits.connections_max_idle_ms

@@ -66,6 +66,7 @@ class ControllerChannel:
                 *address,
                 client_id=str(self._settings.broker_id),
                 request_timeout_ms=self._settings.replica_socket_timeout_ms,
+                security=self._settings.inter_broker_security(),
             )
         return self._client
 

@@ -38,8 +38,15 @@ from engine.broker.replication.offset_lookup import OffsetSearch
 from engine.broker.replication.replica_manager import ReplicaManager
 from engine.broker.replication.replica_selector import replica_selector
 from engine.broker.replication.zk_isr import ZkIsrUpdater
+from engine.broker.security.listener_security import TlsListener, inter_broker_security, tls_listeners
 from engine.broker.server.controlled_shutdown import ControlledShutdown
-from engine.broker.server.dynamic_effects import follow_limits, follow_quotas, follow_settings, set_log_settings
+from engine.broker.server.dynamic_effects import (
+    follow_limits,
+    follow_quotas,
+    follow_settings,
+    follow_stores,
+    set_log_settings,
+)
 from engine.broker.server.log_cleaning import LogCleaner
 from engine.broker.server.log_upkeep import LogUpkeep
 from engine.broker.server.settings import (
@@ -53,10 +60,12 @@ from engine.broker.server.settings import (
     random_cluster_id,
     replication_settings,
     server_limits,
+    zookeeper_security,
 )
 from engine.common.clock import Clock, SystemClock
 from engine.common.errors import OperationError
 from engine.common.model import BrokerInfo, Endpoint
+from engine.kafka.client.security import PLAINTEXT, Security
 from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.config.dynamic import DynamicConfigs
 from engine.kafka.config.metadata_version import (
@@ -128,6 +137,8 @@ class KafkaServer:
         self.fetch_sessions = FetchSessionCache(config.max_incremental_fetch_session_cache_slots)
         self.advertised_listeners: tuple[Endpoint, ...] = ()
         self.metadata_cache = MetadataCache(config.broker_id)
+        self.tls_listeners: dict[str, TlsListener] = {}
+        self.inter_broker_security: Security = PLAINTEXT
         self._stop_requested = asyncio.Event()
         self.supervisor = Supervisor("broker")
         self._ending: list[_Step] = []
@@ -150,6 +161,8 @@ class KafkaServer:
         """
         logger.info("starting")
         check_served(self.config)
+        self.tls_listeners = tls_listeners(self.config)
+        self.inter_broker_security = inter_broker_security(self.config)
         self.loop_lag.start()
         self._ends_with("supervised tasks", self.supervisor.stop)
         self.supervisor.every(LOOP_LAG_INTERVAL_MS, self._tell_loop_lag, "loop lag")
@@ -206,9 +219,10 @@ class KafkaServer:
             session_timeout_ms=config.zookeeper_session_timeout_ms,
             connection_timeout_ms=config.zookeeper_connection_timeout_ms,
             client_name=f"broker {config.broker_id}",
+            security=zookeeper_security(config),
         )
         self._ends_with("zookeeper", client.close)
-        self.zk = KafkaZkClient(client, is_secure=config.zookeeper_set_acl, clock=self.clock)
+        self.zk = KafkaZkClient(client, clock=self.clock)
         await self.zk.cluster.make_persistent_paths()
         self.cluster_id = await self.zk.cluster.get_or_create_cluster_id(random_cluster_id())
         logger.info("Cluster ID = %s", self.cluster_id)
@@ -286,7 +300,7 @@ class KafkaServer:
 
     def _make_replication(self) -> None:
         config = self.config
-        settings = replication_settings(config)
+        settings = replication_settings(config, self._security_between_brokers)
         self.controller_channel = ControllerChannel(self.metadata_cache, settings)
         self._ends_with("controller channel", self.controller_channel.close)
         self.replica_manager = ReplicaManager(
@@ -324,7 +338,7 @@ class KafkaServer:
         self.controller = Controller(
             self.zk,
             controller_options(self.config),
-            channel_settings(self.config),
+            channel_settings(self.config, self._security_between_brokers),
             unclean_by_default=lambda: self.dynamic_configs.current.unclean_leader_election_enable,
             register_broker=self._register_again,
         )
@@ -354,7 +368,7 @@ class KafkaServer:
         self._make_transactions()
 
     def _make_transactions(self) -> None:
-        settings = transaction_settings(self.config)
+        settings = transaction_settings(self.config, self._security_between_brokers)
         self.transaction_coordinator = TransactionCoordinator(
             settings,
             clock=self.clock,
@@ -376,6 +390,7 @@ class KafkaServer:
             listener_name=settings.listener_name,
             client_id=f"broker-{self.broker_id}-txn-verifier",
             request_timeout_ms=settings.request_timeout_ms,
+            security=settings.security,
         )
         self.transaction_verifier = TransactionVerifier(
             self.broker_id,
@@ -410,11 +425,34 @@ class KafkaServer:
             self._make_request,
             server_limits(config),
             self.clock,
+            self.tls_listeners,
         )
         follow_limits(self.dynamic_configs, self._network)
+        follow_stores(self.dynamic_configs, self.tls_listeners.values(), self._stores_changed)
         self._ends_with("network", self._network.stop)
         self._bound = [self._network.bind(listener_spec(endpoint)) for endpoint in config.listener_settings.listeners]
         self.advertised_listeners = advertised(config.listener_settings.advertised_listeners, self._bound)
+
+    def _security_between_brokers(self) -> Security:
+        return self.inter_broker_security
+
+    def check_listeners(self, config: BrokerConfig) -> None:
+        """Check settings that somebody wants to use from now on.
+
+        Raises:
+            ConfigError: a listener cannot use its new stores.
+        """
+        for listener in self.tls_listeners.values():
+            if listener.state(config) != listener.in_use:
+                listener.check(config)
+
+    def _stores_changed(self, listener: TlsListener) -> None:
+        async def reload() -> None:
+            # Unpacking a store may take tenths of a second.
+            await asyncio.to_thread(listener.reload, self.dynamic_configs.current)
+            self.inter_broker_security = inter_broker_security(self.dynamic_configs.current)
+
+        self.supervisor.start(reload(), "stores")
 
     async def _open_network(self) -> None:
         """Start answering. Earlier, while it waited for its id, this broker would have told clients about no topics."""

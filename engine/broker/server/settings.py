@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import base64
+import os
 import socket
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from engine.broker.controller.channels import ChannelSettings
@@ -15,6 +16,7 @@ from engine.broker.replication.settings import ReplicationSettings
 from engine.common.errors import ConfigError
 from engine.common.model import Endpoint, SecurityProtocol
 from engine.common.windowed_rate import Window
+from engine.kafka.client.security import Security, plaintext
 from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.config.metadata_version import (
     feature_znode_version,
@@ -23,6 +25,7 @@ from engine.kafka.config.metadata_version import (
     is_leader_recovery_supported,
     is_topic_id_supported,
 )
+from engine.kafka.zk.security import ZkSecurity, zk_security
 from engine.runtime.descriptors import descriptor_limit, descriptors_for_sockets
 
 
@@ -77,22 +80,33 @@ def address_limits(overrides: Mapping[str, int]) -> dict[str, int]:
     return limits
 
 
+def zookeeper_security(config: BrokerConfig) -> ZkSecurity:
+    """Return how the broker's session with ZooKeeper is protected; a login is in the JAAS file of ``KAFKA_OPTS``.
+
+    Raises:
+        ConfigError: a value cannot be used, or znodes were to be protected for nobody.
+    """
+    security = zk_security(config.originals, os.environ)
+    if config.zookeeper_set_acl and not security.identities:
+        raise ConfigError(
+            "zookeeper.set.acl=true, but this broker has no identity for ZooKeeper: name a JAAS file with a section "
+            "Client in KAFKA_OPTS (-Djava.security.auth.login.config=FILE), or set zookeeper.ssl.keystore.location",
+            key="zookeeper.set.acl",
+        )
+    return replace(security, protects=config.zookeeper_set_acl)
+
+
 def check_served(config: BrokerConfig) -> None:
     """Refuse settings that would leave a cluster less protected than they say.
 
     Raises:
-        ConfigError: a listener or ZooKeeper needs TLS or SASL, or there is an authorizer; none is supported yet.
+        ConfigError: a listener needs SASL, or there is an authorizer; neither is supported yet.
     """
-    if config.zookeeper_ssl_client_enable:
-        raise ConfigError(
-            "zookeeper.ssl.client.enable: this broker only talks to ZooKeeper without TLS; remove the setting if "
-            "ZooKeeper has a port without TLS that may be used",
-            key="zookeeper.ssl.client.enable",
-        )
     for endpoint in config.listener_settings.listeners:
-        if endpoint.security_protocol is not SecurityProtocol.PLAINTEXT:
+        if endpoint.security_protocol in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL):
             raise ConfigError(
-                f"listeners: {endpoint} needs {endpoint.security_protocol.name}, but this broker serves only PLAINTEXT",
+                f"listeners: {endpoint} needs {endpoint.security_protocol.name}, but this broker serves only PLAINTEXT "
+                "and SSL",
                 key="listeners",
             )
     authorizer = config.authorizer_class_name
@@ -128,11 +142,12 @@ def _protected_listeners(config: BrokerConfig) -> frozenset[str]:
     return frozenset(name for name in own if name in names) if len(names) > 1 else frozenset()
 
 
-def replication_settings(config: BrokerConfig) -> ReplicationSettings:
+def replication_settings(config: BrokerConfig, security: Callable[[], Security] = plaintext) -> ReplicationSettings:
     """Return replication's settings."""
     return ReplicationSettings(
         broker_id=config.broker_id,
         inter_broker_listener_name=config.listener_settings.inter_broker_listener_name,
+        inter_broker_security=security,
         inter_broker_protocol_version=config.inter_broker_protocol_version,
         replica_lag_time_max_ms=config.replica_lag_time_max_ms,
         num_replica_fetchers=config.num_replica_fetchers,
@@ -165,7 +180,7 @@ def controller_options(config: BrokerConfig) -> ControllerOptions:
     )
 
 
-def channel_settings(config: BrokerConfig) -> ChannelSettings:
+def channel_settings(config: BrokerConfig, security: Callable[[], Security] = plaintext) -> ChannelSettings:
     """Return the settings for the controller's connections to brokers."""
     listeners = config.listener_settings
     return ChannelSettings(
@@ -173,6 +188,7 @@ def channel_settings(config: BrokerConfig) -> ChannelSettings:
         ibp=config.inter_broker_protocol_version,
         listener_name=listeners.control_plane_listener_name or listeners.inter_broker_listener_name,
         inter_broker_listener_name=listeners.inter_broker_listener_name,
+        security=security,
         connect_timeout_ms=config.controller_socket_timeout_ms,
         request_timeout_ms=config.controller_socket_timeout_ms,
     )

@@ -1,4 +1,4 @@
-"""JAAS as Kafka's clients read it: the property ``sasl.jaas.config``, and files with named sections. Pure.
+"""JAAS as Kafka's clients read it: the property ``sasl.jaas.config``, and files with named sections.
 
 The tokens are those of Java's ``StreamTokenizer``: words, quoted texts with backslash escapes, signs, ``//`` and
 ``/* */`` comments.
@@ -7,8 +7,10 @@ The tokens are those of Java's ``StreamTokenizer``: words, quoted texts with bac
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from engine.common.errors import ConfigError
 
@@ -69,6 +71,40 @@ def parse_jaas_file(text: str) -> dict[str, list[LoginModule]]:
         _expect_sign(tokens, "}", f"at the end of {name}")
         _expect_sign(tokens, ";", f"at the end of {name}")
     return sections
+
+
+def java_properties(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return Java's system properties that ``KAFKA_OPTS`` sets; as in Java, the last of a name counts."""
+    options = shlex.split(environment.get("KAFKA_OPTS", ""))
+    pairs = (one.removeprefix("-D").partition("=") for one in options if one.startswith("-D"))
+    return {name: value for name, _, value in pairs}
+
+
+JAAS_FILE_PROPERTY = "java.security.auth.login.config"
+
+
+def jaas_section(named: Path | None, environment: Mapping[str, str], section: str) -> list[LoginModule] | None:
+    """Return a section of the JAAS file, which is ``named`` or else the one of ``KAFKA_OPTS``.
+
+    None means that there is no such file; a file without the section gives an empty list.
+
+    Raises:
+        ConfigError: the file cannot be read, or is malformed.
+    """
+    path, origin = named, ""
+    if path is None:
+        said = java_properties(environment).get(JAAS_FILE_PROPERTY)
+        if not said:
+            return None
+        path, origin = Path(said.removeprefix("file:")), "that KAFKA_OPTS names "
+    try:
+        return parse_jaas_file(path.read_text(encoding="utf-8")).get(section, [])
+    except OSError as error:
+        raise ConfigError(f"the JAAS file {origin}cannot be read ({error.strerror}): {path}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"the JAAS file {origin}is not text: {path}") from None
+    except ConfigError as error:
+        raise ConfigError(f"{error}: {path}") from None
 
 
 def _module(tokens: list[_Token]) -> tuple[LoginModule, list[_Token]]:

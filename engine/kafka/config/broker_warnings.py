@@ -23,6 +23,9 @@ FORMER_KEYS: Final[Mapping[str, str]] = {
 }
 """Keys of older Kafka versions that 3.9 does not know, and what to do about each."""
 
+_OF_LISTENERS: Final = ("ssl.", "sasl.", "connections.max.reauth.ms")
+"""Beginnings of the settings that klamm takes for single listeners."""
+
 
 def broker_warnings(originals: Mapping[str, str]) -> list[str]:
     """Return a sentence for each key that is unknown or has no effect in klamm."""
@@ -36,7 +39,7 @@ def _warning(name: str, originals: Mapping[str, str]) -> str | None:
     base = name[prefix.end() :] if prefix else name
     key = BROKER_CONFIG_DEF.get(base) or (BROKER_CONFIG_DEF.get(base.partition(".")[2]) if prefix else None)
     if key is not None:
-        is_idle = prefix is not None or not key.has_effect
+        is_idle = not key.has_effect or (prefix is not None and not key.name.startswith(_OF_LISTENERS))
         return f"Setting {name} has no effect in klamm: {key.doc}" if is_idle else None
     if name in FORMER_KEYS:
         return f"Setting {name} is unknown since an earlier Kafka version and has no effect. {FORMER_KEYS[name]}"

@@ -162,7 +162,20 @@ def _batch_ms(metadata: str, location: str) -> int | None:
 def _source_offsets(text: str, location: str) -> Offsets | None:
     if text == "-":
         return None
-    return kafka_offsets(_json(text, location)) if text.startswith("{") else None
+    if not text.startswith("{"):
+        return None
+    value = _json(text, location)
+    _check_numbers(value, location)
+    return kafka_offsets(value)
+
+
+def _check_numbers(value: object, location: str) -> None:
+    """Refuse what would be Kafka's offsets if they were numbers: another source's line has another shape."""
+    for topic, partitions in value.items() if isinstance(value, dict) else ():
+        for number, offset in partitions.items() if isinstance(partitions, dict) else ():
+            if number.isascii() and number.isdigit() and isinstance(offset, str) and offset.lstrip("-").isdigit():
+                told = f"the offset of {topic}-{number} is {offset!r}, not a number"
+                raise CorruptFileError(f"{location}: {told}", path=location)
 
 
 def _json(text: str, location: str) -> object:

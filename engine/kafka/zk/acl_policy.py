@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
-from engine.kafka.zk.operations import OPEN_ACL, Acl
+from engine.kafka.zk.operations import CREATOR_ACL, OPEN_ACL, PROTECTED_ACL, Acl
 
-_CREATOR_ALL = Acl(31, "auth", "")
-_WORLD_READ = Acl(1, "world", "anyone")
 _SENSITIVE_ROOTS = ("/config/users", "/config/brokers", "/delegation_token/tokens")
 _OPEN_PATH = "/consumers"
+SECURE_ROOTS = (
+    "/admin",
+    "/brokers",
+    "/cluster",
+    "/config",
+    "/controller",
+    "/controller_epoch",
+    "/isr_change_notification",
+    "/latest_producer_id_block",
+    "/log_dir_event_notification",
+    "/delegation_token",
+    "/kafka-acl",
+    "/kafka-acl-changes",
+    "/kafka-acl-extended",
+    "/kafka-acl-extended-changes",
+    "/migration",
+    "/feature",
+)
+"""Below these everything is protected (``ZkData.SecureRootPaths`` and ``ZkAclStore.securePaths`` of Kafka 3.9)."""
 
 
 class AclPolicy:
@@ -25,5 +42,5 @@ class AclPolicy:
         if not self.is_secure or path == _OPEN_PATH:
             return OPEN_ACL
         if path.startswith(_SENSITIVE_ROOTS):
-            return (_CREATOR_ALL,)
-        return (_CREATOR_ALL, _WORLD_READ)
+            return CREATOR_ACL
+        return PROTECTED_ACL

@@ -23,7 +23,6 @@ from engine.kafka.zk import requests
 from engine.kafka.zk.errors import ConnectionLost, NodeExists, NoNode, SessionLost, ZooKeeperError
 from engine.kafka.zk.operations import (
     ANY_VERSION,
-    OPEN_ACL,
     Acl,
     Create,
     Delete,
@@ -33,6 +32,7 @@ from engine.kafka.zk.operations import (
     ZnodeStat,
 )
 from engine.kafka.zk.pipeline import Convert, send_all
+from engine.kafka.zk.security import OPEN, ZkSecurity
 from engine.kafka.zk.session import Session, WatchEventType
 from engine.kafka.zk.session_keeper import SessionKeeper, SessionListener
 from engine.kafka.zk.watches import WatchCallback, WatchEvent, WatchEventKind, WatchRegistry
@@ -68,10 +68,11 @@ class ZkClient:
         *,
         session_timeout_ms: int,
         client_name: str,
-        auth: Sequence[tuple[str, str]],
+        security: ZkSecurity = OPEN,
         patience_ms: int | None = None,
     ) -> None:
         self.chroot = chroot
+        self.security = security
         self.unanswered: deque[str] = deque(maxlen=10)
         """Paths of the last writes whose outcome nobody knows: the caller gave up, or the session ended. Empty paths
         stand for several writes at once."""
@@ -81,7 +82,7 @@ class ZkClient:
             hosts,
             session_timeout_ms=session_timeout_ms,
             client_name=client_name,
-            auth=auth,
+            security=security,
             patience_ms=patience_ms,
             on_watch=self._take_watch,
             on_renewed=self._rearm,
@@ -96,7 +97,7 @@ class ZkClient:
         session_timeout_ms: int = 18_000,
         connection_timeout_ms: int | None = None,
         client_name: str = "klamm",
-        auth: Sequence[tuple[str, str]] = (),
+        security: ZkSecurity = OPEN,
         make_chroot: bool = True,
         patience_ms: int | None = None,
     ) -> ZkClient:
@@ -108,24 +109,25 @@ class ZkClient:
             session_timeout_ms: ephemeral znodes disappear when ZooKeeper has not heard from the client for this long.
             connection_timeout_ms: how long to wait for the first connection; None is the session time-out.
             client_name: the client's name in log lines.
-            auth: pairs of scheme and credentials, such as ``("digest", "user:password")``.
+            security: TLS, logins, and the access lists of new znodes.
             make_chroot: create the chroot if it is missing, as a broker does; a tool should not.
             patience_ms: how long after a broken connection the session counts as lost, so that calls end, though
                 ZooKeeper has not said so. None, which is right for a broker, waits for ZooKeeper as long as it takes.
 
         Raises:
             ConnectTimedOut: no server answered in time.
-            AuthFailed: ZooKeeper refused the credentials.
+            NotAdmitted: TLS or a login failed.
             NoNode: the chroot is missing and ``make_chroot`` is off.
-            ConfigError: ``hosts`` names no servers.
+            ConfigError: ``hosts`` names no servers, or a store for TLS cannot be used.
         """
         servers, path = split_connect_string(hosts)
+        await security.check()
         client = cls(
             servers,
             normalized_chroot(path + "/" + chroot),
             session_timeout_ms=session_timeout_ms,
             client_name=client_name,
-            auth=auth,
+            security=security,
             patience_ms=patience_ms,
         )
         try:
@@ -262,6 +264,16 @@ class ZkClient:
         stat: ZnodeStat = await self._read(requests.set_acl(self._full(path), acl, version))
         return stat
 
+    async def get_acl_many(self, paths: Iterable[str]) -> list[tuple[tuple[Acl, ...], ZnodeStat] | ZooKeeperError]:
+        """Return the access lists and stats of many znodes; errors are values in the result."""
+        return await self._read_many(paths, lambda path: requests.get_acl(self._full(path)))
+
+    async def set_acl_many(self, wanted: Iterable[tuple[str, Sequence[Acl]]]) -> list[ZnodeStat | ZooKeeperError]:
+        """Replace the access lists of many znodes in this order; errors are values in the result."""
+        lists = dict(wanted)
+        self.write_count += len(lists)
+        return await self._read_many(lists, lambda p: requests.set_acl(self._full(p), lists[p], ANY_VERSION))
+
     # Writes
 
     async def create(
@@ -271,15 +283,19 @@ class ZkClient:
         *,
         ephemeral: bool = False,
         sequential: bool = False,
-        acl: Sequence[Acl] = OPEN_ACL,
+        acl: Sequence[Acl] | None = None,
     ) -> str:
         """Create a znode and return its path (a sequential one's ends in ten digits).
+
+        Its access list is the one that the client's security gives, unless there is another.
 
         Raises:
             NodeExists: it already exists, and this call did not create it.
             NoNode: its parent is missing.
         """
-        result = await self._write(Create(path, data, ephemeral, sequential, tuple(acl)))
+        result = await self._write(
+            Create(path, data, ephemeral, sequential, self.security.default_acl if acl is None else tuple(acl))
+        )
         assert isinstance(result, str)
         return result
 
@@ -329,7 +345,7 @@ class ZkClient:
         with self._noting_lost(""):
             return await write_singles(session, operations, self.chroot)
 
-    async def ensure_path(self, path: str, acl: Sequence[Acl] = OPEN_ACL) -> None:
+    async def ensure_path(self, path: str, acl: Sequence[Acl] | None = None) -> None:
         """Create a persistent znode without data, and its missing parents; existing znodes stay as they are."""
         try:
             await self.create(path, acl=acl)

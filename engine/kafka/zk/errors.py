@@ -3,7 +3,7 @@
 CoordinationError
 ├── ZooKeeperError        the server's error, or no answer from it; ``path`` names the znode
 │   ├── NoNode, NodeExists, BadVersion, NotEmpty, NoChildrenForEphemerals, NoAuth, InvalidAcl
-│   ├── AuthFailed        the server refused our credentials
+│   ├── NotAdmitted       TLS or a login failed: TlsFailed, AuthFailed (LoginRequired)
 │   ├── ConnectionLost    the answer was lost; a write may or may not have happened (retried inside this package)
 │   ├── SessionLost       the session is over: ephemerals and watches are gone, cached versions mean nothing any more
 │   ├── TooLarge          a write on which ZooKeeper repeatedly closes the connection
@@ -55,8 +55,24 @@ class InvalidAcl(ZooKeeperError):
     """ZooKeeper does not accept this ACL."""
 
 
-class AuthFailed(ZooKeeperError):
+class NotAdmitted(ZooKeeperError):
+    """ZooKeeper can be reached, but TLS or the login failed; nothing was sent. ``hint`` says what to do."""
+
+    def __init__(self, message: str = "", path: str | None = None, *, hint: str | None = None) -> None:
+        super().__init__(message, path)
+        self.hint = hint
+
+
+class TlsFailed(NotAdmitted):
+    """The TLS handshake with ZooKeeper failed, or it refused this side's certificate."""
+
+
+class AuthFailed(NotAdmitted):
     """ZooKeeper refused the credentials."""
+
+
+class LoginRequired(AuthFailed):
+    """ZooKeeper serves nobody without a login."""
 
 
 class ConnectionLost(ZooKeeperError):
@@ -119,6 +135,7 @@ _BY_CODE: dict[int, type[ZooKeeperError]] = {
     -114: InvalidAcl,
     -115: AuthFailed,
     -118: SessionLost,
+    -124: LoginRequired,
 }
 
 ROLLED_BACK_CODES = frozenset({0, -2})

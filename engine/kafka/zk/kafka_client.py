@@ -27,13 +27,12 @@ class KafkaZkClient:
     """A Kafka cluster's ZooKeeper side, over one ZkClient: an attribute for each subject.
 
     Args:
-        client: an open client; ``close`` closes it.
-        is_secure: ``zookeeper.set.acl``: new znodes get access lists.
+        client: an open client; ``close`` closes it. Its security says whether new znodes get access lists.
         clock: for the timestamps that Kafka writes into znodes, and for the wait for a broker id.
     """
 
-    def __init__(self, client: ZkClient, *, is_secure: bool = False, clock: Clock | None = None) -> None:
-        policy = AclPolicy(is_secure)
+    def __init__(self, client: ZkClient, *, clock: Clock | None = None) -> None:
+        policy = AclPolicy(client.security.is_protecting)
         clock = clock or SystemClock()
         self.client = client
         self.cluster = ClusterZnodes(client, policy)

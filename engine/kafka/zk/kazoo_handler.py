@@ -14,6 +14,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from select import POLLIN, POLLOUT, poll
 from typing import Any
 
@@ -109,9 +110,15 @@ class WakePipe:
 class BufferedSocket:
     """A socket that reads large pieces and writes in bursts, because kazoo reads and writes small ones."""
 
-    def __init__(self, inner: socket.socket, write_timeout_s: float) -> None:
+    def __init__(
+        self,
+        inner: socket.socket,
+        write_timeout_s: float,
+        on_tls_failure: Callable[[Exception], None] = lambda error: None,
+    ) -> None:
         self._inner = inner
         self._write_timeout_s = write_timeout_s
+        self._on_tls_failure = on_tls_failure
         self._received = b""
         self._position = 0
         self._unsent = bytearray()
@@ -134,7 +141,14 @@ class BufferedSocket:
 
     def recv(self, size: int) -> bytes:
         if self._position == len(self._received):
-            self._received, self._position = self._inner.recv(_RECEIVE_SIZE), 0
+            try:
+                self._received, self._position = self._inner.recv(_RECEIVE_SIZE), 0
+            except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                raise
+            except ssl.SSLError as error:
+                # Under TLS 1.3 only this tells a client that its certificate is refused.
+                self._on_tls_failure(error)
+                raise
         chunk = self._received[self._position : self._position + size]
         self._position += len(chunk)
         return chunk
@@ -161,7 +175,8 @@ class BufferedSocket:
     def shutdown(self) -> None:
         """Break the connection; the reading thread sees it end."""
         try:
-            self._inner.shutdown(socket.SHUT_RDWR)
+            # An SSLSocket's own would make the reading thread take what is encrypted for ZooKeeper's answers.
+            socket.socket.shutdown(self._inner, socket.SHUT_RDWR)
         except OSError:
             # Already broken, as intended.
             return
@@ -177,8 +192,19 @@ class InboxHandler:
     timeout_exception = KazooTimeoutError
     sleep_func = staticmethod(time.sleep)
 
-    def __init__(self, has_requests: Callable[[], bool], *, connect_timeout_s: float, write_timeout_s: float) -> None:
+    def __init__(
+        self,
+        has_requests: Callable[[], bool],
+        *,
+        connect_timeout_s: float,
+        write_timeout_s: float,
+        tls: ssl.SSLContext | None = None,
+        on_tls_failure: Callable[[str, int, Exception], None] = lambda host, port, error: None,
+    ) -> None:
+        """``on_tls_failure`` is told in kazoo's thread with which server TLS failed."""
         self._has_requests = has_requests
+        self._tls = tls
+        self._on_tls_failure = on_tls_failure
         self._connect_timeout_s = connect_timeout_s
         self._write_timeout_s = write_timeout_s
         self._pollers: dict[tuple[int, ...], poll] = {}
@@ -241,10 +267,18 @@ class InboxHandler:
     def socket(self) -> Any:
         return create_tcp_socket(socket)
 
-    def create_connection(self, *arguments: Any, **options: Any) -> BufferedSocket:
+    def create_connection(self, address: tuple[str, int], hostname: str = "", **_: Any) -> BufferedSocket:
         # kazoo would wait for an unreachable server as long as the session lives.
-        options["timeout"] = self._connect_timeout_s
-        connection = BufferedSocket(create_tcp_connection(socket, *arguments, **options), self._write_timeout_s)
+        inner = create_tcp_connection(socket, address, timeout=self._connect_timeout_s)
+        failed = partial(self._on_tls_failure, hostname, address[1])
+        if self._tls is not None:
+            try:
+                inner = self._tls.wrap_socket(inner, server_hostname=hostname)
+            except (ssl.SSLError, ConnectionResetError) as error:
+                failed(error)
+                inner.close()
+                raise
+        connection = BufferedSocket(inner, self._write_timeout_s, failed)
         self._connection, self._is_connecting = connection, True
         return connection
 

@@ -13,26 +13,36 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
-from itertools import islice
-from typing import Any
+from functools import partial
+from itertools import count, islice
+from typing import TYPE_CHECKING, Any
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import (
+    EXCEPTIONS,
+    AuthFailedError,
     ConnectionClosedError,
+    ConnectionDropped,
     ConnectionLoss,
     KazooException,
     SessionExpiredError,
     WriterNotClosedException,
+    ZookeeperError,
 )
-from kazoo.protocol.serialization import Watch
+from kazoo.protocol.serialization import SASL, Watch
 from kazoo.protocol.states import KeeperState
 from kazoo.retry import KazooRetry
 
-from engine.kafka.zk.errors import ConnectionLost, SessionLost, ZooKeeperError, error_of_code
+from engine.kafka.client.sasl.exchange import Exchange, SaslError
+from engine.kafka.zk.errors import AuthFailed, ConnectionLost, SessionLost, ZooKeeperError, error_of_code
 from engine.kafka.zk.kazoo_handler import Inbox, InboxHandler
 from engine.kafka.zk.requests import Request, WatchKind, set_watches
+from engine.kafka.zk.security import ZkSecurity
+
+if TYPE_CHECKING:
+    import ssl
 
 _log = logging.getLogger("engine.kafka.zk")
 _kazoo_log = logging.getLogger("engine.kafka.zk.kazoo")
@@ -43,6 +53,18 @@ _GRACE_S = 1.0
 _TRIES_PER_SESSION = 3
 _TRY_S_MIN = 2.0
 """A busy server needs time for its first answer: short sessions get fewer tries."""
+
+_SILENT_REFUSALS = 3
+"""Before 3.5 a server that refuses a login only ends the connection. So does one that dies, but not so many times."""
+
+
+class _LoginRequiredError(ZookeeperError):  # type: ignore[misc]
+    """The answer of a server that serves nobody without a login, which kazoo does not know."""
+
+    code = -124
+
+
+EXCEPTIONS.setdefault(_LoginRequiredError.code, _LoginRequiredError)
 
 OnAnswer = Callable[[Any, ZooKeeperError | None], None]
 """Receives an answer or an error, in the event loop."""
@@ -130,6 +152,10 @@ class _OneSessionClient(KazooClient):  # type: ignore[misc]
         self._session = session
         super().__init__(**options)
         self._connection._read_watch_event = self._take_watch_event
+        if session.security.login is not None:
+            self._connection.sasl_options = {}
+            self._connection._authenticate_with_sasl = self._log_in
+        self._silent_refusals = 0
 
     def _session_callback(self, state: str) -> None:
         before = self._state
@@ -145,6 +171,38 @@ class _OneSessionClient(KazooClient):  # type: ignore[misc]
         if not is_end and state != before:
             self._session.state_changed(before, state)
 
+    def _log_in(self, host: str, timeout_s: float) -> None:
+        """Log in by SASL, instead of kazoo's way, which needs a library that nobody maintains."""
+        login = self._session.security.login
+        assert login is not None
+        try:
+            self._exchange(login.exchange(host), timeout_s)
+        except (SaslError, AuthFailedError) as error:
+            reason = f": {error}" if isinstance(error, SaslError) else ""
+            hint = "check username and password of the JAAS section for ZooKeeper"
+            self._session.refusal = AuthFailed(f"ZooKeeper refuses {login.identity}{reason}", hint=hint)
+            raise AuthFailedError() from error
+        self._silent_refusals = 0
+
+    def _exchange(self, exchange: Exchange, timeout_s: float) -> None:
+        """Carry the exchange's tokens to the server and back."""
+        token = next(exchange)
+        for xid in count(1):
+            self._connection._submit(SASL(token), timeout_s, xid)
+            try:
+                header, buffer, offset = self._connection._read_header(timeout_s)
+            except ConnectionDropped:
+                self._silent_refusals += 1
+                if self._silent_refusals < _SILENT_REFUSALS:
+                    raise
+                raise AuthFailedError() from None
+            if header.err:
+                raise EXCEPTIONS[header.err]()
+            try:
+                token = exchange.send(SASL.deserialize(buffer, offset)[0] or b"")
+            except StopIteration:
+                return
+
     def _take_watch_event(self, buffer: bytes, offset: int) -> None:
         event, _ = Watch.deserialize(buffer, offset)
         self._session.watch_fired(event.type, event.path)
@@ -155,7 +213,8 @@ class Session:
 
     Args:
         hosts: ``host:port,…`` without chroot.
-        auth: pairs of scheme and credentials, such as ``("digest", "user:password")``.
+        security: TLS and logins.
+        on_tls_failure: called in the event loop with each server (host, port) with which TLS failed.
         on_state: called in the event loop at each change of the connection.
         on_watch: called in the event loop for each fired watch (type, full path), never after a newer answer.
     """
@@ -165,11 +224,15 @@ class Session:
         hosts: str,
         *,
         session_timeout_ms: int,
-        auth: Sequence[tuple[str, str]],
+        security: ZkSecurity,
+        on_tls_failure: Callable[[str, int, Exception], None],
         on_state: Callable[[ConnectionState], None],
         on_watch: Callable[[WatchEventType, str], None],
     ) -> None:
         self.inbox = Inbox(asyncio.get_running_loop())
+        self.security = security
+        self.refusal: AuthFailed | None = None
+        """Why the login failed; the connection thread writes this."""
         self.watches = _ArmedWatches()
         self.end_state: ConnectionState | None = None
         self.is_given_up = False
@@ -187,14 +250,20 @@ class Session:
         # single server would wait for it until its session is over.
         share_s = timeout_s / len(hosts.split(","))
         connect_timeout_s = min(share_s, max(timeout_s / _TRIES_PER_SESSION, _TRY_S_MIN))
-        self._handler = InboxHandler(self._has_requests, connect_timeout_s=connect_timeout_s, write_timeout_s=timeout_s)
+        self._handler = InboxHandler(
+            self._has_requests,
+            connect_timeout_s=connect_timeout_s,
+            write_timeout_s=timeout_s,
+            tls=_tls_context(security),
+            on_tls_failure=partial(self.inbox.put, on_tls_failure),
+        )
         retry = KazooRetry(max_tries=-1, delay=0.02, backoff=2, max_delay=1.0, sleep_func=self._handler.sleep_func)
         self._kazoo = _OneSessionClient(
             self,
             hosts=hosts,
             timeout=timeout_s,
             handler=self._handler,
-            auth_data=list(auth),
+            auth_data=list(security.auth),
             connection_retry=retry,
             logger=_kazoo_log,
         )
@@ -253,7 +322,7 @@ class Session:
     def end_error(self) -> ZooKeeperError:
         """The error for every call on a session that is over."""
         if self.end_state is ConnectionState.AUTH_FAILED:
-            return error_of_code(-115, None)
+            return self.refusal or error_of_code(-115, None)
         if self.is_given_up:
             return SessionLost("ZooKeeper does not answer")
         return SessionLost("the ZooKeeper client is closed" if self.end_state is ConnectionState.CLOSED else "")
@@ -354,6 +423,14 @@ def _translated(error: Exception, path: str) -> ZooKeeperError:
     if isinstance(error, KazooException) and isinstance(code, int):
         return error_of_code(code, path)
     return ZooKeeperError(f"unreadable answer: {error!r}", path)
+
+
+def _tls_context(security: ZkSecurity) -> ssl.SSLContext | None:
+    if security.tls is None:
+        return None
+    from engine.kafka.client.tls.context import client_context
+
+    return client_context(security.tls)
 
 
 def _set_done(future: asyncio.Future[None]) -> None:

@@ -8,15 +8,33 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+import ssl
+from collections import Counter
+from collections.abc import Callable, Coroutine
 from enum import Enum
 from typing import Any
 
+from kazoo.hosts import collect_hosts
+
 from engine.kafka.zk import requests
-from engine.kafka.zk.errors import AuthFailed, ConnectionLost, ConnectTimedOut, SessionLost, ZooKeeperError
+from engine.kafka.zk.errors import (
+    AuthFailed,
+    ConnectionLost,
+    ConnectTimedOut,
+    LoginRequired,
+    NotAdmitted,
+    SessionLost,
+    TlsFailed,
+    ZooKeeperError,
+)
+from engine.kafka.zk.security import ZkSecurity, in_zookeepers_words
 from engine.kafka.zk.session import ConnectionState, Session, WatchEventType
 
 _log = logging.getLogger("engine.kafka.zk")
+
+
+_TLS_FAILURES_MAX = 3
+"""A server that starts or ends may cut a handshake; one that cuts this many does not speak TLS."""
 
 
 class SessionEvent(Enum):
@@ -53,7 +71,7 @@ class SessionKeeper:
         *,
         session_timeout_ms: int,
         client_name: str,
-        auth: Sequence[tuple[str, str]],
+        security: ZkSecurity,
         patience_ms: int | None,
         on_watch: Callable[[Session, WatchEventType, str], None],
         on_renewed: Callable[[Session], Coroutine[Any, Any, None]],
@@ -63,7 +81,8 @@ class SessionKeeper:
         self.client_name = client_name
         self.is_closed = False
         self.listeners: list[SessionListener] = []
-        self._auth = tuple(auth)
+        self._security = security
+        self._tls_failures: Counter[tuple[str, int]] = Counter()
         self._patience_ms = patience_ms
         self._giving_up: asyncio.TimerHandle | None = None
         self._on_watch = on_watch
@@ -102,7 +121,7 @@ class SessionKeeper:
 
         Raises:
             ConnectTimedOut: no server answered in time.
-            AuthFailed: ZooKeeper refused the credentials.
+            NotAdmitted: TLS failed with each server, or ZooKeeper refused the login.
         """
         self._start_session()
         try:
@@ -135,7 +154,8 @@ class SessionKeeper:
         session = Session(
             self.hosts,
             session_timeout_ms=self.session_timeout_ms,
-            auth=self._auth,
+            security=self._security,
+            on_tls_failure=lambda host, port, error: self._take_tls_failure(session, host, port, error),
             on_state=lambda state: self._take_state(session, state),
             on_watch=lambda event_type, path: self._take_watch(session, event_type, path),
         )
@@ -166,7 +186,7 @@ class SessionKeeper:
             case ConnectionState.SUSPENDED:
                 _log.debug("A connection to ZooKeeper broke before the session was open. client=%s", self.client_name)
             case ConnectionState.AUTH_FAILED:
-                self._take_auth_failed()
+                self._take_refusal(session.refusal or AuthFailed())
             case ConnectionState.LOST | ConnectionState.CLOSED:
                 self._take_lost(session)
 
@@ -175,7 +195,9 @@ class SessionKeeper:
             # The next connection follows a broken one, and asks again.
             if self.is_closed or session is not self._session or isinstance(error, ConnectionLost | SessionLost):
                 return
-            if not self._is_open and not isinstance(error, AuthFailed):
+            if isinstance(error, LoginRequired):
+                self._take_refusal(LoginRequired(hint="name a JAAS file with a section Client"))
+            elif not self._is_open and not self._opened.done() and not isinstance(error, AuthFailed):
                 self._take_open(session)
 
         session.submit(requests.exists("/", watch=False), on_answer)
@@ -199,12 +221,32 @@ class SessionKeeper:
             self._spawn(self._on_renewed(session))
         self._was_open = True
 
-    def _take_auth_failed(self) -> None:
-        _log.error("ZooKeeper refused the credentials. client=%s servers=%s", self.client_name, self.hosts)
+    def _take_refusal(self, error: NotAdmitted) -> None:
+        _log.error("%s. client=%s servers=%s", error, self.client_name, self.hosts)
         self._is_open = False
         if not self._opened.done():
-            self._fail_opening(AuthFailed())
+            self._fail_opening(error)
         self._tell(SessionEvent.AUTH_FAILED)
+
+    def _take_tls_failure(self, session: Session, host: str, port: int, error: Exception) -> None:
+        """Give up the first session if TLS fails with every server: trying again would not help."""
+        if self.is_closed or session is not self._session:
+            return
+        is_clear = isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError)
+        self._tls_failures[host, port] += _TLS_FAILURES_MAX if is_clear else 1
+        if self._was_open:
+            _log.warning("TLS with ZooKeeper failed: %s. client=%s server=%s:%d", error, self.client_name, host, port)
+        elif all(self._tls_failures[one] >= _TLS_FAILURES_MAX for one in collect_hosts(self.hosts)[0]):
+            self._spawn(self._explain_tls_failure(host, port, error))
+
+    async def _explain_tls_failure(self, host: str, port: int, error: Exception) -> None:
+        from engine.kafka.client.tls.failures import tls_failure
+
+        assert self._security.tls is not None
+        found = await tls_failure(error, self._security.tls, host, port)
+        hint = None if found.hint is None else in_zookeepers_words(found.hint)
+        if not self._opened.done():
+            self._fail_opening(TlsFailed(in_zookeepers_words(str(found)), hint=hint))
 
     def _be_patient_again(self) -> None:
         if self._giving_up is not None:

@@ -15,8 +15,11 @@ from engine.admin.analysis.sanity import Doubt, SanityCheck
 from engine.admin.analysis.slope import slope_of
 from engine.admin.analysis.tallies import Tallies, Tally, tally_of
 from engine.admin.analysis.timeline import Absence, LeaderChange, timelines
+from engine.admin.health.checks import assess
+from engine.admin.health.report import Check
 from engine.admin.watch.events import Event, EventKind
 from engine.admin.watch.frame import BrokerRegistration, Frame
+from engine.admin.watch.judging import facts_of
 from engine.common.model import TopicPartition
 
 ORDERS = TopicPartition("orders", 0)
@@ -95,12 +98,13 @@ def test_partitions_are_counted_by_their_margin_over_min_isr() -> None:
             cluster.shrink_isr(TopicPartition("orders", partition), broker)
     topic = cluster.frame().cluster.topic("orders")  # type: ignore[union-attr]
     assert topic is not None
-    told = tally_of(topic, 1)
+    alive = frozenset(range(1, 5))
+    told = tally_of(topic, 1, alive)
     assert (told.below_min, told.at_min, told.one_above, told.well_above, told.no_min) == (0, 1, 1, 2, 0)
-    told = tally_of(topic, 2)
+    told = tally_of(topic, 2, alive)
     assert (told.below_min, told.at_min, told.one_above, told.well_above) == (1, 1, 2, 0)
-    assert tally_of(topic, None).no_min == 4
-    assert tally_of(replace(topic, is_marked_for_deletion=True), 1).partitions == 0
+    assert tally_of(topic, None, alive).no_min == 4
+    assert tally_of(replace(topic, is_marked_for_deletion=True), 1, alive).partitions == 0
 
 
 def test_no_election_gives_a_leader_back_to_a_dead_broker() -> None:
@@ -110,6 +114,25 @@ def test_no_election_gives_a_leader_back_to_a_dead_broker() -> None:
     tally = _tally(cluster.frame())
     assert (tally.leaderless, tally.led_elsewhere[1]) == (1, 1)
     assert tally.electable.total() == 0
+
+
+def test_counts_are_those_of_the_health_checks() -> None:
+    """A leader that is dead leads nothing, whatever the partition's state still says; what is offline is only that."""
+    cluster = FakeCluster(3, {"orders": 6}, min_isr=2)
+    frame = cluster.frame()
+    assert frame.cluster is not None
+    brokers = tuple(broker for broker in frame.cluster.brokers if broker.id != 2)
+    gone = replace(frame, cluster=replace(frame.cluster, brokers=brokers))
+    for one, caps in ((gone, False), (replace(gone, min_isr={"orders": 4}), False), (gone, True)):
+        words = {broker: replace(said, caps_min_isr=caps) for broker, said in one.words.items()}
+        one = replace(one, words=words)
+        report = assess(facts_of(one), examples_max=None)
+        found = {reason.check: reason.count for reason in report.reasons}
+        tally = _tally(one)
+        assert (tally.leaderless, tally.below_min) == (
+            found.get(Check.OFFLINE_PARTITIONS, 0), found.get(Check.UNDER_MIN_ISR, 0),
+        )  # fmt: skip
+        assert tally.leaderless == 2
 
 
 def test_kept_counts_are_those_of_a_fresh_count() -> None:
@@ -184,12 +207,15 @@ def test_a_brokers_clock_is_held_against_zookeepers() -> None:
         1: BrokerRegistration(now - 9000, now - 9003),
         2: BrokerRegistration(now - 9000, now - 2000),
         3: BrokerRegistration(now + 60_000, now + 60_000),
+        4: BrokerRegistration(now - 9000, now - 9000 - 12_000),
+        5: BrokerRegistration(now - 9000, now - 9000 - 40_000),
     }
     told = SanityCheck().check(replace(frame, registrations=registrations))
     assert [(one.doubt, one.subject) for one in told] == [
         (Doubt.BROKER_CLOCK, "broker 2"),
         (Doubt.FUTURE_REGISTRATION, "broker 3"),
-    ]
+        (Doubt.BROKER_CLOCK, "broker 5"),
+    ], "broker 4 may just have started slowly"
     assert "7.0 s ahead of" in told[0].evidence
 
 

@@ -245,7 +245,7 @@ def test_the_properties_of_a_profile_and_its_jaas_file(
 def test_a_jaas_file_that_cannot_serve_is_named(tmp_path: Path, environment: dict[str, str]) -> None:
     file, jaas = tmp_path / "client.properties", tmp_path / "j.conf"
     brokers = {"bootstrap_servers": "b:1", "jaas_config": str(jaas)}
-    with pytest.raises(BadRequest, match="no client properties ask for one"):
+    with pytest.raises(BadRequest, match="neither client properties nor ZooKeeper use it"):
         resolve(tmp_path, environment, **brokers)
     file.write_text(LOGIN)
     with pytest.raises(BadRequest, match=r"JAAS file cannot be read \(No such file or directory\).*j\.conf"):

@@ -180,8 +180,9 @@ def test_foreign_versions_are_refused_by_name(tmp_path: Path, part: str) -> None
 
 def test_checkpoints_are_found_below_a_root(tmp_path: Path) -> None:
     batches = [one_source(NOW_MS, NOW_MS + 1, "orders", 1)]
-    for name in ("b", "a/_checkpoints/x", "a/deeper/y", "table/day=1/z", ".hidden/z"):
+    for name in ("b", "a/_checkpoints/x", "a/deeper/y", "job=orders", "team=a/job=b/q", "table/day=1/z", ".hidden/z"):
         write_checkpoint(tmp_path / name, batches)
+    (tmp_path / "table" / "_delta_log").mkdir()
     (tmp_path / "a" / "offsets").mkdir()
     (tmp_path / "b" / "state" / "0").mkdir(parents=True)
 
@@ -189,7 +190,8 @@ def test_checkpoints_are_found_below_a_root(tmp_path: Path) -> None:
         roots = expand(text)
         return [place.shown.removeprefix(f"{tmp_path}/") for root in roots for place in find_checkpoints(root)]
 
-    assert found(str(tmp_path)) == ["a/_checkpoints/x", "a/deeper/y", "b"]
+    named = ["a/_checkpoints/x", "a/deeper/y", "b", "job=orders", "team=a/job=b/q"]
+    assert found(str(tmp_path)) == named, "a table's partitions hold no checkpoints"
     assert found(f"{tmp_path}/b/") == ["b/"]
     assert found(f"{tmp_path}/[a]/*/*") == ["a/_checkpoints/x", "a/deeper/y"]
     assert found(f"file://{tmp_path}/b") == [f"file://{tmp_path}/b"]
@@ -239,9 +241,46 @@ def test_one_damaged_trace_hides_no_other(tmp_path: Path) -> None:
     (logs / "local-1").write_text(event_lines([one_source(NOW_MS, NOW_MS + 1, "orders", 1)], name="told"))
     (logs / "local-2").write_text("milk\n")
     queries, failures = QueryTraces((str(tmp_path / "all"),), (str(logs),)).read()
-    assert [(query.path, query.job) for query in queries] == [(str(good), "told"), (str(logs / "local-1"), "told")]
+    assert [(query.path, query.job) for query in queries] == [(str(good), "told")], "one query, by its id"
     assert [str(one.where) for one in failures] == [str(bad), str(logs / "local-2")]
     assert ["newer klamm" in str(failures[0].hint), "spark.eventLog.dir" in str(failures[1].hint)] == [True, True]
+
+
+def test_a_query_is_one_whatever_tells_of_it(tmp_path: Path) -> None:
+    """Its checkpoint has the batch that runs, its event log the name and the logs' ends; the newest position wins."""
+    done = [Made(NOW_MS + n, NOW_MS + n + 1, ({ORDERS: n + 1},), ({ORDERS: 50 + n},)) for n in range(3)]
+    folder = write_checkpoint(tmp_path / "all" / "q", [*done, one_source(NOW_MS + 9, None, "orders", 8)])
+    other = write_checkpoint(tmp_path / "all" / "copied", done[:1])
+    foreign = write_checkpoint(tmp_path / "all" / "without-id", done[:1])
+    (foreign / "metadata").unlink()
+    (tmp_path / "log").write_text(event_lines(done, name="told", run_id="r-7"))
+    traces = QueryTraces((str(tmp_path / "all"),), (str(tmp_path / "log"),))
+    queries, failures = traces.read()
+    assert failures == []
+    told = {query.path: (query.name, query.run_id, places(query)) for query in queries}
+    assert told == {
+        str(folder): ("told", "r-7", {("0", "orders", 0, 8, 3)}),
+        str(other): ("told", None, {("0", "orders", 0, 1, 1)}),
+        str(foreign): (None, None, {("0", "orders", 0, 1, 1)}),
+    }
+    query = next(query for query in queries if query.path == str(folder))
+    assert query.points("0", ORDERS) == [(NOW_MS + 1, 1, 51), (NOW_MS + 2, 2, 52), (NOW_MS + 9, 3, None)]
+    shutil.rmtree(other)
+    shutil.rmtree(foreign)
+    (tmp_path / "log").write_text(event_lines([*done, *(one_source(NOW_MS, NOW_MS + 1, "orders", n) for n in (8, 9))]))
+    (query,) = traces.read()[0]
+    assert (query.kind, places(query)) == (ReaderKind.EVENT_LOG, {("0", "orders", 0, 9, 9)}), "the checkpoint is older"
+
+
+def test_a_damaged_old_batch_hides_no_newer_one(tmp_path: Path) -> None:
+    batches = [one_source(NOW_MS + n, NOW_MS + n + 1, "orders", n + 1) for n in range(4)]
+    folder = write_checkpoint(tmp_path / "q", batches)
+    for old, damage in ((0, b"v9"), (1, b"\xff\xfe"), (2, b'v1\n{}\n{"orders":{"0":"2"}}')):
+        (folder / "offsets" / str(old)).write_bytes(damage)
+    assert places(read_checkpoint(locate(str(folder)))) == {("0", "orders", 0, 4, 4)}
+    (folder / "offsets" / "3").write_text('v1\n{}\n{"orders":{"0":"4"}}')
+    with pytest.raises(BadRequest, match=r"damaged: .*offsets/3: the offset of orders-0 is '4', not a number"):
+        read_checkpoint(locate(str(folder)))
 
 
 def test_a_query_that_was_started_again_is_one_query(tmp_path: Path) -> None:
@@ -326,11 +365,12 @@ def bucket(request: pytest.FixtureRequest) -> Iterator[str]:
 def test_checkpoints_and_event_logs_in_stores(bucket: str) -> None:
     queries, failures = QueryTraces((f"{bucket}/*",), (f"{bucket}/killed/events",)).read()
     assert failures == []
-    by_kind = {query.kind: query for query in queries}
-    assert total(places(by_kind[ReaderKind.CHECKPOINT])) == {("0", "payments"): (20, 10)}
-    assert total(places(by_kind[ReaderKind.EVENT_LOG])) == {("0", "payments"): (10, 10)}
-    assert by_kind[ReaderKind.CHECKPOINT].path == f"{bucket}/killed/killed"
-    assert {query.job for query in queries} == {"killed"}, "its name is in the event log"
+    (query,) = queries
+    assert (query.kind, query.path) == (ReaderKind.CHECKPOINT, f"{bucket}/killed/killed")
+    assert total(places(query)) == {("0", "payments"): (20, 10)}
+    assert query.job == "killed", "its name is in the event log"
+    ((told,), _) = QueryTraces((), (f"{bucket}/killed/events",)).read()
+    assert total(places(told)) == {("0", "payments"): (10, 10)}
     with pytest.raises(NotFound, match="no such folder"):
         find_checkpoints(locate(f"{bucket}/absent"))
 

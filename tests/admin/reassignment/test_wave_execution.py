@@ -343,6 +343,28 @@ def test_the_throttle_follows_the_isrs(play: Callable[[Scene], None], monkeypatc
     play(scene)
 
 
+def test_a_dead_broker_slows_nothing_down(play: Callable[[Scene], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its replicas leave the ISR whatever the rate is; a slower copy brings none of them back."""
+    monkeypatch.setattr(wave_execution, "LOOK_AROUND_S", 0.0)
+    rates: list[int | None] = []
+
+    async def scene(stage: Stage) -> None:
+        def show(progress: WaveProgress) -> None:
+            rates.append(progress.throttle)
+            if len(rates) == 1:
+                stage.brokers.brokers = [one for one in stage.brokers.brokers if one.id != 1]
+                stage.moves.lose_in_sync(U0, (0,))
+            elif len(rates) == 3:
+                stage.moves.finish()
+
+        stage.watcher.on_show = show
+        await stage.execute(FIRST, throttle=ThrottleRange.of(80_000, 20_000))
+        assert rates[:3] == [80_000] * 3
+        assert not [one for one in stage.watcher.said if one.startswith("throttle")]
+
+    play(scene)
+
+
 def test_what_has_arrived_is_not_held_back_while_the_rest_of_its_wave_copies(
     play: Callable[[Scene], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

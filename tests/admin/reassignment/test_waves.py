@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.admin.reassignment.journal import JournalRecord
+from engine.admin.reassignment.lock_holder import Holder
 from engine.admin.reassignment.moves import status_of
 from engine.admin.reassignment.plan_file import PartitionMove
 from engine.admin.reassignment.wave_standings import AS_BEFORE, ELSEWHERE, seen_from_before
@@ -144,10 +146,12 @@ ROLLED_BACK = JournalRecord((*BEGUN.events, {"event": "begun", "what": "rollback
 def test_what_is_not_at_its_new_place_is_told_by_its_old_one() -> None:
     first, second = (WaveMove(PartitionMove(TopicPartition("t", index), (2, 3)), (1, 2)) for index in range(2))
 
-    def told(record: JournalRecord | None, *replicas: tuple[int, ...]) -> list[tuple[str, str | None]]:
+    def told(
+        record: JournalRecord | None, *replicas: tuple[int, ...], holder: Holder | None = None
+    ) -> list[tuple[str, str | None]]:
         found = [PartitionSnapshot(index, ReplicaAssignment(one)) for index, one in enumerate(replicas)]
         statuses = [status_of(move.move, one) for move, one in zip((first, second), found, strict=True)]
-        return [(one.state.value, one.reason) for one in seen_from_before(statuses, (first, second), record)]
+        return [(one.state.value, one.reason) for one in seen_from_before(statuses, (first, second), record, holder)]
 
     assert told(None, (1, 2), (1, 2)) == [("not_begun", AS_BEFORE)] * 2
     assert told(ROLLED_BACK, (1, 2), (1, 2)) == [("rolled_back", AS_BEFORE)] * 2
@@ -155,3 +159,11 @@ def test_what_is_not_at_its_new_place_is_told_by_its_old_one() -> None:
     assert told(None, (1, 2), (2, 3)) == [("failed", AS_BEFORE), ("complete", None)], "some of it is done"
     for record in (None, ROLLED_BACK):
         assert told(record, (1, 2), (1, 4)) == [("failed", AS_BEFORE), ("failed", ELSEWHERE)]
+
+    bo = Holder("bo@elsewhere (pid 1)", "2026-01-01T00:00:00Z", "apply plan.json", ("t",))
+    waits = ("waiting", "bo@elsewhere (pid 1) has not come to it yet")
+    assert told(BEGUN, (1, 2), (1, 2), holder=bo) == [waits] * 2, "between two waves"
+    assert told(None, (1, 2), (2, 3), holder=bo) == [waits, ("complete", None)]
+    assert told(None, (1, 4), (1, 2), holder=bo)[0][0] == "failed", "no run moves it there from elsewhere"
+    for other in (replace(bo, topics=("u",)), replace(bo, what="rollback plan.json")):
+        assert told(BEGUN, (1, 2), (1, 2), holder=other) == [("failed", AS_BEFORE)] * 2

@@ -10,6 +10,7 @@ from fake_cluster import FakeCluster, small_cluster
 
 from engine.admin.cluster.target import ClusterTarget, Origin, Side
 from engine.admin.health.report import Check
+from engine.admin.reassignment.lock_holder import Holder
 from engine.admin.watch.frame import BrokerWords, Frame, Link, LinkState, Stage, StageStatus
 from engine.admin.watch.judging import HealthMemory
 from engine.admin.watch.knowledge import Knowledge
@@ -63,14 +64,12 @@ def test_a_broker_that_is_missing_is_neither_silent_nor_asked_for_the_controller
 @pytest.mark.parametrize(
     ("status", "is_trouble"),
     [
-        (StageStatus(), False),
         (StageStatus(read_at_ms=5), False),
         (StageStatus(read_at_ms=5, missing=("the settings of topic orders",)), True),
         (StageStatus(error="no answer"), True),
     ],
 )
-def test_settings_that_are_not_read_yet_are_no_trouble(status: StageStatus, is_trouble: bool) -> None:
-    """Not at the start, and not for a topic that was created since they were read."""
+def test_settings_of_a_topic_created_since_they_were_read_are_no_trouble(status: StageStatus, is_trouble: bool) -> None:
     frame = FakeCluster(3, {"orders": 1}).frame()
     assert frame.cluster is not None
     topics = tuple(replace(topic, configs=None) for topic in frame.cluster.topics)
@@ -164,3 +163,65 @@ def test_a_broker_that_fell_silent_says_nothing_whatever_it_said_before() -> Non
     assert knowledge.frame(2, {}, {}).words == {1: BrokerWords(1), 2: BrokerWords(trouble="no answer for 3 s")}
     knowledge.silent_ms = {}
     assert knowledge.frame(3, {}, {}).words[2] == BrokerWords(1)
+
+
+@pytest.mark.parametrize("unread", [Stage.METADATA, Stage.REASSIGNMENTS, Stage.SETTINGS, Stage.PROBES])
+def test_no_cluster_is_called_healthy_before_all_is_read(unread: Stage) -> None:
+    cluster = small_cluster()
+    frame = cluster.frame()
+    assert not _reasons(frame)
+    stages = {**frame.stages, unread: StageStatus()}
+    assert HealthMemory().judge(replace(frame, stages=stages)) is None
+    denied = {**frame.stages, unread: StageStatus(error="refused")}
+    if unread is not Stage.METADATA:
+        assert HealthMemory().judge(replace(frame, stages=denied)) is not None, "it will never be read"
+    cluster.kill(2)
+    frame = replace(cluster.frame(), stages=stages)
+    is_told = unread in (Stage.SETTINGS, Stage.PROBES)
+    assert (HealthMemory().judge(frame) is not None) == is_told, "what is wrong is told as soon as it is known"
+
+
+def test_min_isr_is_what_the_brokers_make_of_it() -> None:
+    """Since Kafka 3.7 they want no more in sync than a partition has replicas (``klamm cluster health`` knows)."""
+    frame = FakeCluster(3, {"alone": 1}, replication_factor=1, min_isr=2).frame()
+    assert _reasons(frame) == {Check.UNDER_MIN_ISR}
+    words = {broker: replace(said, caps_min_isr=True) for broker, said in frame.words.items()}
+    assert _reasons(replace(frame, words=words)) == {Check.MIN_ISR_ABOVE_FACTOR}
+
+
+def test_a_throttle_is_leaked_once_it_is_known_that_no_plan_needs_it() -> None:
+    cluster = small_cluster()
+    cluster.set_topic_config("orders", "leader.replication.throttled.replicas", "0:1")
+    frame = cluster.frame()
+    assert Check.LEAKED_THROTTLES not in _reasons(frame), "nobody has looked who holds the lock"
+    assert _reasons(replace(frame, plan="")) == {Check.LEAKED_THROTTLES}
+    report = HealthMemory().judge(replace(frame, plan="bo@here (pid 1) since 2026: apply plan.json"))
+    assert report is not None
+    (reason,) = report.reasons
+    assert reason.check is Check.RUNNING_REASSIGNMENTS
+    assert "bo@here (pid 1) since 2026: apply plan.json" in reason.examples[0]
+
+
+def test_the_lock_is_looked_up_while_something_is_throttled(monkeypatch: pytest.MonkeyPatch) -> None:
+    holders: list[Holder | None] = [Holder("bo", "2026", "apply plan.json"), None]
+
+    async def plan_in_the_way(*_: object) -> Holder | None:
+        return holders.pop(0)
+
+    monkeypatch.setattr("engine.admin.watch.live_feed.plan_in_the_way", plan_in_the_way)
+
+    async def run() -> None:
+        feed = LiveFeed(ClusterTarget("t", Origin.OPTIONS, bootstrap=(("127.0.0.1", 1),)))
+        cluster = small_cluster()
+        cluster.set_topic_config("orders", "leader.replication.throttled.replicas", "0:1")
+        for told in ("bo since 2026: apply plan.json", ""):
+            snapshot = cluster.frame().cluster
+            assert snapshot is not None
+            await feed._read_plan_lock(snapshot)
+            assert feed._knowledge.frame(1, {}, {}).plan == told
+        calm = small_cluster().frame().cluster
+        assert calm is not None
+        await feed._read_plan_lock(calm)
+        assert feed._knowledge.frame(2, {}, {}).plan is None
+
+    asyncio.run(run())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 from event_loop import in_event_loop
@@ -152,9 +153,11 @@ def _answer(*partitions: MetadataResponsePartition, error: int = 0, name: str = 
     return MetadataResponse(brokers=brokers, controller_id=1, topics=[topic])
 
 
-def _told(leader: int, leader_epoch: int, isr: list[int], index: int = 0) -> MetadataResponsePartition:
+def _told(
+    leader: int, leader_epoch: int, isr: list[int], index: int = 0, replicas: Sequence[int] = (1, 2, 3)
+) -> MetadataResponsePartition:
     return MetadataResponsePartition(
-        partition_index=index, leader_id=leader, leader_epoch=leader_epoch, replica_nodes=[1, 2, 3], isr_nodes=isr
+        partition_index=index, leader_id=leader, leader_epoch=leader_epoch, replica_nodes=list(replicas), isr_nodes=isr
     )
 
 
@@ -271,6 +274,49 @@ def test_a_list_of_reassignments_that_does_not_fit_the_topic_is_left_alone() -> 
     assert knowledge.take_reassignments({name: moving}) is False
     knowledge.take_reassignments({name: ReplicaAssignment((7, 8), (7,), ())})
     assert knowledge.topics["orders"].partitions[0].assignment == ReplicaAssignment((1, 2, 3))
+
+
+@pytest.mark.parametrize("is_raised", [False, True])
+def test_a_move_is_no_trouble_whichever_of_its_readings_comes_first(is_raised: bool) -> None:
+    """Brokers list what moves in one answer, and say who is in sync in another: a new replica is not missing yet."""
+
+    def told(replicas: list[int], isr: list[int]) -> MetadataResponse:
+        return _answer(_told(1, 5, isr, replicas=replicas))
+
+    name = TopicPartition("orders", 0)
+    target, removing = ([1, 2, 3], ()) if is_raised else ([1, 3], (2,))
+    moving = ReplicaAssignment((1, 3, 2) if removing else (1, 2, 3), (3,), removing)
+    during, after = told(list(moving.replicas), [1, 2]), told(target, target)
+    knowledge, _ = _known([told([1, 2], [1, 2])])
+    for step, take in (
+        ("nothing moves", lambda: knowledge.take_reassignments({})),
+        ("begun, and not listed yet", lambda: knowledge.take_metadata(during)),
+        ("seen once more before the list", lambda: knowledge.take_metadata(during)),
+        ("listed", lambda: knowledge.take_reassignments({name: moving})),
+        ("ended, and the last answer is older", lambda: knowledge.take_reassignments({})),
+        ("and all are in sync", lambda: knowledge.take_metadata(after)),
+    ):
+        take()
+        partition = knowledge.topics["orders"].partitions[0]
+        assert not partition.is_under_replicated, step
+    assert not partition.assignment.is_being_reassigned
+    grown = told([*target, 4], target)
+    knowledge.take_metadata(grown)
+    knowledge.take_reassignments({})
+    knowledge.take_metadata(grown)
+    assert knowledge.topics["orders"].partitions[0].is_under_replicated, "two readings say that nothing moves it"
+
+
+def test_an_isr_that_is_older_than_the_end_of_a_move_is_not_counted_against_it() -> None:
+    """ZooKeeper tells of the end at once; the ISR comes later, and has all replicas: else the move would go on."""
+    knowledge, _ = _known([_answer(_told(1, 5, [1, 2], replicas=[1, 2]))])
+    for assignment in (ReplicaAssignment((1, 2, 3), (3,)), ReplicaAssignment((1, 2, 3))):
+        knowledge.take_topic_znodes({"orders": (None, {0: assignment})})
+        assert not knowledge.topics["orders"].partitions[0].is_under_replicated
+    cancelled = ReplicaAssignment((1, 2, 3, 4), (4,)), ReplicaAssignment((1, 2, 3))
+    for assignment in cancelled:
+        knowledge.take_topic_znodes({"orders": (None, {0: assignment})})
+    assert set(knowledge.topics["orders"].partitions[0].isr) == {1, 2, 3}
 
 
 def test_a_silent_brokers_ends_and_replicas_stay_and_those_of_deleted_topics_go() -> None:

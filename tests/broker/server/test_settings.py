@@ -5,14 +5,22 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
 import pytest
 from network_serving import run
+from secured_zookeeper import digest_module
 
 from engine.broker.server.kafka_server import LOOP_LAG_MS_MAX, KafkaServer
-from engine.broker.server.settings import advertised, check_served, random_cluster_id, server_limits
+from engine.broker.server.settings import (
+    advertised,
+    check_served,
+    random_cluster_id,
+    server_limits,
+    zookeeper_security,
+)
 from engine.common.errors import ConfigError, OperationError
 from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.zk.kafka_client import KafkaZkClient
@@ -27,7 +35,6 @@ def config(**settings: str) -> BrokerConfig:
 @pytest.mark.parametrize(
     ("settings", "named"),
     [
-        ({"zookeeper_ssl_client_enable": "true"}, "zookeeper.ssl.client.enable"),
         ({"authorizer_class_name": "kafka.security.authorizer.AclAuthorizer"}, "authorizer.class.name"),
         (
             {"listeners": "SASL_PLAINTEXT://127.0.0.1:9092", "security_inter_broker_protocol": "SASL_PLAINTEXT"},
@@ -38,6 +45,18 @@ def config(**settings: str) -> BrokerConfig:
 def test_a_broker_does_not_start_less_protected_than_it_is_told(settings: dict[str, str], named: str) -> None:
     with pytest.raises(ConfigError, match=named):
         check_served(config(**settings))
+
+
+def test_znodes_are_not_protected_for_nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("KAFKA_OPTS", raising=False)
+    with pytest.raises(ConfigError, match="has no identity for ZooKeeper"):
+        zookeeper_security(config(zookeeper_set_acl="true"))
+    jaas = tmp_path / "jaas.conf"
+    jaas.write_text(f"Client {{ {digest_module('kafka', 'secret')} }};")
+    monkeypatch.setenv("KAFKA_OPTS", f"-Djava.security.auth.login.config={jaas}")
+    assert zookeeper_security(config(zookeeper_set_acl="true")).is_protecting
+    # As Kafka's brokers do: a login by itself protects nothing.
+    assert not zookeeper_security(config()).is_protecting
 
 
 def test_plain_listeners_are_served() -> None:

@@ -175,7 +175,7 @@ def test_inter_broker_protocol_version_is_a_version() -> None:
         ("whatever.it.is", "unknown and has no effect."),
         ("leader.replication.throttled.rate", "Set it at run time"),
         ("listener.name.plaintext.max.connections", "has no effect in klamm"),
-        ("listener.name.plaintext.ssl.keystore.type", "has no effect in klamm"),
+        ("listener.name.plaintext.ssl.provider", "has no effect in klamm"),
         ("listener.name.sasl.plain.sasl.jaas.config", "has no effect in klamm"),
     ],
 )

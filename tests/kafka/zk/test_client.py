@@ -23,6 +23,7 @@ from engine.kafka.zk.errors import (
     ZooKeeperError,
 )
 from engine.kafka.zk.operations import Acl, Check, Create, Delete, SetData
+from engine.kafka.zk.security import ZkSecurity
 from engine.kafka.zk.session_keeper import SessionEvent
 
 
@@ -211,7 +212,7 @@ def test_acl_can_be_read_written_and_given(connect) -> None:
 
 def test_digest_credentials_open_what_is_theirs(connect) -> None:
     async def run() -> None:
-        async with connect(auth=[("digest", "kafka:secret")]) as client:
+        async with connect(security=ZkSecurity(auth=(("digest", "kafka:secret"),))) as client:
             await client.create("/mine", b"", acl=[Acl(31, "auth", "")])
             await client.set("/mine", b"x")
             client.break_connection()
@@ -226,7 +227,7 @@ def test_digest_credentials_open_what_is_theirs(connect) -> None:
 def test_unknown_credentials_scheme_is_refused(connect) -> None:
     async def run() -> None:
         with pytest.raises(AuthFailed):
-            async with connect(auth=[("nonsense", "x")]):
+            async with connect(security=ZkSecurity(auth=(("nonsense", "x"),))):
                 pass
 
     asyncio.run(run())

@@ -22,6 +22,7 @@ from engine.kafka.zk.client import ZkClient
 from engine.kafka.zk.controller import ControllerEpoch
 from engine.kafka.zk.errors import BadVersion, ControllerMoved, NodeExists, NoNode, ZnodeFormatError
 from engine.kafka.zk.kafka_client import KafkaZkClient
+from engine.kafka.zk.security import ZkSecurity
 from engine.kafka.zk.znodes.broker_znodes import BrokerRegistration
 from engine.kafka.zk.znodes.cluster_znodes import FeatureStatus, FinalizedFeatures, ProducerIdBlock
 from engine.kafka.zk.znodes.topic_znodes import TopicIdReplicaAssignment
@@ -416,9 +417,9 @@ def test_settings_are_refused_without_a_controller(open_kafka: OpenKafka) -> Non
 
 def test_secured_znodes_get_kafkas_access_lists(zk_chroot: str, first_broker: FirstBroker) -> None:
     async def run() -> None:
-        client = await ZkClient.connect(zk_chroot, auth=[("digest", "kafka:secret")])
+        client = await ZkClient.connect(zk_chroot, security=ZkSecurity(auth=(("digest", "kafka:secret"),)))
         async with client:
-            zk = KafkaZkClient(client, is_secure=True)
+            zk = KafkaZkClient(client)
             await first_broker(zk)
             await zk.configs.set_entity_configs("users/alice", {})
             await zk.consumers.set_or_create_consumer_offsets("g", {TopicPartition("t", 0): 5})

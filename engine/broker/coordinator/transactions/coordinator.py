@@ -93,6 +93,7 @@ class TransactionCoordinator:
                 listener_name=settings.listener_name,
                 client_id=f"broker-{settings.broker_id}-txn-marker-sender",
                 request_timeout_ms=settings.request_timeout_ms,
+                security=settings.security,
             ),
             marker_writer,
             api_version=write_txn_markers_version(settings.ibp),

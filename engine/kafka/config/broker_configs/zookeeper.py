@@ -37,38 +37,37 @@ class ZooKeeperKeys:
     zookeeper_clientCnxnSocket = STRING(None, MEDIUM).without_effect(
         "Java class of ZooKeeper's client socket; Kafka needs the Netty one for TLS."
     )
-    zookeeper_ssl_client_enable = BOOLEAN(False, MEDIUM).with_effect(
-        "Talk to ZooKeeper over TLS. This broker cannot yet, and does not start with `true`."
-    )
-    zookeeper_ssl_keystore_location = STRING(None, MEDIUM).without_effect(
+    zookeeper_ssl_client_enable = BOOLEAN(False, MEDIUM).with_effect("Talk to ZooKeeper over TLS.")
+    zookeeper_ssl_keystore_location = STRING(None, MEDIUM).with_effect(
         "File with the key and certificate shown to ZooKeeper."
     )
-    zookeeper_ssl_keystore_password = PASSWORD(None, MEDIUM).without_effect("Password of the key store for ZooKeeper.")
-    zookeeper_ssl_keystore_type = STRING(None, MEDIUM).without_effect(
+    zookeeper_ssl_keystore_password = PASSWORD(None, MEDIUM).with_effect("Password of the key store for ZooKeeper.")
+    zookeeper_ssl_keystore_type = STRING(None, MEDIUM).with_effect(
         "Format of the key store for ZooKeeper: JKS, PKCS12 or PEM; not set: known by the file's name."
     )
-    zookeeper_ssl_truststore_location = STRING(None, MEDIUM).without_effect(
+    zookeeper_ssl_truststore_location = STRING(None, MEDIUM).with_effect(
         "File with the certificates that ZooKeeper's own is checked against."
     )
-    zookeeper_ssl_truststore_password = PASSWORD(None, MEDIUM).without_effect(
-        "Password of the trust store for ZooKeeper."
-    )
-    zookeeper_ssl_truststore_type = STRING(None, MEDIUM).without_effect(
+    zookeeper_ssl_truststore_password = PASSWORD(None, MEDIUM).with_effect("Password of the trust store for ZooKeeper.")
+    zookeeper_ssl_truststore_type = STRING(None, MEDIUM).with_effect(
         "Format of the trust store for ZooKeeper: JKS, PKCS12 or PEM; not set: known by the file's name."
     )
-    zookeeper_ssl_protocol = STRING("TLSv1.2", LOW).without_effect("TLS version to negotiate with ZooKeeper.")
-    zookeeper_ssl_enabled_protocols = LIST(None, LOW).without_effect(
-        "TLS versions allowed with ZooKeeper; not set: the one of `zookeeper.ssl.protocol`."
+    zookeeper_ssl_protocol = STRING("TLSv1.2", LOW).with_effect("TLS version to negotiate with ZooKeeper.")
+    zookeeper_ssl_enabled_protocols = LIST(None, LOW).with_effect(
+        "TLS versions allowed with ZooKeeper. Not set: the one that `zookeeper.ssl.protocol` is set to, else TLSv1.2 "
+        "and TLSv1.3, of which new servers allow only the latter."
     )
-    zookeeper_ssl_cipher_suites = LIST(None, LOW).without_effect(
+    zookeeper_ssl_cipher_suites = LIST(None, LOW).with_effect(
         "Cipher suites allowed with ZooKeeper; not set: all that the platform offers."
     )
-    zookeeper_ssl_endpoint_identification_algorithm = STRING("HTTPS", LOW).without_effect(
+    zookeeper_ssl_endpoint_identification_algorithm = STRING("HTTPS", LOW).with_effect(
         "`HTTPS` checks that ZooKeeper's certificate names the host; empty does not."
     )
-    zookeeper_ssl_crl_enable = BOOLEAN(False, LOW).without_effect("Check revocation lists for ZooKeeper's certificate.")
-    zookeeper_ssl_ocsp_enable = BOOLEAN(False, LOW).without_effect(
-        "Ask by OCSP whether ZooKeeper's certificate was revoked."
+    zookeeper_ssl_crl_enable = BOOLEAN(False, LOW).with_effect(
+        "Check revocation lists for ZooKeeper's certificate. This broker cannot, and does not start with `true`."
+    )
+    zookeeper_ssl_ocsp_enable = BOOLEAN(False, LOW).with_effect(
+        "Ask by OCSP whether ZooKeeper's certificate was revoked. This broker cannot, and does not start with `true`."
     )
     zookeeper_metadata_migration_enable = BOOLEAN(False, HIGH).with_effect(
         "Start the move of the metadata to KRaft. klamm brokers stay with ZooKeeper and refuse it."

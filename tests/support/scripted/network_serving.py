@@ -14,7 +14,9 @@ from engine.broker.network.request import RequestHead
 from engine.broker.network.routes import AnswerHook, HandlerSpec, RouteTable
 from engine.broker.network.server import ListenerSpec, ServerLimits, SocketServer
 from engine.broker.network.session import ConnectionRules, Session
+from engine.broker.network.tls import TlsPolicy
 from engine.common.clock import Clock, SystemClock
+from engine.common.model import SecurityProtocol
 from engine.kafka.protocol.api_keys import API_SPECS, ApiKey
 from engine.kafka.protocol.apis.api_versions import ApiVersion, ApiVersionsResponse
 from engine.kafka.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -48,6 +50,7 @@ async def serving(
     clock: Clock | None = None,
     large_handlers: Mapping[ApiKey, Callable[..., Any]] | None = None,
     before_encoding: AnswerHook | None = None,
+    tls: TlsPolicy | None = None,
 ) -> AsyncIterator[tuple[SocketServer, str, int]]:
     """Serve ``handlers`` on a free loopback port; yields the server, its host and its port."""
     table = {ApiKey.API_VERSIONS: answer_api_versions, **handlers}
@@ -67,8 +70,10 @@ async def serving(
         RequestHead,
         limits or ServerLimits(),
         clock or SystemClock(),
+        {} if tls is None else {"SSL": tls},
     )
-    host, port = await server.listen(ListenerSpec("PLAINTEXT", own_loopback_address(), 0))
+    protocol = SecurityProtocol.PLAINTEXT if tls is None else SecurityProtocol.SSL
+    host, port = await server.listen(ListenerSpec(protocol.name, own_loopback_address(), 0, protocol))
     try:
         yield server, host, port
     finally:

@@ -17,7 +17,7 @@ import pytest
 
 from cli.main import main
 
-GOLDEN = Path(__file__).parents[2] / "fixtures" / "cli"
+GOLDEN = Path(__file__).parents[3] / "fixtures" / "cli"
 _ESCAPE = "\x1b"
 _SHOWN_ESCAPE = "␛"
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")

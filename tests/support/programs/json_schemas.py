@@ -9,7 +9,7 @@ from typing import Any
 from golden import Seen
 from jsonschema import Draft202012Validator
 
-SCHEMAS = Path(__file__).parents[2] / "docs" / "reference" / "cli.schema.json"
+SCHEMAS = Path(__file__).parents[3] / "docs" / "reference" / "cli.schema.json"
 
 
 def check_json(name: str, seen: Seen) -> None:

@@ -18,7 +18,7 @@ from engine.kafka.protocol.records.encode import encode_batch
 from engine.kafka.protocol.records.header import BatchHeader, iter_batches
 from engine.kafka.protocol.records.record import Record
 
-RECORDED = Path(__file__).parents[2] / "fixtures" / "disk"
+RECORDED = Path(__file__).parents[3] / "fixtures" / "disk"
 """Log dirs written by Apache Kafka; see SOURCE.md there."""
 
 RECORDED_INDEX_BYTES = 1024

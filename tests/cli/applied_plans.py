@@ -17,7 +17,7 @@ from engine.common.model import TopicPartition
 from engine.local.cluster import LocalCluster
 
 WAIT_S = 120.0
-DRIVER = Path(__file__).with_name("killed_at_step.py")
+DRIVER = Path(__file__).parents[1] / "support" / "programs" / "killed_at_step.py"
 QUICK_LOCK = ("--lock-timeout", "3s")
 FAST = "50M"
 SLOW = "15000"
@@ -49,7 +49,7 @@ class Room:
         return subprocess.Popen(
             [*program, *map(str, words), *self.where],
             cwd=self.folder,
-            env=environment(self.folder, HOME=str(self.folder), PYTHONPATH=str(DRIVER.parents[2])),
+            env=environment(self.folder, HOME=str(self.folder), PYTHONPATH=str(DRIVER.parents[3])),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -15,7 +15,7 @@ from engine.kafka.zk.errors import ZooKeeperError
 from engine.kafka.zk.operations import Create, SetData
 from engine.local.zookeeper import EmbeddedZooKeeper
 
-TREES = Path(__file__).parents[2] / "fixtures" / "trees"
+TREES = Path(__file__).parents[3] / "fixtures" / "trees"
 
 
 async def load_tree(connect: str, name: str) -> None:

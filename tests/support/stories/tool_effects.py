@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from klamm_program import Ran, in_process
 
-EFFECTS = Path(__file__).parents[2] / "fixtures" / "tool-effects"
+EFFECTS = Path(__file__).parents[3] / "fixtures" / "tool-effects"
 WAIT_S = 30.0
 MASKED = ("topic_id", "controller_epoch", "leader_epoch")
 Capture = pytest.CaptureFixture[str]

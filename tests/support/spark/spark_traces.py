@@ -13,7 +13,7 @@ from pathlib import Path
 from engine.common.model import TopicPartition
 from engine.kafka.formats.spark_checkpoints import encode_offsets
 
-RECORDED = Path(__file__).parents[2] / "fixtures" / "spark"
+RECORDED = Path(__file__).parents[3] / "fixtures" / "spark"
 
 WITHOUT_KAFKA = {"state-with-ids", "named-sink"}
 """Scenes about the commit log: they read from another kind of source."""

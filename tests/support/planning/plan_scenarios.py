@@ -8,7 +8,7 @@ from pathlib import Path
 from engine.common.model import BrokerInfo, ReplicaAssignment
 from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, ReplicaLog, SnapshotSource, TopicSnapshot
 
-SCENARIOS = Path(__file__).parents[2] / "fixtures" / "plans"
+SCENARIOS = Path(__file__).parents[3] / "fixtures" / "plans"
 MIB = 1 << 20
 
 

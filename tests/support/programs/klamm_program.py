@@ -17,7 +17,7 @@ import pytest
 
 from cli.main import main
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PROGRAM = Path(sys.executable).parent / "klamm"
 _KEPT = ("PATH", "HOME", "LANG", "JAVA_HOME", "SYSTEMROOT")
 

@@ -1,6 +1,6 @@
 """Pictures of the dashboard on made-up clusters, for the guide and for tests to compare with.
 
-    python tests/support/dashboard_pictures.py
+    python -m tests.tui.dashboard_pictures
 
 rewrites them all. A test fails while a picture differs from what the dashboard draws.
 """
@@ -13,6 +13,8 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.support.paths import FOLDERS
 
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "docs" / "guides" / "pictures"
@@ -103,5 +105,5 @@ async def _write_all() -> None:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(ROOT))
+    sys.path[:0] = FOLDERS
     asyncio.run(_write_all())

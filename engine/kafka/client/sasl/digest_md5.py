@@ -1,0 +1,60 @@
+"""SASL DIGEST-MD5 (RFC 2831), the mechanism of ZooKeeper's ``DigestLoginModule``. Authentication only: no layers."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+
+from engine.kafka.client.sasl.exchange import Exchange, SaslError
+
+_FIELD = re.compile(r'\s*([\w-]+)\s*=\s*(?:"((?:\\.|[^"\\])*)"|([^,\s]*))\s*(?:,|$)')
+
+
+def digest_md5_exchange(
+    username: str, password: str, *, service: str, server_name: str, client_nonce: str | None = None
+) -> Exchange:
+    """Prove that the password is known, and check that the server knows it too.
+
+    Raises:
+        SaslError: the server's messages are malformed, or it does not know the password.
+    """
+    challenge = _fields((yield b"").decode("utf-8", "replace"))
+    nonce, realm = challenge.get("nonce", ""), challenge.get("realm", server_name)
+    if not nonce or "auth" not in challenge.get("qop", "auth").split(","):
+        raise SaslError("the server's DIGEST-MD5 challenge is malformed, or asks for encryption")
+    cnonce, uri = client_nonce or secrets.token_urlsafe(24), f"{service}/{server_name}"
+    secret = _md5(b":".join(map(_text, (username, realm, password))))
+    a1 = _md5(b":".join((secret, nonce.encode(), cnonce.encode()))).hex()
+
+    def proof(method: str) -> str:
+        a2 = _md5(f"{method}:{uri}".encode()).hex()
+        return _md5(f"{a1}:{nonce}:00000001:{cnonce}:auth:{a2}".encode()).hex()
+
+    said = {"username": username, "realm": realm, "nonce": nonce, "cnonce": cnonce, "digest-uri": uri}
+    quoted = ",".join(f"{name}={_quoted(value)}" for name, value in said.items())
+    answer = f"charset=utf-8,{quoted},nc=00000001,qop=auth,maxbuf=65536,response={proof('AUTHENTICATE')}"
+    final = _fields((yield answer.encode()).decode("utf-8", "replace"))
+    if not secrets.compare_digest(final.get("rspauth", ""), proof("")):
+        raise SaslError("the server does not prove that it knows the password")
+
+
+def _md5(content: bytes) -> bytes:
+    return hashlib.md5(content, usedforsecurity=False).digest()
+
+
+def _text(text: str) -> bytes:
+    """Encode as RFC 2831 hashes texts: in Latin-1 where that can spell them."""
+    try:
+        return text.encode("latin-1")
+    except UnicodeEncodeError:
+        return text.encode()
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _fields(message: str) -> dict[str, str]:
+    found = _FIELD.findall(message)
+    return {name: re.sub(r"\\(.)", r"\1", quoted) if quoted else plain for name, quoted, plain in found}

@@ -1,0 +1,88 @@
+"""SASL GSSAPI (RFC 4752) with Kerberos tickets, by the library ``gssapi``, which stands on the system's Kerberos."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from engine.kafka.client.sasl.exchange import Exchange, SaslError
+
+EXTRA = "pip install 'klamm[kerberos]' (it needs the system's libkrb5; on Debian: apt-get install libkrb5-dev gcc)"
+_NO_LAYER = b"\x01\x00\x00\x00"
+"""Neither integrity nor encryption: TLS does that."""
+
+
+def kerberos_exchange(
+    service: str, host: str, options: Mapping[str, str], *, server_principal: str | None = None
+) -> Exchange:
+    """Prove an identity by a ticket for ``service`` at ``host``; both sides prove theirs.
+
+    ``options`` are those of Java's ``Krb5LoginModule``: ``useKeyTab``, ``keyTab``, ``principal``, ``useTicketCache``,
+    ``ticketCache``. Reading keytab and cache, and asking the KDC, happen at once and may take a while.
+
+    Raises:
+        SaslError: the library is missing, or no ticket can be had; later: the server does not prove who it is.
+    """
+    try:
+        import gssapi
+    except ImportError:
+        raise SaslError(f"GSSAPI needs the extra kerberos: {EXTRA}") from None
+    try:
+        context = _context(gssapi, service, host, options, server_principal)
+        first = context.step() or b""
+    except gssapi.exceptions.GSSError as error:
+        raise SaslError(_reason(error, service, host, options)) from None
+    return _exchange(gssapi, context, first)
+
+
+def _context(gssapi: Any, service: str, host: str, options: Mapping[str, str], server_principal: str | None) -> Any:
+    if server_principal:
+        server = gssapi.Name(server_principal.replace("_HOST", host), gssapi.NameType.kerberos_principal)
+    else:
+        server = gssapi.Name(f"{service}@{host}", gssapi.NameType.hostbased_service)
+    principal = options.get("principal")
+    name = gssapi.Name(principal, gssapi.NameType.kerberos_principal) if principal else None
+    store: dict[str, str] = {}
+    if options.get("useKeyTab", "").lower() == "true":
+        keytab = options.get("keyTab", "").removeprefix("file:")
+        # Tickets got by a keytab stay in this process: they must not replace those of the person at the terminal.
+        store = {"ccache": "MEMORY:klamm", **({"client_keytab": f"FILE:{keytab}"} if keytab else {})}
+    elif cache := options.get("ticketCache"):
+        store = {"ccache": f"FILE:{cache.removeprefix('FILE:')}"}
+    credentials = gssapi.Credentials(name=name, usage="initiate", store=store or None)
+    flags = gssapi.RequirementFlag.mutual_authentication | gssapi.RequirementFlag.out_of_sequence_detection
+    return gssapi.SecurityContext(name=server, creds=credentials, usage="initiate", flags=flags)
+
+
+def _exchange(gssapi: Any, context: Any, token: bytes) -> Exchange:
+    try:
+        while not context.complete:
+            token = context.step((yield token)) or b""
+        offer = yield token
+        layers = context.unwrap(offer).message
+        if not layers or not layers[0] & 1:
+            raise SaslError("the server insists on encryption by GSSAPI, which klamm leaves to TLS")
+        yield context.wrap(_NO_LAYER, False).message
+    except gssapi.exceptions.GSSError as error:
+        raise SaslError(f"Kerberos: {_text(error)}") from None
+
+
+def _reason(error: Any, service: str, host: str, options: Mapping[str, str]) -> str:
+    """Return why no ticket could be had, and what to look at."""
+    text = _text(error)
+    keytab, principal = options.get("keyTab"), options.get("principal")
+    if options.get("useKeyTab", "").lower() == "true" and ("keytab" in text.lower() or "key table" in text.lower()):
+        return f"Kerberos: {text}; does the keytab {keytab} hold {principal}? klist -k {keytab} shows it"
+    if "clock skew" in text.lower():
+        return f"Kerberos: {text}: set this machine's clock by that of the KDC"
+    if "server not found" in text.lower():
+        return f"Kerberos: {text}: the KDC has no principal {service}/{host}; connect by the host's name in Kerberos"
+    if "credential" in text.lower() or "cache" in text.lower():
+        return f"Kerberos: {text}: get a ticket with kinit, or name a keytab in the JAAS options"
+    return f"Kerberos: {text}"
+
+
+def _text(error: Any) -> str:
+    """Return what the library says, without the general part."""
+    minor: list[str] = error.get_all_statuses(error.min_code, False)
+    return "; ".join(one.strip() for one in minor if one.strip()) or str(error)
