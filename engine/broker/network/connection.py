@@ -77,6 +77,7 @@ class CloseReason(Enum):
     IDLE = "it was idle for connections.max.idle.ms"
     NOT_AUTHENTICATED = "the peer could not authenticate"
     TOO_MANY = "there are too many connections"
+    TOO_FAST = "its address opens more connections a second than connection_creation_rate allows"
     NO_DESCRIPTOR = "file descriptors run short"
     FAILED_ACKS_0 = "a Produce with acks=0 failed, to which Kafka sends no answer"
     FAULT = "the broker failed to answer"
@@ -136,6 +137,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_reading_paused = False
         self._muted_until_ms = 0
         self._unmuting: asyncio.TimerHandle | None = None
+        self._is_held = False
         self._saw_eof = False
         self._client_id_raw = b""
         self._client_id: str | None = ""
@@ -219,6 +221,24 @@ class Connection(asyncio.BufferedProtocol):
         """Whether nothing is read from the peer because it has used more than its share."""
         return self._unmuting is not None
 
+    @property
+    def is_closed(self) -> bool:
+        return self.closed_because is not None
+
+    def hold(self) -> None:
+        """Handle nothing until ``let_in``; what the peer sends waits in the kernel."""
+        self._is_held = True
+
+    def let_in(self) -> None:
+        """Begin to serve the connection."""
+        self._is_held = False
+        self._go_on()
+
+    def turn_away(self, after_ms: int) -> None:
+        """Close the connection after this time: a peer that is refused at once comes back at once."""
+        self._is_held = True
+        self._unmuting = asyncio.get_running_loop().call_later(after_ms / 1000, self.close, CloseReason.TOO_FAST)
+
     def close(self, reason: CloseReason) -> None:
         """End the connection; the log gets the first reason given."""
         self.closed_because = self.closed_because or reason
@@ -231,6 +251,7 @@ class Connection(asyncio.BufferedProtocol):
         return (
             not self._is_async_running
             and self._unmuting is None
+            and not self._is_held
             and (not self._pending or len(self._pending) < self.session.rules.in_flight_max)
             and self.closed_because is None
             and self._sender is not None

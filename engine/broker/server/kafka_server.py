@@ -418,7 +418,6 @@ class KafkaServer:
             self.clock,
             announce=lambda is_on: routes.show_answers(self.quotas.before_encoding if is_on else None),
         )
-        follow_quotas(self.dynamic_configs, self.quotas)
         self.supervisor.every(IDLE_CLIENTS_INTERVAL_MS, self.quotas.forget_idle, "idle clients' quotas")
         self._network = SocketServer(
             routes,
@@ -426,8 +425,10 @@ class KafkaServer:
             server_limits(config),
             self.clock,
             self.tls_listeners,
+            quota_window(config),
         )
         follow_limits(self.dynamic_configs, self._network)
+        follow_quotas(self.dynamic_configs, self.quotas, self._network.rates)
         follow_stores(self.dynamic_configs, self.tls_listeners.values(), self._stores_changed)
         self._ends_with("network", self._network.stop)
         self._bound = [self._network.bind(listener_spec(endpoint)) for endpoint in config.listener_settings.listeners]
