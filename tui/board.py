@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple, overload
 
 from engine.admin.analysis.history import History
+from engine.admin.analysis.incidents import Incident
 from engine.admin.analysis.sanity import Finding, SanityCheck
 from engine.admin.analysis.tallies import Tallies, Tally
 from engine.admin.log_dirs.describing import LogDir
@@ -21,6 +22,7 @@ from engine.admin.watch.log_ends import LogEnds
 from engine.admin.watch.replica_logs import ReplicaLogs
 from engine.common.model import BrokerInfo, TopicPartition
 from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
+from tui.table_model import Picked
 
 HISTORY_MAX = 600
 RATE_OVER_MS = 10_000
@@ -292,6 +294,20 @@ class Board:
     def numbered_events(self) -> Sequence[tuple[int, Event]]:
         """Return all that happened so far, the newest first, each with a number of its own."""
         return NumberedEvents(self)
+
+    def folded_events(self, incident: int | None = None) -> Sequence[tuple[int, Event]]:
+        """Return the events of one incident; without one all events, where each incident is its cause alone."""
+        every, newest_first = self.numbered_events(), enumerate(reversed(self.history.incidents.folds))
+        if incident is None:
+            return Picked(every, (place for place, fold in newest_first if fold >= 0))
+        return Picked(every, (place for place, fold in newest_first if abs(fold) == incident))
+
+    def incident_of(self, numbered: tuple[int, Event]) -> Incident | None:
+        """Return the incident that an event caused."""
+        incidents = self.history.incidents
+        place = numbered[0] - self.event_count + len(self.events)
+        fold = incidents.folds[place] if 0 <= place < len(incidents.folds) else 0
+        return incidents[fold] if fold > 0 and fold in incidents else None
 
     @property
     def event_count(self) -> int:

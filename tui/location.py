@@ -46,6 +46,7 @@ class Location:
     path: str | None = None
     row: str | None = None
     only: Only | None = None
+    incident: int | None = None
 
     @property
     def screen(self) -> str:
@@ -74,6 +75,8 @@ class Location:
             parts.append(self.group)
         if self.query is not None:
             parts.append(self.query.name)
+        if self.incident is not None:
+            parts.append(f"incident {self.incident}")
         if self.only is not None:
             parts.append(self.only)
         if self.path is not None and self.path != "/":

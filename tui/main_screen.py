@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -115,7 +115,8 @@ class MainScreen(Screen[None]):
     @property
     def view(self) -> View:
         app = self.dashboard
-        return View(app.board, self.location, app.session.target, self.size.height, app.newest)
+        is_filtered = not self.model.filter.is_empty
+        return View(app.board, self.location, app.session.target, self.size.height, is_filtered, app.newest)
 
     @property
     def model(self) -> TableModel:
@@ -305,7 +306,9 @@ class MainScreen(Screen[None]):
     def _take_cursor_key(self, key: str) -> bool:
         """Move the cursor of the overview; return whether the key moves it."""
         model, last = self.model, len(self.model.shown) - 1
-        steps = {"up": -1, "k": -1, "down": 1, "j": 1, "home": -last, "end": last, "pageup": -5, "pagedown": 5}
+        far = last + 1
+        steps = {"up": -1, "k": -1, "down": 1, "j": 1, "home": -far, "g": -far, "end": far, "G": far}
+        steps |= {"pageup": -5, "ctrl+u": -5, "pagedown": 5, "ctrl+d": 5}
         if key not in steps:
             return False
         model.cursor = max(0, min(model.cursor + steps[key], last))
@@ -408,6 +411,13 @@ class MainScreen(Screen[None]):
         lines = why_lines(problem, self.dashboard.board)
         self.app.push_screen(TextDialog("Why", lines, is_wide=True, folds=True))
 
+    def _incident(self) -> None:
+        problem = self.model.cursor_item
+        if problem is None or problem.incident is None:
+            self.tell("incidents begin with a broker that fails while the dashboard watches; 8 shows all that happened")
+            return
+        self.go_to(Location("timeline", incident=problem.incident))
+
     def _partition_log(self) -> None:
         items = replicas.chosen(self.view) if self.location.page == "partition" else [self.model.cursor_item]
         if not items or items[0] is None:
@@ -447,7 +457,7 @@ class MainScreen(Screen[None]):
         """Filter while the user types."""
         if event.input.id == "filter" and event.input.has_class("-shown"):
             self.model.set_filter(Filter(event.value))
-            self.query_one(LineTable).refresh_rows(is_new_data=False)
+            self._draw_rows(is_new_data=False)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Keep the filter and go back to the rows."""
@@ -506,7 +516,28 @@ class MainScreen(Screen[None]):
 
     def _command(self) -> None:
         registry = self.dashboard.session.registry
-        self.app.push_screen(CommandDialog(lambda text: suggestions(text, registry)), self._run_command)
+        self.app.push_screen(CommandDialog(lambda text: suggestions(text, registry, self._named)), self._run_command)
+
+    def _named(self, page: str) -> list[str]:
+        """Return the names that a command may give behind this screen."""
+        board = self.dashboard.board
+        match page:
+            case "topics" | "partitions":
+                return [topic.name for topic in board.topics]
+            case "brokers":
+                return [str(broker) for broker in board.broker_ids]
+            case "groups":
+                return [group.name for group in (board.frame.groups if board.frame is not None else ())]
+        return []
+
+    def places(self) -> Iterator[tuple[str, str, Location]]:
+        """Return the places that the palette finds by name: what it is called, what it is, and where."""
+        for topic in self._named("topics"):
+            yield topic, "topic", Location("partitions", topic=topic)
+        for group in self._named("groups"):
+            yield group, "consumer group", Location("group", group=group)
+        for broker in self._named("brokers"):
+            yield f"broker {broker}", "its partitions", Location("partitions", broker=int(broker))
 
     def _run_command(self, text: str | None) -> None:
         if text is None or not text.removeprefix(":").strip():
@@ -524,7 +555,7 @@ class MainScreen(Screen[None]):
                 self.tell(message, is_error=True)
 
     def _help(self) -> None:
-        lines = help_lines(self.dashboard.session.registry.on_page(self.page_name), self.why_not)
+        lines = help_lines(self.dashboard.session.registry.on_page(self.page_name), self.why_not, self.size.width)
         self.app.push_screen(TextDialog(f"Keys of {self.page_name}", lines, is_wide=True, folds=True))
 
     _handlers: dict[str, Callable[[MainScreen], object]] = {  # noqa: RUF012
@@ -542,6 +573,7 @@ class MainScreen(Screen[None]):
         "rows.trouble": _trouble,
         "partition.log": _partition_log,
         "problem.why": _why,
+        "problem.incident": _incident,
         "view.pause": _pause,
         "view.refresh": _refresh,
         "view.faster": lambda self: change_rate(self, 0.5),

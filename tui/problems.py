@@ -75,6 +75,7 @@ class Problem:
         is_of_cluster: else it is of a client, and the cluster is well.
         examples: whole sentences about cases.
         advice: what to do next.
+        incident: the number of the incident that it began, if anybody saw that.
     """
 
     key: str
@@ -86,6 +87,7 @@ class Problem:
     is_of_cluster: bool = True
     examples: tuple[str, ...] = ()
     advice: str = ""
+    incident: int | None = None
 
     @property
     def sign(self) -> str:
@@ -157,6 +159,7 @@ def _brokers(board: Board, reason: HealthReason) -> Iterator[Problem]:
             f"broker {broker}", Tone.BAD, f"broker {broker} {'down' if is_down else 'silent'}",
             ": ".join(part for part in (trouble, held) if part), board.since.get(("broker", broker)),
             Location("brokers", row=str(broker)), advice=spelled(reason.check.advice),
+            incident=incident.number if (incident := board.history.incidents.around(broker)) is not None else None,
         )  # fmt: skip
 
 

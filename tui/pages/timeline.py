@@ -6,15 +6,17 @@ from collections.abc import Sequence
 from heapq import nsmallest
 from typing import Any
 
+from engine.admin.analysis.incidents import Incident
 from engine.admin.watch.events import Event, EventKind
+from tui.board import Board
 from tui.cells import Cell, Column, Tone
 from tui.lines import Line, line
 from tui.location import Location
 from tui.pages.page import Page, View
 from tui.table_model import Rows
-from tui.units import clock_time, count, counted, plain, span
+from tui.units import clock_time, count, counted, ids, plain, span
 
-_CHANGE_MAX = 40
+_CHANGE_MAX = 80
 _NAMES = 4
 _TONES = {
     EventKind.BROKER_DOWN: Tone.BAD,
@@ -96,21 +98,58 @@ def _within(event: Event) -> Cell:
     return Cell("" if event.within_ms is None else f"± {span(event.within_ms / 1000)}", Tone.QUIET)
 
 
-COLUMNS = (
-    Column("time", "TIME (UTC)", lambda e: Cell(clock_time(e[1].at_ms)), lambda e: e[1].at_ms, width=10),
-    Column("within_ms", "WITHIN", lambda e: _within(e[1]), lambda e: e[1].within_ms, rank=4, is_figure=True, width=6),
-    Column("kind", "WHAT", lambda e: kind_cell(e[1]), lambda e: e[1].kind, width=20),
-    Column("subject", "OF", lambda e: Cell(e[1].subject, Tone.STRONG), lambda e: e[1].subject, width=16),
-    Column("change", "CHANGE", lambda e: Cell(_cut(change_text(e[1]))), lambda e: change_text(e[1]), rank=1, width=16),
-    Column("reason", "WHY", lambda e: Cell(e[1].reason, Tone.QUIET), lambda e: e[1].reason, rank=2, is_wide=True,
-           width=12),
-)  # fmt: skip
+def columns_of(board: Board) -> tuple[Column, ...]:
+    """Return the columns; an incident says what followed from it, and how it ended."""
+
+    def change(numbered: tuple[int, Event]) -> str:
+        incident = board.incident_of(numbered)
+        return change_text(numbered[1]) if incident is None else effects_told(incident)
+
+    def why(numbered: tuple[int, Event]) -> Cell:
+        incident = board.incident_of(numbered)
+        if incident is None or board.frame is None:
+            return Cell(numbered[1].reason, Tone.QUIET)
+        lasted = span(incident.lasted_s(board.frame.at_ms))
+        if incident.ended_ms is not None:
+            return Cell(f"over after {lasted}", Tone.GOOD)
+        left = f", {counted(len(incident.out), 'replica')} out of sync" if incident.out else ""
+        return Cell(f"goes on for {lasted}{left}", Tone.BAD)
+
+    return (
+        Column("time", "TIME (UTC)", lambda e: Cell(clock_time(e[1].at_ms)), lambda e: e[1].at_ms, width=10),
+        Column("within_ms", "WITHIN", lambda e: _within(e[1]), lambda e: e[1].within_ms, rank=4, is_figure=True,
+               width=6),
+        Column("kind", "WHAT", lambda e: kind_cell(e[1]), lambda e: e[1].kind, width=20),
+        Column("subject", "OF", lambda e: Cell(e[1].subject, Tone.STRONG), lambda e: e[1].subject, width=16),
+        Column("change", "CHANGE", lambda e: Cell(_cut(change(e))), change, rank=1, width=16),
+        Column("reason", "WHY", why, lambda e: why(e).text, rank=2, is_wide=True, width=12),
+    )  # fmt: skip
+
+
+def effects_told(incident: Incident) -> str:
+    """Return what followed from a failure, each with how long after it: ``+0.4s 12 leaders moved → 1,3``."""
+    told = []
+    for kind, effect in incident.effects.items():
+        words = _EFFECTS.get(kind, kind.value.replace("_", " "))
+        to = f" → {ids(tuple(sorted(incident.new_leaders)))}" if kind is EventKind.LEADER_CHANGED else ""
+        told.append(f"+{span((effect.first_ms - incident.cause.at_ms) / 1000)} {count(effect.count)} {words}{to}")
+    return ", ".join(told)
+
+
+_EFFECTS = {
+    EventKind.LEADER_CHANGED: "leaders moved",
+    EventKind.PARTITION_OFFLINE: "offline",
+    EventKind.ISR_SHRANK: "left the ISR",
+    EventKind.ISR_GREW: "caught up",
+}
 
 
 def _rows(view: View) -> Rows:
-    events = view.board.numbered_events()
+    board, incident = view.board, view.location.incident
+    # A filter looks for rows that an incident would hide.
+    events = board.numbered_events() if view.is_filtered and incident is None else board.folded_events(incident)
     return Rows(
-        COLUMNS,
+        columns_of(board),
         events,
         lambda numbered: numbered[0],
         lambda numbered: f"{numbered[1].kind.replace('_', ' ')} {numbered[1].subject} {numbered[1].reason}",
@@ -120,6 +159,11 @@ def _rows(view: View) -> Rows:
 
 def _summary(view: View, width: int) -> list[Line]:
     text = f"{counted(len(view.board.events), 'event')}   klamm does not see what comes and goes between two looks"
+    number, incidents = view.location.incident, view.board.history.incidents
+    if number is not None and number in incidents:
+        cause = incidents[number].cause
+        head = f"what followed when {plain(cause.subject)} was {kind_cell(cause).text.rpartition(' ')[2]}: "
+        return [line((head, Tone.QUIET), effects_told(incidents[number]))]
     return [line((text, Tone.QUIET)), *_absent(view)]
 
 
@@ -139,7 +183,9 @@ def _absent(view: View) -> list[Line]:
 
 
 def _opens(view: View, numbered: tuple[int, Event]) -> Location | None:
-    event = numbered[1]
+    event, incident = numbered[1], view.board.incident_of(numbered)
+    if incident is not None and view.location.incident is None and incident.effects:
+        return Location("timeline", incident=incident.number)
     if event.topic is not None:
         row = None if event.partition is None else f"{event.topic}-{event.partition}"
         return Location("partitions", topic=event.topic, row=row)

@@ -379,9 +379,13 @@ class LineTable(ScrollView, can_focus=True):
                 self.move_cursor(at - page)
             case "pagedown":
                 self.move_cursor(at + page)
-            case "home":
+            case "ctrl+u":
+                self.move_cursor(at - page // 2)
+            case "ctrl+d":
+                self.move_cursor(at + page // 2)
+            case "home" | "g":
                 self.move_cursor(0)
-            case "end":
+            case "end" | "G":
                 self.move_cursor(last)
             case _:
                 return False

@@ -11,6 +11,7 @@ from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
+from textual.binding import Binding, BindingType
 from textual.geometry import Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
@@ -183,6 +184,15 @@ class LinesScroll(_Toned, ScrollView, can_focus=True):
         scrollbar-size-vertical: 1; scrollbar-size-horizontal: 0; {_TONES_CSS}
     }}
     """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("j", "scroll_down", show=False),
+        Binding("k", "scroll_up", show=False),
+        Binding("g", "scroll_home", show=False),
+        Binding("G", "scroll_end", show=False),
+        Binding("ctrl+d", "page_down", show=False),
+        Binding("ctrl+u", "page_up", show=False),
+    ]
 
     def __init__(self, lines: Sequence[Line], *, id: str | None = None, folds: bool = False) -> None:
         super().__init__(id=id)

@@ -67,6 +67,10 @@ partitions than this is large.
 """
 
 
+ADMIT_WITHIN_MS = 60_000
+"""A peer that must say who it is, and has not by then, loses its connection, however busily it sends."""
+
+
 class CloseReason(Enum):
     """Why a connection ended; the log has it once."""
 
@@ -76,6 +80,7 @@ class CloseReason(Enum):
     UNSUPPORTED = "the peer asked for an unsupported API or version"
     IDLE = "it was idle for connections.max.idle.ms"
     NOT_AUTHENTICATED = "the peer could not authenticate"
+    LOGIN_EXPIRED = "its login had expired, and it went on without renewing it"
     TOO_MANY = "there are too many connections"
     TOO_FAST = "its address opens more connections a second than connection_creation_rate allows"
     NO_DESCRIPTOR = "file descriptors run short"

@@ -135,5 +135,8 @@ CLOSE_FOR_FAULT: Final = _CloseConnection()
 CLOSE_CONNECTION: Final = _CloseConnection()
 """A handler's result to close the connection without an answer (a failed Produce with acks=0)."""
 
-NOT_ENCODED: Final = (NO_RESPONSE, CLOSE_FOR_FAULT, CLOSE_CONNECTION)
+CLOSE_UNAUTHENTICATED: Final = _CloseConnection()
+"""A result that closes the connection without an answer, because its peer has not authenticated."""
+
+NOT_ENCODED: Final = (NO_RESPONSE, CLOSE_FOR_FAULT, CLOSE_CONNECTION, CLOSE_UNAUTHENTICATED)
 """Results of a handler that send nothing."""

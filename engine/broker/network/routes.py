@@ -11,8 +11,8 @@ from types import CoroutineType, coroutine
 from typing import Any
 
 from engine.broker.network.request import (
-    CLOSE_CONNECTION,
-    CLOSE_FOR_FAULT,
+    NO_RESPONSE,
+    NOT_ENCODED,
     Deferred,
     LargeAnswer,
     RequestHead,
@@ -158,7 +158,7 @@ def _hooked(handler: Callable[..., Any], hook: AnswerHook | None) -> Callable[..
             return awaited(request, answer)
         if isinstance(answer, Deferred):
             return deferred(request, answer)
-        if answer is not CLOSE_CONNECTION and answer is not CLOSE_FOR_FAULT:
+        if answer is NO_RESPONSE or answer not in NOT_ENCODED:
             hook(request, answer.response if isinstance(answer, LargeAnswer) else answer)
         return answer
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from engine.broker.network.connection import CloseReason, Connection, ConnectionContext, request_logger
 from engine.broker.network.connection_rates import UNLIMITED, ConnectionRates
+from engine.broker.network.login_gate import LoginConnection, Logins, LoginTlsConnection
 from engine.broker.network.request import RequestHead
 from engine.broker.network.routes import RouteTable
 from engine.broker.network.session import ConnectionRules, Session
@@ -100,10 +101,12 @@ class SocketServer:
         limits: ServerLimits,
         clock: Clock,
         tls: Mapping[str, TlsPolicy] | None = None,
+        logins: Mapping[str, Logins] | None = None,
         rate_window: Window | None = None,
     ) -> None:
-        """``tls`` has the listeners that encrypt, by name."""
+        """``tls`` has the listeners that encrypt, by name, ``logins`` those where peers have to log in."""
         self._tls = tls or {}
+        self._logins = logins or {}
         self.limits = limits
         self._clock = clock
         self.connections: set[Connection] = set()
@@ -175,12 +178,17 @@ class SocketServer:
     def _maker_of(self, listener: ListenerSpec) -> Callable[[], Connection]:
         """Return what makes a listener's connections."""
         context = self._context(listener)
-        if listener.security_protocol == SecurityProtocol.PLAINTEXT:
-            return lambda: Connection(context)
-        policy = self._tls.get(listener.name)
-        if policy is None or listener.security_protocol != SecurityProtocol.SSL:
-            raise ValueError(f"nothing here protects listener {listener.name} as its security protocol promises")
-        return lambda: TlsConnection(context, policy)
+        policy, logins = self._tls.get(listener.name), self._logins.get(listener.name)
+        match SecurityProtocol(listener.security_protocol):
+            case SecurityProtocol.PLAINTEXT:
+                return lambda: Connection(context)
+            case SecurityProtocol.SSL if policy is not None:
+                return lambda: TlsConnection(context, policy)
+            case SecurityProtocol.SASL_PLAINTEXT if logins is not None:
+                return lambda: LoginConnection(context, logins)
+            case SecurityProtocol.SASL_SSL if policy is not None and logins is not None:
+                return lambda: LoginTlsConnection(context, policy, logins)
+        raise ValueError(f"nothing here protects listener {listener.name} as its security protocol promises")
 
     def _context(self, listener: ListenerSpec) -> ConnectionContext:
         return ConnectionContext(

@@ -52,6 +52,7 @@ class Session:
         "client_software_version",
         "host",
         "listener_name",
+        "login",
         "mute",
         "port",
         "principal",
@@ -68,6 +69,8 @@ class Session:
         self.security_protocol = security_protocol
         self.rules = rules
         self.principal = ANONYMOUS
+        self.login: Any = None
+        """The login (``security.logins.Login``) on a listener where peers have to log in; else None."""
         self.mute: Callable[[int], None] = not_connected
         """Reads nothing more from the connection for this many milliseconds, from now on; answers still leave."""
         self.client_software_name = UNKNOWN_SOFTWARE

@@ -18,7 +18,7 @@ from functools import cache
 from typing import Final, Protocol
 
 from engine.broker.network.cold_ranges import read_into_if_cached
-from engine.broker.network.connection import CloseReason, Connection, ConnectionContext
+from engine.broker.network.connection import ADMIT_WITHIN_MS, CloseReason, Connection, ConnectionContext
 from engine.broker.network.sender import NOT_IN_MEMORY, SOCKET_FULL, Range, RangeTruncated, Sender, SocketSender
 from engine.common.errors import RemoteProtocolError
 from engine.kafka.protocol.codec import Outgoing
@@ -30,9 +30,6 @@ RECORD_BYTES_MAX: Final = 16 * 1024
 
 SEALED_BYTES_MAX: Final = 8 * RECORD_BYTES_MAX
 """Bytes to encrypt ahead of the socket: a slow peer holds no more of them."""
-
-ADMIT_WITHIN_MS: Final = 60_000
-"""A peer that has not said who it is by then loses its connection, however busily it sends."""
 
 _HANDSHAKE_THREADS: Final = 2
 """They leave processors to the loop while thousands of peers shake hands."""
@@ -217,13 +214,14 @@ class TlsConnection(Connection):
             self._refuse_peer(error)
 
     def _admit(self) -> None:
-        try:
-            self.session.principal = self._policy.principal_of(self._tls.getpeercert(binary_form=True))
-        except RemoteProtocolError as error:
-            self._refuse_peer(error)
-            return
+        if self.session.login is None:
+            try:
+                self.session.principal = self._policy.principal_of(self._tls.getpeercert(binary_form=True))
+            except RemoteProtocolError as error:
+                self._refuse_peer(error)
+                return
+            self.admit_until_ms = None
         self._are_hands_shaken = True
-        self.admit_until_ms = None
         self._resume_reading()
         self._open_records()
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from engine.broker.security.login_settings import ListenerLogins
 from engine.broker.security.principal_rules import PrincipalRules
 from engine.common.errors import ConfigError
 from engine.common.model import SecurityProtocol
@@ -116,23 +117,27 @@ def tls_listeners(config: BrokerConfig) -> dict[str, TlsListener]:
     }
 
 
-def inter_broker_security(config: BrokerConfig, listener_name: str | None = None) -> Security:
-    """Return how this broker connects to a listener of the others: as itself, with the stores of its own.
+def inter_broker_security(config: BrokerConfig, logins: Mapping[str, ListenerLogins]) -> Security:
+    """Return how this broker connects to the others: as itself, with its own stores and login.
 
     Raises:
         ConfigError: something is missing or malformed.
     """
     settings = config.listener_settings
-    name = listener_name or settings.inter_broker_listener_name
-    protocol = settings.security_protocols.get(name, settings.inter_broker_security_protocol)
+    name, protocol = settings.inter_broker_listener_name, settings.inter_broker_security_protocol
     if protocol is SecurityProtocol.PLAINTEXT:
         return PLAINTEXT
-    return security_of(client_texts(config, name, protocol))
-
-
-def client_texts(config: BrokerConfig, listener_name: str, protocol: SecurityProtocol) -> Mapping[str, str]:
-    """Return a client's properties for a listener."""
-    return config.listener_texts(listener_name) | {"security.protocol": protocol.name}
+    own = config.of_listener(name)
+    texts = {**own.originals, "security.protocol": protocol.name}
+    module = None
+    if name in logins:
+        mechanism = own.sasl_mechanism_inter_broker_protocol
+        module = logins[name].client_module(mechanism)
+        texts = {key: text for key, text in texts.items() if key != "sasl.jaas.config"} | {"sasl.mechanism": mechanism}
+    try:
+        return security_of(texts, module)
+    except ConfigError as error:
+        raise ConfigError(f"listener {name}, where brokers log in: {error}", key="listeners") from None
 
 
 def _check_same_names(before: bytes, after: bytes, config: BrokerConfig) -> None:

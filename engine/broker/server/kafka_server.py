@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from engine.broker.controller.loop import Controller
@@ -24,6 +25,7 @@ from engine.broker.fetch.session_cache import FetchSessionCache
 from engine.broker.handlers.api_versions import answer_unknown_version
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.registry import all_handlers
+from engine.broker.handlers.sasl_authenticate import api_versions_before_login, unknown_version_before_login
 from engine.broker.log.environment import LoadingStopped
 from engine.broker.log.log_manager import LogManager, LogManagerConfig
 from engine.broker.network.routes import HandlerSpec, RouteTable
@@ -39,6 +41,8 @@ from engine.broker.replication.replica_manager import ReplicaManager
 from engine.broker.replication.replica_selector import replica_selector
 from engine.broker.replication.zk_isr import ZkIsrUpdater
 from engine.broker.security.listener_security import TlsListener, inter_broker_security, tls_listeners
+from engine.broker.security.login_settings import ListenerLogins, listener_logins
+from engine.broker.security.logins import LoginPolicy
 from engine.broker.server.controlled_shutdown import ControlledShutdown
 from engine.broker.server.dynamic_effects import (
     follow_limits,
@@ -63,22 +67,25 @@ from engine.broker.server.settings import (
     zookeeper_security,
 )
 from engine.common.clock import Clock, SystemClock
-from engine.common.errors import OperationError
+from engine.common.errors import ConfigError, OperationError
 from engine.common.model import BrokerInfo, Endpoint
 from engine.kafka.client.security import PLAINTEXT, Security
 from engine.kafka.config.broker import BrokerConfig
-from engine.kafka.config.dynamic import DynamicConfigs
+from engine.kafka.config.dynamic import USERS, DynamicConfigs
 from engine.kafka.config.metadata_version import (
     broker_id_znode_version,
     is_allocate_producer_ids_supported,
     is_alter_partition_supported,
 )
+from engine.kafka.formats.scram_credential import HASHES
+from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.zk.client import ZkClient
 from engine.kafka.zk.config_changes import ConfigChangeListener
 from engine.kafka.zk.finalized_features import FinalizedFeaturesListener
 from engine.kafka.zk.kafka_client import KafkaZkClient
 from engine.kafka.zk.session_keeper import SessionEvent
 from engine.kafka.zk.znodes.broker_znodes import BrokerRegistration
+from engine.kafka.zk.znodes.config_znodes import sanitized
 from engine.runtime.descriptors import RESERVE, descriptor_limit, descriptors_for_sockets
 from engine.runtime.loop_lag import LoopLagGauge
 from engine.runtime.offload import Offloader
@@ -138,6 +145,7 @@ class KafkaServer:
         self.advertised_listeners: tuple[Endpoint, ...] = ()
         self.metadata_cache = MetadataCache(config.broker_id)
         self.tls_listeners: dict[str, TlsListener] = {}
+        self.logins: dict[str, ListenerLogins] = {}
         self.inter_broker_security: Security = PLAINTEXT
         self._stop_requested = asyncio.Event()
         self.supervisor = Supervisor("broker")
@@ -162,7 +170,8 @@ class KafkaServer:
         logger.info("starting")
         check_served(self.config)
         self.tls_listeners = tls_listeners(self.config)
-        self.inter_broker_security = inter_broker_security(self.config)
+        self.logins = listener_logins(self.config, os.environ)
+        self.inter_broker_security = inter_broker_security(self.config, self.logins)
         self.loop_lag.start()
         self._ends_with("supervised tasks", self.supervisor.stop)
         self.supervisor.every(LOOP_LAG_INTERVAL_MS, self._tell_loop_lag, "loop lag")
@@ -259,10 +268,26 @@ class KafkaServer:
         self.dynamic_configs = DynamicConfigs(self.config)
         self.topic_configs = ConfigChangeListener(self.zk.client, self.dynamic_configs, self.clock)
         await self.topic_configs.start()
+        self._check_own_user()
         self._ends_with("settings", self.topic_configs.stop)
         self._features = FinalizedFeaturesListener(self.zk.client)
         await self._features.start()
         self._ends_with("finalized features", self._features.stop)
+
+    def _check_own_user(self) -> None:
+        """Refuse to start as a user whom no broker would let in.
+
+        Raises:
+            ConfigError: brokers log in by SCRAM, and ZooKeeper has no credential of this broker's user.
+        """
+        sasl = self.inter_broker_security.sasl
+        if sasl is not None and sasl.mechanism in HASHES:
+            user = dict(sasl.options)["username"]
+            if sasl.mechanism not in self.dynamic_configs.stored_texts(USERS, sanitized(user)):
+                raise ConfigError(
+                    f"brokers log in as user {user} by {sasl.mechanism}, of which ZooKeeper has no credential",
+                    key="sasl.mechanism.inter.broker.protocol",
+                )
 
     def _keep_descriptors(self) -> None:
         """Reserve file descriptors for the logs, and log how many are left for connections if they are few."""
@@ -425,6 +450,7 @@ class KafkaServer:
             server_limits(config),
             self.clock,
             self.tls_listeners,
+            self._login_policies(handlers),
             quota_window(config),
         )
         follow_limits(self.dynamic_configs, self._network)
@@ -433,6 +459,19 @@ class KafkaServer:
         self._ends_with("network", self._network.stop)
         self._bound = [self._network.bind(listener_spec(endpoint)) for endpoint in config.listener_settings.listeners]
         self.advertised_listeners = advertised(config.listener_settings.advertised_listeners, self._bound)
+
+    def _login_policies(self, handlers: Mapping[int, HandlerSpec]) -> dict[str, LoginPolicy]:
+        """Return how peers log in on each listener with SASL. Until then, they reach only what a login needs."""
+        before: dict[int, HandlerSpec] = {
+            key: handlers[key] for key in (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
+        }
+        versions = replace(handlers[ApiKey.API_VERSIONS], handler=api_versions_before_login, large_handler=None)
+        routes = RouteTable({**before, ApiKey.API_VERSIONS: versions}, unknown_version_before_login)
+
+        def user_text(user: str, name: str) -> str | None:
+            return self.dynamic_configs.stored_texts(USERS, sanitized(user)).get(name)
+
+        return {name: one.policy(routes, user_text, self.clock.now_ms) for name, one in self.logins.items()}
 
     def _security_between_brokers(self) -> Security:
         return self.inter_broker_security
@@ -451,7 +490,7 @@ class KafkaServer:
         async def reload() -> None:
             # Unpacking a store may take tenths of a second.
             await asyncio.to_thread(listener.reload, self.dynamic_configs.current)
-            self.inter_broker_security = inter_broker_security(self.dynamic_configs.current)
+            self.inter_broker_security = inter_broker_security(self.dynamic_configs.current, self.logins)
 
         self.supervisor.start(reload(), "stores")
 

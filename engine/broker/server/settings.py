@@ -16,7 +16,7 @@ from engine.broker.network.connection_rates import UNLIMITED, CreationLimits
 from engine.broker.network.server import BoundListener, ListenerSpec, ServerLimits
 from engine.broker.replication.settings import ReplicationSettings
 from engine.common.errors import ConfigError
-from engine.common.model import Endpoint, SecurityProtocol
+from engine.common.model import Endpoint
 from engine.common.windowed_rate import Window
 from engine.kafka.client.security import Security, plaintext
 from engine.kafka.config.broker import BrokerConfig
@@ -125,15 +125,8 @@ def check_served(config: BrokerConfig) -> None:
     """Refuse settings that would leave a cluster less protected than they say.
 
     Raises:
-        ConfigError: a listener needs SASL, or there is an authorizer; neither is supported yet.
+        ConfigError: there is an authorizer, which is not supported yet.
     """
-    for endpoint in config.listener_settings.listeners:
-        if endpoint.security_protocol in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL):
-            raise ConfigError(
-                f"listeners: {endpoint} needs {endpoint.security_protocol.name}, but this broker serves only PLAINTEXT "
-                "and SSL",
-                key="listeners",
-            )
     authorizer = config.authorizer_class_name
     if authorizer:
         raise ConfigError(

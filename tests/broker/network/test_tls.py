@@ -18,9 +18,9 @@ from certificates import Authority, Signed
 from network_serving import answer_with_name, correlation_ids, metadata_request, read_frame, run, serving
 
 from engine.broker.log.file_range import FileRange, OpenFile
+from engine.broker.network.connection import ADMIT_WITHIN_MS
 from engine.broker.network.request import RequestHead
 from engine.broker.network.server import ServerLimits, SocketServer
-from engine.broker.network.tls import ADMIT_WITHIN_MS
 from engine.broker.security.listener_security import TlsListener
 from engine.common.clock import ManualClock
 from engine.common.model import SecurityProtocol

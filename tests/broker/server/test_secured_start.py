@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +65,16 @@ def locked_jks(folder: Path) -> dict[str, str]:
     return {"ssl.keystore.location": str(p12), "ssl.keystore.type": "PKCS12", "ssl.keystore.password": "wr0ng-Secr3t"}
 
 
+OWN = "listener.name.sasl_plaintext."
+PLAIN_JAAS = f"{OWN}plain.sasl.jaas.config"
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+
+
+def sasl(more: Mapping[str, str] = {}) -> Change:
+    listener = {"listeners": "SASL_PLAINTEXT://127.0.0.1:9093", "security.inter.broker.protocol": "SASL_PLAINTEXT"}
+    return lambda folder: listener | dict(more)
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -85,6 +95,23 @@ def locked_jks(folder: Path) -> dict[str, str]:
         (lambda f: {"listener.name.ssl.ssl.keystore.location": str(f / "own.pem")}, ("own.pem", "listener SSL")),
         (lambda f: {"listeners": "SECRET://127.0.0.1:9093"}, ("SECRET", "security protocol")),
         (lambda f: {"security.inter.broker.protocol": "PLAINTEXT"}, ("inter.broker.listener.name", "SSL")),
+        (sasl(), ("listener SASL_PLAINTEXT", "GSSAPI is none of PLAIN")),
+        (sasl({"sasl.enabled.mechanisms": "PLAIN"}), (f"{PLAIN_JAAS} is missing",)),
+        (sasl({"sasl.enabled.mechanisms": "PLAIN", PLAIN_JAAS: "nonsense"}), ("JAAS", "control flag")),
+        (sasl({"sasl.enabled.mechanisms": "PLAIN", PLAIN_JAAS: 'a.b.Module required user_x="wr0ng-Secr3t";'}),
+         ("a.b.Module", "PlainLoginModule")),
+        (sasl({"sasl.enabled.mechanisms": "PLAIN", PLAIN_JAAS: f'{PLAIN} required user_x="wr0ng-Secr3t";'}),
+         ("sasl.mechanism.inter.broker.protocol=GSSAPI", "PLAIN")),
+        (sasl({"sasl.enabled.mechanisms": "PLAIN", "sasl.mechanism.inter.broker.protocol": "PLAIN",
+               PLAIN_JAAS: f'{PLAIN} required username="x" user_x="wr0ng-Secr3t";'}), ("brokers log in", "password")),
+        (sasl({"sasl.enabled.mechanisms": "SCRAM-SHA-512", "principal.builder.class": "a.b.Builder"}),
+         ("principal.builder.class=a.b.Builder", "Java class")),
+        (sasl({"sasl.enabled.mechanisms": "SCRAM-SHA-512", f"{OWN}scram-sha-512.sasl.server.callback.handler.class":
+               "a.b.Handler"}), ("a.b.Handler", "Java class")),
+        (sasl({"sasl.enabled.mechanisms": "SCRAM-SHA-512",
+               f"{OWN}scram-sha-512.connections.max.reauth.ms": "soon"}), ("connections.max.reauth.ms=soon",)),
+        (sasl({"sasl.enabled.mechanisms": ""}), ("names no mechanism",)),
+        (lambda f: {"authorizer.class.name": "a.b.Authorizer"}, ("authorizer.class.name", "a.b.Authorizer")),
     ],
 )  # fmt: skip
 def test_a_wrong_setting_stops_the_start_with_one_sentence(
