@@ -194,22 +194,21 @@ def test_a_connection_from_an_address_above_its_rate_is_closed_after_its_wait() 
 
 def test_a_listener_has_a_number_of_connections_of_its_own() -> None:
     async def check() -> None:
-        limits = ServerLimits(max_connections_of_listeners={"PLAINTEXT": 1})
-        async with serving({ApiKey.METADATA: answer_with_name}, limits) as (_, host, port):
+        async with serving({ApiKey.METADATA: answer_with_name}) as (server, host, port), asyncio.timeout(30):
             reader, writer = await asyncio.open_connection(host, port)
             writer.write(metadata_request("t", 1))
             await read_frame(reader)
+            (first,) = server.connections
+            server.limits = ServerLimits(max_connections_of_listeners={first.session.listener_name: 1})
             refused, other = await asyncio.open_connection(host, port)
             assert await refused.read() == b""
             writer.close()
             other.close()
-            async with asyncio.timeout(30):
-                while True:
-                    reader, writer = await asyncio.open_connection(host, port)
-                    writer.write(metadata_request("t", 2))
-                    is_answered = await reader.read(1)
-                    writer.close()
-                    if is_answered:
-                        break
+            while first in server.connections:
+                await asyncio.sleep(0.001)
+            reader, writer = await asyncio.open_connection(host, port)
+            writer.write(metadata_request("t", 2))
+            assert await reader.read(1)
+            writer.close()
 
     run(check)
