@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from engine.broker.metrics.requests import NetworkTotals
 from engine.broker.network.connection import CloseReason, Connection, ConnectionContext, request_logger
 from engine.broker.network.connection_rates import UNLIMITED, ConnectionRates
 from engine.broker.network.login_gate import LoginConnection, Logins, LoginTlsConnection
@@ -113,6 +114,8 @@ class SocketServer:
         self._routes = routes
         self._make_request = make_request
         self._buffers = ReceiveBuffers()
+        self.totals: dict[str, NetworkTotals] = {}
+        """By listener."""
         self._per_ip: Counter[str] = Counter()
         self._per_listener: Counter[str] = Counter()
         self.rates = ConnectionRates(rate_window or Window(), clock, limits.protected_listeners)
@@ -203,11 +206,13 @@ class SocketServer:
             now_ms=self._clock.monotonic_ms,
             on_open=self._opened,
             on_close=self._closed,
+            totals=self.totals.setdefault(listener.name, NetworkTotals()),
         )
 
     def _opened(self, connection: Connection) -> CloseReason | None:
         self.connections.add(connection)
         host, listener = connection.session.host, connection.session.listener_name
+        self.totals[listener].accepted += 1
         self._per_ip[host] += 1
         self._per_listener[listener] += 1
         if self._is_stopping:
@@ -270,6 +275,9 @@ class SocketServer:
 
     def _closed(self, connection: Connection) -> None:
         self.connections.discard(connection)
+        totals = self.totals[connection.session.listener_name]
+        totals.closed += 1
+        totals.idle_closed += connection.closed_because is CloseReason.IDLE
         host = connection.session.host
         self._per_ip[host] -= 1
         self._per_listener[connection.session.listener_name] -= 1
