@@ -19,6 +19,7 @@ READ_THE_MACHINES_CLOCK = {
     "engine/broker/replication/replica_manager.py": "metrics: how long a flush took",
     "engine/broker/server/log_cleaning.py": "metrics: how long ago a cleaner looked",
     "engine/broker/server/metrics.py": "metrics: rates, and pauses of the garbage collector",
+    "engine/broker/network/request.py": "how long a request held the event loop",
     "engine/broker/replication/state_changes.py": "how long the event loop was held",
     "engine/runtime/descriptors.py": "how long a thread waits for a descriptor",
     "engine/runtime/discards.py": "how long the event loop was held",

@@ -36,6 +36,11 @@ ZSTD_VERSION = 10
 """From this version on a reader understands zstd (KIP-110)."""
 
 
+ANSWER_BYTES = 16
+PARTITION_BYTES = 60
+"""An answer without records, and a partition of it, with its part of the topic's name or id."""
+
+
 class FetchBroker(Protocol):
     """The parts of a broker that a Fetch uses."""
 
@@ -208,6 +213,11 @@ class FetchReads:
             topics.replication_bytes_out += size_bytes
             if self.parameters.replica_id in partition.assignment.adding_replicas:
                 topics.reassignment_bytes_out += size_bytes
+
+    @property
+    def answer_bytes(self) -> int:
+        """The size of the answer as quotas count it: what was read, and roughly what says so."""
+        return ANSWER_BYTES + PARTITION_BYTES * sum(read.size_bytes > 0 for read in self.reads) + self._size_bytes
 
     @property
     def size_bytes(self) -> int:

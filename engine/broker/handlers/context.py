@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from engine.broker.coordinator.transactions.verifier import TransactionVerifier
     from engine.broker.fetch.session_cache import FetchSessionCache
     from engine.broker.log.log_manager import LogManager
+    from engine.broker.quotas.client_quotas import ClientQuotas
     from engine.broker.replication.metadata_cache import MetadataCache
     from engine.broker.replication.offset_lookup import OffsetSearch
     from engine.broker.replication.replica_manager import ReplicaManager
@@ -79,6 +80,8 @@ class Broker(Protocol):
     def transaction_verifier(self) -> TransactionVerifier: ...
     @property
     def fetch_sessions(self) -> FetchSessionCache: ...
+    @property
+    def quotas(self) -> ClientQuotas: ...
 
 
 class RequestContext(RequestHead):
@@ -101,3 +104,5 @@ class RequestContext(RequestHead):
         self.correlation_id = correlation_id
         self.client_id = client_id
         self.session = session
+        self.size_bytes = 0
+        self.use = None

@@ -32,6 +32,7 @@ from engine.broker.log.log_manager import LogManager, LogManagerConfig
 from engine.broker.network.routes import HandlerSpec, Route, RouteTable
 from engine.broker.network.server import BoundListener, SocketServer
 from engine.broker.network.session import Session
+from engine.broker.quotas.client_quotas import ClientQuotas
 from engine.broker.replication.alter_partition import AlterPartitionManager
 from engine.broker.replication.controller_channel import ControllerChannel
 from engine.broker.replication.isr_updater import IsrUpdater
@@ -44,7 +45,13 @@ from engine.broker.security.listener_security import TlsListener, inter_broker_s
 from engine.broker.security.login_settings import ListenerLogins, listener_logins
 from engine.broker.security.logins import LoginPolicy
 from engine.broker.server.controlled_shutdown import ControlledShutdown
-from engine.broker.server.dynamic_effects import follow_limits, follow_settings, follow_stores, set_log_settings
+from engine.broker.server.dynamic_effects import (
+    follow_limits,
+    follow_quotas,
+    follow_settings,
+    follow_stores,
+    set_log_settings,
+)
 from engine.broker.server.log_cleaning import LogCleaner
 from engine.broker.server.log_upkeep import LogUpkeep
 from engine.broker.server.metrics import BrokerMetrics
@@ -54,8 +61,10 @@ from engine.broker.server.settings import (
     channel_settings,
     check_served,
     controller_options,
+    controller_quota_window,
     listener_spec,
     metrics_address,
+    quota_window,
     random_cluster_id,
     replication_settings,
     server_limits,
@@ -99,6 +108,8 @@ DESCRIPTORS_ENOUGH = 4096
 
 SPARES_INTERVAL_MS = 1000
 
+IDLE_CLIENTS_INTERVAL_MS = 30_000
+
 
 class BrokerState(IntEnum):
     """Kafka's BrokerState metric."""
@@ -131,6 +142,7 @@ class KafkaServer:
     transaction_coordinator: TransactionCoordinator
     transaction_verifier: TransactionVerifier
     producer_ids: ProducerIdManager
+    quotas: ClientQuotas
     topic_configs: ConfigChangeListener
     network: SocketServer
     log_cleaner: LogCleaner
@@ -453,6 +465,13 @@ class KafkaServer:
         }
         self._routes = RouteTable(handlers, answer_unknown_version)
         self._route_tables = [self._routes]
+        self.quotas = ClientQuotas(
+            quota_window(config),
+            controller_quota_window(config),
+            self.clock,
+            announce=lambda is_on: self._routes.show_answers(self.quotas.before_encoding if is_on else None),
+        )
+        self.supervisor.every(IDLE_CLIENTS_INTERVAL_MS, self.quotas.forget_idle, "idle clients' quotas")
         self.network = SocketServer(
             self._routes,
             self._make_request,
@@ -460,8 +479,10 @@ class KafkaServer:
             self.clock,
             self.tls_listeners,
             self._login_policies(handlers),
+            quota_window(config),
         )
         follow_limits(self.dynamic_configs, self.network)
+        follow_quotas(self.dynamic_configs, self.quotas, self.network.rates)
         follow_stores(self.dynamic_configs, self.tls_listeners.values(), self._stores_changed)
         self._ends_with("network", self.network.stop)
         self._bound = [self.network.bind(listener_spec(endpoint)) for endpoint in config.listener_settings.listeners]

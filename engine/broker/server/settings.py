@@ -12,10 +12,12 @@ from ipaddress import ip_address
 
 from engine.broker.controller.channels import ChannelSettings
 from engine.broker.controller.options import ControllerOptions
+from engine.broker.network.connection_rates import UNLIMITED, CreationLimits
 from engine.broker.network.server import BoundListener, ListenerSpec, ServerLimits
 from engine.broker.replication.settings import ReplicationSettings
 from engine.common.errors import ConfigError
 from engine.common.model import Endpoint
+from engine.common.windowed_rate import Window
 from engine.kafka.client.security import Security, plaintext
 from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.config.metadata_version import (
@@ -32,6 +34,16 @@ from engine.runtime.descriptors import descriptor_limit, descriptors_for_sockets
 def random_cluster_id() -> str:
     """Return a new cluster id: 22 characters of URL-safe base64, as in Kafka."""
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+
+
+def quota_window(config: BrokerConfig) -> Window:
+    """Return what clients' quotas are averaged over."""
+    return Window(config.quota_window_num, config.quota_window_size_seconds * 1000)
+
+
+def controller_quota_window(config: BrokerConfig) -> Window:
+    """Return what quotas of topic changes are averaged over."""
+    return Window(config.controller_quota_window_num, config.controller_quota_window_size_seconds * 1000)
 
 
 def listener_spec(endpoint: Endpoint) -> ListenerSpec:
@@ -84,6 +96,29 @@ def zookeeper_security(config: BrokerConfig) -> ZkSecurity:
             key="zookeeper.set.acl",
         )
     return replace(security, protects=config.zookeeper_set_acl)
+
+
+def address_of(host: str) -> str:
+    """Return a host's address as connections show it. Raises OSError: its name does not resolve."""
+    return str(ip_address(host)) if ":" in host else socket.gethostbyname(host)
+
+
+def listener_limits(config: BrokerConfig) -> dict[str, int]:
+    """Return how many connections a listener may have, if it has a limit of its own."""
+    found = _of_listeners(config, "max.connections")
+    return {listener: limit for listener, limit in found.items() if limit != config.max_connections}
+
+
+def creation_limits(config: BrokerConfig) -> CreationLimits:
+    """Return how many connections a second may be opened. As in Kafka, the broker's limit is also each listener's."""
+    found = _of_listeners(config, "max.connection.creation.rate")
+    own = {listener: limit for listener, limit in found.items() if limit != UNLIMITED}
+    return CreationLimits(config.max_connection_creation_rate, own)
+
+
+def _of_listeners(config: BrokerConfig, name: str) -> dict[str, int]:
+    names = [endpoint.listener_name for endpoint in config.listener_settings.listeners]
+    return {one: limit for one in names if isinstance(limit := config.for_listener(one, name), int)}
 
 
 def check_served(config: BrokerConfig) -> None:

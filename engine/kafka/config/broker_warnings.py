@@ -23,7 +23,7 @@ FORMER_KEYS: Final[Mapping[str, str]] = {
 }
 """Keys of older Kafka versions that 3.9 does not know, and what to do about each."""
 
-_OF_LISTENERS: Final = ("ssl.", "sasl.", "connections.max.reauth.ms")
+_OF_LISTENERS: Final = ("ssl.", "sasl.", "connections.max.reauth.ms", "max.connection")
 """Beginnings of the settings that klamm takes for single listeners."""
 
 
