@@ -97,3 +97,9 @@ def test_more_in_sync_wanted_than_there_are_replicas_is_critical_where_writes_ar
     (reason,) = assess(replace(wanted, caps_min_isr=True)).reasons
     assert (reason.check, reason.severity) == (Check.MIN_ISR_ABOVE_FACTOR, Severity.WARNING)
     assert "no more in-sync replicas than exist" in str(reason.check.advice)
+
+
+def test_a_broker_that_knows_no_controller_is_told_so() -> None:
+    report = assess(of(WELL, seen_controllers={0: 0, 1: 1, 2: None}))
+    (reason,) = [one for one in report.reasons if one.check is Check.SEVERAL_CONTROLLERS]
+    assert reason.examples[-1] == "broker 2 says it is nobody"
