@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from engine.admin.cluster.errors import BadRequest
 from engine.admin.cluster.remedies import Parameter
@@ -18,6 +17,7 @@ from engine.common.model import (
     LATEST_TIMESTAMP,
     MAX_TIMESTAMP,
 )
+from engine.common.moments import HINT, moment_ms
 
 _NAMES = {
     "latest": LATEST_TIMESTAMP,
@@ -61,14 +61,12 @@ def parse_offset_time(text: str) -> OffsetTime:
             raise _malformed(text)
         return OffsetTime(named or word, number)
     try:
-        moment = datetime.fromisoformat(word)
+        return OffsetTime(word, moment_ms(word))
     except ValueError:
         raise _malformed(text) from None
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return OffsetTime(word, round(moment.timestamp() * 1000))
 
 
 def _malformed(text: str) -> BadRequest:
     known = ", ".join(f"{name} ({code})" for name, code in _NAMES.items())
-    hint = f"give one of {known}, milliseconds since 1970, or a date such as 2026-11-21T12:23Z"
+    hint = f"give one of {known}, milliseconds since 1970, {HINT}"
     return BadRequest(f"not a time: {text!r}", where=Parameter.TIME, hint=hint)
