@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cli.framework.kafka_tools import Change, Drop, KafkaTool, Milliseconds, Properties, Refuse, Rename, Word
+from cli.framework.kafka_tools import Change, Drop, KafkaTool, Milliseconds, Minutes, Properties, Refuse, Rename, Word
 from cli.kafka_console_properties import consumer_words, producer_words
 
 _ADMIN_CONFIG: Mapping[str, Change] = {"--admin.config": Rename("--command-config")}
@@ -53,7 +53,6 @@ TOOLS = (
             **_actions("describe", "alter"),
             "--force": Drop(),
             "--bootstrap-controller": Refuse("klamm does not ask KRaft controllers; give --bootstrap-server"),
-            "--zk-tls-config-file": Refuse("klamm does not speak TLS to ZooKeeper; give --bootstrap-server"),
         },
         changes=("alter",),
     ),
@@ -85,6 +84,22 @@ TOOLS = (
             "--timeout": Milliseconds("--timeout"),
         },
         changes=("reset-offsets", "delete-offsets", "delete"),
+    ),
+    KafkaTool(
+        "kafka-transactions",
+        ("transactions",),
+        {
+            "list": Word("list"),
+            "describe": Word("describe"),
+            "describe-producers": Word("producers"),
+            "find-hanging": Word("find-hanging"),
+            "abort": Word("abort"),
+            "force-terminate": Word("force-terminate"),
+            "--duration-filter": Milliseconds("--duration-filter"),
+            "--max-transaction-timeout": Minutes("--max-transaction-timeout"),
+        },
+        changes=("abort", "force-terminate"),
+        defaults={"abort": ("--force",)},
     ),
     KafkaTool("kafka-log-dirs", ("brokers", "log-dirs"), {"--describe": Drop()}),
     KafkaTool("kafka-broker-api-versions", ("brokers", "describe", "--api-versions")),
@@ -122,6 +137,18 @@ TOOLS = (
     KafkaTool("kafka-cluster", ("cluster",), {"cluster-id": Word("describe"), "--config": Rename("--command-config")}),
     KafkaTool("kafka.tools.StateChangeLogMerger", ("state-changes", "merge")),
     KafkaTool("zookeeper-shell", ("zk",), {"ls": Word("tree"), "get": Word("get")}, first="--zookeeper"),
+    KafkaTool(
+        "zookeeper-security-migration",
+        ("zk",),
+        {
+            "--zookeeper.acl": Word(values={"unsecure": "open"}),
+            "--zookeeper.connect": Rename("--zookeeper"),
+            "--zookeeper.connection.timeout": Milliseconds("--timeout"),
+            "--zookeeper.session.timeout": Drop(has_value=True),
+            "--enable.path.check": Rename("--enable-path-check"),
+        },
+        changes=("secure", "open"),
+    ),
     KafkaTool(
         "kafka-console-producer",
         ("produce",),

@@ -121,9 +121,17 @@ ACTIONS: tuple[Action, ...] = (
         "partition.log", ("w",), "What happened", "Show what the brokers' state-change logs say about the partition.",
         Group.ROWS, _on("partitions"), in_footer=True,
     ),
+    Action(
+        "problem.why", ("w",), "Why", "Say all that is known of the problem: cases, what happened then, what to do.",
+        Group.ROWS, _on("overview"), in_footer=True,
+    ),
+    Action(
+        "problem.incident", ("o",), "Incident", "Show what followed from the failed broker under the cursor, in time.",
+        Group.ROWS, _on("overview"), in_footer=True,
+    ),
     Action("view.pause", ("space",), "Pause", "Freeze the view; data keeps coming in behind it.", Group.VIEW),
     Action("view.refresh", ("r",), "Refresh", "Ask the cluster now.", Group.VIEW),
-    Action("view.faster", ("plus",), "Faster", "Ask more often, down to every half second.", Group.VIEW),
+    Action("view.faster", ("equals_sign",), "Faster", "Ask more often, down to every half second.", Group.VIEW),
     Action("view.slower", ("minus",), "Slower", "Ask less often, up to every 10 seconds.", Group.VIEW),
     Action("view.source", ("i",), "Sources", "Show the source of the data, its age and what it cost.", Group.VIEW),
     Action("view.copy", ("y",), "Copy", "Copy the row, the column, the view or the command for it.", Group.VIEW),
@@ -134,7 +142,7 @@ ACTIONS: tuple[Action, ...] = (
         in_footer=True, short="new",
     ),
     Action(
-        "topic.grow", ("G",), "Grow", "Add partitions to the topic.", Group.CHANGES, _on("topics", "partitions"),
+        "topic.grow", ("plus",), "Grow", "Add partitions to the topic.", Group.CHANGES, _on("topics", "partitions"),
         changes=True,
     ),
     Action(
@@ -152,7 +160,7 @@ ACTIONS: tuple[Action, ...] = (
     Action(
         "leader.elect_unclean", ("U",), "Elect unclean",
         "Elect any live replica if a partition has no leader; records may be lost.", Group.CHANGES,
-        _on("topics", "partitions"), changes=True,
+        _on("overview", "topics", "partitions"), changes=True,
     ),
     Action(
         "reassignment.cancel", ("C",), "Cancel", "Cancel reassignments: partitions go back to the replicas they had.",
@@ -255,7 +263,8 @@ ACTIONS: tuple[Action, ...] = (
     Action("replay.end", ("greater_than_sign",), "Last frame", "Go to the end.", Group.RECORDING),
     Action("command.line", ("colon",), "Command", "Type where to go, such as :t orders or :b 2.", Group.PROGRAM,
            in_footer=True),
-    Action("palette", ("ctrl+p",), "Palette", "Find an action by its name.", Group.PROGRAM),
+    Action("palette", ("ctrl+p",), "Palette", "Find an action, a topic, a group or a broker by its name.",
+           Group.PROGRAM),
     Action("clusters", ("ctrl+o",), "Clusters", "Choose another cluster of your profiles.", Group.PROGRAM),
     Action("help", ("question_mark", "f1"), "Help", "Show all keys of this screen.", Group.PROGRAM, in_footer=True),
     Action("quit", ("q",), "Quit", "Quit; the cluster finishes what it was asked to do.", Group.PROGRAM,
@@ -268,6 +277,7 @@ _LABELS = {
     "colon": ":",
     "question_mark": "?",
     "plus": "+",
+    "equals_sign": "=",
     "minus": "-",
     "full_stop": ".",
     "comma": ",",

@@ -27,7 +27,7 @@ from tui.board import Board
 from tui.clipboard import copy_natively, native_command, told
 from tui.dialogs.confirm import GO_ON, ConfirmDialog
 from tui.dialogs.dialog import EarlyKeys
-from tui.dialogs.palette import Palette
+from tui.dialogs.palette import Palette, Places
 from tui.main_screen import MainScreen
 from tui.plain_text import PlainTextFilter
 from tui.session import Session
@@ -47,6 +47,7 @@ class Dashboard(App[int], inherit_bindings=False):
 
     TITLE = "klamm"
     ENABLE_COMMAND_PALETTE = True
+    COMMANDS = App.COMMANDS | {Places}
     COMMAND_PALETTE_BINDING = "f20"  # the registry has the key
     CSS = """
     Toast { background: $panel; }

@@ -112,7 +112,7 @@ def footer_items(screen: MainView) -> list[KeyItem]:
     if session.why_no_changes:
         shown = [action for action in shown if not action.changes]
     if screen.page_name == "overview":
-        shown = [action for action in shown if not action.is_of_rows]
+        shown = [action for action in shown if not action.is_of_rows or action.id == "row.open"]
     shown.sort(key=lambda action: not action.pages)
     desk = screen.opened_desk
     if desk is not None and desk.run is not None and desk.run.is_under_way:

@@ -7,11 +7,12 @@ Topics that did not change are the same objects from frame to frame, so their fi
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, overload
 
 from engine.admin.analysis.history import History
+from engine.admin.analysis.incidents import Incident
 from engine.admin.analysis.sanity import Finding, SanityCheck
 from engine.admin.analysis.tallies import Tallies, Tally
 from engine.admin.log_dirs.describing import LogDir
@@ -21,6 +22,7 @@ from engine.admin.watch.log_ends import LogEnds
 from engine.admin.watch.replica_logs import ReplicaLogs
 from engine.common.model import BrokerInfo, TopicPartition
 from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
+from tui.table_model import Picked
 
 HISTORY_MAX = 600
 RATE_OVER_MS = 10_000
@@ -82,6 +84,13 @@ class NumberedEvents(Sequence[tuple[int, Event]]):
         return zip(range(self._end - 1, self._first - 1, -1), reversed(self._board.events), strict=True)
 
 
+class Since(NamedTuple):
+    """When something began; ``is_least``: it was so at the first look, so it began before."""
+
+    at_ms: int
+    is_least: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Sample:
     """The cluster at one moment, as charts show it; None is a gap."""
@@ -105,6 +114,10 @@ class Board:
         self._sanity = SanityCheck()
         self._replicas: Counter[int] | None = None
         self.samples: deque[Sample] = deque(maxlen=HISTORY_MAX)
+        self.since: dict[Hashable, Since] = {}
+        """When each trouble began: checks of health by themselves, ("broker", id) and ("group", name)."""
+        self._has_judged: set[str] = set()
+        """Whether cluster and groups were judged before: what is wrong at the first look began before it."""
         self._event_count = 0
         self._replicas_of: dict[str, tuple[TopicSnapshot, Counter[int]]] = {}
         self._items: dict[str, tuple[TopicSnapshot, list[PartitionItem]]] = {}
@@ -130,6 +143,8 @@ class Board:
             self._past.clear()
             self.samples.clear()
             self._counting = None
+            self.since.clear()
+            self._has_judged.clear()
         is_same_cluster = self.frame is not None and frame.cluster is self.frame.cluster
         before = self.topics
         self.frame = frame
@@ -140,8 +155,24 @@ class Board:
         if self.history.take(frame):
             self._event_count += len(frame.events)
         self.findings = self._sanity.check(frame)
+        self._note_troubles(frame)
         self._topic_in, self._topic_bytes, self._in_per_s, self._rates_from = {}, {}, None, None
         self._remember(frame)
+
+    def _note_troubles(self, frame: Frame) -> None:
+        """Note what is wrong for the first time, and forget what is not wrong any more."""
+        wrong: dict[Hashable, str] = {}
+        if frame.health is not None:
+            wrong |= {reason.check: "cluster" for reason in frame.health.reasons}
+            wrong |= {("broker", id_): "cluster" for id_ in (*self.silent, *(set(self.broker_ids) - self.live))}
+        wrong |= {("group", one.name): "groups" for one in frame.groups if one.lag.status.is_trouble}
+        wrong |= {("query", one.job.path): "queries" for one in frame.queries if one.job.status.is_trouble}
+        self.since = {
+            key: self.since.get(key) or Since(frame.at_ms, what not in self._has_judged) for key, what in wrong.items()
+        }
+        if frame.health is not None:
+            self._has_judged.add("cluster")
+        self._has_judged |= {name for name, read in (("groups", frame.groups), ("queries", frame.queries)) if read}
 
     def _remember(self, frame: Frame) -> None:
         past = self._past
@@ -263,6 +294,20 @@ class Board:
     def numbered_events(self) -> Sequence[tuple[int, Event]]:
         """Return all that happened so far, the newest first, each with a number of its own."""
         return NumberedEvents(self)
+
+    def folded_events(self, incident: int | None = None) -> Sequence[tuple[int, Event]]:
+        """Return the events of one incident; without one all events, where each incident is its cause alone."""
+        every, newest_first = self.numbered_events(), enumerate(reversed(self.history.incidents.folds))
+        if incident is None:
+            return Picked(every, (place for place, fold in newest_first if fold >= 0))
+        return Picked(every, (place for place, fold in newest_first if abs(fold) == incident))
+
+    def incident_of(self, numbered: tuple[int, Event]) -> Incident | None:
+        """Return the incident that an event caused."""
+        incidents = self.history.incidents
+        place = numbered[0] - self.event_count + len(self.events)
+        fold = incidents.folds[place] if 0 <= place < len(incidents.folds) else 0
+        return incidents[fold] if fold > 0 and fold in incidents else None
 
     @property
     def event_count(self) -> int:

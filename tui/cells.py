@@ -23,6 +23,12 @@ class Tone(StrEnum):
     GOOD = "good"
     WARN = "warn"
     BAD = "bad"
+    FRAME = "frame"
+    """Around something, never a text that anybody must read."""
+    ALARM = "alarm"
+    """The one text on the screen that must be seen."""
+    ALERT = "alert"
+    """As loud, about something less grave."""
 
 
 class Cell(NamedTuple):

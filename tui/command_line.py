@@ -6,6 +6,7 @@ shows it, the name of an action does it.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from tui.actions import PAGES, Registry
@@ -74,8 +75,17 @@ def parse_command(text: str, registry: Registry) -> Command:
     return NotUnderstood(f"nothing is called {word!r}: {_suggestion(word, pages, registry)}")
 
 
-def suggestions(text: str, registry: Registry) -> list[str]:
-    """Return the words that begin as the text does."""
+def suggestions(text: str, registry: Registry, named: Callable[[str], Iterable[str]] = lambda page: ()) -> list[str]:
+    """Return what the text may become: words that begin like it, or behind a screen the names that ``named`` has.
+
+    Names that begin like what was typed come before those that only contain it.
+    """
+    word, space, part = text.partition(" ")
+    if space:
+        page = ALIASES.get(word, word)
+        found = [name for name in named(page) if part.lower() in name.lower()]
+        found.sort(key=lambda name: not name.lower().startswith(part.lower()))
+        return [f"{word} {name}" for name in found]
     words = [name for name, _, _ in PAGES] + [action.id for action in registry.actions if "page." not in action.id]
     return [word for word in words if word.startswith(text)]
 

@@ -1,4 +1,4 @@
-"""The window of keys, made from the registry of actions. Pure."""
+"""The window of keys, made from the registry of actions: those of this screen first. Pure."""
 
 from __future__ import annotations
 
@@ -6,26 +6,48 @@ from collections.abc import Callable, Sequence
 
 from tui.actions import Action, Group
 from tui.cells import Tone
-from tui.lines import Line, line
+from tui.lines import Line, beside, line
 
-_MOVES = "  ↑ ↓, page up and down, home, end move the cursor; so does a click, and a second click opens"
+_MOVES = (
+    "↑ ↓ or j k, g G, ^d ^u, page up and down, home, end move the cursor; so does a click, and a second click opens"
+)
+_COLUMN = 38
+"""A key and its title need this many cells."""
 
 
-def help_lines(actions: Sequence[Action], why_not: Callable[[Action], str]) -> list[Line]:
-    """Return every action under its heading; one that cannot be done now says why."""
-    lines: list[Line] = []
-    for group in Group:
-        of_group = [action for action in actions if action.group is group]
-        if not of_group:
-            continue
-        lines += [()] * bool(lines) + [line((group.value, Tone.ACCENT))]
-        for action in of_group:
-            reason = why_not(action)
-            lines.append(
-                line(
-                    (f"  {action.key_text:<8}", Tone.QUIET if reason else Tone.STRONG),
-                    (f"{action.title:<18}", Tone.QUIET if reason else Tone.PLAIN),
-                    (action.help + (f" — {reason}" if reason else ""), Tone.QUIET),
-                )
-            )
-    return [*lines, (), line((_MOVES, Tone.QUIET))]
+def help_lines(actions: Sequence[Action], why_not: Callable[[Action], str], width: int = 80) -> list[Line]:
+    """Return this screen's actions with what they do, then those of every screen, in as many columns as fit.
+
+    An action that cannot be done now says why.
+    """
+    here = [action for action in actions if action.pages]
+    lines = [line(("This screen", Tone.ACCENT)), *(_whole(action, why_not(action)) for action in here), ()]
+    groups = [[action for action in actions if not action.pages and action.group is group] for group in Group]
+    blocks = [
+        [line((group[0].group.value, Tone.ACCENT)), *(_short(action, why_not(action)) for action in group), ()]
+        for group in groups
+        if group
+    ]
+    columns: list[list[Line]] = [[] for _ in range(max(1, min(len(blocks), width * 9 // 10 // _COLUMN)))]
+    for block in blocks:
+        min(columns, key=len).extend(block)
+    everywhere = columns[0]
+    for column in columns[1:]:
+        everywhere = beside(everywhere, column, left_width=max(_COLUMN * columns.index(column) - 3, 0))
+    return [*(lines if here else []), *everywhere, line((_MOVES, Tone.QUIET))]
+
+
+def _whole(action: Action, reason: str) -> Line:
+    return line(
+        (f"  {action.key_text:<8}", Tone.QUIET if reason else Tone.STRONG),
+        (f"{action.title:<18}", Tone.QUIET if reason else Tone.PLAIN),
+        (action.help + (f" — {reason}" if reason else ""), Tone.QUIET),
+    )
+
+
+def _short(action: Action, reason: str) -> Line:
+    title = action.title + (f" — {reason}" if reason else "")
+    return line(
+        (f"  {action.key_text:<8}", Tone.QUIET if reason else Tone.STRONG),
+        (title, Tone.QUIET if reason else Tone.PLAIN),
+    )

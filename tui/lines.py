@@ -71,6 +71,24 @@ def beside(left: Sequence[Line], right: Sequence[Line], *, left_width: int, gap:
     return found
 
 
+def panel(title: str, lines: Sequence[Line], width: int, height: int, *, note: str = "") -> list[Line]:
+    """Return lines in a frame of ``width`` by ``height`` with a title, and a note at the right of the upper edge."""
+    inner = width - 2
+    if height < 3 or inner < 1:
+        return [fitted((), max(0, width)) for _ in range(height)]
+    head: list[Span] = [("┌ ", Tone.FRAME), (title, Tone.QUIET), (" ", Tone.FRAME)]
+    room = width - width_of(tuple(head)) - 1
+    told = f" {note} ─" if note and len(note) + 6 <= room else ""
+    head += [("─" * max(0, room - cell_len(told)), Tone.FRAME), (told, Tone.FRAME), ("┐", Tone.FRAME)]
+    body = [*lines[: height - 2], *[()] * (height - 2 - len(lines))]
+    edge: Span = ("│", Tone.FRAME)
+    return [
+        fitted(tuple(head), width),
+        *((edge, *fitted(one, inner), edge) for one in body),
+        (("└" + "─" * inner + "┘", Tone.FRAME),),
+    ]
+
+
 def wrapped(words: Iterable[Line], width: int, gap: str = "   ") -> list[Line]:
     """Return short pieces one after the other, with a new line where the next would not fit."""
     lines: list[Line] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import NamedTuple
 
 from tui.actions import PAGES
@@ -11,6 +12,15 @@ _TITLES = {name: title for name, _, title in PAGES} | {"group": "Group", "query"
 VISITS_MAX = 200
 """How many screens back one can go."""
 _PARENTS = {"group": "groups", "query": "spark", "partition": "partitions"}
+
+
+class Only(StrEnum):
+    """What partitions have in common that a finding is about."""
+
+    OFFLINE = "offline"
+    UNDER_MIN_ISR = "under min ISR"
+    UNDER_REPLICATED = "under-replicated"
+    NOT_PREFERRED = "not preferred"
 
 
 class QueryKey(NamedTuple):
@@ -25,7 +35,7 @@ class QueryKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A screen, narrowed to what was opened. ``row`` is where the cursor goes first."""
+    """A screen, narrowed to what was opened. ``row`` is where the cursor goes first, ``only`` what its rows must be."""
 
     page: str
     topic: str | None = None
@@ -35,6 +45,8 @@ class Location:
     query: QueryKey | None = None
     path: str | None = None
     row: str | None = None
+    only: Only | None = None
+    incident: int | None = None
 
     @property
     def screen(self) -> str:
@@ -63,6 +75,10 @@ class Location:
             parts.append(self.group)
         if self.query is not None:
             parts.append(self.query.name)
+        if self.incident is not None:
+            parts.append(f"incident {self.incident}")
+        if self.only is not None:
+            parts.append(self.only)
         if self.path is not None and self.path != "/":
             parts += [part for part in self.path.split("/") if part]
         return tuple(parts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -32,12 +32,13 @@ from tui.pages.asides import aside_of
 from tui.pages.page import View
 from tui.pages.zookeeper import ZnodeLevel
 from tui.partition_logs import PartitionLogs
+from tui.problems import partitions_in, why_lines
 from tui.saving import Saving
 from tui.status import source_lines, standing_of, status_lines
 from tui.table_model import TableModel
 from tui.units import plain
 from tui.widgets.line_table import LineTable
-from tui.widgets.lines_view import KeyBar, LinesView
+from tui.widgets.lines_view import KeyBar, LinesView, RowsView
 from tui.widgets.table_room import TableRoom
 from tui.work import Work
 
@@ -114,7 +115,8 @@ class MainScreen(Screen[None]):
     @property
     def view(self) -> View:
         app = self.dashboard
-        return View(app.board, self.location, app.session.target, self.size.height, app.newest)
+        is_filtered = not self.model.filter.is_empty
+        return View(app.board, self.location, app.session.target, self.size.height, is_filtered, app.newest)
 
     @property
     def model(self) -> TableModel:
@@ -127,7 +129,7 @@ class MainScreen(Screen[None]):
         yield LinesView(id="status")
         yield KeyBar(id="tabs")
         yield LinesView(id="summary")
-        yield LinesView(id="overview")
+        yield RowsView(id="overview")
         yield TableRoom(id="room")
         yield Input(placeholder="text   !text leaves out   ~text is fuzzy", id="filter")
         yield LinesView(id="small", folds=True)
@@ -135,14 +137,7 @@ class MainScreen(Screen[None]):
 
     def on_mount(self) -> None:
         """Begin at the requested location."""
-        self.query_one("#overview", LinesView).set_maker(
-            lambda width, height: overview.overview_lines(
-                self.dashboard.board,
-                width,
-                height,
-                is_seen=standing_of(self.dashboard.newest, self.dashboard.now_ms).is_seen,
-            )
-        )
+        self.query_one("#overview", RowsView).set_maker(self._overview_lines)
         self.go_to(Location(self.dashboard.session.page), is_visit=False)
         self.set_interval(1.0, self.draw_head, name="head")
 
@@ -186,6 +181,7 @@ class MainScreen(Screen[None]):
             self.set_focus(table)
         else:
             self.set_focus(None)
+            self._draw_rows(is_new_data=False)
         if self.location.page == "zookeeper":
             self.work.read_znodes(self.location.path or "/")
         self.draw(is_new_data=False)
@@ -207,7 +203,8 @@ class MainScreen(Screen[None]):
         self.query_one("#tabs", KeyBar).set_items(tab_items(self))
         self.query_one("#footer", KeyBar).set_items(footer_items(self))
         if self.location.page == "overview":
-            self.query_one("#overview", LinesView)._remake()
+            self._draw_rows(is_new_data=is_new_data)
+            self.query_one("#overview", RowsView).remake()
             self._show_summary([])
         else:
             self.draw_table(is_new_data=is_new_data)
@@ -222,6 +219,14 @@ class MainScreen(Screen[None]):
         told = status_lines(app.newest, self.size.width - 2, now_ms=app.now_ms)
         self.query_one("#status", LinesView).set_lines([line(" ", *one) for one in told])
 
+    def _overview_lines(self, width: int, height: int) -> list[Line]:
+        app = self.dashboard
+        is_seen = standing_of(app.newest, app.now_ms).is_seen
+        model = self._models.setdefault("overview", TableModel())
+        drawn = overview.picture_of(app.board, model, width, height, is_seen=is_seen)
+        self.query_one("#overview", RowsView).set_rows(drawn.problems, drawn.columns, model.cursor)
+        return drawn.lines
+
     def draw_table(self, *, is_new_data: bool) -> None:
         """Draw the rows, and what is around them."""
         self._draw_rows(is_new_data=is_new_data)
@@ -232,9 +237,13 @@ class MainScreen(Screen[None]):
         view = self.view
         rows = page.rows(view)
         if self.shows_only_trouble and page.is_trouble is not None:
-            is_trouble = page.is_trouble
-            rows = replace(rows, is_kept=lambda item: is_trouble(view, item), empty="no trouble here")
+            is_trouble, is_kept = page.is_trouble, rows.is_kept or (lambda item: True)
+            rows = replace(rows, is_kept=lambda item: is_kept(item) and is_trouble(view, item), empty="no trouble here")
+        was_first = self.model.cursor == 0
         self.model.show(rows)
+        if was_first and self.location.page == "overview":
+            # Until somebody chooses another, the gravest problem is the chosen one.
+            self.model.cursor = 0
         table = self.query_one(LineTable)
         if table.model is self.model:
             table.refresh_rows(is_new_data=is_new_data)
@@ -290,7 +299,28 @@ class MainScreen(Screen[None]):
         if action is not None:
             self.perform(action.id)
             return True
+        if self.location.page == "overview":
+            return self._take_cursor_key(key)
         return isinstance(self.focused, LineTable) and self.focused.take_key(key)
+
+    def _take_cursor_key(self, key: str) -> bool:
+        """Move the cursor of the overview; return whether the key moves it."""
+        model, last = self.model, len(self.model.shown) - 1
+        far = last + 1
+        steps = {"up": -1, "k": -1, "down": 1, "j": 1, "home": -far, "g": -far, "end": far, "G": far}
+        steps |= {"pageup": -5, "ctrl+u": -5, "pagedown": 5, "ctrl+d": 5}
+        if key not in steps:
+            return False
+        model.cursor = max(0, min(model.cursor + steps[key], last))
+        self.query_one("#overview", RowsView).remake()
+        return True
+
+    def on_rows_view_clicked(self, event: RowsView.Clicked) -> None:
+        """Choose the problem that was clicked; a click on the chosen one opens it."""
+        if event.row == self.model.cursor:
+            self.perform("row.open")
+        self.model.cursor = event.row
+        self.query_one("#overview", RowsView).remake()
 
     def on_key(self, event: events.Key) -> None:
         """Do what a key does that came before the screen was there."""
@@ -336,9 +366,8 @@ class MainScreen(Screen[None]):
         if not action.is_on(self.page_name):
             self.tell(f"{action.title.lower()} belongs to {', '.join(sorted(action.pages))}", is_error=True)
             return
-        if action.is_of_rows and self.location.page == "overview":
-            # The hidden table still has rows and a cursor.
-            self.tell("the overview has no rows: the keys above show the other screens")
+        if action.is_of_rows and action_id != "row.open" and self.location.page == "overview":
+            self.tell("problems are shown by their gravity: enter opens the rows of one")
         elif action_id.startswith("page."):
             self.go_to(Location(action_id.removeprefix("page.")))
         elif action_id in OPERATIONS:
@@ -354,6 +383,8 @@ class MainScreen(Screen[None]):
         """Return the subject of an operation; inside a group that is the group, not its partitions."""
         if self.location.page == "partition":
             return list(replicas.chosen(self.view))
+        if self.location.page == "overview" and (problem := self.model.cursor_item) is not None:
+            return list(partitions_in(problem, self.dashboard.board))
         return [] if self.location.page in ("group", "overview") else self.model.chosen
 
     def tell(self, text: str, *, is_error: bool = False) -> None:
@@ -371,6 +402,21 @@ class MainScreen(Screen[None]):
             return
         if item is not None and (location := self._pages[self.location.page].opens(self.view, item)) is not None:
             self.go_to(location)
+
+    def _why(self) -> None:
+        problem = self.model.cursor_item
+        if problem is None:
+            self.tell("nothing is wrong")
+            return
+        lines = why_lines(problem, self.dashboard.board)
+        self.app.push_screen(TextDialog("Why", lines, is_wide=True, folds=True))
+
+    def _incident(self) -> None:
+        problem = self.model.cursor_item
+        if problem is None or problem.incident is None:
+            self.tell("incidents begin with a broker that fails while the dashboard watches; 8 shows all that happened")
+            return
+        self.go_to(Location("timeline", incident=problem.incident))
 
     def _partition_log(self) -> None:
         items = replicas.chosen(self.view) if self.location.page == "partition" else [self.model.cursor_item]
@@ -411,7 +457,7 @@ class MainScreen(Screen[None]):
         """Filter while the user types."""
         if event.input.id == "filter" and event.input.has_class("-shown"):
             self.model.set_filter(Filter(event.value))
-            self.query_one(LineTable).refresh_rows(is_new_data=False)
+            self._draw_rows(is_new_data=False)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Keep the filter and go back to the rows."""
@@ -470,7 +516,28 @@ class MainScreen(Screen[None]):
 
     def _command(self) -> None:
         registry = self.dashboard.session.registry
-        self.app.push_screen(CommandDialog(lambda text: suggestions(text, registry)), self._run_command)
+        self.app.push_screen(CommandDialog(lambda text: suggestions(text, registry, self._named)), self._run_command)
+
+    def _named(self, page: str) -> list[str]:
+        """Return the names that a command may give behind this screen."""
+        board = self.dashboard.board
+        match page:
+            case "topics" | "partitions":
+                return [topic.name for topic in board.topics]
+            case "brokers":
+                return [str(broker) for broker in board.broker_ids]
+            case "groups":
+                return [group.name for group in (board.frame.groups if board.frame is not None else ())]
+        return []
+
+    def places(self) -> Iterator[tuple[str, str, Location]]:
+        """Return the places that the palette finds by name: what it is called, what it is, and where."""
+        for topic in self._named("topics"):
+            yield topic, "topic", Location("partitions", topic=topic)
+        for group in self._named("groups"):
+            yield group, "consumer group", Location("group", group=group)
+        for broker in self._named("brokers"):
+            yield f"broker {broker}", "its partitions", Location("partitions", broker=int(broker))
 
     def _run_command(self, text: str | None) -> None:
         if text is None or not text.removeprefix(":").strip():
@@ -488,7 +555,7 @@ class MainScreen(Screen[None]):
                 self.tell(message, is_error=True)
 
     def _help(self) -> None:
-        lines = help_lines(self.dashboard.session.registry.on_page(self.page_name), self.why_not)
+        lines = help_lines(self.dashboard.session.registry.on_page(self.page_name), self.why_not, self.size.width)
         self.app.push_screen(TextDialog(f"Keys of {self.page_name}", lines, is_wide=True, folds=True))
 
     _handlers: dict[str, Callable[[MainScreen], object]] = {  # noqa: RUF012
@@ -505,6 +572,8 @@ class MainScreen(Screen[None]):
         "rows.tag_all": _tag_all,
         "rows.trouble": _trouble,
         "partition.log": _partition_log,
+        "problem.why": _why,
+        "problem.incident": _incident,
         "view.pause": _pause,
         "view.refresh": _refresh,
         "view.faster": lambda self: change_rate(self, 0.5),
@@ -532,6 +601,4 @@ class MainScreen(Screen[None]):
 
     def page_command(self, items: list[Any]) -> list[str]:
         """Return the words of the command that shows the same."""
-        if self.location.page == "overview":
-            return ["cluster", "health"]
         return self._pages[self.location.page].command(self.view, items)

@@ -161,6 +161,8 @@ def _elect(view: View, items: Sequence[Any]) -> Offer:
 
 
 def _elect_unclean(view: View, items: Sequence[Any]) -> Offer:
+    if view.location.page == "overview" and not items:
+        return NotNow("put the cursor on a problem of offline partitions")
     return _election(ElectionType.UNCLEAN, view, items)
 
 

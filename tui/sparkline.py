@@ -9,6 +9,9 @@ from collections.abc import Sequence
 from math import floor, isfinite, log10
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
+_BRAILLE = 0x2800
+_DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
+"""The bits of a character's dots, from top to bottom: the left column, and the right one."""
 
 
 def spark_lines(values: Sequence[float | None], width: int, height: int = 1, *, top: float | None = None) -> list[str]:
@@ -22,6 +25,30 @@ def spark_lines(values: Sequence[float | None], width: int, height: int = 1, *, 
     ceiling = top if top is not None else max((point for point in points if point is not None), default=0.0)
     columns = [_column(point, height, ceiling) for point in points]
     return ["".join(column[row] for column in columns) for row in range(height)]
+
+
+def line_chart(values: Sequence[float | None], width: int, height: int, *, top: float) -> list[str]:
+    """Return a curve of braille dots, two values to a character, the newest at the right; missing values are gaps.
+
+    Args:
+        top: the value at the upper edge. Zero is the lower one.
+    """
+    if height <= 0 or width <= 0:
+        return []
+    rows = height * 4
+    cells = [[0] * width for _ in range(height)]
+    before: int | None = None
+    for x, value in enumerate(_fitted(values, width * 2)):
+        if value is None:
+            before = None
+            continue
+        share = 0.0 if top <= 0 else min(max(value / top, 0.0), 1.0)
+        y = round((1 - share) * (rows - 1))
+        begin = y if before is None else before + (y > before) - (y < before)
+        for dot in range(min(begin, y), max(begin, y) + 1):
+            cells[dot // 4][x // 2] |= _DOTS[x % 2][dot % 4]
+        before = y
+    return ["".join(chr(_BRAILLE + bits) if bits else " " for bits in row) for row in cells]
 
 
 def ceiling_of(value: float | None) -> float:

@@ -129,6 +129,7 @@ def theme_of(name: str, palette: Palette) -> Theme:
             "quiet": palette.quiet,
             "selected": palette.selected,
             "changed": palette.changed,
+            "frame": Color.parse(palette.background).blend(Color.parse(palette.quiet), 0.6).hex,
             "divider": palette.quiet if palette.panel == palette.background else palette.panel,
             "block-cursor-foreground": palette.text,
             "block-cursor-background": palette.selected,

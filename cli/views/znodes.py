@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from cli.exit_codes import ExitCode
 from cli.output.printer import json_text
 from cli.output.report import Column, Fields, Kind, Report, Section, Table, Tone
+from engine.admin.znodes.access_lists import AclChange
 from engine.admin.znodes.tree import Znode
 
 _COLUMNS = (
@@ -14,24 +16,28 @@ _COLUMNS = (
     Column("ephemeral_owner"),
     Column("kind", in_plain=False),
     Column("data"),
+    Column("acl"),
 )
 
 
 def tree_report(znodes: Sequence[Znode]) -> Report:
     """One row per znode; on a terminal the names are indented."""
-    rows = [(z.path, z.version, z.ephemeral_owner, z.kind, _one_line(z.data)) for z in znodes]
+    has_acls = any(z.acl is not None for z in znodes)
+    rows: list[Sequence[object]] = [
+        (z.path, z.version, z.ephemeral_owner, z.kind, _one_line(z.data), *((_acl(z),) if has_acls else ()))
+        for z in znodes
+    ]
     base = znodes[0].depth
+    columns = [Column("znode"), Column("version", Kind.NUMBER), Column("owner", tone=lambda _: Tone.QUIET)]
     shown = Table(
-        (
-            Column("znode"),
-            Column("version", Kind.NUMBER),
-            Column("owner", tone=lambda _: Tone.QUIET),
-            Column("data"),
-        ),
-        [(_indented(z, base), z.version, z.ephemeral_owner, _one_line(z.data)) for z in znodes],
+        (*columns, *((Column("acl"),) if has_acls else ()), Column("data")),
+        [
+            (_indented(z, base), z.version, z.ephemeral_owner, *((_acl(z),) if has_acls else ()), _one_line(z.data))
+            for z in znodes
+        ],
     )
     complaints = [z.complaint for z in znodes if z.complaint is not None]
-    return Report(znodes, Table(_COLUMNS, rows), (Section(body=shown),), complaints)
+    return Report(znodes, Table(_COLUMNS if has_acls else _COLUMNS[:-1], rows), (Section(body=shown),), complaints)
 
 
 def znode_report(znode: Znode) -> Report:
@@ -46,12 +52,29 @@ def znode_report(znode: Znode) -> Report:
         ("mzxid", f"{znode.mzxid} ({znode.mzxid:#x})"),
         ("created", znode.created),
         ("modified", znode.modified),
+        *((("access list", _acl(znode)),) if znode.acl is not None else ()),
     ]
     data = _one_line(znode.data) if isinstance(znode.data, (str, int)) else json_text(znode.data)
     sections = (Section(body=Fields(pairs)), Section(text=(data or "-").splitlines()))
     notes = () if znode.complaint is None else (znode.complaint,)
     table = Table((Column("data"),), [(_one_line(znode.data),)])
     return Report(znode, table, sections, notes)
+
+
+def acl_changes_report(changes: Sequence[AclChange]) -> Report:
+    """Each znode whose access list changes; code 4 if ZooKeeper refused one."""
+    rows = [(one.path, _spaced(one.before), _spaced(one.after), one.error) for one in changes]
+    columns = (Column("path"), Column("before"), Column("after"), Column("error", tone=lambda _: Tone.BAD))
+    refused = any(one.error is not None for one in changes)
+    return Report(changes, Table(columns, rows), exit_code=ExitCode.REFUSED if refused else ExitCode.DONE)
+
+
+def _acl(znode: Znode) -> str | None:
+    return _spaced(znode.acl)
+
+
+def _spaced(acl: Sequence[str] | None) -> str | None:
+    return None if acl is None else " ".join(acl)
 
 
 def _indented(znode: Znode, base: int) -> str:

@@ -9,6 +9,8 @@ from typing import NamedTuple
 class AclOperation(IntEnum):
     """What somebody may or may not do. The value is the code in requests, and the bit of KIP-430's fields."""
 
+    ALL = 2
+    """In rules only: every operation."""
     READ = 3
     WRITE = 4
     CREATE = 5

@@ -43,7 +43,7 @@ def test_the_row_is_opened_that_the_cursor_was_moved_to() -> None:
 
 def test_what_is_typed_while_a_form_opens_stands_in_its_field() -> None:
     async def look(driven: Driven) -> None:
-        send(driven, "G", "backspace", "6", "7")
+        send(driven, "plus", "backspace", "6", "7")
         await driven.settled()
         assert driven.main.location.page == "topics", "6 is no key of the screen below"
         assert [field.value for field in driven.app.screen.query(Input)] == ["67"]

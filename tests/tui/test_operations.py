@@ -269,7 +269,7 @@ def test_what_the_cluster_refuses_stays_on_the_screen_until_it_was_read(
     async def scene(driven: Driven) -> None:
         await driven.press("3")
         await driven.until(lambda: driven.main.model.put_cursor_on(topic))
-        await driven.press("G", "backspace", "1", "enter")
+        await driven.press("plus", "backspace", "1", "enter")
         await driven.sees("Add partitions: failed")
         told = driven.text
         await driven.until(lambda: driven.feed.status.frames_made > 3)

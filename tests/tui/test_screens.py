@@ -53,7 +53,7 @@ def test_the_overview_says_how_the_cluster_is_and_why() -> None:
         driven.feed.cluster.kill(2)
         await driven.tick()
         await driven.sees("✖ CRITICAL")
-        assert "1 missing broker  broker 2: 34 replicas" in driven.text
+        assert driven.lines_with("▌✖ broker 2 down  "), "the gravest problem is under the cursor"
         assert "2 of 3" in driven.text
         assert driven.lines_with("broker down")
 
@@ -142,7 +142,7 @@ def test_drill_down_leaves_breadcrumbs_and_history_leads_back() -> None:
     async def look(driven: Driven) -> None:
         await driven.press("3", "down", "down", "enter")
         assert driven.text.splitlines()[0].startswith(" klamm made-up cluster (live) › Topics › clicks")
-        assert len(driven.lines_with("clicks-")) == 6
+        assert [str(item.name) for item in driven.main.model.shown] == [f"clicks-{number}" for number in range(6)]
         await driven.press("left_square_bracket")
         assert driven.main.location.page == "topics"
         assert driven.main.model.cursor_key == "clicks"
@@ -250,7 +250,11 @@ def test_pause_holds_the_view_while_data_go_on_and_loses_no_event() -> None:
 
 def test_how_often_the_cluster_is_asked_is_changed_within_bounds() -> None:
     async def look(driven: Driven) -> None:
-        for keys, told in (((), "every 1s"), (("plus", "plus"), "every 0.5s"), (["minus"] * 6, "every 10s")):
+        for keys, told in (
+            ((), "every 1s"),
+            (["equals_sign"] * 2, "every 0.5s"),
+            (["minus"] * 6, "every 10s"),
+        ):
             await driven.press(*keys)
             assert driven.text.splitlines()[0].rstrip().endswith(told)
 
@@ -311,7 +315,7 @@ def test_help_lists_every_action_of_the_screen() -> None:
     async def look(driven: Driven) -> None:
         await driven.press("3", "question_mark")
         for action in driven.app.session.registry.on_page("topics"):
-            assert action.help in driven.text, action.id
+            assert (action.help if action.pages else action.title) in driven.text, action.id
 
     shown("live", look)
 
@@ -417,11 +421,11 @@ def test_a_terminal_that_is_too_small_says_what_it_needs() -> None:
     shown("broker-down", look, size=(59, 15))
 
 
-def test_keys_for_rows_leave_the_table_alone_that_the_overview_hides() -> None:
+def test_keys_for_rows_that_problems_do_not_know_say_so() -> None:
     async def look(driven: Driven) -> None:
         await driven.press("3", "1")
         for action in driven.app.session.registry.on_page("overview"):
-            if action.is_of_rows:
+            if action.is_of_rows and action.id != "row.open":
                 driven.app.clear_notifications()
                 await driven.press(action.keys[0])
                 assert driven.main.location.page == "overview"
@@ -545,15 +549,15 @@ def test_the_lag_of_a_partition_without_leader_is_not_known() -> None:
     async def look(driven: Driven) -> None:
         await driven.tick(11)
         furthest = driven.text.splitlines()
-        at = next(index for index, one in enumerate(furthest) if "groups furthest behind" in one)
-        names = [one.split()[:3] for one in furthest[at + 1 : at + 4]]
-        assert names == [["behind", "≥400", "STALL"], ["reads-all", "—", "UNKNOWN"], ["other", "7.0k", "STALL"]]
+        at = next(index for index, one in enumerate(furthest) if one.startswith("┌ Groups"))
+        names = [one.split()[1:4] for one in furthest[at + 1 : at + 4]]
+        assert names == [["STALL", "behind", "≥400"], ["UNKNOWN", "reads-all", "—"], ["STALL", "other", "7.0k"]]
         assert "1 of 2 unknown" in driven.lines_with("reads-all")[0]
-        assert "≥7.4k" in driven.lines_with("Lag of groups")[0]
+        assert driven.lines_with("≥7.4k lag")
         assert driven.app.board.samples[-1].lag is None, "a gap in the chart"
         await driven.press("5")
         assert "3 groups, at least 7 400 records behind" in driven.text
-        assert driven.lines_with("reads-all")[0].split()[1:8] == ["UNKNOWN", "Stable", "2", "—", "—", "—", "—"]
+        assert driven.lines_with("reads-all")[0].split()[1:6] == ["UNKNOWN", "2", "—", "—", "—"]
         assert "≥400" in driven.lines_with("behind  ")[-1].split()
         await driven.press("end", "enter")
         assert "UNKNOWN no leader, lag of 1 of 2 unknown" in driven.text
@@ -629,7 +633,8 @@ def test_a_plan_file_stands_beside_the_cluster(tmp_path: Path) -> None:
 
 def test_the_timeline_opens_at_the_newest_entry_and_goes_back_to_where_one_was() -> None:
     async def look(driven: Driven) -> None:
-        driven.feed.cluster.kill(2)
+        for number in range(4):
+            driven.feed.cluster.create_topic(f"new-{number}", 1)
         await driven.tick()
         await driven.press("8", "down", "down", "down")
         left = driven.main.model.cursor_key
@@ -637,7 +642,7 @@ def test_the_timeline_opens_at_the_newest_entry_and_goes_back_to_where_one_was()
         await driven.press("1", "left_square_bracket")
         assert driven.main.model.cursor_key == left, "back where one was"
         await driven.press("1")
-        driven.feed.cluster.start(2)
+        driven.feed.cluster.kill(2)
         await driven.tick()
         await driven.press("8")
         assert driven.main.model.cursor == 0

@@ -311,7 +311,7 @@ def test_a_recording_is_played_faster_and_slower_within_bounds(tmp_path: Path) -
         feed.pause()
         async with dashboard(feed) as driven:  # type: ignore[arg-type]
             # One more press than it takes from speed 1, and from there.
-            for key, count, speed in (("plus", 10, 512), ("minus", 16, 1 / 64)):
+            for key, count, speed in (("equals_sign", 10, 512), ("minus", 16, 1 / 64)):
                 await driven.press(*[key] * count)
                 assert feed.speed == speed
 

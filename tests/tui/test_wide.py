@@ -15,11 +15,11 @@ from engine.admin.watch.frame import Frame, Stage, StageStatus
 from tui.board import Board
 from tui.lines import width_of
 from tui.location import Location
-from tui.pages import brokers, groups, reassignments
+from tui.pages import brokers, groups, overview, reassignments
 from tui.pages.asides import aside_of
-from tui.pages.overview import overview_lines
 from tui.pages.page import View
 from tui.pages.plans import PlannedItem
+from tui.problems import problems_of
 from tui.status import status_lines
 from tui.widgets.lines_view import LinesView
 
@@ -46,7 +46,7 @@ def board_after(feed: FakeFeed, ticks: int) -> Board:
 
 
 def overview_of(board: Board, width: int, height: int) -> str:
-    lines = overview_lines(board, width, height)
+    lines = overview.overview_of(board, problems_of(board), width, height).lines
     assert all(width_of(one) <= width for one in lines)
     return "\n".join("".join(text for text, _ in one).rstrip() for one in lines)
 
@@ -116,7 +116,9 @@ def test_no_column_makes_room_for_what_stands_beside_the_table(page: str) -> Non
         for size in ((200, 60), (160, 45), (140, 45), (120, 40)):
             await driven.pilot.resize_terminal(*size)
             await driven.tick()
-            is_beside = driven.main.query_one("#aside").display
+            is_beside = driven.main.query_one("#aside").display and not driven.main.query_one("#room").has_class(
+                "-below"
+            )
             assert not (is_beside and size[0] < 140)
             (head,) = driven.lines_with(titles[0].title + " ")[:1]
             if is_beside:
@@ -138,13 +140,24 @@ def test_a_huge_overview_shows_brokers_and_moves_and_those_in_trouble_first() ->
     feed = fake_feed("reassigning", plays=False)
     board = board_after(feed, 12)
     huge = overview_of(board, 200, 54)
-    assert "MISSED BY" in huge and "TO BROKER" in huge
+    assert "MISSED BY" in huge and "┌ Moves" in huge
     assert "0 to 750 in/s" in huge, "the brokers' charts have one scale"
-    assert "MISSED BY" not in overview_of(board, 120, 54)
+    assert "MISSED BY" not in overview_of(board, 80, 54)
     feed.cluster.kill(4)
     rows = overview_of(board_after(feed, 3), 200, 54).splitlines()
     at = next(index for index, row in enumerate(rows) if "MISSED BY" in row)
-    assert rows[at + 1].split()[:2] == ["4", "down"]
+    assert rows[at + 1].split()[1:4] == ["4", "✖", "down"]
+
+
+@pytest.mark.parametrize("scene", ["live", "broker-down", "empty", "reassigning", "connecting", "denied"])
+def test_the_overview_fills_any_room_and_never_more(scene: str) -> None:
+    board = board_after(fake_feed(scene, plays=False), 5)
+    for width in (1, 18, 60, 80, 109, 110, 120, 200, 300):
+        for height in range(64):
+            lines = overview.overview_of(board, problems_of(board), width, height, cursor=height % 5).lines
+            assert len(lines) <= height
+            assert width < 60 or all(width_of(one) <= width for one in lines)
+            assert len(lines) == height or width < 60 or height < 12
 
 
 def test_many_brokers_do_not_push_out_what_happened() -> None:
@@ -152,30 +165,30 @@ def test_many_brokers_do_not_push_out_what_happened() -> None:
     feed.tick()
     feed.cluster.kill(7)
     huge = overview_of(board_after(feed, 6), 200, 54)
-    assert "and 28 more, with nothing wrong" in huge
-    assert "last changes" in huge
+    assert "more, with nothing wrong" in huge
+    assert "Last changes" in huge and "broker down" in huge
 
 
 @pytest.mark.parametrize("height", [16, 20, 60])
-def test_every_reason_is_told_before_the_advice_for_one(height: int) -> None:
+def test_every_problem_has_its_row(height: int) -> None:
     feed = fake_feed("broker-down", plays=False)
     board = board_after(feed, 3)
     assert board.frame is not None and board.frame.health is not None
     told = overview_of(board, 80, height)
-    for reason in board.frame.health.reasons:
-        words = reason.check.value.replace("_", " ").replace("under replicated", "under-replicated:")
-        assert words.removesuffix("s") in told
+    problems = problems_of(board)
+    assert len(problems) >= len(board.frame.health.reasons)
+    shown = [one for one in problems if one.subject in told]
+    assert shown == list(problems) or f"┌ Problems {len(problems)} " in told, "else it says how many there are"
+    assert shown[0] is problems[0], "the gravest comes first"
 
 
 @pytest.mark.parametrize("width", [120, 140, 200])
-def test_what_is_wrong_has_the_whole_row(width: int) -> None:
+def test_a_problem_says_what_and_whom_it_hits(width: int) -> None:
     feed = fake_feed("broker-down", plays=False)
     board = board_after(feed, 3)
-    assert board.frame is not None and board.frame.health is not None
     told = overview_of(board, width, 45)
-    named = 1 if width < 140 else 2
-    assert all(", ".join(reason.examples[:named]) in told for reason in board.frame.health.reasons)
-    assert "last changes" in told
+    assert all(f"{one.subject} " in told and one.effect[:30] in told for one in problems_of(board))
+    assert "Last changes" in told
 
 
 def test_a_dead_broker_leaves_the_others_their_share() -> None:
@@ -209,10 +222,10 @@ def test_the_overview_the_summary_and_the_filter_count_the_same_readers() -> Non
     def told(frame: Frame) -> tuple[str, str, int]:
         board.take(frame)
         view = View(board, Location("groups"))
-        overview = overview_of(board, 140, 40)
+        drawn = overview_of(board, 140, 40)
         summary = "".join(text for one in groups.PAGE.summary(view, 140) for text, _ in one)
         assert groups.PAGE.is_trouble is not None
-        return overview, summary, sum(groups.PAGE.is_trouble(view, one) for one in frame.groups)
+        return drawn, summary, sum(groups.PAGE.is_trouble(view, one) for one in frame.groups)
 
     frame = cluster.frame()
     fine = next(iter(frame.groups))
@@ -223,7 +236,7 @@ def test_the_overview_the_summary_and_the_filter_count_the_same_readers() -> Non
         found = tuple(replace(fine, lag=replace(fine.lag, group=f"g{n}", status=one)) for n, one in enumerate(statuses))
         count = sum(one not in (LagStatus.OK, LagStatus.UNKNOWN) for one in statuses)
         frame = replace(cluster.frame(), groups=found)
-        overview, summary, kept = told(frame)
-        assert "nothing is wrong" not in overview
-        assert f"{count} reader{'s' * (count > 1)} in trouble  g0 {statuses[0].value}" in overview
+        drawn, summary, kept = told(frame)
+        assert "nothing is wrong" not in drawn
+        assert f"{count} reader{'s' * (count > 1)} in trouble" in drawn and f"group g0 {statuses[0].value}" in drawn
         assert (f"{count} in trouble" in summary, kept) == (True, count)

@@ -29,16 +29,16 @@ def shown(look: Callable[[Driven], Awaitable[None]], **options: object) -> None:
 @pytest.mark.parametrize("size", SIZES)
 def test_the_last_key_of_the_help_can_be_scrolled_to(size: tuple[int, int]) -> None:
     async def look(driven: Driven) -> None:
-        last = driven.app.session.registry.on_page("topics")[-1]
         await driven.press("question_mark")
-        assert "more with ↓" in driven.drawn
-        assert f" {last.title} " not in driven.drawn
+        if size == SIZES[0]:
+            assert "more with ↓" in driven.drawn
+            assert " Quit" not in driven.drawn
         told = re.sub("[▌▁▂▃▄▅▆▇█]", " ", driven.drawn).split()
-        for page in ("brokers", "topics", "partitions", "groups"):
-            for word in driven.app.session.registry.named(f"page.{page}").help.split():
+        for action_id in ("topic.create", "settings.alter", "topic.delete"):
+            for word in driven.app.session.registry.named(action_id).help.split():
                 assert word in told, "it is folded where the scrollbar begins, and nothing is cut"
         await driven.press("end")
-        await driven.until(lambda: f" {last.title} " in driven.drawn)
+        await driven.until(lambda: " Quit" in driven.drawn)
 
     shown(look, page="topics", size=size)
 
@@ -87,7 +87,7 @@ def test_the_command_of_a_result_is_shown_whole() -> None:
         await driven.press("end")
         await driven.until(lambda: "topic-99" in driven.drawn)
 
-    shown(look, size=(80, 24))
+    shown(look, size=(80, 24), page="logs")
 
 
 def test_a_window_that_closes_twice_takes_nothing_else_with_it() -> None:

@@ -62,6 +62,10 @@ class MenuDialog(Dialog[str]):
     def on_key(self, event: object) -> None:
         """Choose by number."""
         key = getattr(event, "key", "")
+        steps = {"j": OptionList.action_cursor_down, "k": OptionList.action_cursor_up, "g": OptionList.action_first,
+                 "G": OptionList.action_last}  # fmt: skip
+        if key in steps:
+            steps[key](self.query_one(OptionList))
         if key.isdecimal() and 0 < int(key) <= len(self._choices):
             choice = self._choices[int(key) - 1]
             if not choice.reason_against:
@@ -100,12 +104,12 @@ class CommandDialog(Dialog[str]):
 
     def _words(self) -> list[str]:
         text = self.query_one(Input).value.removeprefix(":")
-        return self._suggest(text) if text and " " not in text else []
+        return self._suggest(text) if text else []
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Show the words that begin like this."""
         event.stop()
-        words = self._words()[:8]
+        words = [plain(word) for word in self._words()[:8]]
         self.query_one("#suggestions", LinesView).set_lines([line(("  ".join(words), Tone.QUIET))] if words else [])
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
@@ -118,5 +122,6 @@ class CommandDialog(Dialog[str]):
         words = self._words()
         if words:
             field = self.query_one(Input)
-            field.value = f":{words[0]} "
+            # A name is the end of a command, a word alone may be followed by one.
+            field.value = f":{words[0]}" if " " in words[0] else f":{words[0]} "
             field.cursor_position = len(field.value)

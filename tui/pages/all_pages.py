@@ -1,4 +1,4 @@
-"""Every screen but the overview, by name."""
+"""Every screen, by name."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from tui.pages import (
     brokers,
     groups,
     logs,
+    overview,
     partitions,
     reassignments,
     replicas,
@@ -25,6 +26,7 @@ from tui.partition_logs import PartitionLogs
 from tui.table_model import Rows
 
 _OF_THE_BOARD = (
+    overview.PAGE,
     brokers.PAGE,
     topics.PAGE,
     partitions.PAGE,

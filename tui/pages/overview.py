@@ -1,59 +1,85 @@
-"""The overview: is the cluster well, and why not; its figures, their course, and what happened last. Pure."""
+"""The overview: is the cluster well, what is wrong and where, who carries what, and what happened last. Pure.
+
+It is made of panels that fill the room on purpose. The problems are rows with a cursor, as on every other screen; where
+they stand is part of what is drawn, so that a click finds them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
-from engine.admin.health.report import Check, HealthReason, HealthStatus, Severity
-from engine.admin.watch.events import Event, EventKind
+from engine.admin.analysis.moves import moves_board
+from engine.admin.health.report import HealthStatus
 from engine.admin.watch.frame import Stage
 from engine.common.model import NO_CONTROLLER
-from tui.board import Board, Sample
-from tui.cells import Tone
-from tui.lines import Line, beside, fitted, line
-from tui.pages.groups import status_cell, trend_of, unknown_told
-from tui.pages.overview_tables import tables
-from tui.pages.timeline import change_text, kind_cell
-from tui.remedies import spelled
-from tui.sparkline import ceiling_of, spark_lines
-from tui.units import NOTHING, at_least, clock_time, count, plain, short_count
+from tui.board import Board
+from tui.cells import Cell, Column, Tone
+from tui.lines import Line, Span, beside, fitted, folded, line, panel, width_of, wrapped
+from tui.location import Location
+from tui.pages import brokers, reassignments
+from tui.pages.groups import status_cell, time_lag_cell, trend_of, unknown_told
+from tui.pages.page import Page, View
+from tui.pages.timeline import gravity, run_line, runs_of
+from tui.problems import Problem, age_told, problems_of, why_lines
+from tui.sparkline import ceiling_of, line_chart, spark_lines
+from tui.table_model import Rows, TableModel
+from tui.units import at_least, count, counted, percent, plain, short_count, span_left
 
 WORDS = {HealthStatus.OK: "healthy", HealthStatus.WARNING: "warning", HealthStatus.CRITICAL: "critical"}
 _TONES = {HealthStatus.OK: Tone.GOOD, HealthStatus.WARNING: Tone.WARN, HealthStatus.CRITICAL: Tone.BAD}
+_LOUD = {HealthStatus.WARNING: Tone.ALERT, HealthStatus.CRITICAL: Tone.ALARM}
 _SIGNS = {HealthStatus.OK: "●", HealthStatus.WARNING: "▲", HealthStatus.CRITICAL: "✖"}
-_WIDE = 120
-_HUGE = (170, 44)
-"""From this size on, there is room for brokers and moves, too."""
-_EVENTS_OF_TABLES = 8
-EVENTS_MIN = 3
-"""This many lines of the last changes, heading included, are worth more than a chart of each broker."""
-_NAMES = 4
-_LABEL = 17
-_FIGURE = 7
-_KIND = max(len(kind) for kind in EventKind) + 2
-"""What happened, and a gap before what it happened to."""
+_WIDE, _TALL = 110, 28
+"""From this width on panels stand side by side; from this height on what is critical takes three lines."""
+_CHARTS_WIDTH = 42
+_UPPER_MIN = 14
+"""Two charts with a scale each need this many lines."""
+_EVENTS_MAX = 16
+_RUNS_MAX = 100
+"""Among so many changes the gravest are looked for."""
+_SUBJECT_MAX = 30
+_BAR = 10
 
 
-def overview_lines(board: Board, width: int, height: int, *, is_seen: bool = True) -> list[Line]:
-    """Return the screen's lines for a room of ``width`` by ``height``."""
-    inner = width - 2
-    # What is wrong has the whole row: half of it would cut the names.
-    health = _health(board, inner, 8 if width >= _WIDE else 4, is_seen=is_seen)
-    if width >= _WIDE:
-        half, room = (inner - 3) // 2, height - len(health) - 1
-        has_tables = width >= _HUGE[0] and height >= _HUGE[1]
-        left = _figures(board, half, columns=2)
-        left += _lists(board, half, room - len(left) - 8)
-        chart_height = min(6, max(2, (room - 10) // 6))
-        right = _charts(board, inner - half - 3, chart_height=chart_height, gap=1, with_brokers=not has_tables)
-        top = [*health, (), *beside(left, right, left_width=half)]
-        if has_tables:
-            top += tables(board, inner, height - len(top) - _EVENTS_OF_TABLES)
-    else:
-        top = [*health, (), *_figures(board, inner, columns=3), ()]
-        top += _charts(board, inner, chart_height=1, lines_max=max(0, height - len(top) - EVENTS_MIN - 2))
-    lines = [*top, (), *_events(board, inner, max(0, height - len(top) - 2))]
-    return [((" ", Tone.PLAIN), *one) for one in lines[:height]]
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """What is drawn, and on which line which problem stands, in which columns."""
+
+    lines: list[Line]
+    problems: Mapping[int, int] = field(default_factory=dict)
+    columns: tuple[int, int] = (0, 0)
+
+
+def overview_of(
+    board: Board, problems: Sequence[Problem], width: int, height: int, *, cursor: int = 0, is_seen: bool = True
+) -> Picture:
+    """Return the screen for a room of ``width`` by ``height``."""
+    banner = _banner(board, problems, width, is_tall=height >= _TALL, is_seen=is_seen)
+    room = height - len(banner)
+    is_wide = width >= _WIDE
+    main = width - _CHARTS_WIDTH if is_wide else width
+    many = len(board.broker_ids)
+    strip = min(max(many, 1) + 3, max(4, room * 2 // 5))
+    events = max(4, room // 4) if is_wide else max(3, room - strip - max(4, min(len(problems), 6) + 2))
+    upper = room - strip - events
+    rows, top = _problem_lines(board, problems, main - 2, upper - 2, cursor)
+    count_shown = len(rows)
+    if problems and upper - 2 - len(rows) > 2:
+        # The room that is left tells more of the problem under the cursor.
+        rows += _more_of(problems[min(cursor, len(problems) - 1)], board, main - 2)
+    if is_wide:
+        events = min(max(events, room - strip - max(len(rows) + 3, _UPPER_MIN)), _EVENTS_MAX)
+        upper = room - strip - events
+    note = "enter opens  w why" if problems else ""
+    title = f"Problems {len(problems)}" if len(problems) > count_shown else "Problems"
+    left = panel(title, rows, main, upper, note=note)
+    if is_wide:
+        left = _beside(left, _charts(board, _CHARTS_WIDTH - 1, upper))
+    lines = [*banner, *left, *_brokers(board, width, strip), *_bottom(board, width, events)]
+    places = {len(banner) + 1 + index: top + index for index in range(count_shown)} if problems else {}
+    return Picture(lines[:height], places, (1, main - 1))
 
 
 def health_word(board: Board, *, is_seen: bool = True) -> tuple[str, Tone]:
@@ -66,29 +92,38 @@ def health_word(board: Board, *, is_seen: bool = True) -> tuple[str, Tone]:
     return f"{_SIGNS[health.status]} {WORDS[health.status]}", _TONES[health.status]
 
 
-def _health(board: Board, width: int, lines_max: int, *, is_seen: bool) -> list[Line]:
+# The banner
+
+
+def _banner(board: Board, problems: Sequence[Problem], width: int, *, is_tall: bool, is_seen: bool) -> list[Line]:
+    """Return the verdict: as large as the room allows if something is wrong, and one calm line if not."""
     health = board.frame.health if board.frame is not None else None
-    if health is None:
-        return [line(("the cluster's health is not known yet: topics and partitions have not been read", Tone.QUIET))]
     word, tone = health_word(board, is_seen=is_seen)
-    readers = _readers(board, width)
-    if not health.reasons and not board.findings:
-        told = "" if readers or not is_seen else f"   {_nothing_wrong(board)}"
-        return [line((word.upper() if is_seen else word, tone), (told, Tone.QUIET)), *readers]
-    lines: list[Line] = [line((word.upper() if is_seen else word, tone))]
-    # Every reason is worth more than the advice for one; the remaining room goes to the advice for the gravest.
-    room = lines_max - 1 - len(readers)
-    shown = list(health.reasons)[: room if len(health.reasons) <= room else room - 1]
-    advised = room - len(shown) if len(shown) == len(health.reasons) else 0
-    for index, reason in enumerate(shown):
-        lines += _reason(reason, width)[: 2 if index < advised else 1]
-    for finding in board.findings[:2]:
-        words = finding.doubt.value.replace("_", " ")
-        doubt = line((f"   ? {words}", Tone.BAD), f"  {plain(finding.subject)}: {plain(finding.evidence)}")
-        lines.append(fitted(doubt, width))
-    hidden = len(health.reasons) - len(shown)
-    lines += [line((f"  and {hidden} more", Tone.QUIET))] if hidden else []
-    return [*lines, *readers]
+    if health is None:
+        text = "the cluster's health is not known yet: topics and partitions have not been read"
+        return [fitted(line(f" {text}"), width), *_figures(board, width)]
+    told = _stakes(problems)
+    if health.status is HealthStatus.OK or not is_seen:
+        calm = line(
+            (f" {word.upper() if is_seen else word}", tone), "  ", *told or ((_nothing_wrong(board), Tone.QUIET),)
+        )
+        return [fitted(calm, width), *_figures(board, width)]
+    loud = _LOUD[health.status]
+    verdict = fitted(line((f" {word.upper()}  {''.join(part for part, _ in told)}", loud)), width)
+    is_large = is_tall and health.status is HealthStatus.CRITICAL
+    air: list[Line] = [((" " * width, loud),)] if is_large else []
+    return [*air, tuple((part, loud) for part, _ in verdict), *air, *_figures(board, width)]
+
+
+def _stakes(problems: Sequence[Problem]) -> Line:
+    """Say what is wrong in a few words: the cluster's worst, and how many groups and queries are in trouble."""
+    worst = [one for one in problems if one.is_of_cluster][:3]
+    parts: list[Span] = [(one.subject, one.tone) for one in worst]
+    readers = [one for one in problems if not one.is_of_cluster]
+    if readers:
+        parts.append((f"{counted(len(readers), 'reader')} in trouble", readers[0].tone))
+    spans = [piece for part in parts for piece in ((" · ", Tone.QUIET), part)]
+    return tuple(spans[1:])
 
 
 def _nothing_wrong(board: Board) -> str:
@@ -98,209 +133,295 @@ def _nothing_wrong(board: Board) -> str:
     return "nothing is wrong"
 
 
-def _readers(board: Board, width: int) -> list[Line]:
-    """Return a line that names the groups and queries in trouble, the worst first, if there are any."""
-    frame = board.frame
-    if frame is None:
+def _figures(board: Board, width: int) -> list[Line]:
+    """Return the cluster's figures in a line or two; what is zero and should be is left out."""
+    frame, total = board.frame, board.total
+    cluster = frame.cluster if frame is not None else None
+    if cluster is None or not board.has_metadata:
         return []
-    found = [(group.lag.status, group.name) for group in frame.groups]
-    found += [(query.job.status, query.job.name or query.job.path) for query in frame.queries]
-    found = sorted((one for one in found if one[0].is_trouble), key=lambda one: (-one[0].rank, one[1]))
-    if not found:
-        return []
-    tone = Tone.BAD if found[0][0].is_bad else Tone.WARN
-    named = ", ".join(f"{plain(name)} {status.value}" for status, name in found[:_NAMES])
-    more = ", …" if len(found) > _NAMES else ""
-    what = "reader in trouble" if len(found) == 1 else "readers in trouble"
-    return [fitted(line((f"{count(len(found)):>4} {what}", tone), (f"  {named}{more}", Tone.PLAIN)), width)]
+    well, known = len(board.live - board.silent), len(board.broker_ids)
+    has_controller = cluster.controller_id != NO_CONTROLLER
+    min_isr = frame is not None and frame.stage(Stage.SETTINGS).read_at_ms is not None
+    pieces: list[tuple[str, str, Tone, bool]] = [
+        (f"{well} of {known}", "brokers answer" if board.silent else "brokers up",
+         Tone.BAD if well < known else Tone.STRONG, True),
+        ("controller", str(cluster.controller_id) if has_controller else "none",
+         Tone.QUIET if has_controller else Tone.BAD, True),
+        (count(len(board.topics)), "topics", Tone.STRONG, True),
+        (count(total.partitions), "partitions", Tone.STRONG, True),
+        (count(total.leaderless), "offline", Tone.BAD, bool(total.leaderless)),
+        (count(total.under_replicated), "under-replicated", Tone.BAD, bool(total.under_replicated)),
+        (count(total.below_min), "under min ISR", Tone.BAD, min_isr and bool(total.below_min)),
+        (count(total.led_elsewhere.total()), "not preferred", Tone.STRONG, bool(total.led_elsewhere.total())),
+        (count(total.moving), "moving", Tone.ACCENT, bool(total.moving)),
+        (short_count(board.in_per_s), "records in/s", Tone.STRONG, board.in_per_s is not None),
+        (at_least(short_count(board.lag), is_least=board.has_unknown_lag), "lag", Tone.STRONG, board.lag is not None),
+    ]  # fmt: skip
+    words = [line((f"{value} ", tone), (label, Tone.QUIET)) for value, label, tone, shown in pieces if shown]
+    return [line(" ", *one) for one in wrapped(words, width - 2)]
 
 
-def _reason(reason: HealthReason, width: int) -> list[Line]:
-    tone = Tone.BAD if reason.severity is Severity.CRITICAL else Tone.WARN
-    examples = ", ".join(plain(example) for example in reason.examples[:3])
-    more = ", …" if reason.count > min(3, len(reason.examples)) else ""
-    name = reason.check.value.replace("_", " ").replace("under replicated ", "under-replicated: ")
-    if reason.count == 1 and reason.check is not Check.SEVERAL_CONTROLLERS:
-        name = name.removesuffix("s")
-    told = line(
-        (f"{count(reason.count):>4} ", tone),
-        (name, tone),
-        (f"  {examples}{more}", Tone.PLAIN),
-    )
-    advice = line((f"     {spelled(reason.check.advice)}", Tone.QUIET))
-    return [fitted(told, width), fitted(advice, width)]
+# The panels
 
 
-def _figures(board: Board, width: int, *, columns: int) -> list[Line]:
-    pairs = _pairs(board)
-    rows = -(-len(pairs) // columns)
-    cell = width // columns
+def _beside(left: Sequence[Line], right: Sequence[Line]) -> list[Line]:
+    return beside(left, right, left_width=width_of(left[0]), gap=1) if left else list(right)
+
+
+def _problem_lines(
+    board: Board, problems: Sequence[Problem], width: int, height: int, cursor: int
+) -> tuple[list[Line], int]:
+    """Return the problems in sight, and which is the first of them."""
+    if not problems:
+        return [line((f"  {_nothing_wrong(board)}" if board.has_metadata else "  not known yet", Tone.QUIET))], 0
+    if height <= 0:
+        return [], 0
+    top = max(0, min(cursor - height + 1, len(problems) - height)) if cursor >= height else 0
+    seen = problems[top : top + height]
+    subject = min(max(width_of(line(one.subject)) for one in seen), _SUBJECT_MAX, width // 2)
+    ages = [age_told(one, board) for one in seen]
+    age = max((len(one) for one in ages), default=0)
     lines = []
-    for row in range(rows):
-        spans: list[tuple[str, Tone]] = []
-        for column in range(columns):
-            index = column * rows + row
-            if index < len(pairs):
-                label, (text, tone) = pairs[index]
-                # Numbers are aligned right, so that one can compare them down the column.
-                piece = line((f"{label:<{_LABEL}}", Tone.QUIET), (f"{text:>{_FIGURE}}", tone))
-                spans += fitted(piece, cell)
-        lines.append(tuple(spans))
+    for index, one in enumerate(seen):
+        mark = ("▌", Tone.ACCENT) if top + index == cursor else (" ", Tone.PLAIN)
+        name = fitted(line((one.subject, one.tone if one.tone is Tone.BAD else Tone.STRONG)), subject)
+        effect = fitted(line(one.effect), max(1, width - subject - age - 9))
+        lines.append(line(mark, (f"{one.sign} ", one.tone), *name, "  ", *effect, "  ", (f"{ages[index]:>{age}} ",
+                     Tone.QUIET)))  # fmt: skip
+    return lines, top
+
+
+def _more_of(problem: Problem, board: Board, width: int) -> list[Line]:
+    """Return what else is known of a problem, as the window that ``w`` opens tells it."""
+    told = why_lines(problem, board)[1:]
+    lines = [line("  ", *part) for one in told for part in folded(one, width - 4)]
+    title = f" {problem.subject} "
+    rule = "─" * max(0, width - 4 - width_of(line(title)))
+    return [line((f" ─{title}{rule} ", Tone.FRAME)), *lines]
+
+
+_CHARTS: tuple[tuple[str, str, Callable[[Any], float | None], Tone], ...] = (
+    ("Records in/s", "", lambda sample: sample.in_per_s, Tone.ACCENT),
+    ("Lag of groups", "", lambda sample: sample.lag, Tone.ACCENT),
+    ("Under-replicated", "", lambda sample: sample.under_replicated, Tone.BAD),
+)
+
+
+def _charts(board: Board, width: int, height: int) -> list[Line]:
+    """Return the course of the main figures: of what is zero only if there is room."""
+    samples = list(board.samples)
+    shown = [one for one in _CHARTS if one[3] is not Tone.BAD or any(one[2](sample) for sample in samples)]
+    shown = shown[: max(1, min(len(shown), height // 5))]
+    lines: list[Line] = []
+    for index, (title, _, value, tone) in enumerate(shown):
+        high = (height - len(lines)) // (len(shown) - index)
+        values = [value(sample) for sample in samples]
+        last = values[-1] if values else None
+        lines += panel(title, _chart(values, width - 2, high - 2, tone), width, high, note=short_count(last))
     return lines
 
 
-def _pairs(board: Board) -> list[tuple[str, tuple[str, Tone]]]:
-    frame = board.frame
-    cluster = frame.cluster if frame is not None else None
-    is_known = board.has_metadata
-    total = board.total
-
-    def number(value: int | None, tone: Tone = Tone.STRONG) -> tuple[str, Tone]:
-        if not is_known or value is None:
-            return NOTHING, Tone.QUIET
-        return count(value), Tone.QUIET if value == 0 and tone is not Tone.STRONG else tone
-
-    controller = NOTHING if cluster is None or cluster.controller_id == NO_CONTROLLER else str(cluster.controller_id)
-    answering, silent = len(board.live - board.silent), bool(board.silent)
-    brokers = f"{answering} of {len(board.broker_ids)}" if cluster is not None else NOTHING
-    missing = answering < len(board.broker_ids)
-    min_isr_known = frame is not None and frame.stage(Stage.SETTINGS).read_at_ms is not None
-    in_per_s = board.in_per_s
-    lag = at_least(short_count(board.lag), is_least=board.has_unknown_lag)
+def _chart(values: Sequence[float | None], width: int, height: int, tone: Tone) -> list[Line]:
+    """Return a curve beside its scale."""
+    top = ceiling_of(max((one for one in values if one is not None), default=None))
+    curve = line_chart(values, width - 7, height, top=top)
+    labels = {0: short_count(top), height - 1: "0"}
     return [
-        ("Controller", (controller, Tone.STRONG if controller != NOTHING else Tone.BAD)),
-        ("Brokers answer" if silent else "Brokers up", (brokers, Tone.BAD if missing else Tone.STRONG)),
-        ("Topics", number(len(board.topics))),
-        ("Partitions", number(total.partitions)),
-        ("Offline", number(total.leaderless, Tone.BAD)),
-        ("Under-replicated", number(total.under_replicated, Tone.BAD)),
-        ("Under min ISR", number(total.below_min if min_isr_known else None, Tone.BAD)),
-        ("At min ISR", number(total.at_min if min_isr_known else None, Tone.WARN)),
-        ("Not preferred", number(total.led_elsewhere.total(), Tone.WARN)),
-        ("Moving", number(total.moving, Tone.ACCENT)),
-        ("Records in/s", (short_count(in_per_s), Tone.STRONG if in_per_s is not None else Tone.QUIET)),
-        ("Lag of groups", (lag, Tone.QUIET if lag == NOTHING else Tone.STRONG)),
+        line((f"{labels.get(row, ''):>5}", Tone.QUIET), ("┤" if row in labels else "│", Tone.FRAME), (text, tone))
+        for row, text in enumerate(curve)
     ]
 
 
-def _lists(board: Board, width: int, lines_max: int) -> list[Line]:
-    """Return the groups furthest behind and the busiest topics, as far as there is room."""
+def _brokers(board: Board, width: int, height: int) -> list[Line]:
+    """Return a row for each broker, those with a problem first, so that they are not among those left out."""
+    items = sorted(brokers.items_of(board), key=lambda item: (not _is_trouble(item), item.id))
+    room = height - 3
+    shown = items if len(items) <= room else items[: room - 1]
+    most = max((max(item.leaders, item.preferred) for item in items), default=0)
+    names = [column for column in (*_STRIP, *_WIDER) if width >= _WIDE or column not in _WIDER]
+    rows = _rows([*names[:2], _lead_column(most), *names[2:]], shown)
+    if width >= _WIDE and rows[1:]:
+        _add_courses(board, rows, [item.id for item in shown], width - 4 - width_of(rows[0]))
+    rest = items[len(shown) :]
+    if rest:
+        told = "" if any(map(_is_trouble, rest)) else ", with nothing wrong"
+        rows.append(line((f"  and {len(rest)} more{told}", Tone.QUIET)))
+    return panel("Brokers", rows if items else [line(("  none is known yet", Tone.QUIET))], width, height)
+
+
+def _is_trouble(item: brokers.BrokerItem) -> bool:
+    return bool(item.info is None or item.trouble or item.missing)
+
+
+def _state(item: brokers.BrokerItem) -> Cell:
+    sign, tone = ("●", Tone.GOOD) if item.state == "up" else ("✖", Tone.BAD)
+    return Cell(f"{sign} {item.state}{' ctrl' if item.is_controller else ''}", tone)
+
+
+def _disk(item: brokers.BrokerItem) -> Cell:
+    return Cell(percent(item.disk), Tone.QUIET if item.disk is None else Tone.BAD if item.disk > 0.85 else Tone.PLAIN)
+
+
+def _restart(item: brokers.BrokerItem) -> Cell:
+    advice = item.restart
+    tone = Tone.GOOD if advice.may_be_restarted else Tone.QUIET
+    return Cell(advice.verdict.value, tone)
+
+
+def _lead_column(most: int) -> Column:
+    """Leaders against those that it should lead, as a bar: all brokers have one scale."""
+
+    def cell(item: brokers.BrokerItem) -> Cell:
+        full = round(item.leaders / most * _BAR) if most else 0
+        wanted = max(full, round(item.preferred / most * _BAR) if most else 0)
+        bar = "█" * full + "░" * (wanted - full) + " " * (_BAR - wanted)
+        tone = Tone.WARN if item.leaders < item.preferred else Tone.PLAIN
+        return Cell(f"{item.leaders}/{item.preferred}".rjust(len(str(most)) * 2 + 1) + f" {bar}", tone)
+
+    return Column("leaders", "LEADS/PREFERRED", cell, lambda item: item.leaders)
+
+
+_STRIP = (
+    Column("broker", "BROKER", lambda i: Cell(str(i.id), Tone.STRONG), lambda i: i.id, is_figure=True),
+    Column("state", "STATE", _state, lambda i: i.state),
+    Column("replicas", "REPLICAS", lambda i: Cell(count(i.replicas)), lambda i: i.replicas, is_figure=True),
+    Column("disk", "DISK", _disk, lambda i: i.disk, is_figure=True),
+    Column("restart", "RESTART", _restart, lambda i: i.restart.verdict.value),
+)
+_WIDER = (
+    Column("missing", "MISSED BY", lambda i: Cell(count(i.missing), Tone.BAD if i.missing else Tone.QUIET),
+           lambda i: i.missing, is_figure=True),
+    Column("in_per_s", "IN/S", lambda i: Cell(short_count(i.in_per_s)), lambda i: i.in_per_s, is_figure=True, width=5),
+)  # fmt: skip
+
+
+def _add_courses(board: Board, rows: list[Line], ids: Sequence[int], width: int) -> None:
+    """Draw what each broker gets, all on one scale from zero."""
+    courses = [[sample.in_by_broker.get(broker) for sample in board.samples] for broker in ids]
+    top = ceiling_of(max((value for course in courses for value in course if value is not None), default=None))
+    if width < 12:
+        return
+    rows[0] = line(*rows[0], (f" 0 to {short_count(top)} in/s", Tone.QUIET))
+    for index, course in enumerate(courses):
+        rows[index + 1] = line(*rows[index + 1], " ", (spark_lines(course, width, top=top)[0], Tone.ACCENT))
+
+
+def _bottom(board: Board, width: int, height: int) -> list[Line]:
+    """Return what moves, who reads, and what happened: side by side where there is room."""
+    if width < _WIDE:
+        return panel("Last changes", _events(board, width - 2, height - 2), width, height)
+    moving = bool(board.frame is not None and board.total.moving)
+    left = (width - 1) * (2 if moving else 3) // 5
+    makers = [("Groups", _groups)] + ([("Moves", _moves)] if moving else [])
+    each = (left + 1) // len(makers) - 1
+    lines: list[Line] = []
+    for title, make in makers:
+        block = panel(title, make(board, each - 2, height - 2), each, height)
+        lines = _beside(lines, block) if lines else block
+    rest = width - width_of(lines[0]) - 1
+    return _beside(lines, panel("Last changes", _events(board, rest - 2, height - 2), rest, height))
+
+
+def _groups(board: Board, width: int, lines_max: int) -> list[Line]:
+    """Return the groups furthest behind; where there is room, then the busiest topics."""
     # A group whose lag is not known may be the furthest of all.
     groups = sorted(
-        (one.lag for one in (board.frame.groups if board.frame is not None else ())
-         if one.lag.lag or one.lag.has_unknown_lag),
+        (one.lag for one in (board.frame.groups if board.frame is not None else ())),
         key=lambda lag: (not lag.has_unknown_lag, -(lag.lag or 0)),
-    )  # fmt: skip
-    lines: list[Line] = []
-    if groups and lines_max >= 4:
-        lines += [(), line(("groups furthest behind", Tone.QUIET))]
-        for lag in groups[: min(5, lines_max - 2)]:
-            status, trend = status_cell(lag.status), trend_of(lag)
-            more = (unknown_told(lag), Tone.QUIET) if lag.has_unknown_lag else (trend.text, trend.tone)
-            name = fitted(line((plain(lag.group), Tone.STRONG)), max(10, width - 34))
-            figure = at_least(short_count(lag.lag), is_least=lag.has_unknown_lag)
-            row = line(*name, f"{figure:>8}  ", (f"{status.text:<8}", status.tone), more)
-            lines.append(fitted(row, width))
-    busiest = board.busiest_topics(min(5, lines_max - len(lines) - 2))
-    if busiest:
-        lines += [(), line(("busiest topics, records in/s", Tone.QUIET))]
-        for topic, rate in busiest:
-            name = fitted(line((plain(topic.name), Tone.STRONG)), max(10, width - 34))
-            lines.append(line(*name, f"{short_count(rate):>8}"))
-    return lines
-
-
-_CHARTS: tuple[tuple[str, Callable[[Sample], float | None], Tone], ...] = (
-    ("records in/s", lambda s: s.in_per_s, Tone.ACCENT),
-    ("under-replicated", lambda s: s.under_replicated, Tone.BAD),
-    ("lag of groups", lambda s: s.lag, Tone.WARN),
-)
-_BROKERS_MAX = 12
-
-
-def _charts(
-    board: Board,
-    width: int,
-    *,
-    chart_height: int,
-    gap: int = 0,
-    lines_max: int | None = None,
-    with_brokers: bool = True,
-) -> list[Line]:
-    """Draw what the cluster does, then each broker's share of it on one scale: for all brokers or for none."""
-    samples = list(board.samples)
-    chart = max(8, width - _LABEL - _FIGURE - 2)
-    lines: list[Line] = []
-    for label, value, tone in _CHARTS:
-        values = [value(sample) for sample in samples]
-        top = ceiling_of(max((one for one in values if one is not None), default=None))
-        lines += [*_chart(label, values, chart, chart_height, tone, top=top), *[()] * gap]
-    if not with_brokers:
-        return lines
-    brokers = sorted(board.live)[:_BROKERS_MAX]
-    by_broker = {broker: [sample.in_by_broker.get(broker) for sample in samples] for broker in brokers}
-    most = max((value for values in by_broker.values() for value in values if value is not None), default=None)
-    if lines_max is not None and len(lines) + 1 + len(brokers) > lines_max:
-        return lines[:lines_max]
-    if most is not None:
-        top = ceiling_of(most)
-        lines.append(line((f"records in/s by broker, one scale: 0 to {short_count(top)}", Tone.QUIET)))
-        for broker, values in by_broker.items():
-            lines += _chart(f"  broker {broker}", values, chart, 1, Tone.ACCENT, top=top)
-    return lines
-
-
-def _chart(
-    label: str, values: Sequence[float | None], width: int, height: int, tone: Tone, *, top: float
-) -> list[Line]:
-    drawn = spark_lines(values, width, height, top=top)
-    last = values[-1] if values else None
+    )
+    shown = groups[:lines_max]
+    most = max((one.lag or 0 for one in shown), default=0)
+    bar = max(0, min(12, width - 58))
     lines = []
-    for row, text in enumerate(drawn):
-        is_last = row == height - 1
-        name = label if is_last else f"{'to ' + short_count(top):>{_LABEL - 1}}" if row == 0 else ""
-        figure = short_count(last) if is_last else ""
-        lines.append(line((f"{name:<{_LABEL}}", Tone.QUIET), (text, tone), (f" {figure:>{_FIGURE - 1}}", Tone.STRONG)))
+    for lag in shown:
+        status, trend, behind = status_cell(lag.status), trend_of(lag), time_lag_cell(lag)
+        more = (unknown_told(lag), Tone.QUIET) if lag.has_unknown_lag else (f"{trend.text:<10}", _course(trend, lag))
+        figure = at_least(short_count(lag.lag), is_least=lag.has_unknown_lag)
+        length = round((lag.lag or 0) / most * bar) if most else 0
+        name = fitted(line((plain(lag.group), Tone.STRONG)), max(8, width - 44 - bar))
+        late = behind.text if lag.lag else ""
+        lines.append(fitted(line("  ", (f"{status.text:<7}", status.tone), " ", *name, f" {figure:>6} ",
+                     ("▇" * length + " " * (bar - length), Tone.QUIET), f" {late:>8}  ", more), width))  # fmt: skip
+    if len(lines) < lines_max - 2 and (busiest := board.busiest_topics(lines_max - len(lines) - 2)):
+        lines += [(), line(("  busiest topics, records in/s", Tone.QUIET))]
+        lines += [
+            line("  ", *fitted(line(plain(topic.name)), min(30, width - 12)), f"{short_count(rate):>8}")
+            for topic, rate in busiest
+        ]
+    return lines or [line(("  no group is known", Tone.QUIET))]
+
+
+def _course(trend: Cell, lag: Any) -> Tone:
+    """Lag that rises needs no eye as long as its reader is well."""
+    return Tone.QUIET if trend.tone is Tone.BAD and lag.status.is_fine else trend.tone
+
+
+def _moves(board: Board, width: int, lines_max: int) -> list[Line]:
+    assert board.frame is not None
+    moves = moves_board(board.frame, board.history)
+    left = span_left(moves.left_s, moves.left_low_s, moves.left_high_s)
+    lines = [line((f"  {counted(board.total.moving, 'partition')} moving, {left}", Tone.ACCENT))]
+    for item in reassignments.items_of(board)[: lines_max - 1]:
+        share = reassignments.bar(item.share, 10)
+        name = fitted(line((plain(str(item.name)), Tone.STRONG)), max(8, width - 38))
+        to = f"→ {item.broker}" if item.broker is not None else ""
+        lines.append(fitted(line("  ", *name, f" {to:<6}", (share or " " * 10, Tone.ACCENT), f" {item.state}"), width))
     return lines
+
+
+def _rows(columns: Sequence[Column], items: Sequence[Any]) -> list[Line]:
+    """Return titles and rows, each column as wide as its longest text."""
+    cells = [[column.cell(item) for column in columns] for item in items]
+    widths = [
+        max(width_of(line(column.title)), column.width, *(width_of(line(plain(row[at].text))) for row in cells), 0)
+        for at, column in enumerate(columns)
+    ]
+
+    def padded(text: str, at: int, tone: Tone) -> Span:
+        blanks = " " * (widths[at] - width_of(line(text)))
+        return (blanks + text if columns[at].is_figure else text + blanks) + "  ", tone
+
+    head = tuple(padded(column.title, at, Tone.QUIET) for at, column in enumerate(columns))
+    body = (tuple(padded(plain(cell.text), at, cell.tone) for at, cell in enumerate(row)) for row in cells)
+    return [line(" ", *head), *(line(" ", *row) for row in body)]
+
+
+# What happened
 
 
 def _events(board: Board, width: int, lines_max: int) -> list[Line]:
-    if lines_max < 2:
-        return []
-    lines = [line(("last changes", Tone.QUIET))]
-    runs = _runs(board.events, lines_max - 1)
-    if not runs:
-        return [*lines, line(("none since the dashboard started", Tone.QUIET))]
-    return [*lines, *(fitted(_run_line(run), width) for run in runs)]
+    """Return the last changes: the newest moments first, in each the gravest first."""
+    runs = runs_of(board.events, _RUNS_MAX)
+    # What is grave is not pushed out by what came after it.
+    runs.sort(key=lambda run: (gravity(run[-1]) > 0, -run[-1].at_ms))
+    kept = sorted(runs[: max(0, lines_max)], key=lambda run: (-run[-1].at_ms, gravity(run[-1])))
+    if not kept:
+        return [line(("  none since the dashboard started", Tone.QUIET))]
+    kind = max(len(run[-1].kind) for run in kept) + 2
+    return [fitted(line(" ", *run_line(run, kind)), width) for run in kept]
 
 
-def _runs(events: Sequence[Event], runs_max: int) -> list[list[Event]]:
-    """Return the newest events. Those of one kind in one frame share a line: one lost broker causes hundreds."""
-    runs: list[list[Event]] = []
-    by_kind: dict[tuple[int, str], list[Event]] = {}
-    for event in reversed(events):
-        key = event.at_ms, event.kind.value
-        if key in by_kind:
-            by_kind[key].append(event)
-        elif len(runs) == runs_max:
-            # More events of the shown runs may have come in the same frame.
-            if event.at_ms != runs[-1][0].at_ms:
-                break
-        else:
-            by_kind[key] = [event]
-            runs.append(by_kind[key])
-    return runs
+def _page_rows(view: View) -> Rows:
+    board = view.board
+    columns = (
+        Column("problem", "PROBLEM", lambda one: Cell(one.subject, one.tone), lambda one: one.subject),
+        Column("effect", "EFFECT", lambda one: Cell(one.effect), lambda one: one.effect),
+        Column("since_ms", "FOR", lambda one: Cell(age_told(one, board)), _since_ms),
+    )
+    return Rows(columns, problems_of(board), lambda one: one.key, lambda one: f"{one.subject} {one.effect}")
 
 
-def _run_line(run: list[Event]) -> Line:
-    event = run[-1]
-    kind = kind_cell(event)
-    head = ((f"{clock_time(event.at_ms)}  ", Tone.QUIET), (f"{kind.text:<{_KIND}}", kind.tone))
-    if len(run) == 1:
-        subject = (f"{plain(event.subject):<20}  ", Tone.STRONG)
-        return line(*head, subject, f"{plain(change_text(event))}  ", (plain(event.reason), Tone.QUIET))
-    reasons = {one.reason for one in run}
-    why = plain(event.reason) if len(reasons) == 1 else ""
-    names = ", ".join(plain(one.subject) for one in run[::-1][:_NAMES]) + (", …" if len(run) > _NAMES else "")
-    # The reason comes before the names: there are many names, and they are cut first.
-    return line(*head, (f"{count(len(run))} times  ", Tone.STRONG), f"{why}  " if why else "", (names, Tone.QUIET))
+def _since_ms(problem: Problem) -> int | None:
+    return None if problem.since is None else problem.since.at_ms
+
+
+def picture_of(board: Board, model: TableModel, width: int, height: int, *, is_seen: bool) -> Picture:
+    """Return the screen with the cursor where the table's model has it."""
+    return overview_of(board, model.shown, width, height, cursor=model.cursor, is_seen=is_seen)
+
+
+def _opens(view: View, problem: Problem) -> Location:
+    return problem.opens
+
+
+PAGE = Page("overview", _page_rows, lambda view, width: [], _opens, command=lambda view, items: ["cluster", "health"])

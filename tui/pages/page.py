@@ -18,13 +18,15 @@ from tui.table_model import Rows
 class View:
     """What a screen is drawn from. ``height`` is that of the whole terminal, in lines.
 
-    ``newest`` is the newest frame, if the board does not show it yet because the view is frozen.
+    ``is_filtered``: only rows that contain a text are shown. ``newest`` is the newest frame, if the board does not
+    show it yet because the view is frozen.
     """
 
     board: Board
     location: Location
     target: ClusterTarget | None = None
     height: int = 40
+    is_filtered: bool = False
     newest: Frame | None = None
 
 

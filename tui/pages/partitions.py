@@ -11,7 +11,7 @@ from engine.common.model import NO_LEADER
 from tui.board import Board, PartitionItem
 from tui.cells import ITEM_ALONE, NO_DATA, Cell, Column, Tone
 from tui.lines import Line, line
-from tui.location import Location
+from tui.location import Location, Only
 from tui.pages.page import Page, View, why_empty
 from tui.table_model import Rows
 from tui.units import NOTHING, count, counted, ids, plain, short_count, size, span
@@ -45,6 +45,20 @@ def state_of(board: Board, item: PartitionItem) -> tuple[str, Tone]:
     if partition.leader != partition.preferred_leader:
         return "not preferred", Tone.WARN
     return "ok", Tone.QUIET
+
+
+def belongs(item: PartitionItem, only: Only, board: Board) -> bool:
+    """Whether a partition is one of those that a finding is about. It may have a worse problem besides."""
+    partition = item.partition
+    match only:
+        case Only.OFFLINE:
+            return not partition.is_led(board.live)
+        case Only.UNDER_REPLICATED:
+            return partition.is_under_replicated
+        case Only.NOT_PREFERRED:
+            return partition.leader != partition.preferred_leader
+        case Only.UNDER_MIN_ISR:
+            return state_of(board, item)[0] == only
 
 
 def columns_of(board: Board) -> tuple[Column, ...]:
@@ -130,7 +144,15 @@ def _osr(item: PartitionItem) -> Cell:
 
 
 def _rows(view: View) -> Rows:
-    return Rows(columns_of(view.board), items_of(view), lambda item: item.name, _searched, _why_empty(view))
+    only = view.location.only
+    return Rows(
+        columns_of(view.board),
+        items_of(view),
+        lambda item: item.name,
+        _searched,
+        _why_empty(view) if only is None else f"no partition is {only} any more",
+        None if only is None else lambda item: belongs(item, only, view.board),
+    )
 
 
 def _searched(item: PartitionItem) -> str:

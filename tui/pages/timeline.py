@@ -6,15 +6,18 @@ from collections.abc import Sequence
 from heapq import nsmallest
 from typing import Any
 
+from engine.admin.analysis.incidents import Incident
 from engine.admin.watch.events import Event, EventKind
+from tui.board import Board
 from tui.cells import Cell, Column, Tone
 from tui.lines import Line, line
 from tui.location import Location
 from tui.pages.page import Page, View
 from tui.table_model import Rows
-from tui.units import clock_time, counted, span
+from tui.units import clock_time, count, counted, ids, plain, span
 
-_CHANGE_MAX = 40
+_CHANGE_MAX = 80
+_NAMES = 4
 _TONES = {
     EventKind.BROKER_DOWN: Tone.BAD,
     EventKind.BROKER_SILENT: Tone.BAD,
@@ -35,6 +38,13 @@ _TONES = {
 }
 
 
+def gravity(event: Event) -> int:
+    """Return how grave it is: 0 for the gravest."""
+    tones = (Tone.BAD, Tone.WARN, Tone.GOOD)
+    tone = _TONES.get(event.kind, Tone.PLAIN)
+    return tones.index(tone) if tone in tones else len(tones)
+
+
 def kind_cell(event: Event) -> Cell:
     """Return what happened, in words."""
     return Cell(event.kind.value.replace("_", " "), _TONES.get(event.kind, Tone.PLAIN))
@@ -47,6 +57,38 @@ def change_text(event: Event) -> str:
     return event.after or event.before
 
 
+def runs_of(events: Sequence[Event], runs_max: int) -> list[list[Event]]:
+    """Return the newest events. Those of one kind in one frame share a line: one lost broker causes hundreds."""
+    runs: list[list[Event]] = []
+    by_kind: dict[tuple[int, str], list[Event]] = {}
+    for event in reversed(events):
+        key = event.at_ms, event.kind.value
+        if key in by_kind:
+            by_kind[key].append(event)
+        elif len(runs) == runs_max:
+            # More events of the shown runs may have come in the same frame.
+            if event.at_ms != runs[-1][0].at_ms:
+                break
+        else:
+            by_kind[key] = [event]
+            runs.append(by_kind[key])
+    return runs
+
+
+def run_line(run: list[Event], kind_width: int) -> Line:
+    event = run[-1]
+    kind = kind_cell(event)
+    head = ((f"{clock_time(event.at_ms)}  ", Tone.QUIET), (f"{kind.text:<{kind_width}}", kind.tone))
+    if len(run) == 1:
+        subject = (f"{plain(event.subject)}  ", Tone.STRONG)
+        return line(*head, subject, f"{plain(change_text(event))}  ", (plain(event.reason), Tone.QUIET))
+    reasons = {one.reason for one in run}
+    why = plain(event.reason) if len(reasons) == 1 else ""
+    names = ", ".join(plain(one.subject) for one in run[::-1][:_NAMES]) + (", …" if len(run) > _NAMES else "")
+    # The reason comes before the names: there are many names, and they are cut first.
+    return line(*head, (f"{count(len(run))} times  ", Tone.STRONG), f"{why}  " if why else "", (names, Tone.QUIET))
+
+
 def _cut(text: str) -> str:
     """Return a long change without its end: a list of throttled replicas would need more than the whole row."""
     return text if len(text) <= _CHANGE_MAX else f"{text[: _CHANGE_MAX - 1]}…"
@@ -56,21 +98,58 @@ def _within(event: Event) -> Cell:
     return Cell("" if event.within_ms is None else f"± {span(event.within_ms / 1000)}", Tone.QUIET)
 
 
-COLUMNS = (
-    Column("time", "TIME (UTC)", lambda e: Cell(clock_time(e[1].at_ms)), lambda e: e[1].at_ms, width=10),
-    Column("within_ms", "WITHIN", lambda e: _within(e[1]), lambda e: e[1].within_ms, rank=4, is_figure=True, width=6),
-    Column("kind", "WHAT", lambda e: kind_cell(e[1]), lambda e: e[1].kind, width=20),
-    Column("subject", "OF", lambda e: Cell(e[1].subject, Tone.STRONG), lambda e: e[1].subject, width=16),
-    Column("change", "CHANGE", lambda e: Cell(_cut(change_text(e[1]))), lambda e: change_text(e[1]), rank=1, width=16),
-    Column("reason", "WHY", lambda e: Cell(e[1].reason, Tone.QUIET), lambda e: e[1].reason, rank=2, is_wide=True,
-           width=12),
-)  # fmt: skip
+def columns_of(board: Board) -> tuple[Column, ...]:
+    """Return the columns; an incident says what followed from it, and how it ended."""
+
+    def change(numbered: tuple[int, Event]) -> str:
+        incident = board.incident_of(numbered)
+        return change_text(numbered[1]) if incident is None else effects_told(incident)
+
+    def why(numbered: tuple[int, Event]) -> Cell:
+        incident = board.incident_of(numbered)
+        if incident is None or board.frame is None:
+            return Cell(numbered[1].reason, Tone.QUIET)
+        lasted = span(incident.lasted_s(board.frame.at_ms))
+        if incident.ended_ms is not None:
+            return Cell(f"over after {lasted}", Tone.GOOD)
+        left = f", {counted(len(incident.out), 'replica')} out of sync" if incident.out else ""
+        return Cell(f"goes on for {lasted}{left}", Tone.BAD)
+
+    return (
+        Column("time", "TIME (UTC)", lambda e: Cell(clock_time(e[1].at_ms)), lambda e: e[1].at_ms, width=10),
+        Column("within_ms", "WITHIN", lambda e: _within(e[1]), lambda e: e[1].within_ms, rank=4, is_figure=True,
+               width=6),
+        Column("kind", "WHAT", lambda e: kind_cell(e[1]), lambda e: e[1].kind, width=20),
+        Column("subject", "OF", lambda e: Cell(e[1].subject, Tone.STRONG), lambda e: e[1].subject, width=16),
+        Column("change", "CHANGE", lambda e: Cell(_cut(change(e))), change, rank=1, width=16),
+        Column("reason", "WHY", why, lambda e: why(e).text, rank=2, is_wide=True, width=12),
+    )  # fmt: skip
+
+
+def effects_told(incident: Incident) -> str:
+    """Return what followed from a failure, each with how long after it: ``+0.4s 12 leaders moved → 1,3``."""
+    told = []
+    for kind, effect in incident.effects.items():
+        words = _EFFECTS.get(kind, kind.value.replace("_", " "))
+        to = f" → {ids(tuple(sorted(incident.new_leaders)))}" if kind is EventKind.LEADER_CHANGED else ""
+        told.append(f"+{span((effect.first_ms - incident.cause.at_ms) / 1000)} {count(effect.count)} {words}{to}")
+    return ", ".join(told)
+
+
+_EFFECTS = {
+    EventKind.LEADER_CHANGED: "leaders moved",
+    EventKind.PARTITION_OFFLINE: "offline",
+    EventKind.ISR_SHRANK: "left the ISR",
+    EventKind.ISR_GREW: "caught up",
+}
 
 
 def _rows(view: View) -> Rows:
-    events = view.board.numbered_events()
+    board, incident = view.board, view.location.incident
+    # A filter looks for rows that an incident would hide.
+    events = board.numbered_events() if view.is_filtered and incident is None else board.folded_events(incident)
     return Rows(
-        COLUMNS,
+        columns_of(board),
         events,
         lambda numbered: numbered[0],
         lambda numbered: f"{numbered[1].kind.replace('_', ' ')} {numbered[1].subject} {numbered[1].reason}",
@@ -80,6 +159,11 @@ def _rows(view: View) -> Rows:
 
 def _summary(view: View, width: int) -> list[Line]:
     text = f"{counted(len(view.board.events), 'event')}   klamm does not see what comes and goes between two looks"
+    number, incidents = view.location.incident, view.board.history.incidents
+    if number is not None and number in incidents:
+        cause = incidents[number].cause
+        head = f"what followed when {plain(cause.subject)} was {kind_cell(cause).text.rpartition(' ')[2]}: "
+        return [line((head, Tone.QUIET), effects_told(incidents[number]))]
     return [line((text, Tone.QUIET)), *_absent(view)]
 
 
@@ -99,7 +183,9 @@ def _absent(view: View) -> list[Line]:
 
 
 def _opens(view: View, numbered: tuple[int, Event]) -> Location | None:
-    event = numbered[1]
+    event, incident = numbered[1], view.board.incident_of(numbered)
+    if incident is not None and view.location.incident is None and incident.effects:
+        return Location("timeline", incident=incident.number)
     if event.topic is not None:
         row = None if event.partition is None else f"{event.topic}-{event.partition}"
         return Location("partitions", topic=event.topic, row=row)

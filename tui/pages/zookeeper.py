@@ -57,7 +57,8 @@ def _children(znode: Znode) -> Cell:
 
 def _modified(znode: Znode) -> Cell:
     """Return when it was written; ZooKeeper's own znodes were never written, and have the year 1970."""
-    return Cell(f"{znode.modified:%Y-%m-%d %H:%M:%S}", Tone.QUIET) if znode.modified.timestamp() else NO_DATA
+    is_known = znode.modified is not None and znode.modified.timestamp()
+    return Cell(f"{znode.modified:%Y-%m-%d %H:%M:%S}", Tone.QUIET) if is_known else NO_DATA
 
 
 COLUMNS = (

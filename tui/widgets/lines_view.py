@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -11,6 +11,7 @@ from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
+from textual.binding import Binding, BindingType
 from textual.geometry import Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
@@ -29,10 +30,15 @@ _TONES_CSS = """
         & > .tone--good { color: $success; }
         & > .tone--warn { color: $warning; }
         & > .tone--bad { color: $error; text-style: bold; }
+        & > .tone--frame { color: $frame; }
+        & > .tone--alarm { color: $background; background: $error; text-style: bold; }
+        & > .tone--alert { color: $background; background: $warning; text-style: bold; }
+        & > .tone--chosen { background: $selected; }
 """
 _GAP = 2
 """Blanks between two keys of a bar."""
-_CLASSES = {f"tone--{tone.value}" for tone in Tone}
+_CLASSES = {"tone--chosen", *(f"tone--{tone.value}" for tone in Tone)}
+_LOUD = (Tone.ALARM, Tone.ALERT)
 
 
 class _Toned(Widget):
@@ -60,7 +66,8 @@ class _Toned(Widget):
         found = self._styles.get(tone)
         if found is None:
             part = self.get_component_rich_style(f"tone--{tone.value}", partial=True)
-            found = self._styles[tone] = self.base_style + Style(color=part.color, bold=part.bold)
+            behind = Style(bgcolor=part.bgcolor) if tone in _LOUD else Style()
+            found = self._styles[tone] = self.base_style + Style(color=part.color, bold=part.bold) + behind
         return found
 
     def strip_of(self, line: Line, width: int) -> Strip:
@@ -92,13 +99,14 @@ class LinesView(_Toned, Widget):
     def set_maker(self, make: Callable[[int, int], list[Line]]) -> None:
         """Show the lines that ``make`` returns for a width and a height, and again after each resize."""
         self._make = make
-        self._remake()
+        self.remake()
 
     def on_resize(self) -> None:
         """Make the lines for the new room."""
-        self._remake()
+        self.remake()
 
-    def _remake(self) -> None:
+    def remake(self) -> None:
+        """Make the lines for the room there is."""
         if self._make is not None:
             # Without a room it is hidden: what it showed last is old once it is seen again.
             self._lines = self._make(self.size.width, self.size.height) if self.size.width else []
@@ -125,6 +133,47 @@ class LinesView(_Toned, Widget):
         return Strip.blank(self.size.width, self.base_style)
 
 
+class RowsView(LinesView):
+    """Lines of text, some of which are rows: one of them is chosen, and a click chooses another."""
+
+    class Clicked(Message):
+        """A row was clicked."""
+
+        def __init__(self, row: int) -> None:
+            super().__init__()
+            self.row = row
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._rows: Mapping[int, int] = {}
+        self._columns = (0, 0)
+        self._chosen: int | None = None
+
+    def set_rows(self, rows: Mapping[int, int], columns: tuple[int, int], chosen: int) -> None:
+        """Say which line is which row, in which columns, and which row is chosen."""
+        self._rows, self._columns = rows, columns
+        self._chosen = next((line for line, row in rows.items() if row == chosen), None)
+
+    def render_line(self, y: int) -> Strip:
+        """Draw one line; the chosen row has another background."""
+        strip = super().render_line(y)
+        if y != self._chosen:
+            return strip
+        left, right = self._columns
+        behind = Style(bgcolor=self.get_component_rich_style("tone--chosen", partial=True).bgcolor)
+        before, row, after = strip.divide([left, right, self.size.width])
+        chosen = Strip(Segment(text, (style or Style()) + behind) for text, style, _ in row)
+        return Strip.join([before, chosen, after])
+
+    def on_click(self, event: events.Click) -> None:
+        """Choose the clicked row."""
+        left, right = self._columns
+        row = self._rows.get(event.y)
+        if row is not None and left <= event.x < right:
+            event.stop()
+            self.post_message(self.Clicked(row))
+
+
 class LinesScroll(_Toned, ScrollView, can_focus=True):
     """Lines that can be scrolled through."""
 
@@ -135,6 +184,15 @@ class LinesScroll(_Toned, ScrollView, can_focus=True):
         scrollbar-size-vertical: 1; scrollbar-size-horizontal: 0; {_TONES_CSS}
     }}
     """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("j", "scroll_down", show=False),
+        Binding("k", "scroll_up", show=False),
+        Binding("g", "scroll_home", show=False),
+        Binding("G", "scroll_end", show=False),
+        Binding("ctrl+d", "page_down", show=False),
+        Binding("ctrl+u", "page_up", show=False),
+    ]
 
     def __init__(self, lines: Sequence[Line], *, id: str | None = None, folds: bool = False) -> None:
         super().__init__(id=id)

@@ -15,6 +15,7 @@ from math import nan
 from typing import Generic, NamedTuple, TypeVar
 
 from engine.admin.analysis.absences import Absences
+from engine.admin.analysis.incidents import Incidents
 from engine.admin.lag.results import GroupLag
 from engine.admin.watch.events import Event
 from engine.admin.watch.frame import Frame, Stage
@@ -107,6 +108,7 @@ class History:
         lag: records that each group has not read, by name; NaN, which is no number, while that is not known.
         events: what happened, oldest first.
         absences: since when replicas have been out of the ISR.
+        incidents: which events follow from which failure.
     """
 
     def __init__(self) -> None:
@@ -118,6 +120,7 @@ class History:
         self.lag: Series[str] = Series()
         self.events: deque[Event] = deque(maxlen=EVENTS_MAX)
         self.absences = Absences()
+        self.incidents = Incidents((), EVENTS_MAX)
 
     def take(self, frame: Frame) -> bool:
         """Take a frame; return whether it was newer than the last one."""
@@ -129,6 +132,7 @@ class History:
         self.latest = frame
         self.events.extend(frame.events)
         self.absences.take(frame.events)
+        self.incidents.take(frame.events)
         dirs_ms = frame.stage(Stage.LOG_DIRS).read_at_ms
         self.used_bytes.take(dirs_ms, lambda: _used(frame))
         self.copied_bytes.take(dirs_ms, lambda: _copied(frame, self.moving(frame)))
@@ -152,6 +156,7 @@ class History:
         while self.events and self.events[-1].at_ms > at_ms:
             self.events.pop()
         self.absences = Absences(self.events)
+        self.incidents = Incidents(self.events, EVENTS_MAX)
 
 
 def moving_partitions(topics: Iterable[TopicSnapshot]) -> Moving:

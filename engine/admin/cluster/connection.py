@@ -12,7 +12,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from engine.admin.cluster.errors import BadRequest, Unreachable, ZooKeeperUnreachable
+from engine.admin.cluster.errors import BadRequest, Unreachable, ZnodeForbidden, ZooKeeperUnreachable
 from engine.admin.cluster.observer import Accepted, Complain, Observer, OnRead, tell_nobody, tell_nobody_how_far
 from engine.admin.cluster.remedies import NAME_ZOOKEEPER, Give, Operation, Parameter, Phrase, Words
 from engine.admin.cluster.settings_silence import SettingsSilence
@@ -34,6 +34,16 @@ _SHOWN_BY = {
     "/consumers": Operation.LIST_GROUPS,
 }
 """What shows whether a znode at or below a path was written."""
+
+
+def _refused_znode(error: BaseException) -> str | None:
+    """Return the path of the znode whose access list refused something, if that is what an error says."""
+    from engine.kafka.zk.errors import MultiFailed, NoAuth
+
+    if isinstance(error, BaseExceptionGroup):
+        return next((path for one in error.exceptions if (path := _refused_znode(one)) is not None), None)
+    refusal = error.error if isinstance(error, MultiFailed) else error
+    return refusal.path if isinstance(refusal, NoAuth) else None
 
 
 def _shown_by(path: str) -> Operation:
@@ -81,7 +91,36 @@ class Cluster:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.close()
+        try:
+            refused = None if error is None else _refused_znode(error)
+            if refused is not None and self._zk is not None:
+                raise await self._forbidden(self._zk, refused) from error
+        finally:
+            await self.close()
+
+    async def _forbidden(self, zk: ZkClient, full_path: str) -> ZnodeForbidden:
+        """Return what is told of a znode that ZooKeeper does not let this session read or change."""
+        from engine.kafka.zk.errors import NoNode, ZooKeeperError
+        from engine.kafka.zk.operations import acl_texts
+
+        path = full_path.removeprefix(zk.chroot) or "/"
+        who = " and ".join(zk.security.identities) or "a session without a login"
+        acl: tuple[str, ...] = ()
+        try:
+            try:
+                acl = acl_texts((await zk.get_acl(path))[0])
+            except NoNode:
+                # What was to be created needs a right on its parent.
+                path = path.rpartition("/")[0] or "/"
+                acl = acl_texts((await zk.get_acl(path))[0])
+        except ZooKeeperError:
+            # Nor may this session see who is allowed.
+            acl = ()
+        allowed = f"its access list is {', '.join(acl)}; " if acl else ""
+        hint = Phrase(
+            allowed, "log in as somebody whom it names, by a JAAS section Client: ", Give(Parameter.JAAS_CONFIG)
+        )
+        return ZnodeForbidden(f"ZooKeeper does not allow {who} to do this", where=path, hint=hint)
 
     def check_may_change(self) -> None:
         """Refuse to change what must not be changed, before anything is sent. Every change calls this.

@@ -73,6 +73,12 @@ class LoginRefused(Unreachable):
     kind = FailureKind.AUTHENTICATION
 
 
+class ZnodeForbidden(AdminError):
+    """The access list of a znode does not allow it."""
+
+    kind = FailureKind.AUTHORIZATION
+
+
 class ZooKeeperDead(Unreachable):
     """Every ZooKeeper server refuses connections or stays silent: most likely the brokers wait for it too."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING
@@ -28,6 +29,7 @@ LISTENING_PATIENCE_S = 1.0
 """After this long without a session, check whether anybody listens and answers at all."""
 _LOOK_S = 1.5
 _LOOK_AGAIN_S = 0.5
+_WORD_S = 0.5
 
 
 async def open_zookeeper(
@@ -130,9 +132,10 @@ class Look:
         return kind("ZooKeeper does not answer", where=connect, hint=Phrase(why, instead))
 
 
-_WHY_CLOSED = (
-    "if this port is for TLS, set zookeeper.ssl.client.enable=true; "
-    "else it takes no more connections from this address (maxClientCnxns)"
+_WHY_CLOSED = Phrase(
+    "if this port is for TLS, set zookeeper.ssl.client.enable=true; else a broker listens there (name it with ",
+    Parameter.BOOTSTRAP_SERVERS,
+    "), or ZooKeeper takes no more connections from this address (maxClientCnxns)",
 )
 
 
@@ -183,6 +186,11 @@ async def _greet(address: str, port: int) -> _Found:
         async with asyncio.timeout(_LOOK_S):
             reader, writer = await asyncio.open_connection(address, port)
             writer.write(b"srvr")
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_WORD_S):
+                    return _Found.A_WORD if await reader.read(1) else _Found.CLOSED
+            # A port for TLS waits for the fifth byte of a record, and sees by it that this is none.
+            writer.write(b"\n")
             return _Found.A_WORD if await reader.read(1) else _Found.CLOSED
     except TimeoutError:
         return _Found.NO_CONNECTION if writer is None else _Found.SILENCE

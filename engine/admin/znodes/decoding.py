@@ -15,15 +15,10 @@ from typing import Any
 
 from engine.common.model import LeaderIsrAndControllerEpoch, TopicPartition
 from engine.common.topic_id import topic_id_text
+from engine.kafka.acls import AclEntry, ResourcePattern
 from engine.kafka.zk.errors import ZnodeFormatError
 from engine.kafka.zk.operations import ZnodeStat
-from engine.kafka.zk.znodes.acl_znodes import (
-    AclEntry,
-    ExtendedAclChangeZNode,
-    LiteralAclChangeZNode,
-    ResourcePattern,
-    ResourceZNode,
-)
+from engine.kafka.zk.znodes.acl_znodes import ExtendedAclChangeZNode, LiteralAclChangeZNode, ResourceZNode
 from engine.kafka.zk.znodes.admin_znodes import PreferredReplicaElectionZNode, ReassignPartitionsZNode
 from engine.kafka.zk.znodes.broker_znodes import BrokerIdZNode, BrokerRegistration
 from engine.kafka.zk.znodes.cluster_znodes import (
@@ -183,8 +178,13 @@ def _consumer(found: ConsumerSubscription) -> object:
 
 def _acl(entries: tuple[AclEntry, ...]) -> object:
     return [
-        {"principal": e.principal, "permission": e.permission_type, "operation": e.operation, "host": e.host}
-        for e in entries
+        {
+            "principal": entry.principal,
+            "permission": entry.permission.value,
+            "operation": entry.operation.spelling,
+            "host": entry.host,
+        }
+        for entry in entries
     ]
 
 

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.cluster.remedies import Do, Operation, Phrase
 from engine.admin.znodes.decoding import decode_znode, raw_text
 from engine.kafka.zk.client import ZkClient
-from engine.kafka.zk.errors import NoNode, ZooKeeperError
-from engine.kafka.zk.operations import ZnodeStat
+from engine.kafka.zk.errors import NoAuth, NoNode, ZooKeeperError
+from engine.kafka.zk.operations import Acl, ZnodeStat, acl_texts
 
 
 @dataclass(frozen=True, slots=True)
 class Znode:
-    """One znode as it is shown. ``data`` is decoded, or text where the raw form was wanted."""
+    """One znode as it is shown. ``data`` is decoded, or text where the raw form was wanted.
+
+    ``acl`` holds texts such as ``sasl:kafka:cdrwa``; None if it was not asked for, or may not be read.
+    """
 
     path: str
     kind: str | None
@@ -27,8 +30,9 @@ class Znode:
     ephemeral_owner: str | None
     czxid: int
     mzxid: int
-    created: datetime
-    modified: datetime
+    created: datetime | None
+    modified: datetime | None
+    acl: tuple[str, ...] | None = None
 
     @property
     def name(self) -> str:
@@ -51,11 +55,16 @@ async def get_znode(zk: ZkClient, path: str, *, raw: bool = False) -> Znode:
         data, stat = await zk.get(path)
     except NoNode as error:
         raise _missing(path) from error
-    return _znode(path, data, stat, raw=raw)
+    (acl,) = await zk.get_acl_many([path])
+    return replace(_znode(path, data, stat, raw=raw), acl=_acl(acl, raw=raw))
 
 
-async def get_tree(zk: ZkClient, path: str, *, depth_max: int | None = None, raw: bool = False) -> list[Znode]:
+async def get_tree(
+    zk: ZkClient, path: str, *, depth_max: int | None = None, raw: bool = False, with_acls: bool = False
+) -> list[Znode]:
     """Return a znode and everything below it, depth first by name; what disappears meanwhile is left out.
+
+    A znode that this session may not read has a complaint instead of data.
 
     Args:
         depth_max: how many levels below the root to show.
@@ -65,18 +74,20 @@ async def get_tree(zk: ZkClient, path: str, *, depth_max: int | None = None, raw
         NotFound: there is no such znode.
     """
     root = checked_path(path)
-    found = {root: await get_znode(zk, root, raw=raw)}
+    found: dict[str, Znode] = {}
+    await _add(zk, found, [root], raw=raw)
+    if not found:
+        raise _missing(root)
     level, depth = [root], 0
     while level and (depth_max is None or depth < depth_max):
         level = await _children_of(zk, [path for path in level if found[path].children_count])
-        answers = await zk.get_many(level)
-        for child, answer in zip(level, answers, strict=True):
-            if isinstance(answer, ZooKeeperError):
-                _only_no_node(answer)
-            else:
-                found[child] = _znode(child, *answer, raw=raw)
+        await _add(zk, found, level, raw=raw)
         level = [path for path in level if path in found]
         depth += 1
+    if with_acls:
+        paths = list(found)
+        for path, acl in zip(paths, await zk.get_acl_many(paths), strict=True):
+            found[path] = replace(found[path], acl=_acl(acl, raw=raw))
     return [found[path] for path in sorted(found, key=lambda path: path.split("/"))]
 
 
@@ -92,9 +103,38 @@ def checked_path(path: str) -> str:
     return trimmed
 
 
+_UNKNOWN = ZnodeStat(-1, -1, -1, -1, -1, -1, -1, 0, 0, 0, -1)
+"""Of a znode of which only the name may be known."""
+
+
+async def _add(zk: ZkClient, found: dict[str, Znode], paths: Sequence[str], *, raw: bool) -> None:
+    """Read znodes. What a znode is can be seen without the right to read it."""
+    hidden = []
+    for path, answer in zip(paths, await zk.get_many(paths), strict=True):
+        if isinstance(answer, NoAuth):
+            hidden.append(path)
+        elif isinstance(answer, ZooKeeperError):
+            _only_no_node(answer)
+        else:
+            found[path] = _znode(path, *answer, raw=raw)
+    for path, stat in zip(hidden, await zk.exists_many(hidden), strict=True):
+        if isinstance(stat, ZooKeeperError) and not isinstance(stat, NoAuth):
+            _only_no_node(stat)
+        elif stat is not None:
+            # Since ZooKeeper 3.8.3, seeing that a znode exists needs the right to read it.
+            known = stat if isinstance(stat, ZnodeStat) else _UNKNOWN
+            found[path] = replace(_znode(path, b"", known, raw=raw), complaint=f"its ACL hides it from you: {path}")
+
+
+def _acl(read: tuple[tuple[Acl, ...], object] | ZooKeeperError, *, raw: bool) -> tuple[str, ...] | None:
+    return None if isinstance(read, ZooKeeperError) else acl_texts(read[0], raw=raw)
+
+
 async def _children_of(zk: ZkClient, paths: Sequence[str]) -> list[str]:
     children: list[str] = []
     for path, answer in zip(paths, await zk.children_many(paths), strict=True):
+        if isinstance(answer, NoAuth):
+            continue
         if isinstance(answer, ZooKeeperError):
             _only_no_node(answer)
         else:
@@ -121,9 +161,13 @@ def _znode(path: str, data: bytes, stat: ZnodeStat, *, raw: bool) -> Znode:
         ephemeral_owner=f"0x{stat.ephemeral_owner & (1 << 64) - 1:x}" if stat.ephemeral_owner else None,
         czxid=stat.czxid,
         mzxid=stat.mzxid,
-        created=datetime.fromtimestamp(stat.ctime_ms / 1000, UTC),
-        modified=datetime.fromtimestamp(stat.mtime_ms / 1000, UTC),
+        created=_time(stat.ctime_ms),
+        modified=_time(stat.mtime_ms),
     )
+
+
+def _time(timestamp_ms: int) -> datetime | None:
+    return None if timestamp_ms < 0 else datetime.fromtimestamp(timestamp_ms / 1000, UTC)
 
 
 def _missing(path: str) -> NotFound:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from engine.broker.replication.metadata_cache import MetadataCache
-from engine.kafka.client.broker_client import BrokerClient
+from engine.kafka.client.broker_client import BrokerClient, ChannelTotals
+from engine.kafka.client.security import Security, plaintext
 from engine.runtime.supervisor import Supervisor
 
 
@@ -13,12 +15,21 @@ class BrokerConnections:
     """One connection per broker. It follows a broker that comes back with another address."""
 
     def __init__(
-        self, metadata_cache: MetadataCache, *, listener_name: str, client_id: str, request_timeout_ms: int
+        self,
+        metadata_cache: MetadataCache,
+        *,
+        listener_name: str,
+        client_id: str,
+        request_timeout_ms: int,
+        security: Callable[[], Security] = plaintext,
     ) -> None:
+        """``security`` is asked at each new connection, as a certificate may change."""
         self._metadata_cache = metadata_cache
         self._listener_name = listener_name
         self._client_id = client_id
         self._request_timeout_ms = request_timeout_ms
+        self.totals = ChannelTotals()
+        self._security = security
         self._clients: dict[int, BrokerClient] = {}
         self._closing = Supervisor(f"close {client_id}")
 
@@ -32,7 +43,12 @@ class BrokerConnections:
             client = None
         if client is None and node is not None:
             client = self._clients[broker_id] = BrokerClient(
-                node.host, node.port, client_id=self._client_id, request_timeout_ms=self._request_timeout_ms
+                node.host,
+                node.port,
+                client_id=self._client_id,
+                request_timeout_ms=self._request_timeout_ms,
+                totals=self.totals,
+                security=self._security(),
             )
         return client
 

@@ -6,6 +6,7 @@ effect when ZooKeeper's change notification reaches the brokers, including this 
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from engine.kafka.config.definition import ConfigDef
 from engine.kafka.config.dynamic import BROKERS, DEFAULT_ENTITY, TOPICS
 from engine.kafka.config.dynamic_keys import (
     BROKER_AND_THROTTLE_DEF,
+    base_name,
     broker_config_key,
     is_password,
     usable_dynamic_config,
@@ -176,6 +178,7 @@ async def _change_broker(broker: Broker, asked: ResourceChange, validate_only: b
     )
     texts = _apply(usable, asked.changes, BROKER_AND_THROTTLE_DEF)
     _validate_broker(broker, texts, is_per_broker)
+    await _check_stores(broker, texts, is_per_broker)
     for change in asked.changes:
         secrets.pop(change.name, None)
     if not validate_only:
@@ -193,6 +196,17 @@ def _validate_broker(broker: Broker, texts: Mapping[str, str], is_per_broker: bo
         raise invalid_request(f"Invalid dynamic configuration: {error}") from error
     except ConfigError as error:
         raise invalid_request(str(error)) from error
+
+
+async def _check_stores(broker: Broker, texts: Mapping[str, str], is_per_broker: bool) -> None:
+    """Try out changed stores of listeners, in a thread: unpacking one may take tenths of a second."""
+    if any(base_name(name).startswith("ssl.") for name in texts):
+        try:
+            await asyncio.to_thread(
+                broker.check_listeners, broker.dynamic_configs.preview(texts, is_per_broker=is_per_broker)
+            )
+        except ConfigError as error:
+            raise invalid_request(f"Invalid dynamic configuration: {error}") from error
 
 
 def _change_loggers(broker: Broker, asked: ResourceChange, validate_only: bool) -> None:

@@ -23,13 +23,18 @@ _READERS_MAX: Final = 4
 def read_if_cached(fd: int, size_bytes: int, position: int) -> bytearray | None:
     """Return these bytes; None if some are not in memory, or not in the file."""
     data = bytearray(size_bytes)
+    return data if read_into_if_cached(fd, data, position) else None
+
+
+def read_into_if_cached(fd: int, data: bytearray | memoryview, position: int) -> bool:
+    """Fill a buffer from a file; False if some of the bytes are not in memory, or not in the file."""
     try:
-        return data if os.preadv(fd, [data], position, _NOWAIT) == size_bytes else None
+        return os.preadv(fd, [data], position, _NOWAIT) == len(data)
     except BlockingIOError:
-        return None
+        return False
     except OSError:
         # The file system has no reads without waiting, as one in memory; or the disk fails, and this fails again.
-        return data if os.preadv(fd, [data], position) == size_bytes else None
+        return os.preadv(fd, [data], position) == len(data)
 
 
 def is_cached(fd: int, position: int, size_bytes: int) -> bool:

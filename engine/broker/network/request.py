@@ -38,11 +38,13 @@ class Deferred:
     ``complete``.
     """
 
-    __slots__ = ("_on_complete", "abandon", "response")
+    __slots__ = ("_on_complete", "abandon", "on_answered", "response")
 
     def __init__(self, abandon: Callable[[], None] | None = None) -> None:
         self.response: Any = None
         self.abandon = abandon
+        self.on_answered: Callable[[], None] | None = None
+        """Called before the answer is sent; it measures how long it took."""
         self._on_complete: Callable[[], None] | None = None
 
     @property
@@ -54,6 +56,8 @@ class Deferred:
         assert self.response is None, "a deferred answer is given once"
         self.response = response
         self.abandon = None
+        if self.on_answered is not None:
+            self.on_answered()
         if self._on_complete is not None:
             self._on_complete()
 
@@ -108,5 +112,8 @@ CLOSE_FOR_FAULT: Final = _CloseConnection()
 CLOSE_CONNECTION: Final = _CloseConnection()
 """A handler's result to close the connection without an answer (a failed Produce with acks=0)."""
 
-NOT_ENCODED: Final = (NO_RESPONSE, CLOSE_FOR_FAULT, CLOSE_CONNECTION)
+CLOSE_UNAUTHENTICATED: Final = _CloseConnection()
+"""A result that closes the connection without an answer, because its peer has not authenticated."""
+
+NOT_ENCODED: Final = (NO_RESPONSE, CLOSE_FOR_FAULT, CLOSE_CONNECTION, CLOSE_UNAUTHENTICATED)
 """Results of a handler that send nothing."""

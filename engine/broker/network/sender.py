@@ -55,7 +55,7 @@ class RangeTruncated(OSError):
     """The file ended inside a range promised to the peer."""
 
 
-class _Range:
+class Range:
     """A range being sent."""
 
     __slots__ = ("cached_until", "position", "remaining", "source")
@@ -87,12 +87,6 @@ class Sender(Protocol):
         """Drop what is unsent. The transport stays the connection's; no callback runs any more."""
 
 
-MakeSender = Callable[[asyncio.Transport, Callable[[], None], Callable[[OSError], None]], Sender]
-"""Makes a sender for a transport. It calls the first function when everything that had to wait is sent, the second
-when sending fails.
-"""
-
-
 class SocketSender:
     """Sends through the descriptor itself, past the transport."""
 
@@ -110,6 +104,8 @@ class SocketSender:
         "last_progress_ms",
         "queued_bytes",
     )
+
+    turn_bytes_max = TURN_BYTES_MAX
 
     def __init__(
         self,
@@ -133,8 +129,8 @@ class SocketSender:
         self._on_drained = on_drained
         self._on_error = on_error
         self._socket: socket.socket | None = None
-        self._queue: deque[memoryview | _Range] = deque()
-        self._cold: _Range | None = None
+        self._queue: deque[memoryview | Range] = deque()
+        self._cold: Range | None = None
         """The head of the queue while a thread reads it."""
         self.queued_bytes = 0
         self.is_waiting = False
@@ -154,14 +150,10 @@ class SocketSender:
             if sent == len(out):
                 return
             self._enqueue(memoryview(out)[sent:])
+            if not self.is_waiting and self._cold is None:
+                self._pump()
         else:
-            try:
-                self._enqueue_with_ranges(out)
-            except OSError as error:
-                self._on_error(error)
-                return
-        if not self.is_waiting and self._cold is None:
-            self._pump()
+            self._begin_to_send(out)
 
     def close(self) -> None:
         """Drop the queue and close the duplicate descriptor; no callback runs any more."""
@@ -174,6 +166,15 @@ class SocketSender:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
+
+    def _begin_to_send(self, out: Outgoing) -> None:
+        try:
+            self._enqueue_with_ranges(out)
+        except OSError as error:
+            self._on_error(error)
+            return
+        if not self.is_waiting and self._cold is None:
+            self._pump()
 
     def _enqueue(self, chunk: memoryview) -> None:
         self._queue.append(chunk)
@@ -201,7 +202,7 @@ class SocketSender:
                 self._enqueue(memoryview(copied))
                 copied = bytearray()
             if size_bytes:
-                self._queue.append(_Range(source))
+                self._queue.append(Range(source))
                 self.queued_bytes += size_bytes
         copied += view[start:]
         if copied:
@@ -210,7 +211,7 @@ class SocketSender:
     def _pump(self, *, was_held_up: bool = False) -> None:
         """Send queued chunks until all are gone, something must wait, or this connection's turn is over."""
         was_held_up = was_held_up or self.is_waiting
-        budget = TURN_BYTES_MAX
+        budget = self.turn_bytes_max
         try:
             if self._socket is None:
                 self._socket = self._duplicate()
@@ -237,7 +238,7 @@ class SocketSender:
             if was_held_up:
                 self._on_drained()
 
-    def _bring_in(self, head: _Range, size_bytes: int) -> None:
+    def _bring_in(self, head: Range, size_bytes: int) -> None:
         """Have a thread read the next part of a range, and continue when it is in memory."""
         self._cold = head
 
@@ -316,7 +317,7 @@ class SocketSender:
             self._queue.popleft()
         return sent
 
-    def _sendable(self, head: _Range) -> int:
+    def _sendable(self, head: Range) -> int:
         """Return how much of a range can be sent without waiting for the disk; if 0, a thread is already reading it."""
         if head.cached_until <= head.position:
             size_bytes = min(head.remaining, PORTION_BYTES)
@@ -327,13 +328,13 @@ class SocketSender:
         return min(head.remaining, head.cached_until - head.position)
 
 
-def _is_small(chunk: memoryview | _Range) -> bool:
-    if isinstance(chunk, _Range):
+def _is_small(chunk: memoryview | Range) -> bool:
+    if isinstance(chunk, Range):
         return chunk.remaining < SENDFILE_BYTES_MIN
     return len(chunk) < GATHERED_CHUNK_BYTES_MAX
 
 
-def _read(head: _Range) -> bytes | bytearray | None:
+def _read(head: Range) -> bytes | bytearray | None:
     """Read a small range; None if that would wait for the disk.
 
     Raises:

@@ -10,12 +10,14 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from engine.broker.metrics.requests import NetworkTotals
 from engine.broker.network.connection import CloseReason, Connection, ConnectionContext, request_logger
+from engine.broker.network.login_gate import LoginConnection, Logins, LoginTlsConnection
 from engine.broker.network.request import RequestHead
 from engine.broker.network.routes import RouteTable
-from engine.broker.network.sender import MakeSender, Sender, SocketSender
 from engine.broker.network.session import ConnectionRules, Session
 from engine.broker.network.tcp_info import is_peer_gone, keep_alive, read_tcp_info
+from engine.broker.network.tls import TlsConnection, TlsPolicy
 from engine.common.clock import Clock
 from engine.common.errors import OperationError
 from engine.common.model import SecurityProtocol
@@ -23,7 +25,6 @@ from engine.runtime.receive_buffers import ReceiveBuffers
 from engine.runtime.supervisor import Supervisor
 
 _ALL_ADDRESSES = ("", "0.0.0.0", "::")
-_UNENCRYPTED = (SecurityProtocol.PLAINTEXT, SecurityProtocol.SASL_PLAINTEXT)
 
 logger = logging.getLogger(__name__)
 
@@ -96,13 +97,20 @@ class SocketServer:
         make_request: Callable[[int, int, int, str | None, Session], RequestHead],
         limits: ServerLimits,
         clock: Clock,
+        tls: Mapping[str, TlsPolicy] | None = None,
+        logins: Mapping[str, Logins] | None = None,
     ) -> None:
+        """``tls`` has the listeners that encrypt, by name, ``logins`` those where peers have to log in."""
+        self._tls = tls or {}
+        self._logins = logins or {}
         self.limits = limits
         self._clock = clock
         self.connections: set[Connection] = set()
         self._routes = routes
         self._make_request = make_request
         self._buffers = ReceiveBuffers()
+        self.totals: dict[str, NetworkTotals] = {}
+        """By listener."""
         self._per_ip: Counter[str] = Counter()
         self._servers: list[asyncio.Server] = []
         self._bound: list[BoundListener] = []
@@ -124,8 +132,8 @@ class SocketServer:
     async def accept(self, bound: BoundListener) -> None:
         """Start accepting connections on a bound listener."""
         loop = asyncio.get_running_loop()
-        context = self._context(loop, bound.spec)
-        server = await loop.create_server(lambda: Connection(context), sock=bound.socket, backlog=_backlog(self.limits))
+        make = self._maker_of(bound.spec)
+        server = await loop.create_server(make, sock=bound.socket, backlog=_backlog(self.limits))
         self._servers.append(server)
         self._bound.remove(bound)
         host = bound.spec.host or "0.0.0.0"
@@ -140,6 +148,7 @@ class SocketServer:
     def start_idle_sweep(self) -> None:
         """Start closing connections that have been silent for ``connections.max.idle.ms``, or whose peer is gone."""
         self._supervisor.every(GONE_PEERS_INTERVAL_MS, self._close_gone, "gone peers")
+        self._supervisor.every(GONE_PEERS_INTERVAL_MS, self._close_unknown, "unknown peers")
         idle_ms = self.limits.connections_max_idle_ms
         if idle_ms > 0:
             self._supervisor.every(max(100, idle_ms // IDLE_SWEEPS), self._close_idle, "idle connections")
@@ -161,10 +170,25 @@ class SocketServer:
         for server in self._servers:
             await server.wait_closed()
 
-    def _context(self, loop: asyncio.AbstractEventLoop, listener: ListenerSpec) -> ConnectionContext:
+    def _maker_of(self, listener: ListenerSpec) -> Callable[[], Connection]:
+        """Return what makes a listener's connections."""
+        context = self._context(listener)
+        policy, logins = self._tls.get(listener.name), self._logins.get(listener.name)
+        match SecurityProtocol(listener.security_protocol):
+            case SecurityProtocol.PLAINTEXT:
+                return lambda: Connection(context)
+            case SecurityProtocol.SSL if policy is not None:
+                return lambda: TlsConnection(context, policy)
+            case SecurityProtocol.SASL_PLAINTEXT if logins is not None:
+                return lambda: LoginConnection(context, logins)
+            case SecurityProtocol.SASL_SSL if policy is not None and logins is not None:
+                return lambda: LoginTlsConnection(context, policy, logins)
+        raise ValueError(f"nothing here protects listener {listener.name} as its security protocol promises")
+
+    def _context(self, listener: ListenerSpec) -> ConnectionContext:
         return ConnectionContext(
             rules=ConnectionRules(self._routes, self.limits.socket_request_max_bytes),
-            make_sender=self._senders_of(loop, listener),
+            descriptors_max=self.limits.descriptors_max,
             buffers=self._buffers,
             supervisor=self._supervisor,
             make_request=self._make_request,
@@ -174,25 +198,12 @@ class SocketServer:
             now_ms=self._clock.monotonic_ms,
             on_open=self._opened,
             on_close=self._closed,
+            totals=self.totals.setdefault(listener.name, NetworkTotals()),
         )
-
-    def _senders_of(self, loop: asyncio.AbstractEventLoop, listener: ListenerSpec) -> MakeSender:
-        """Return what makes the outgoing side of each of a listener's connections, by its security protocol."""
-        if listener.security_protocol not in _UNENCRYPTED:
-            raise ValueError(f"listener {listener.name} is encrypted, and nothing here can encrypt what it sends")
-
-        def make_sender(
-            transport: asyncio.Transport, on_drained: Callable[[], None], on_error: Callable[[OSError], None]
-        ) -> Sender:
-            fd = transport.get_extra_info("socket").fileno()
-            return SocketSender(
-                loop, fd, on_drained, on_error, self._clock.monotonic_ms, descriptors_max=self.limits.descriptors_max
-            )
-
-        return make_sender
 
     def _opened(self, connection: Connection) -> CloseReason | None:
         self.connections.add(connection)
+        self.totals[connection.session.listener_name].accepted += 1
         host = connection.session.host
         self._per_ip[host] += 1
         if self._is_stopping:
@@ -252,6 +263,9 @@ class SocketServer:
 
     def _closed(self, connection: Connection) -> None:
         self.connections.discard(connection)
+        totals = self.totals[connection.session.listener_name]
+        totals.closed += 1
+        totals.idle_closed += connection.closed_because is CloseReason.IDLE
         host = connection.session.host
         self._per_ip[host] -= 1
         if self._per_ip[host] <= 0:
@@ -272,6 +286,13 @@ class SocketServer:
         for connection in [c for c in silent if c.owes_answers or c.descriptor % GONE_PEERS_TURNS == turn]:
             if is_peer_gone(read_tcp_info(connection.descriptor)):
                 connection.close(CloseReason.PEER_GONE)
+
+    def _close_unknown(self) -> None:
+        """Close connections whose peers have taken too long to say who they are."""
+        now_ms = self._clock.monotonic_ms()
+        late = [c for c in self.connections if c.admit_until_ms is not None and c.admit_until_ms < now_ms]
+        for connection in late:
+            connection.close(CloseReason.NOT_AUTHENTICATED)
 
     def _close_idle(self) -> None:
         oldest_ms = self._clock.monotonic_ms() - self.limits.connections_max_idle_ms

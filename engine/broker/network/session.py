@@ -46,7 +46,9 @@ class Session:
         "client_software_name",
         "client_software_version",
         "host",
+        "is_follower",
         "listener_name",
+        "login",
         "port",
         "principal",
         "rules",
@@ -62,5 +64,9 @@ class Session:
         self.security_protocol = security_protocol
         self.rules = rules
         self.principal = ANONYMOUS
+        self.is_follower = False
+        """Whether the peer's last Fetch was that of a follower."""
+        self.login: Any = None
+        """The login (``security.logins.Login``) on a listener where peers have to log in; else None."""
         self.client_software_name = UNKNOWN_SOFTWARE
         self.client_software_version = UNKNOWN_SOFTWARE

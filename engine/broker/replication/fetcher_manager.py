@@ -147,6 +147,7 @@ class FetcherManager:
             client_id=client_id,
             request_timeout_ms=self._host.settings.replica_socket_timeout_ms,
             lends_answers=True,
+            security=self._host.settings.inter_broker_security(),
         )
 
 

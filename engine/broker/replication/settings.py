@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from engine.kafka.client.security import Security, plaintext
 from engine.kafka.config.metadata_version import LATEST_PRODUCTION, MetadataVersion
 
 
@@ -13,6 +15,8 @@ class ReplicationSettings:
 
     broker_id: int
     inter_broker_listener_name: str = "PLAINTEXT"
+    inter_broker_security: Callable[[], Security] = plaintext
+    """For each new connection to another broker: its certificate may change."""
     inter_broker_protocol_version: MetadataVersion = LATEST_PRODUCTION
     replica_lag_time_max_ms: int = 30_000
     num_replica_fetchers: int = 1

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from enum import IntEnum
 from pathlib import Path
 
 from engine.broker.controller.loop import Controller
@@ -24,9 +26,10 @@ from engine.broker.fetch.session_cache import FetchSessionCache
 from engine.broker.handlers.api_versions import answer_unknown_version
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.registry import all_handlers
+from engine.broker.handlers.sasl_authenticate import api_versions_before_login, unknown_version_before_login
 from engine.broker.log.environment import LoadingStopped
 from engine.broker.log.log_manager import LogManager, LogManagerConfig
-from engine.broker.network.routes import HandlerSpec, RouteTable
+from engine.broker.network.routes import HandlerSpec, Route, RouteTable
 from engine.broker.network.server import BoundListener, SocketServer
 from engine.broker.network.session import Session
 from engine.broker.replication.alter_partition import AlterPartitionManager
@@ -37,37 +40,47 @@ from engine.broker.replication.offset_lookup import OffsetSearch
 from engine.broker.replication.replica_manager import ReplicaManager
 from engine.broker.replication.replica_selector import replica_selector
 from engine.broker.replication.zk_isr import ZkIsrUpdater
+from engine.broker.security.listener_security import TlsListener, inter_broker_security, tls_listeners
+from engine.broker.security.login_settings import ListenerLogins, listener_logins
+from engine.broker.security.logins import LoginPolicy
 from engine.broker.server.controlled_shutdown import ControlledShutdown
-from engine.broker.server.dynamic_effects import follow_limits, follow_settings, set_log_settings
+from engine.broker.server.dynamic_effects import follow_limits, follow_settings, follow_stores, set_log_settings
 from engine.broker.server.log_cleaning import LogCleaner
 from engine.broker.server.log_upkeep import LogUpkeep
+from engine.broker.server.metrics import BrokerMetrics
+from engine.broker.server.metrics_pages import MetricsPages
 from engine.broker.server.settings import (
     advertised,
     channel_settings,
     check_served,
     controller_options,
     listener_spec,
+    metrics_address,
     random_cluster_id,
     replication_settings,
     server_limits,
     zookeeper_security,
 )
 from engine.common.clock import Clock, SystemClock
-from engine.common.errors import OperationError
+from engine.common.errors import ConfigError, OperationError
 from engine.common.model import BrokerInfo, Endpoint
+from engine.kafka.client.security import PLAINTEXT, Security
 from engine.kafka.config.broker import BrokerConfig
-from engine.kafka.config.dynamic import DynamicConfigs
+from engine.kafka.config.dynamic import USERS, DynamicConfigs
 from engine.kafka.config.metadata_version import (
     broker_id_znode_version,
     is_allocate_producer_ids_supported,
     is_alter_partition_supported,
 )
+from engine.kafka.formats.scram_credential import HASHES
+from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.zk.client import ZkClient
 from engine.kafka.zk.config_changes import ConfigChangeListener
 from engine.kafka.zk.finalized_features import FinalizedFeaturesListener
 from engine.kafka.zk.kafka_client import KafkaZkClient
 from engine.kafka.zk.session_keeper import SessionEvent
 from engine.kafka.zk.znodes.broker_znodes import BrokerRegistration
+from engine.kafka.zk.znodes.config_znodes import sanitized
 from engine.runtime.descriptors import RESERVE, descriptor_limit, descriptors_for_sockets
 from engine.runtime.loop_lag import LoopLagGauge
 from engine.runtime.offload import Offloader
@@ -85,6 +98,15 @@ DESCRIPTORS_ENOUGH = 4096
 """With fewer descriptors for connections than this, the start logs their number."""
 
 SPARES_INTERVAL_MS = 1000
+
+
+class BrokerState(IntEnum):
+    """Kafka's BrokerState metric."""
+
+    STARTING = 1
+    RECOVERY = 2
+    RUNNING = 3
+    SHUTTING_DOWN = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,12 +132,18 @@ class KafkaServer:
     transaction_verifier: TransactionVerifier
     producer_ids: ProducerIdManager
     topic_configs: ConfigChangeListener
+    network: SocketServer
+    log_cleaner: LogCleaner
+    metrics: BrokerMetrics
     _features: FinalizedFeaturesListener
+    _routes: RouteTable
+    _route_tables: list[RouteTable]
 
     def __init__(self, config: BrokerConfig, *, clock: Clock | None = None) -> None:
         self.config = config
         self.clock: Clock = clock or SystemClock()
         self.broker_epoch = -1
+        self.state: int = BrokerState.STARTING
         self.failure: str | None = None
         self.loop_lag = LoopLagGauge()
         self.offloader = Offloader()
@@ -123,16 +151,23 @@ class KafkaServer:
         self.fetch_sessions = FetchSessionCache(config.max_incremental_fetch_session_cache_slots)
         self.advertised_listeners: tuple[Endpoint, ...] = ()
         self.metadata_cache = MetadataCache(config.broker_id)
+        self.tls_listeners: dict[str, TlsListener] = {}
+        self.logins: dict[str, ListenerLogins] = {}
+        self.inter_broker_security: Security = PLAINTEXT
         self._stop_requested = asyncio.Event()
         self.supervisor = Supervisor("broker")
         self._ending: list[_Step] = []
         self._bound: list[BoundListener] = []
         self._are_logs_loaded = False
-        self._is_zookeeper_away = False
+        self.is_zookeeper_away = False
 
     @property
     def broker_id(self) -> int:
         return self.config.broker_id
+
+    def routes(self) -> list[Route]:
+        """Return the APIs, in the versions that somebody has used."""
+        return [route for table in self._route_tables for route in table.values() if route is not None]
 
     # -- life
 
@@ -145,6 +180,10 @@ class KafkaServer:
         """
         logger.info("starting")
         check_served(self.config)
+        metrics_address(self.config)
+        self.tls_listeners = tls_listeners(self.config)
+        self.logins = listener_logins(self.config, os.environ)
+        self.inter_broker_security = inter_broker_security(self.config, self.logins)
         self.loop_lag.start()
         self._ends_with("supervised tasks", self.supervisor.stop)
         self.supervisor.every(LOOP_LAG_INTERVAL_MS, self._tell_loop_lag, "loop lag")
@@ -158,6 +197,7 @@ class KafkaServer:
         await self._register()
         await self._open_network()
         await self._begin_to_work()
+        self.state = BrokerState.RUNNING
         logger.info("[KafkaServer id=%d] started", self.broker_id)
 
     @property
@@ -167,6 +207,7 @@ class KafkaServer:
 
     async def stop(self) -> None:
         """Stop the started parts, the last one first; log failures and continue with the rest."""
+        self.state = BrokerState.SHUTTING_DOWN
         for step in reversed(self._ending):
             try:
                 await step.end()
@@ -241,10 +282,26 @@ class KafkaServer:
         self.dynamic_configs = DynamicConfigs(self.config)
         self.topic_configs = ConfigChangeListener(self.zk.client, self.dynamic_configs, self.clock)
         await self.topic_configs.start()
+        self._check_own_user()
         self._ends_with("settings", self.topic_configs.stop)
         self._features = FinalizedFeaturesListener(self.zk.client)
         await self._features.start()
         self._ends_with("finalized features", self._features.stop)
+
+    def _check_own_user(self) -> None:
+        """Refuse to start as a user whom no broker would let in.
+
+        Raises:
+            ConfigError: brokers log in by SCRAM, and ZooKeeper has no credential of this broker's user.
+        """
+        sasl = self.inter_broker_security.sasl
+        if sasl is not None and sasl.mechanism in HASHES:
+            user = dict(sasl.options)["username"]
+            if sasl.mechanism not in self.dynamic_configs.stored_texts(USERS, sanitized(user)):
+                raise ConfigError(
+                    f"brokers log in as user {user} by {sasl.mechanism}, of which ZooKeeper has no credential",
+                    key="sasl.mechanism.inter.broker.protocol",
+                )
 
     def _keep_descriptors(self) -> None:
         """Reserve file descriptors for the logs, and log how many are left for connections if they are few."""
@@ -265,6 +322,7 @@ class KafkaServer:
         RESERVE.stop()
 
     async def _load_logs(self) -> None:
+        self.state = BrokerState.RECOVERY
         set_log_settings(self.log_manager, self.dynamic_configs.current)
         loading = asyncio.create_task(self.offloader.run(self.log_manager.load), name="load logs")
         try:
@@ -282,7 +340,7 @@ class KafkaServer:
 
     def _make_replication(self) -> None:
         config = self.config
-        settings = replication_settings(config)
+        settings = replication_settings(config, self._security_between_brokers)
         self.controller_channel = ControllerChannel(self.metadata_cache, settings)
         self._ends_with("controller channel", self.controller_channel.close)
         self.replica_manager = ReplicaManager(
@@ -320,7 +378,7 @@ class KafkaServer:
         self.controller = Controller(
             self.zk,
             controller_options(self.config),
-            channel_settings(self.config),
+            channel_settings(self.config, self._security_between_brokers),
             unclean_by_default=lambda: self.dynamic_configs.current.unclean_leader_election_enable,
             register_broker=self._register_again,
         )
@@ -350,7 +408,7 @@ class KafkaServer:
         self._make_transactions()
 
     def _make_transactions(self) -> None:
-        settings = transaction_settings(self.config)
+        settings = transaction_settings(self.config, self._security_between_brokers)
         self.transaction_coordinator = TransactionCoordinator(
             settings,
             clock=self.clock,
@@ -372,6 +430,7 @@ class KafkaServer:
             listener_name=settings.listener_name,
             client_id=f"broker-{self.broker_id}-txn-verifier",
             request_timeout_ms=settings.request_timeout_ms,
+            security=settings.security,
         )
         self.transaction_verifier = TransactionVerifier(
             self.broker_id,
@@ -392,22 +451,62 @@ class KafkaServer:
             key: HandlerSpec(e.key, e.min_version, e.max_version, e.handler, e.is_async, e.large_handler)
             for key, e in all_handlers().items()
         }
-        self._network = SocketServer(
-            RouteTable(handlers, answer_unknown_version),
+        self._routes = RouteTable(handlers, answer_unknown_version)
+        self._route_tables = [self._routes]
+        self.network = SocketServer(
+            self._routes,
             self._make_request,
             server_limits(config),
             self.clock,
+            self.tls_listeners,
+            self._login_policies(handlers),
         )
-        follow_limits(self.dynamic_configs, self._network)
-        self._ends_with("network", self._network.stop)
-        self._bound = [self._network.bind(listener_spec(endpoint)) for endpoint in config.listener_settings.listeners]
+        follow_limits(self.dynamic_configs, self.network)
+        follow_stores(self.dynamic_configs, self.tls_listeners.values(), self._stores_changed)
+        self._ends_with("network", self.network.stop)
+        self._bound = [self.network.bind(listener_spec(endpoint)) for endpoint in config.listener_settings.listeners]
         self.advertised_listeners = advertised(config.listener_settings.advertised_listeners, self._bound)
+
+    def _login_policies(self, handlers: Mapping[int, HandlerSpec]) -> dict[str, LoginPolicy]:
+        """Return how peers log in on each listener with SASL. Until then, they reach only what a login needs."""
+        before: dict[int, HandlerSpec] = {
+            key: handlers[key] for key in (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
+        }
+        versions = replace(handlers[ApiKey.API_VERSIONS], handler=api_versions_before_login, large_handler=None)
+        routes = RouteTable({**before, ApiKey.API_VERSIONS: versions}, unknown_version_before_login)
+        self._route_tables.append(routes)
+
+        def user_text(user: str, name: str) -> str | None:
+            return self.dynamic_configs.stored_texts(USERS, sanitized(user)).get(name)
+
+        return {name: one.policy(routes, user_text, self.clock.now_ms) for name, one in self.logins.items()}
+
+    def _security_between_brokers(self) -> Security:
+        return self.inter_broker_security
+
+    def check_listeners(self, config: BrokerConfig) -> None:
+        """Check settings that somebody wants to use from now on.
+
+        Raises:
+            ConfigError: a listener cannot use its new stores.
+        """
+        for listener in self.tls_listeners.values():
+            if listener.state(config) != listener.in_use:
+                listener.check(config)
+
+    def _stores_changed(self, listener: TlsListener) -> None:
+        async def reload() -> None:
+            # Unpacking a store may take tenths of a second.
+            await asyncio.to_thread(listener.reload, self.dynamic_configs.current)
+            self.inter_broker_security = inter_broker_security(self.dynamic_configs.current, self.logins)
+
+        self.supervisor.start(reload(), "stores")
 
     async def _open_network(self) -> None:
         """Start answering. Earlier, while it waited for its id, this broker would have told clients about no topics."""
         for listener in self._bound:
-            await self._network.accept(listener)
-        self._network.start_idle_sweep()
+            await self.network.accept(listener)
+        self.network.start_idle_sweep()
 
     def _make_request(
         self, api_key: int, api_version: int, correlation_id: int, client_id: str | None, session: Session
@@ -436,6 +535,7 @@ class KafkaServer:
         self.log_cleaner = LogCleaner(self.dynamic_configs, self.log_manager, self.offloader)
         self.log_cleaner.start()
         self._ends_with("log cleaner", self.log_cleaner.stop)
+        await self._open_metrics()
         shutdown = ControlledShutdown(
             self.config, self.controller_channel, lambda: self.broker_epoch, self._is_helpless_controller
         )
@@ -443,6 +543,19 @@ class KafkaServer:
         self._ends_with("groups", self.group_coordinator.resign)
         self._ends_with("leadership", shutdown.run)
         self._ends_with("fetchers' starts", self._begin_replica_shutdown)
+
+    async def _open_metrics(self) -> None:
+        """Count and measure from now on, and let others read it where the settings say.
+
+        Raises:
+            OperationError: the address is taken, or does not belong to this machine.
+        """
+        self.metrics = BrokerMetrics(self)
+        self.metrics.start()
+        if (address := metrics_address(self.config)) is not None:
+            pages = MetricsPages(self.metrics, address)
+            self._ends_with("metrics pages", pages.stop)
+        self._ends_with("metrics", self.metrics.stop)
 
     # -- what happens to a broker
 
@@ -464,12 +577,12 @@ class KafkaServer:
         return BrokerRegistration(info, self.clock.now_ms(), json_version=broker_id_znode_version(ibp))
 
     def _on_session_event(self, event: SessionEvent) -> None:
-        self._is_zookeeper_away = event not in (SessionEvent.RECONNECTED, SessionEvent.NEW_SESSION)
+        self.is_zookeeper_away = event not in (SessionEvent.RECONNECTED, SessionEvent.NEW_SESSION)
         if event is SessionEvent.AUTH_FAILED:
             self.give_up("ZooKeeper refuses this broker's credentials")
 
     def _is_helpless_controller(self) -> bool:
-        return self._is_zookeeper_away and self.metadata_cache.controller_id == self.broker_id
+        return self.is_zookeeper_away and self.metadata_cache.controller_id == self.broker_id
 
     async def _register_again(self) -> None:
         """Register again in a new session: the old registration and its broker epoch are gone or going.

@@ -6,15 +6,17 @@ import base64
 import os
 import socket
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from ipaddress import ip_address
 
 from engine.broker.controller.channels import ChannelSettings
 from engine.broker.controller.options import ControllerOptions
 from engine.broker.network.server import BoundListener, ListenerSpec, ServerLimits
 from engine.broker.replication.settings import ReplicationSettings
 from engine.common.errors import ConfigError
-from engine.common.model import Endpoint, SecurityProtocol
+from engine.common.model import Endpoint
+from engine.kafka.client.security import Security, plaintext
 from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.config.metadata_version import (
     feature_znode_version,
@@ -88,14 +90,8 @@ def check_served(config: BrokerConfig) -> None:
     """Refuse settings that would leave a cluster less protected than they say.
 
     Raises:
-        ConfigError: a listener needs TLS or SASL, or there is an authorizer; none is supported yet.
+        ConfigError: there is an authorizer, which is not supported yet.
     """
-    for endpoint in config.listener_settings.listeners:
-        if endpoint.security_protocol is not SecurityProtocol.PLAINTEXT:
-            raise ConfigError(
-                f"listeners: {endpoint} needs {endpoint.security_protocol.name}, but this broker serves only PLAINTEXT",
-                key="listeners",
-            )
     authorizer = config.authorizer_class_name
     if authorizer:
         raise ConfigError(
@@ -103,6 +99,41 @@ def check_served(config: BrokerConfig) -> None:
             "everything; remove the setting if that is what you want",
             key="authorizer.class.name",
         )
+
+
+def metrics_address(config: BrokerConfig) -> tuple[str, int] | None:
+    """Return where metrics are served; None: nowhere.
+
+    Raises:
+        ConfigError: the text is no address, or other machines reach the address and nobody has allowed that.
+    """
+    key = "klamm.metrics.listener"
+    text = config.originals.get(key, "").strip()
+    if not text:
+        return None
+    host, _, port = text.rpartition(":")
+    host = host.strip("[]")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise ConfigError(f"{key}: '{text}' is no address; write HOST:PORT, such as 127.0.0.1:7071", key=key)
+    allowed = config.originals.get("klamm.metrics.allow.remote", "false").strip().lower()
+    if allowed not in ("true", "false"):
+        raise ConfigError(
+            f"klamm.metrics.allow.remote: '{allowed}' is neither true nor false", key="klamm.metrics.allow.remote"
+        )
+    if allowed != "true" and not _is_loopback(host):
+        raise ConfigError(
+            f"{key}: other machines reach {text}, and whoever does may read everything; set "
+            "klamm.metrics.allow.remote=true if they may, or an address such as 127.0.0.1",
+            key=key,
+        )
+    return host, int(port)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def server_limits(config: BrokerConfig) -> ServerLimits:
@@ -129,11 +160,12 @@ def _protected_listeners(config: BrokerConfig) -> frozenset[str]:
     return frozenset(name for name in own if name in names) if len(names) > 1 else frozenset()
 
 
-def replication_settings(config: BrokerConfig) -> ReplicationSettings:
+def replication_settings(config: BrokerConfig, security: Callable[[], Security] = plaintext) -> ReplicationSettings:
     """Return replication's settings."""
     return ReplicationSettings(
         broker_id=config.broker_id,
         inter_broker_listener_name=config.listener_settings.inter_broker_listener_name,
+        inter_broker_security=security,
         inter_broker_protocol_version=config.inter_broker_protocol_version,
         replica_lag_time_max_ms=config.replica_lag_time_max_ms,
         num_replica_fetchers=config.num_replica_fetchers,
@@ -166,7 +198,7 @@ def controller_options(config: BrokerConfig) -> ControllerOptions:
     )
 
 
-def channel_settings(config: BrokerConfig) -> ChannelSettings:
+def channel_settings(config: BrokerConfig, security: Callable[[], Security] = plaintext) -> ChannelSettings:
     """Return the settings for the controller's connections to brokers."""
     listeners = config.listener_settings
     return ChannelSettings(
@@ -174,6 +206,7 @@ def channel_settings(config: BrokerConfig) -> ChannelSettings:
         ibp=config.inter_broker_protocol_version,
         listener_name=listeners.control_plane_listener_name or listeners.inter_broker_listener_name,
         inter_broker_listener_name=listeners.inter_broker_listener_name,
+        security=security,
         connect_timeout_ms=config.controller_socket_timeout_ms,
         request_timeout_ms=config.controller_socket_timeout_ms,
     )

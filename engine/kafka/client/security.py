@@ -33,6 +33,11 @@ class Security:
 PLAINTEXT = Security()
 
 
+def plaintext() -> Security:
+    """Return no security, for those who ask for it anew at each connection."""
+    return PLAINTEXT
+
+
 def security_of(entries: Mapping[str, str], jaas: LoginModule | None = None) -> Security:
     """Return what a client's properties say. Stores are read when the first connection opens.
 

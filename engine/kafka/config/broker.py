@@ -59,6 +59,17 @@ class BrokerConfig(BrokerKeys):
         text = self.originals.get(f"listener.name.{listener_name.lower()}.{name}")
         return self._values[name] if text is None else BROKER_CONFIG_DEF[name].parse(text)
 
+    def listener_texts(self, listener_name: str) -> dict[str, str]:
+        """Return the texts that count for one listener: those with its prefix, without it, win over the others."""
+        prefix = f"listener.name.{listener_name.lower()}."
+        general = {name: text for name, text in self.originals.items() if not name.startswith("listener.name.")}
+        own = {name.removeprefix(prefix): text for name, text in self.originals.items() if name.startswith(prefix)}
+        return general | own
+
+    def of_listener(self, listener_name: str) -> BrokerConfig:
+        """Return the settings that count for one listener. Raises ConfigError: one of its own is not allowed."""
+        return BrokerConfig(self.listener_texts(listener_name), generated_broker_id=self.generated_broker_id)
+
     def _set_broker_id(self, broker_id: int) -> None:
         self._values = {**self._values, "broker.id": broker_id, "node.id": broker_id}
         vars(self).pop("broker_id", None)

@@ -6,6 +6,25 @@ from engine.kafka.zk.operations import CREATOR_ACL, OPEN_ACL, PROTECTED_ACL, Acl
 
 _SENSITIVE_ROOTS = ("/config/users", "/config/brokers", "/delegation_token/tokens")
 _OPEN_PATH = "/consumers"
+SECURE_ROOTS = (
+    "/admin",
+    "/brokers",
+    "/cluster",
+    "/config",
+    "/controller",
+    "/controller_epoch",
+    "/isr_change_notification",
+    "/latest_producer_id_block",
+    "/log_dir_event_notification",
+    "/delegation_token",
+    "/kafka-acl",
+    "/kafka-acl-changes",
+    "/kafka-acl-extended",
+    "/kafka-acl-extended-changes",
+    "/migration",
+    "/feature",
+)
+"""Below these everything is protected (``ZkData.SecureRootPaths`` and ``ZkAclStore.securePaths`` of Kafka 3.9)."""
 
 
 class AclPolicy:

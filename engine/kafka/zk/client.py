@@ -33,7 +33,7 @@ from engine.kafka.zk.operations import (
 )
 from engine.kafka.zk.pipeline import Convert, send_all
 from engine.kafka.zk.security import OPEN, ZkSecurity
-from engine.kafka.zk.session import Session, WatchEventType
+from engine.kafka.zk.session import Latencies, Session, WatchEventType
 from engine.kafka.zk.session_keeper import SessionKeeper, SessionListener
 from engine.kafka.zk.watches import WatchCallback, WatchEvent, WatchEventKind, WatchRegistry
 from engine.kafka.zk.writes import MultiOutcome, write_multis, write_one, write_singles
@@ -87,6 +87,11 @@ class ZkClient:
             on_watch=self._take_watch,
             on_renewed=self._rearm,
         )
+
+    @property
+    def latencies(self) -> Latencies:
+        """How long its requests took."""
+        return self._keeper.latencies
 
     @classmethod
     async def connect(
@@ -263,6 +268,16 @@ class ZkClient:
         """Replace a znode's access list; ``version`` is the expected ``aversion``."""
         stat: ZnodeStat = await self._read(requests.set_acl(self._full(path), acl, version))
         return stat
+
+    async def get_acl_many(self, paths: Iterable[str]) -> list[tuple[tuple[Acl, ...], ZnodeStat] | ZooKeeperError]:
+        """Return the access lists and stats of many znodes; errors are values in the result."""
+        return await self._read_many(paths, lambda path: requests.get_acl(self._full(path)))
+
+    async def set_acl_many(self, wanted: Iterable[tuple[str, Sequence[Acl]]]) -> list[ZnodeStat | ZooKeeperError]:
+        """Replace the access lists of many znodes in this order; errors are values in the result."""
+        lists = dict(wanted)
+        self.write_count += len(lists)
+        return await self._read_many(lists, lambda p: requests.set_acl(self._full(p), lists[p], ANY_VERSION))
 
     # Writes
 

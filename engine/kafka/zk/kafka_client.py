@@ -1,8 +1,9 @@
 """Kafka's operations on ZooKeeper, all in one place.
 
 Each subject is a class in a file of this package: ``brokers``, ``cluster``, ``controller``, ``topics``, ``partitions``,
-``configs``, ``consumers``, ``admin_nodes`` and ``notifications``. The controller's writes take ``epoch_zk_version``,
-the version of ``/controller_epoch`` from its election; a write that finds another version raises ControllerMoved.
+``configs``, ``consumers``, ``acls``, ``admin_nodes`` and ``notifications``. The controller's writes take
+``epoch_zk_version``, the version of ``/controller_epoch`` from its election; a write that finds another version raises
+ControllerMoved.
 
 Reads arm the watch callbacks registered for their znodes (``watch_data`` and ``watch_children`` of ``client``).
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 from engine.common.clock import Clock, SystemClock
 from engine.kafka.zk.acl_policy import AclPolicy
+from engine.kafka.zk.acls import AclZnodes
 from engine.kafka.zk.admin_nodes import AdminZnodes
 from engine.kafka.zk.brokers import BrokerZnodes
 from engine.kafka.zk.client import ZkClient
@@ -42,6 +44,7 @@ class KafkaZkClient:
         self.partitions = PartitionZnodes(client, policy)
         self.configs = ConfigZnodes(client, policy)
         self.consumers = ConsumerZnodes(client, policy)
+        self.acls = AclZnodes(client, policy)
         self.admin = AdminZnodes(client, policy)
         self.notifications = NotificationZnodes(client, policy)
         self.close = client.close

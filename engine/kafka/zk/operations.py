@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -25,6 +26,21 @@ CREATOR_ACL = (Acl(31, "auth", ""),)
 """Who creates it may do everything, nobody else anything; only for authenticated sessions."""
 PROTECTED_ACL = (*CREATOR_ACL, Acl(1, "world", "anyone"))
 """Who creates it may do everything, and everybody may read it."""
+
+
+_PERMISSIONS = ((4, "c"), (8, "d"), (1, "r"), (2, "w"), (16, "a"))
+
+
+def acl_text(entry: Acl, *, raw: bool = False) -> str:
+    """Return an entry as ZooKeeper's shell shows it. A digest's hash can be guessed at: only the raw form has it."""
+    permissions = "".join(letter for bit, letter in _PERMISSIONS if entry.permissions & bit)
+    identity = entry.identity if raw or entry.scheme != "digest" else entry.identity.partition(":")[0]
+    return f"{entry.scheme}:{identity}:{permissions}"
+
+
+def acl_texts(acl: Iterable[Acl], *, raw: bool = False) -> tuple[str, ...]:
+    """Return all entries of an access list as texts."""
+    return tuple(acl_text(entry, raw=raw) for entry in acl)
 
 
 class ZnodeStat(NamedTuple):

@@ -36,10 +36,6 @@ def config(**settings: str) -> BrokerConfig:
     ("settings", "named"),
     [
         ({"authorizer_class_name": "kafka.security.authorizer.AclAuthorizer"}, "authorizer.class.name"),
-        (
-            {"listeners": "SASL_PLAINTEXT://127.0.0.1:9092", "security_inter_broker_protocol": "SASL_PLAINTEXT"},
-            "SASL_PLAINTEXT",
-        ),
     ],
 )
 def test_a_broker_does_not_start_less_protected_than_it_is_told(settings: dict[str, str], named: str) -> None:

@@ -175,8 +175,8 @@ def test_inter_broker_protocol_version_is_a_version() -> None:
         ("whatever.it.is", "unknown and has no effect."),
         ("leader.replication.throttled.rate", "Set it at run time"),
         ("listener.name.plaintext.max.connections", "has no effect in klamm"),
-        ("listener.name.plaintext.ssl.keystore.type", "has no effect in klamm"),
-        ("listener.name.sasl.plain.sasl.jaas.config", "has no effect in klamm"),
+        ("listener.name.plaintext.ssl.provider", "has no effect in klamm"),
+        ("listener.name.sasl.gssapi.sasl.login.class", "has no effect in klamm"),
     ],
 )
 def test_warns_of_keys_that_do_nothing(name: str, said: str) -> None:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.common.acl import AclOperation, ResourceType
 from engine.common.model import (
     BrokerInfo,
     Endpoint,
@@ -22,17 +23,10 @@ from engine.common.model import (
     TopicPartition,
 )
 from engine.common.topic_id import parse_topic_id
+from engine.kafka.acls import AclEntry, PatternType, Permission, ResourcePattern
 from engine.kafka.zk.errors import ZnodeFormatError
 from engine.kafka.zk.operations import ZnodeStat
-from engine.kafka.zk.znodes.acl_znodes import (
-    AclEntry,
-    ExtendedAclChangeZNode,
-    LiteralAclChangeZNode,
-    PatternType,
-    ResourcePattern,
-    ResourceType,
-    ResourceZNode,
-)
+from engine.kafka.zk.znodes.acl_znodes import ExtendedAclChangeZNode, LiteralAclChangeZNode, ResourceZNode
 from engine.kafka.zk.znodes.admin_znodes import (
     DeleteTopicsTopicZNode,
     PreferredReplicaElectionZNode,
@@ -386,11 +380,14 @@ def test_access_lists() -> None:
     assert ResourceZNode.path(prefix) == "/kafka-acl-extended/prefixed/Topic/ord"
     literal = ResourcePattern(ResourceType.USER, "User:bob")
     assert ResourceZNode.path(literal) == "/kafka-acl/User/User:bob"
-    entry = AclEntry("User:alice", "Allow", "Read", "*")
+    entry = AclEntry("User:alice", "*", AclOperation.READ, Permission.ALLOW)
     data = b'{"version":1,"acls":[{"principal":"User:alice","permissionType":"Allow","operation":"Read","host":"*"}]}'
     assert ResourceZNode.decode(literal, data) == (entry,)
     assert ResourceZNode.decode(literal, b"") == ()
     assert LiteralAclChangeZNode.decode("acl_changes_1", b"Topic:a:b") == ResourcePattern(ResourceType.TOPIC, "a:b")
+    for field, word in (("operation", b"Read"), ("permissionType", b"Allow")):
+        with pytest.raises(ZnodeFormatError, match=field):
+            ResourceZNode.decode(literal, data.replace(word, b"Odd"))
     for broken in (b"TOPIC", b"THING:x"):
         with pytest.raises(ZnodeFormatError, match="/kafka-acl-changes/acl_changes_1"):
             LiteralAclChangeZNode.decode("acl_changes_1", broken)

@@ -380,7 +380,8 @@ class FakeCluster:
             self._controller_epoch if self._has_zookeeper else None,
             dict(self._broker_configs),
         )
-        data: dict[str, object] = {"cluster": snapshot, "min_isr": self._min_isr}
+        # Nobody carries out a plan, and that has been looked up.
+        data: dict[str, object] = {"cluster": snapshot, "min_isr": self._min_isr, "plan": ""}
         data["queries"] = tuple(one.watched(self._ends) for _, one in sorted(self._queries.items()))
         if self._has_zookeeper:
             data["registrations"] = {b: BrokerRegistration(ms, ms) for b, ms in self._registered_ms.items()}

@@ -10,11 +10,14 @@ from typing import Any
 
 import uvloop
 
+from engine.broker.network.login_gate import Logins
 from engine.broker.network.request import RequestHead
 from engine.broker.network.routes import AnswerHook, HandlerSpec, RouteTable
 from engine.broker.network.server import ListenerSpec, ServerLimits, SocketServer
 from engine.broker.network.session import ConnectionRules, Session
+from engine.broker.network.tls import TlsPolicy
 from engine.common.clock import Clock, SystemClock
+from engine.common.model import SecurityProtocol
 from engine.kafka.protocol.api_keys import API_SPECS, ApiKey
 from engine.kafka.protocol.apis.api_versions import ApiVersion, ApiVersionsResponse
 from engine.kafka.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -30,7 +33,9 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
 
 def answer_api_versions(request: RequestHead, body: Any) -> ApiVersionsResponse:
     """Offer the APIs that the tests use."""
-    specs = [API_SPECS[key] for key in (ApiKey.API_VERSIONS, ApiKey.METADATA, ApiKey.FETCH, ApiKey.PRODUCE)]
+    keys = [ApiKey.API_VERSIONS, ApiKey.METADATA, ApiKey.FETCH, ApiKey.PRODUCE]
+    keys += [] if request.session.login is None else [ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE]
+    specs = [API_SPECS[key] for key in keys]
     return ApiVersionsResponse(
         api_keys=[ApiVersion(api_key=int(s.key), min_version=s.min_version, max_version=s.max_version) for s in specs]
     )
@@ -48,6 +53,8 @@ async def serving(
     clock: Clock | None = None,
     large_handlers: Mapping[ApiKey, Callable[..., Any]] | None = None,
     before_encoding: AnswerHook | None = None,
+    tls: TlsPolicy | None = None,
+    logins: Logins | None = None,
 ) -> AsyncIterator[tuple[SocketServer, str, int]]:
     """Serve ``handlers`` on a free loopback port; yields the server, its host and its port."""
     table = {ApiKey.API_VERSIONS: answer_api_versions, **handlers}
@@ -67,8 +74,11 @@ async def serving(
         RequestHead,
         limits or ServerLimits(),
         clock or SystemClock(),
+        {} if tls is None else {"SAFE": tls},
+        {} if logins is None else {"SAFE": logins},
     )
-    host, port = await server.listen(ListenerSpec("PLAINTEXT", own_loopback_address(), 0))
+    protocol = SecurityProtocol[f"{'SASL_' if logins else ''}{'SSL' if tls else 'PLAINTEXT'}"]
+    host, port = await server.listen(ListenerSpec("SAFE", own_loopback_address(), 0, protocol))
     try:
         yield server, host, port
     finally:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from engine.kafka.client.security import Security, plaintext
 from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.config.metadata_version import MetadataVersion
 
@@ -23,10 +25,12 @@ class TransactionSettings:
     """``transaction.remove.expired.transaction.cleanup.interval.ms``"""
     request_timeout_ms: int
     listener_name: str
+    security: Callable[[], Security]
+    """Of new connections to that listener."""
     ibp: MetadataVersion
 
 
-def transaction_settings(config: BrokerConfig) -> TransactionSettings:
+def transaction_settings(config: BrokerConfig, security: Callable[[], Security] = plaintext) -> TransactionSettings:
     """Return the settings of the transaction coordinator."""
     return TransactionSettings(
         broker_id=config.broker_id,
@@ -38,5 +42,6 @@ def transaction_settings(config: BrokerConfig) -> TransactionSettings:
         expiry_interval_ms=config.transaction_remove_expired_transaction_cleanup_interval_ms,
         request_timeout_ms=config.request_timeout_ms,
         listener_name=config.listener_settings.inter_broker_listener_name,
+        security=security,
         ibp=config.inter_broker_protocol_version,
     )

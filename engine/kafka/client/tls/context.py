@@ -59,6 +59,90 @@ def client_context(settings: TlsSettings) -> ssl.SSLContext:
     return context
 
 
+def server_context(settings: TlsSettings, client_auth: str) -> ssl.SSLContext:
+    """Return the context for a listener. ``client_auth``: ``required``, ``requested`` or ``none``, as Kafka spells it.
+
+    Raises:
+        ConfigError: a store is missing or cannot be used, the certificate is not valid now, or nobody could connect.
+    """
+    entries = dict(settings.entries)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    _set_versions(context, entries)
+    _set_ciphers(context, entries)
+    if not _present(context, entries):
+        raise ConfigError("ssl.keystore.location is missing: a listener with TLS needs a key and a certificate")
+    if client_auth != "none":
+        _trust(context, entries)
+        context.verify_mode = ssl.CERT_REQUIRED if client_auth == "required" else ssl.CERT_OPTIONAL
+    _try_out(context, own_chain(settings), _origin(entries, "ssl.keystore"))
+    return context
+
+
+def own_chain(settings: TlsSettings) -> tuple[bytes, ...]:
+    """Return the certificates in the key store, in DER, the own one first. Raises ConfigError: it cannot be read."""
+    store = _store(dict(settings.entries), "ssl.keystore", "ssl.keystore.key")
+    pem = "" if store is None else store.chain
+    end = "-----END CERTIFICATE-----"
+    return tuple(ssl.PEM_cert_to_DER_cert(part + end) for part in pem.split(end)[:-1])
+
+
+def check_trusts_itself(settings: TlsSettings) -> None:
+    """Check that a broker accepts its own certificate, as brokers with these settings connect to each other.
+
+    Raises:
+        ConfigError: it does not.
+    """
+    entries = dict(settings.entries)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    _set_versions(context, entries)
+    _present(context, entries)
+    client = client_context(without_host_name(settings))
+    problem = _refusal(client, context)
+    if problem is not None:
+        raise ConfigError(
+            f"{_origin(entries, 'ssl.truststore')} does not trust {_origin(entries, 'ssl.keystore')} ({problem}), "
+            "but brokers use both among themselves"
+        )
+
+
+def _try_out(context: ssl.SSLContext, chain: tuple[bytes, ...], where: str) -> None:
+    """Shake hands with a client that trusts whatever is in the key store."""
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client.check_hostname = False
+    client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    client.load_verify_locations(cadata=b"".join(chain))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        client.minimum_version, client.maximum_version = context.minimum_version, context.maximum_version
+    client.set_ciphers("ALL")
+    problem = _refusal(client, context)
+    if problem is not None:
+        raise ConfigError(f"nobody could connect with the certificate in {where}: {problem}")
+
+
+def _refusal(client: ssl.SSLContext, server: ssl.SSLContext) -> str | None:
+    """Return why a client does not accept a server; None if it does. What the server thinks of it does not count."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = client.wrap_bio(to_client, to_server), server.wrap_bio(to_server, to_client, server_side=True)
+    for _ in range(4):
+        for end in ends:
+            try:
+                end.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+            except ssl.SSLCertVerificationError as error:
+                return error.verify_message
+            except ssl.SSLError as error:
+                if end is ends[0] or not ends[0].version():
+                    return (error.reason or "TLS failed").lower().replace("_", " ")
+                return None
+            if end is ends[0]:
+                return None
+    return "the handshake does not end"
+
+
 def without_host_name(settings: TlsSettings) -> TlsSettings:
     """Return the settings without the check of the host's name, for reading the certificate that failed it."""
     key = "ssl.endpoint.identification.algorithm"
@@ -117,11 +201,11 @@ def _trust(context: ssl.SSLContext, entries: Mapping[str, str]) -> None:
         raise ConfigError(f"a certificate in {_origin(entries, 'ssl.truststore')} is malformed") from None
 
 
-def _present(context: ssl.SSLContext, entries: Mapping[str, str]) -> None:
-    """Load the client's own certificate, if there is one."""
+def _present(context: ssl.SSLContext, entries: Mapping[str, str]) -> bool:
+    """Load the own certificate; False: there is none."""
     store = _store(entries, "ssl.keystore", "ssl.keystore.key")
     if store is None:
-        return
+        return False
     where = _origin(entries, "ssl.keystore")
     if not store.key or not store.chain:
         raise ConfigError(f"{where} holds no private key with its certificate")
@@ -135,7 +219,10 @@ def _present(context: ssl.SSLContext, entries: Mapping[str, str]) -> None:
             if store.is_key_encrypted:
                 raise ConfigError(f"the password of the key in {where} is wrong (ssl.key.password)") from None
             reason = getattr(error, "reason", None) or "malformed"
+            if reason == "KEY_VALUES_MISMATCH":
+                raise ConfigError(f"the key in {where} does not belong to its certificate") from None
             raise ConfigError(f"the key in {where} cannot be used: {reason}") from None
+    return True
 
 
 def _store(entries: Mapping[str, str], prefix: str, inline_key: str) -> Store | None:

@@ -78,7 +78,7 @@ class NetworkKeys:
     connections_max_idle_ms = LONG(600_000, MEDIUM).with_effect(
         "Milliseconds after which an idle connection is closed; negative: never."
     )
-    connection_failed_authentication_delay_ms = INT(100, LOW, at_least(0)).without_effect(
+    connection_failed_authentication_delay_ms = INT(100, LOW, at_least(0)).with_effect(
         "Milliseconds to keep a connection open after failed authentication, to slow guessing down."
     )
     max_connections = INT(INT_MAX, MEDIUM, at_least(0), CLUSTER_WIDE).with_effect(

@@ -21,30 +21,32 @@ from engine.kafka.config.vocabulary import (
 class SaslKeys:
     """SASL"""
 
-    sasl_enabled_mechanisms = LIST(("GSSAPI",), MEDIUM, dynamic=PER_BROKER).without_effect(
-        "Mechanisms that clients may authenticate with."
+    sasl_enabled_mechanisms = LIST(("GSSAPI",), MEDIUM, dynamic=PER_BROKER).with_effect(
+        "Mechanisms that clients may authenticate with: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER. klamm has no "
+        "GSSAPI and refuses to start with it."
     )
-    sasl_mechanism_inter_broker_protocol = STRING("GSSAPI", MEDIUM, dynamic=PER_BROKER).without_effect(
+    sasl_mechanism_inter_broker_protocol = STRING("GSSAPI", MEDIUM, dynamic=PER_BROKER).with_effect(
         "Mechanism by which brokers authenticate to each other."
     )
     sasl_mechanism_controller_protocol = STRING("GSSAPI", HIGH).without_effect(
         "Mechanism by which brokers authenticate to a KRaft controller."
     )
-    sasl_jaas_config = PASSWORD(None, MEDIUM, dynamic=PER_BROKER).without_effect(
+    sasl_jaas_config = PASSWORD(None, MEDIUM, dynamic=PER_BROKER).with_effect(
         "Login modules in JAAS notation; per listener and mechanism with the prefix "
         "`listener.name.<name>.<mechanism>.`."
     )
     sasl_client_callback_handler_class = CLASS(None, MEDIUM).without_effect(
         "Java class that provides a client's credentials."
     )
-    sasl_server_callback_handler_class = CLASS(None, MEDIUM).without_effect(
-        "Java class that checks credentials on the broker."
+    sasl_server_callback_handler_class = CLASS(None, MEDIUM).with_effect(
+        "Java class that checks credentials on the broker. klamm cannot run one and refuses to start with another than "
+        "Kafka's own."
     )
     sasl_login_class = CLASS(None, MEDIUM).without_effect("Java class that logs a broker in.")
     sasl_login_callback_handler_class = CLASS(None, MEDIUM).without_effect(
         "Java class that provides credentials for the login."
     )
-    sasl_server_max_receive_size = INT(524_288, MEDIUM).without_effect(
+    sasl_server_max_receive_size = INT(524_288, MEDIUM).with_effect(
         "Largest SASL packet, in bytes, that is read before a client is authenticated."
     )
     sasl_kerberos_service_name = STRING(None, MEDIUM, dynamic=PER_BROKER).without_effect(
@@ -87,7 +89,7 @@ class SaslKeys:
     sasl_login_retry_backoff_max_ms = LONG(10000, LOW).without_effect(
         "Maximum milliseconds between two retries of a login."
     )
-    sasl_oauthbearer_token_endpoint_url = STRING(None, MEDIUM).without_effect("Address of the token server.")
+    sasl_oauthbearer_token_endpoint_url = STRING(None, MEDIUM).with_effect("Address of the token server.")
     sasl_oauthbearer_jwks_endpoint_url = STRING(None, MEDIUM).without_effect(
         "Address of the keys that tokens are checked with."
     )

@@ -15,9 +15,12 @@ class SecurityKeys:
     )
     principal_builder_class = CLASS(
         "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder", MEDIUM, dynamic=PER_BROKER
-    ).without_effect("Java class that names a client after its connection.")
+    ).with_effect(
+        "Java class that names a client after its connection. klamm cannot run one, and with secured listeners refuses "
+        "to start with another than Kafka's own."
+    )
     security_providers = STRING(None, LOW).without_effect("Java classes that provide further security algorithms.")
-    connections_max_reauth_ms = LONG(0, MEDIUM).without_effect(
+    connections_max_reauth_ms = LONG(0, MEDIUM).with_effect(
         "Milliseconds after which a client must authenticate again; 0: never (KIP-368)."
     )
     delegation_token_secret_key = PASSWORD(None, MEDIUM).without_effect(

@@ -3,39 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from enum import Enum
 from typing import Final
 
 from engine.common.acl import ResourceType
+from engine.kafka.acls import AclEntry, PatternType, Permission, ResourcePattern, operation_of
 from engine.kafka.zk.errors import ZnodeFormatError
 from engine.kafka.zk.znodes.fields import Fields, decode_text, encode_json
-
-
-class PatternType(Enum):
-    """How to read a resource's name (KIP-290)."""
-
-    LITERAL = "LITERAL"
-    PREFIXED = "PREFIXED"
-
-
-@dataclass(frozen=True, slots=True)
-class ResourcePattern:
-    """Resources by type and name, or by the beginning of their names."""
-
-    resource_type: ResourceType
-    name: str
-    pattern_type: PatternType = PatternType.LITERAL
-
-
-@dataclass(frozen=True, slots=True)
-class AclEntry:
-    """Who may or may not do what, from where, in Kafka's spelling: ``User:alice``, ``Allow``, ``Read``, ``*``."""
-
-    principal: str
-    permission_type: str
-    operation: str
-    host: str
 
 
 class ResourceZNode:
@@ -56,9 +29,9 @@ class ResourceZNode:
         acls = [
             {
                 "principal": entry.principal,
-                "permissionType": entry.permission_type,
+                "permissionType": entry.permission.value,
                 "host": entry.host,
-                "operation": entry.operation,
+                "operation": entry.operation.spelling,
             }
             for entry in entries
         ]
@@ -72,10 +45,17 @@ class ResourceZNode:
         fields = Fields.parse(ResourceZNode.path(pattern), data)
         if fields.integer("version") != 1:
             raise fields.complaint("version", "1")
-        return tuple(
-            AclEntry(acl.text("principal"), acl.text("permissionType"), acl.text("operation"), acl.text("host"))
-            for acl in fields.children("acls")
-        )
+        return tuple(_entry(acl) for acl in fields.children("acls"))
+
+
+def _entry(acl: Fields) -> AclEntry:
+    permission = acl.text("permissionType")
+    operation = operation_of(acl.text("operation"))
+    if permission not in {one.value for one in Permission}:
+        raise acl.complaint("permissionType", "Allow or Deny")
+    if operation is None:
+        raise acl.complaint("operation", "an operation of access lists")
+    return AclEntry(acl.text("principal"), acl.text("host"), operation, Permission(permission))
 
 
 class LiteralAclChangeZNode:

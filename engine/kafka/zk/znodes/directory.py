@@ -9,14 +9,9 @@ from functools import partial
 
 from engine.common.acl import ResourceType
 from engine.common.model import TopicPartition
+from engine.kafka.acls import PatternType, ResourcePattern
 from engine.kafka.zk.operations import ZnodeStat
-from engine.kafka.zk.znodes.acl_znodes import (
-    ExtendedAclChangeZNode,
-    LiteralAclChangeZNode,
-    PatternType,
-    ResourcePattern,
-    ResourceZNode,
-)
+from engine.kafka.zk.znodes.acl_znodes import ExtendedAclChangeZNode, LiteralAclChangeZNode, ResourceZNode
 from engine.kafka.zk.znodes.admin_znodes import PreferredReplicaElectionZNode, ReassignPartitionsZNode
 from engine.kafka.zk.znodes.broker_znodes import BrokerIdZNode
 from engine.kafka.zk.znodes.cluster_znodes import ClusterIdZNode, FeatureZNode, MigrationZNode, ProducerIdBlockZNode

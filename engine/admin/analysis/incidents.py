@@ -1,0 +1,129 @@
+"""Which events belong together: a broker or a disk fails, and leaders, ISRs and the controller follow. Pure.
+
+An incident begins with what failed. It ends when that is back and every replica that left an ISR has returned.
+It is kept up with each event, and is as fine as the events are: what came and went between two looks is not in it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from engine.admin.analysis.absences import ISR_KINDS, brokers_in
+from engine.admin.watch.events import Event, EventKind
+from engine.common.model import TopicPartition
+
+_FAILS = frozenset({EventKind.BROKER_DOWN, EventKind.BROKER_SILENT, EventKind.LOG_DIR_FAILED})
+_RETURNS = frozenset({EventKind.BROKER_UP, EventKind.BROKER_ANSWERS, EventKind.LOG_DIR_BACK})
+_LED = frozenset({EventKind.LEADER_CHANGED, EventKind.PARTITION_OFFLINE, EventKind.CONTROLLER_MOVED})
+INCIDENTS_MAX = 500
+"""The oldest are forgotten first; their events are rows of their own then."""
+
+
+@dataclass(slots=True)
+class Effect:
+    """Events of one kind in an incident."""
+
+    count: int
+    first_ms: int
+
+
+@dataclass(slots=True)
+class Incident:
+    """What followed from one failure.
+
+    Attributes:
+        number: counts from 1.
+        cause: what failed.
+        effects: by kind, in the order in which each came first.
+        new_leaders: how many partitions each broker took over.
+        ended_ms: None: it goes on.
+        out: replicas of the broker that left an ISR and have not returned.
+    """
+
+    number: int
+    cause: Event
+    broker: int
+    effects: dict[EventKind, Effect] = field(default_factory=dict)
+    new_leaders: Counter[int] = field(default_factory=Counter)
+    ended_ms: int | None = None
+    out: set[TopicPartition] = field(default_factory=set)
+    _is_back: bool = False
+
+    def lasted_s(self, now_ms: int) -> float:
+        """Return how long it took, or how long it has gone on."""
+        return max(0, (now_ms if self.ended_ms is None else self.ended_ms) - self.cause.at_ms) / 1000
+
+    def takes(self, event: Event) -> bool:
+        """Take an event if it follows from the failure; return whether it does."""
+        broker, name = self.broker, event.topic_partition
+        if event.kind in ISR_KINDS and name is not None:
+            before, after = brokers_in(event.before), brokers_in(event.after)
+            if broker in before - after:
+                self.out.add(name)
+            elif broker in after - before:
+                self.out.discard(name)
+            else:
+                return False
+        elif event.kind in _LED:
+            if event.before != str(broker):
+                return False
+            if event.kind is EventKind.LEADER_CHANGED and event.after.isdecimal():
+                self.new_leaders[int(event.after)] += 1
+        elif event.broker == broker and event.kind in _FAILS | _RETURNS:
+            self._is_back = event.kind in _RETURNS
+        else:
+            return False
+        effect = self.effects.setdefault(event.kind, Effect(0, event.at_ms))
+        effect.count += 1
+        if self._is_back and not self.out:
+            self.ended_ms = event.at_ms
+        return True
+
+
+class Incidents:
+    """The incidents that events tell of, the oldest first. Owned by the history.
+
+    Attributes:
+        folds: for each event that the history keeps, the number of the incident that it causes, minus the number of the
+            incident that it follows from, or 0.
+    """
+
+    def __init__(self, events: Iterable[Event], events_max: int) -> None:
+        self.folds: deque[int] = deque(maxlen=events_max)
+        self._all: dict[int, Incident] = {}
+        self._open: dict[int, Incident] = {}
+        """By broker."""
+        self._count = 0
+        self.take(events)
+
+    def __getitem__(self, number: int) -> Incident:
+        return self._all[number]
+
+    def __contains__(self, number: int) -> bool:
+        return number in self._all
+
+    def take(self, events: Iterable[Event]) -> None:
+        """Take what happened, oldest first."""
+        for event in events:
+            self.folds.append(self._fold(event))
+
+    def _fold(self, event: Event) -> int:
+        for incident in self._open.values():
+            if incident.takes(event):
+                if incident.ended_ms is not None:
+                    del self._open[incident.broker]
+                return -incident.number
+        if event.kind not in _FAILS or event.broker is None:
+            return 0
+        self._count += 1
+        begun = Incident(self._count, event, event.broker)
+        self._open[event.broker] = self._all[self._count] = begun
+        if len(self._all) > INCIDENTS_MAX:
+            del self._all[next(iter(self._all))]
+        return self._count
+
+    def around(self, broker: int) -> Incident | None:
+        """Return the incident of a broker that goes on."""
+        return self._open.get(broker)

@@ -1,0 +1,150 @@
+"""DescribeUserScramCredentials (50): v0. AlterUserScramCredentials (51): v0.
+
+Behaviour
+* Tell and change which users can log in by SCRAM (KIP-554). Nothing tells their secrets.
+* The controller changes them: others answer NOT_CONTROLLER. All changes of a user are made, or none.
+* A user without a credential is RESOURCE_NOT_FOUND, one named twice DUPLICATE_RESOURCE; a mechanism that does not exist
+  is UNSUPPORTED_SASL_MECHANISM, and fewer than 4,096 or more than 16,384 iterations are UNACCEPTABLE_CREDENTIAL.
+* A change takes effect for the next login; who is in stays in until the session ends.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+from engine.broker.handlers.context import Broker, RequestContext
+from engine.broker.handlers.registry import handles
+from engine.broker.replication.state_changes import Breather
+from engine.common.errors import CoordinationError, ErrorCode, KafkaError
+from engine.kafka.config.dynamic import USERS
+from engine.kafka.formats.scram_credential import HASHES, ITERATIONS_MAX, ITERATIONS_MIN, ScramCredential
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from engine.kafka.protocol.apis.describe_user_scram_credentials import (
+    CredentialInfo,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
+from engine.kafka.zk.znodes.config_znodes import ConfigType, desanitized, sanitized
+
+_MECHANISMS: Final = dict(enumerate(HASHES, start=1))
+"""Names by the codes in requests."""
+
+
+@handles(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, requires=["Describe Cluster"])
+async def describe_user_scram_credentials(
+    context: RequestContext, request: DescribeUserScramCredentialsRequest
+) -> DescribeUserScramCredentialsResponse:
+    """Tell which credentials users have: all users, or those that are named."""
+    zk, breather = context.broker.zk, Breather()
+    named = Counter(user.name for user in request.users or ())
+    if named:
+        names = list(named)
+    else:
+        names = [desanitized(name) for name in await zk.configs.get_entity_names(ConfigType.USER)]
+    stored = await zk.configs.get_entities_configs([_entity(name) for name in names])
+    results = []
+    for name in names:
+        await breather.give_way()
+        result = DescribeUserScramCredentialsResult(user=name)
+        texts = stored[_entity(name)]
+        if named[name] > 1:
+            result.error_code = ErrorCode.DUPLICATE_RESOURCE
+            result.error_message = (
+                f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"
+            )
+        elif isinstance(texts, CoordinationError):
+            result.error_code, result.error_message = ErrorCode.UNKNOWN_SERVER_ERROR, str(texts)
+        else:
+            result.credential_infos = _infos(texts)
+            if not result.credential_infos and not named:
+                continue
+            if not result.credential_infos:
+                result.error_code = ErrorCode.RESOURCE_NOT_FOUND
+                result.error_message = f"Attempt to describe a user credential that does not exist: {name}"
+        results.append(result)
+    return DescribeUserScramCredentialsResponse(results=results)
+
+
+@handles(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, requires=["Alter Cluster"])
+async def alter_user_scram_credentials(
+    context: RequestContext, request: AlterUserScramCredentialsRequest
+) -> AlterUserScramCredentialsResponse:
+    """Set and delete credentials, user by user."""
+    asked: list[ScramCredentialDeletion | ScramCredentialUpsertion] = [*request.deletions, *request.upsertions]
+    changes: dict[str, list[ScramCredentialDeletion | ScramCredentialUpsertion]] = {}
+    for change in asked:
+        changes.setdefault(change.name, []).append(change)
+    results = []
+    for name, own in changes.items():
+        result = AlterUserScramCredentialsResult(user=name)
+        try:
+            if not context.broker.controller.is_active:
+                raise KafkaError(ErrorCode.NOT_CONTROLLER, "This is not the correct controller for this cluster.")
+            await _change(context.broker, name, own)
+        except KafkaError as error:
+            result.error_code, result.error_message = error.code, error.message
+        except CoordinationError as error:
+            result.error_code, result.error_message = ErrorCode.REQUEST_TIMED_OUT, str(error)
+        results.append(result)
+    return AlterUserScramCredentialsResponse(results=results)
+
+
+async def _change(broker: Broker, name: str, changes: list[ScramCredentialDeletion | ScramCredentialUpsertion]) -> None:
+    """Make all changes of one user, or none of them."""
+    for change in changes:
+        _check(change)
+    if len({change.mechanism for change in changes}) < len(changes):
+        raise KafkaError(ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request")
+    texts = await broker.zk.configs.get_entity_configs(_entity(name))
+    for change in changes:
+        mechanism = _MECHANISMS[change.mechanism]
+        if isinstance(change, ScramCredentialUpsertion):
+            credential = ScramCredential.of_salted_password(
+                mechanism, bytes(change.salt), bytes(change.salted_password), change.iterations
+            )
+            texts[mechanism] = credential.encode()
+        elif texts.pop(mechanism, None) is None:
+            raise KafkaError(ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist")
+    await broker.zk.configs.change_entity_configs(_entity(name), texts)
+
+
+def _check(change: ScramCredentialDeletion | ScramCredentialUpsertion) -> None:
+    if not change.name:
+        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
+    if change.mechanism not in _MECHANISMS:
+        raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
+    if not isinstance(change, ScramCredentialUpsertion):
+        return
+    if change.iterations > ITERATIONS_MAX:
+        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
+    if change.iterations < ITERATIONS_MIN:
+        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
+    if not change.salted_password:
+        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Password must not be empty")
+
+
+def _infos(texts: dict[str, str]) -> list[CredentialInfo]:
+    found = []
+    for code, mechanism in _MECHANISMS.items():
+        if mechanism in texts:
+            try:
+                found.append(
+                    CredentialInfo(mechanism=code, iterations=ScramCredential.decode(texts[mechanism]).iterations)
+                )
+            except ValueError:
+                # Nobody can log in with a malformed one, but it is there, and can be replaced.
+                found.append(CredentialInfo(mechanism=code, iterations=0))
+    return found
+
+
+def _entity(user: str) -> str:
+    return f"{USERS}/{sanitized(user)}"

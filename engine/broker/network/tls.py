@@ -1,0 +1,320 @@
+"""TLS on a server's connection: it decrypts in front of the inbox and encrypts behind the queue of answers.
+
+The socket stays the connection's own, so limits count from the accept on, and answers keep their order and their ranges
+of files. A thread computes handshakes, whose signatures take a millisecond each. Records are encrypted on the loop:
+Python's TLS takes 16 kB a call and the GIL between two calls, for which a thread would wait 64 times a megabyte.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import ssl
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import cache
+from typing import Final, Protocol
+
+from engine.broker.network.cold_ranges import read_into_if_cached
+from engine.broker.network.connection import ADMIT_WITHIN_MS, CloseReason, Connection, ConnectionContext
+from engine.broker.network.sender import NOT_IN_MEMORY, SOCKET_FULL, Range, RangeTruncated, Sender, SocketSender
+from engine.common.errors import RemoteProtocolError
+from engine.kafka.protocol.codec import Outgoing
+
+logger = logging.getLogger(__name__)
+
+RECORD_BYTES_MAX: Final = 16 * 1024
+"""Most bytes of one TLS record."""
+
+SEALED_BYTES_MAX: Final = 8 * RECORD_BYTES_MAX
+"""Bytes to encrypt ahead of the socket: a slow peer holds no more of them."""
+
+_HANDSHAKE_THREADS: Final = 2
+"""They leave processors to the loop while thousands of peers shake hands."""
+
+_scratch = memoryview(bytearray(SEALED_BYTES_MAX))
+"""What is encrypted next. All connections of the loop share it: nothing stays in it."""
+
+
+class TlsPolicy(Protocol):
+    """What a listener asks of TLS."""
+
+    @property
+    def tls(self) -> ssl.SSLContext:
+        """The context for the next handshake; a reloaded certificate is in a new one."""
+
+    def principal_of(self, certificate: bytes | None) -> str:
+        """Return who shows this certificate (DER), or none."""
+
+
+class TlsSender(SocketSender):
+    """Encrypts what it sends. Its queue is in clear but for the head, which may be encrypted already."""
+
+    __slots__ = ("_is_head_sealed", "_outgoing", "_tls")
+
+    turn_bytes_max = 512 * 1024
+    """Encrypting costs about as much as everything else together."""
+
+    def __init__(
+        self,
+        tls: ssl.SSLObject,
+        outgoing: ssl.MemoryBIO,
+        loop: asyncio.AbstractEventLoop,
+        fd: int,
+        on_drained: Callable[[], None],
+        on_error: Callable[[OSError], None],
+        now_ms: Callable[[], int],
+        *,
+        descriptors_max: int,
+    ) -> None:
+        super().__init__(loop, fd, on_drained, on_error, now_ms, descriptors_max=descriptors_max)
+        self._tls = tls
+        self._outgoing = outgoing
+        self._is_head_sealed = False
+
+    def send(self, out: Outgoing) -> None:
+        if self._queue or out.ranges or len(out) > SEALED_BYTES_MAX:
+            self._begin_to_send(out)
+            return
+        try:
+            self._write_records(memoryview(out))
+        except ssl.SSLError as error:
+            self._on_error(error)
+        else:
+            self.send_records()
+
+    def send_records(self) -> None:
+        """Send what TLS itself has to say, and what is encrypted. Behind a queue it goes out with that."""
+        if self._queue or not self._outgoing.pending:
+            return
+        records = self._outgoing.read()
+        try:
+            sent = os.write(self._fd, records)
+        except BlockingIOError:
+            sent = 0
+        except OSError as error:
+            self._on_error(error)
+            return
+        if sent < len(records):
+            self._put_records_first(memoryview(records)[sent:])
+            self._pump()
+
+    def _send_head(self, sock: object) -> int:
+        if not self._is_head_sealed and not self._seal():
+            return NOT_IN_MEMORY
+        head = self._queue[0]
+        assert isinstance(head, memoryview) and self._socket is not None
+        try:
+            sent = self._socket.send(head)
+        except BlockingIOError:
+            return SOCKET_FULL
+        if sent < len(head):
+            self._queue[0] = head[sent:]
+            return sent
+        self._queue.popleft()
+        self._is_head_sealed = False
+        if self._outgoing.pending:
+            self._put_records_first(memoryview(self._outgoing.read()))
+        return sent
+
+    def _seal(self) -> bool:
+        """Encrypt the next bytes of the queue; False: a thread reads them first."""
+        filled, queue = 0, self._queue
+        while queue and filled < SEALED_BYTES_MAX:
+            head, room = queue[0], _scratch[filled:]
+            if isinstance(head, memoryview):
+                size = min(len(head), len(room))
+                room[:size] = head[:size]
+                rest = len(head) - size
+                queue[0] = head[size:]
+            else:
+                size = min(head.remaining, len(room))
+                if not _read(head, room[:size]):
+                    if filled:
+                        break
+                    self._bring_in(head, size)
+                    return False
+                head.position += size
+                head.remaining -= size
+                rest = head.remaining
+            filled += size
+            if not rest:
+                queue.popleft()
+        self._write_records(_scratch[:filled])
+        self.queued_bytes -= filled
+        self._put_records_first(memoryview(self._outgoing.read()))
+        return True
+
+    def _write_records(self, data: memoryview) -> None:
+        while data:
+            data = data[self._tls.write(data) :]
+
+    def _put_records_first(self, records: memoryview) -> None:
+        self._queue.appendleft(records)
+        self.queued_bytes += len(records)
+        self._is_head_sealed = True
+
+
+class TlsConnection(Connection):
+    """A connection whose bytes are encrypted. Handlers and answers know nothing of it."""
+
+    def __init__(self, context: ConnectionContext, policy: TlsPolicy) -> None:
+        super().__init__(context)
+        self._policy = policy
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        self._tls = policy.tls.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._is_shaking_hands = False
+        """A thread uses the TLS object, so nobody else may."""
+        self._are_hands_shaken = False
+        self.admit_until_ms = context.now_ms() + ADMIT_WITHIN_MS
+
+    def _make_sender(self, transport: asyncio.Transport) -> Sender:
+        context = self._context
+        return TlsSender(
+            self._tls, self._outgoing, asyncio.get_running_loop(), self.descriptor, self._go_on, self._on_write_error,
+            context.now_ms, descriptors_max=context.descriptors_max,
+        )  # fmt: skip
+
+    # The transport's callbacks.
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._context.buffers.shared
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.last_active_ms = self._context.now_ms()
+        self._incoming.write(self._context.buffers.shared[:nbytes])
+        if self._are_hands_shaken:
+            self._open_records()
+        else:
+            self._shake_hands()
+
+    # Handshakes.
+
+    def _shake_hands(self) -> None:
+        # No bytes come meanwhile: the thread reads those that have come.
+        self._is_shaking_hands = True
+        self._pause_reading()
+        loop = asyncio.get_running_loop()
+        loop.run_in_executor(_handshakes(), self._tls.do_handshake).add_done_callback(self._took_step)
+
+    def _took_step(self, step: asyncio.Future[None]) -> None:
+        error = step.exception()
+        self._is_shaking_hands = False
+        if self.closed_because is not None or self._sender is None:
+            return
+        self._send_records()
+        if error is None:
+            self._admit()
+        elif isinstance(error, ssl.SSLWantReadError):
+            self._resume_reading()
+        else:
+            self._refuse_peer(error)
+
+    def _admit(self) -> None:
+        if self.session.login is None:
+            try:
+                self.session.principal = self._policy.principal_of(self._tls.getpeercert(binary_form=True))
+            except RemoteProtocolError as error:
+                self._refuse_peer(error)
+                return
+            self.admit_until_ms = None
+        self._are_hands_shaken = True
+        self._resume_reading()
+        self._open_records()
+
+    def _refuse_peer(self, error: BaseException) -> None:
+        logger.info(
+            "Failed authentication with %s:%d (SSL handshake failed: %s) listener=%s",
+            self.session.host, self.session.port, getattr(error, "reason", None) or error, self.session.listener_name,
+        )  # fmt: skip
+        self.closed_because = CloseReason.NOT_AUTHENTICATED
+        self._shut()
+
+    # Records.
+
+    def _open_records(self) -> None:
+        """Decrypt and handle what has come, as long as requests can be handled."""
+        try:
+            while (self._incoming.pending or self._tls.pending()) and self._can_handle():
+                room = self._inbox.room()
+                filled, is_over = self._decrypt_into(room)
+                if filled:
+                    self._inbox.received(filled)
+                    self._handle()
+                if is_over:
+                    self._hear_the_end()
+                    break
+                if not filled:
+                    break
+        except ssl.SSLError as error:
+            self._send_records()
+            logger.info(
+                "Closing a connection because its TLS is broken: %s peer=%s:%d listener=%s",
+                error.reason or error, self.session.host, self.session.port, self.session.listener_name,
+            )  # fmt: skip
+            self.closed_because = self.closed_because or CloseReason.PEER_BROKE_PROTOCOL
+            self._shut()
+            return
+        if self._outgoing.pending and self.closed_because is None:
+            self._send_records()
+
+    def _decrypt_into(self, room: memoryview) -> tuple[int, bool]:
+        """Return the number of bytes, and whether the peer has said that it sends no more."""
+        filled, tls, incoming = 0, self._tls, self._incoming
+        try:
+            while filled < len(room) and (incoming.pending or tls.pending()):
+                size = tls.read(len(room) - filled, room[filled:])
+                if not size:
+                    return filled, True
+                filled += int(size)
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLZeroReturnError:
+            return filled, True
+        return filled, False
+
+    def _hear_the_end(self) -> None:
+        self._saw_eof = True
+        self._settle()
+
+    def _go_on(self) -> None:
+        super()._go_on()
+        if self._incoming.pending and self._are_hands_shaken:
+            self._open_records()
+
+    def _resume_reading(self) -> None:
+        if not self._is_shaking_hands:
+            super()._resume_reading()
+
+    def _send_records(self) -> None:
+        if isinstance(self._sender, TlsSender):
+            self._sender.send_records()
+
+    def _shut(self) -> None:
+        if not self._is_shaking_hands:
+            # The peer has not said its end yet, and need not.
+            with suppress(ssl.SSLError, ValueError):
+                self._tls.unwrap()
+            self._send_records()
+        super()._shut()
+
+
+def _read(head: Range, room: memoryview) -> bool:
+    """Fill ``room`` from a range; False if that would wait for the disk.
+
+    Raises:
+        RangeTruncated: the file has ended early, so the promised bytes cannot be sent.
+    """
+    if head.cached_until < head.position + len(room):
+        return read_into_if_cached(head.source.fd, room, head.position)
+    if os.preadv(head.source.fd, [room], head.position) < len(room):
+        raise RangeTruncated(f"the file ended before {head.position + len(room)}")
+    return True
+
+
+@cache
+def _handshakes() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_HANDSHAKE_THREADS, thread_name_prefix="klamm-handshake")

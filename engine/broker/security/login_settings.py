@@ -1,0 +1,165 @@
+"""From a broker's settings to the logins of its listeners: mechanisms, login modules, users."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from engine.broker.network.session import Routes
+from engine.broker.security.logins import LoginPolicy, Mechanism
+from engine.broker.security.mechanisms import (
+    ServerExchange,
+    oauthbearer_server,
+    plain_server,
+    scram_server,
+    unsecured_validator,
+)
+from engine.common.errors import ConfigError
+from engine.common.model import SecurityProtocol
+from engine.kafka.client.jaas import LoginModule, jaas_section, parse_jaas_config
+from engine.kafka.config.broker import BrokerConfig
+from engine.kafka.formats.scram_credential import HASHES, ScramCredential
+
+logger = logging.getLogger(__name__)
+
+_SASL = (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
+_SECURITY = "org.apache.kafka.common.security"
+_MODULES = {
+    "PLAIN": f"{_SECURITY}.plain.PlainLoginModule",
+    **dict.fromkeys(HASHES, f"{_SECURITY}.scram.ScramLoginModule"),
+    "OAUTHBEARER": f"{_SECURITY}.oauthbearer.OAuthBearerLoginModule",
+}
+_HANDLERS = {
+    "PLAIN": f"{_SECURITY}.plain.internals.PlainServerCallbackHandler",
+    "OAUTHBEARER": f"{_SECURITY}.oauthbearer.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler",
+}
+"""Java classes that do what is done here anyway."""
+_DEFAULT_PRINCIPAL_BUILDER = f"{_SECURITY}.authenticator.DefaultKafkaPrincipalBuilder"
+
+UserText = Callable[[str, str], str | None]
+"""Returns the text of a user's setting by the user's name and the setting's."""
+
+
+class ListenerLogins:
+    """The settings of the logins on one listener, checked."""
+
+    def __init__(self, config: BrokerConfig, listener_name: str, environment: Mapping[str, str]) -> None:
+        """Raises ConfigError: something is missing, unknown, or would have to be done by a Java class."""
+        self.name = listener_name
+        self._own = config.of_listener(listener_name)
+        self._environment = environment
+        if not self._own.sasl_enabled_mechanisms:
+            raise self._error("sasl.enabled.mechanisms names no mechanism")
+        self.modules = {mechanism: self._checked_module(mechanism) for mechanism in self._own.sasl_enabled_mechanisms}
+
+        self._max_reauth_ms = {mechanism: self._checked_lifetime(mechanism) for mechanism in self.modules}
+
+    def policy(self, routes: Routes, user_text: UserText, now_ms: Callable[[], int]) -> LoginPolicy:
+        """Return how peers log in."""
+        own = self._own
+        mechanisms = {
+            name: Mechanism(self._exchanges(name, user_text, now_ms), self._max_reauth_ms[name])
+            for name in self.modules
+        }
+        return LoginPolicy(
+            mechanisms, own.connection_failed_authentication_delay_ms, own.sasl_server_max_receive_size, now_ms, routes
+        )
+
+    def client_module(self, mechanism: str) -> LoginModule | None:
+        """Return by which login module this broker logs in at the others."""
+        if mechanism not in self.modules:
+            raise self._error(
+                f"sasl.mechanism.inter.broker.protocol={mechanism} is not among sasl.enabled.mechanisms="
+                f"{','.join(self.modules)}, but brokers log in at this listener"
+            )
+        return self.modules[mechanism]
+
+    def _checked_module(self, mechanism: str) -> LoginModule | None:
+        if mechanism not in _MODULES:
+            raise self._error(f"sasl.enabled.mechanisms: {mechanism} is none of {', '.join(_MODULES)}")
+        handler = self._text(f"{mechanism.lower()}.sasl.server.callback.handler.class")
+        if handler not in (None, _HANDLERS.get(mechanism)):
+            raise self._error(f"{mechanism.lower()}.sasl.server.callback.handler.class={handler} is a Java class, "
+                              "which this broker cannot run")  # fmt: skip
+        module = self._module(mechanism)
+        if module is None and mechanism not in HASHES:
+            raise self._error(
+                f"listener.name.{self.name.lower()}.{mechanism.lower()}.sasl.jaas.config is missing, and there is no "
+                "JAAS file with a section KafkaServer"
+            )
+        return module
+
+    def _module(self, mechanism: str) -> LoginModule | None:
+        wanted = _MODULES[mechanism]
+        said = self._text(f"{mechanism.lower()}.sasl.jaas.config")
+        try:
+            if said is not None:
+                module = parse_jaas_config(said)
+                if module.class_name != wanted:
+                    raise ConfigError(f"the login module of {mechanism} is {module.class_name} instead of {wanted}")
+                return module
+            sections = (f"{self.name.lower()}.KafkaServer", "KafkaServer")
+            found = next(filter(None, (jaas_section(None, self._environment, one) for one in sections)), [])
+        except ConfigError as error:
+            raise self._error(str(error)) from None
+        return next((module for module in found if module.class_name == wanted), None)
+
+    def _text(self, name: str) -> str | None:
+        return self._own.originals.get(name)
+
+    def _checked_lifetime(self, mechanism: str) -> int:
+        name = f"{mechanism.lower()}.connections.max.reauth.ms"
+        said = self._text(name)
+        if said is None:
+            return self._own.connections_max_reauth_ms
+        try:
+            return int(said)
+        except ValueError:
+            raise self._error(f"{name}={said} is no number of milliseconds") from None
+
+    def _exchanges(
+        self, mechanism: str, user_text: UserText, now_ms: Callable[[], int]
+    ) -> Callable[[], ServerExchange]:
+        module = self.modules[mechanism]
+        options = {} if module is None else module.options
+        if mechanism == "PLAIN":
+            prefix = "user_"
+            users = {key.removeprefix(prefix): value for key, value in options.items() if key.startswith(prefix)}
+            return partial(plain_server, users)
+        if mechanism == "OAUTHBEARER":
+            return partial(oauthbearer_server, unsecured_validator(options, now_ms))
+
+        def credential_of(name: str, is_token: bool) -> ScramCredential | None:
+            text = None if is_token else user_text(name, mechanism)
+            try:
+                return None if text is None else ScramCredential.decode(text)
+            except ValueError:
+                logger.error("The %s credential of user %s in ZooKeeper is malformed: nobody can log in with it",
+                             mechanism, name)  # fmt: skip
+                return None
+
+        return partial(scram_server, mechanism, credential_of, lambda name, _: name)
+
+    def _error(self, text: str) -> ConfigError:
+        return ConfigError(f"listener {self.name}: {text}", key="listeners")
+
+
+def listener_logins(config: BrokerConfig, environment: Mapping[str, str]) -> dict[str, ListenerLogins]:
+    """Return the logins of the listeners with SASL, by name.
+
+    Raises:
+        ConfigError: one of them cannot be served as it is meant; the text names the listener and the key.
+    """
+    endpoints = config.listener_settings.listeners
+    is_secured = any(one.security_protocol is not SecurityProtocol.PLAINTEXT for one in endpoints)
+    if is_secured and config.principal_builder_class not in (None, "", _DEFAULT_PRINCIPAL_BUILDER):
+        raise ConfigError(
+            f"principal.builder.class={config.principal_builder_class} is a Java class, which this broker cannot run",
+            key="principal.builder.class",
+        )
+    return {
+        endpoint.listener_name: ListenerLogins(config, endpoint.listener_name, environment)
+        for endpoint in endpoints
+        if endpoint.security_protocol in _SASL
+    }

@@ -1,0 +1,357 @@
+"""TLS on a listener: who is let in, what is sent, and what peers that break it cost."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import socket
+import ssl
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from certificates import Authority, Signed
+from network_serving import answer_with_name, correlation_ids, metadata_request, read_frame, run, serving
+
+from engine.broker.log.file_range import FileRange, OpenFile
+from engine.broker.network.connection import ADMIT_WITHIN_MS
+from engine.broker.network.request import RequestHead
+from engine.broker.network.server import ServerLimits, SocketServer
+from engine.broker.security.listener_security import TlsListener
+from engine.common.clock import ManualClock
+from engine.common.model import SecurityProtocol
+from engine.kafka.config.broker import BrokerConfig
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.api_versions import ApiVersionsRequest
+from engine.kafka.protocol.apis.metadata import MetadataResponse
+from engine.kafka.protocol.codec import Outgoing
+from engine.kafka.protocol.frames import encode_request
+
+PATIENCE_S = 30.0
+REFUSED = (asyncio.IncompleteReadError, ssl.SSLError, ConnectionError)
+CA = Authority()
+CLIENT = CA.sign("Anna Example")
+
+
+def listener(folder: Path, client_auth: str = "none", **settings: str) -> TlsListener:
+    return TlsListener(config(folder, client_auth, **settings), "SSL", SecurityProtocol.SSL)
+
+
+def config(folder: Path, client_auth: str = "none", own: Signed | None = None, **settings: str) -> BrokerConfig:
+    """Return a broker's settings, with stores in the folder."""
+    (folder / "ca.pem").write_text(CA.pem)
+    store = (own or CA.sign("broker", ["broker.example"])).write_pem(folder / "broker.pem")
+    return BrokerConfig(
+        {
+            "broker.id": "0",
+            "zookeeper.connect": "z:1",
+            "listeners": "SSL://localhost:9093,PLAINTEXT://localhost:9092",
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(store),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(folder / "ca.pem"),
+            "ssl.client.auth": client_auth,
+            **{name.replace("_", "."): value for name, value in settings.items()},
+        }
+    )
+
+
+def client_context(folder: Path, own: Signed | None = None) -> ssl.SSLContext:
+    context = ssl.create_default_context(cadata=CA.pem)
+    if own is not None:
+        context.load_cert_chain(own.write_pem(folder / "client.pem"))
+    return context
+
+
+async def connected(host: str, port: int, context: ssl.SSLContext) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    return await asyncio.open_connection(host, port, ssl=context, server_hostname="broker.example")
+
+
+def tell_principal(request: RequestHead, body: Any) -> MetadataResponse:
+    return MetadataResponse(brokers=[], topics=[], cluster_id=request.session.principal)
+
+
+@asynccontextmanager
+async def telling_principals(policy: TlsListener) -> AsyncIterator[tuple[SocketServer, str, int]]:
+    async with serving({ApiKey.METADATA: tell_principal}, tls=policy) as server:
+        yield server
+
+
+async def principal_at(host: str, port: int, context: ssl.SSLContext) -> str:
+    """Return as whom the server knows a client; it may be refused when it first reads (TLS 1.3)."""
+    reader, writer = await connected(host, port, context)
+    try:
+        writer.write(metadata_request("t", 1))
+        frame = await read_frame(reader)
+    finally:
+        writer.close()
+    start = frame.index(b"User:")
+    return frame[start : start + struct.unpack_from(">h", frame, start - 2)[0]].decode()
+
+
+def test_answers_come_in_order_whatever_their_size_and_wherever_they_are(tmp_path: Path) -> None:
+    content = random.Random(1).randbytes(3_000_000)
+    (tmp_path / "f").write_bytes(content)
+    file = OpenFile(os.open(tmp_path / "f", os.O_RDONLY))
+    sizes = [0, 1, 20_000, 16_384, 3_000_000, 500, 700_000]
+
+    def from_file(request: RequestHead, body: Any) -> Outgoing:
+        size = sizes[request.correlation_id]
+        out = Outgoing(struct.pack(">ii", 4 + size + 3, request.correlation_id))
+        out.splice(FileRange(file, 0, size))
+        out += b"end"
+        return out
+
+    async def check() -> None:
+        async with serving({ApiKey.METADATA: from_file}, tls=listener(tmp_path)) as (_, host, port):
+            reader, writer = await connected(host, port, client_context(tmp_path))
+            writer.write(b"".join(metadata_request(f"t{i}", i) for i in range(len(sizes))))
+            for number, size in enumerate(sizes):
+                frame = await read_frame(reader)
+                assert struct.unpack_from(">i", frame)[0] == number
+                assert frame[4:] == content[:size] + b"end"
+            writer.close()
+
+    run(check)
+
+
+def test_many_small_requests_in_few_records_and_one_request_in_many(tmp_path: Path) -> None:
+    async def check() -> None:
+        async with serving({ApiKey.METADATA: answer_with_name}, tls=listener(tmp_path)) as (_, host, port):
+            reader, writer = await connected(host, port, client_context(tmp_path))
+            writer.write(b"".join(metadata_request("x" * (i % 100), i) for i in range(5000)))
+            assert correlation_ids([await read_frame(reader) for _ in range(5000)]) == list(range(5000))
+            for byte in metadata_request("slow", 7):
+                writer.write(bytes([byte]))
+                await writer.drain()
+            assert correlation_ids([await read_frame(reader)]) == [7]
+            writer.close()
+
+    run(check)
+
+
+def test_a_peer_that_does_not_read_costs_little_and_is_served_once_it_reads(tmp_path: Path) -> None:
+    content = random.Random(2).randbytes(1_000_000)
+    (tmp_path / "f").write_bytes(content)
+    file = OpenFile(os.open(tmp_path / "f", os.O_RDONLY))
+
+    def from_file(request: RequestHead, body: Any) -> Outgoing:
+        out = Outgoing(struct.pack(">ii", 4 + len(content), request.correlation_id))
+        out.splice(FileRange(file, 0, len(content)))
+        return out
+
+    async def check() -> None:
+        async with serving({ApiKey.METADATA: from_file}, tls=listener(tmp_path)) as (server, host, port):
+            reader, writer = await connected(host, port, client_context(tmp_path))
+            writer.write(b"".join(metadata_request("t", i) for i in range(50)))
+            (connection,) = server.connections
+            async with asyncio.timeout(PATIENCE_S):
+                while connection._sender is None or connection._sender.queued_bytes < len(content):
+                    await asyncio.sleep(0)
+            for number in range(50):
+                frame = await read_frame(reader)
+                assert struct.unpack_from(">i", frame)[0] == number
+                assert frame[4:] == content
+            writer.close()
+
+    run(check)
+
+
+def test_the_certificate_says_who_a_client_is(tmp_path: Path) -> None:
+    async def check() -> None:
+        rules = "RULE:^CN=(.*?) .*$/$1/L,DEFAULT"
+        policy = listener(tmp_path, "required", ssl_principal_mapping_rules=rules)
+        async with telling_principals(policy) as (_, host, port):
+            assert await principal_at(host, port, client_context(tmp_path, CLIENT)) == "User:anna"
+            assert await principal_at(host, port, client_context(tmp_path, CA.sign("bob"))) == "User:CN=bob"
+        async with telling_principals(listener(tmp_path, "none")) as (_, host, port):
+            assert await principal_at(host, port, client_context(tmp_path, CLIENT)) == "User:ANONYMOUS"
+
+    run(check)
+
+
+def test_a_certificate_that_no_rule_fits_is_not_let_in(tmp_path: Path) -> None:
+    async def check() -> None:
+        policy = listener(tmp_path, "required", ssl_principal_mapping_rules="RULE:^OU=(.*)$/$1/")
+        async with telling_principals(policy) as (_, host, port):
+            with pytest.raises(REFUSED):
+                await principal_at(host, port, client_context(tmp_path, CLIENT))
+
+    run(check)
+
+
+@pytest.mark.parametrize("client_auth", ["required", "requested"])
+@pytest.mark.parametrize(
+    "own",
+    [None, Authority("another CA").sign("mallory"), CA.sign("late", days=(-9, -2)), CA.sign("early", days=(2, 9))],
+    ids=["none", "of another CA", "expired", "not valid yet"],
+)
+def test_bad_certificates_are_refused_and_none_is_where_one_is_required(
+    tmp_path: Path, client_auth: str, own: Signed | None
+) -> None:
+    async def check() -> None:
+        async with telling_principals(listener(tmp_path, client_auth)) as (_, host, port):
+            context = client_context(tmp_path, own)
+            if own is None and client_auth == "requested":
+                assert await principal_at(host, port, context) == "User:ANONYMOUS"
+                return
+            for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
+                context.maximum_version = version
+                with pytest.raises(REFUSED):
+                    await principal_at(host, port, context)
+
+    run(check)
+
+
+def test_only_enabled_versions_and_suites_are_spoken(tmp_path: Path) -> None:
+    async def version(policy: TlsListener, maximum: ssl.TLSVersion) -> tuple[str, str]:
+        async with telling_principals(policy) as (_, host, port):
+            context = client_context(tmp_path)
+            context.maximum_version = maximum
+            _, writer = await connected(host, port, context)
+            writer.close()
+            cipher = writer.get_extra_info("cipher")
+            return cipher[1], cipher[0]
+
+    async def check() -> None:
+        newest, older = ssl.TLSVersion.TLSv1_3, ssl.TLSVersion.TLSv1_2
+        assert (await version(listener(tmp_path), newest))[0] == "TLSv1.3"
+        assert (await version(listener(tmp_path), older))[0] == "TLSv1.2"
+        suite = "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"
+        chosen = await version(listener(tmp_path, ssl_cipher_suites=suite), newest)
+        assert chosen == ("TLSv1.2", "ECDHE-ECDSA-AES128-GCM-SHA256")
+        with pytest.raises(ssl.SSLError):
+            await version(listener(tmp_path, ssl_enabled_protocols="TLSv1.3"), older)
+
+    run(check)
+
+
+def test_what_is_not_tls_ends_its_connection_only(tmp_path: Path) -> None:
+    async def check() -> None:
+        async with serving({ApiKey.METADATA: answer_with_name}, tls=listener(tmp_path)) as (server, host, port):
+            good_reader, good_writer = await connected(host, port, client_context(tmp_path))
+            for garbage in (metadata_request("t", 1), b"GET / HTTP/1.1\r\n\r\n", bytes(300), b"\x16\x03\x01\xff\xff"):
+                reader, writer = await asyncio.open_connection(host, port)
+                writer.write(garbage)
+                writer.write_eof()
+                async with asyncio.timeout(PATIENCE_S):
+                    # At most an alert, which is seven bytes.
+                    assert len(await reader.read()) <= 7
+                writer.close()
+            good_writer.write(metadata_request("t", 3))
+            assert correlation_ids([await read_frame(good_reader)]) == [3]
+            good_writer.close()
+            async with asyncio.timeout(PATIENCE_S):
+                while server.connections:
+                    await asyncio.sleep(0)
+
+    run(check)
+
+
+def test_damaged_records_end_the_connection(tmp_path: Path) -> None:
+    async def check() -> None:
+        handled: list[int] = []
+
+        def note(request: RequestHead, body: Any) -> MetadataResponse:
+            handled.append(request.correlation_id)
+            return answer_with_name(request, body)
+
+        async with serving({ApiKey.METADATA: note}, tls=listener(tmp_path)) as (_, host, port):
+            raw = socket.create_connection((host, port))
+            raw.setblocking(False)
+            loop = asyncio.get_running_loop()
+            incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+            tls = client_context(tmp_path).wrap_bio(incoming, outgoing, server_hostname="broker.example")
+            async with asyncio.timeout(PATIENCE_S):
+                while True:
+                    try:
+                        tls.do_handshake()
+                        break
+                    except ssl.SSLWantReadError:
+                        await loop.sock_sendall(raw, outgoing.read())
+                        incoming.write(await loop.sock_recv(raw, 65536))
+                tls.write(metadata_request("t", 1))
+                record = bytearray(outgoing.read())
+                record[-1] ^= 1
+                await loop.sock_sendall(raw, record)
+                while await loop.sock_recv(raw, 65536):
+                    pass
+            raw.close()
+            assert handled == []
+
+    run(check)
+
+
+def test_connections_count_before_they_shake_hands(tmp_path: Path) -> None:
+    async def check() -> None:
+        limits = ServerLimits(max_connections_per_ip=3)
+        async with serving({ApiKey.METADATA: answer_with_name}, limits, tls=listener(tmp_path)) as (server, host, port):
+            silent = [await asyncio.open_connection(host, port) for _ in range(3)]
+            async with asyncio.timeout(PATIENCE_S):
+                while len(server.connections) < 3:
+                    await asyncio.sleep(0)
+                reader, writer = await asyncio.open_connection(host, port)
+                assert await reader.read() == b""
+            for _, each in [*silent, (reader, writer)]:
+                each.close()
+
+    run(check)
+
+
+def test_a_peer_that_drips_its_handshake_does_not_stay(tmp_path: Path) -> None:
+    async def check() -> None:
+        clock = ManualClock()
+        async with serving({}, clock=clock, tls=listener(tmp_path)) as (server, host, port):
+            good_reader, good_writer = await connected(host, port, client_context(tmp_path))
+            good_writer.write(bytes(encode_request(ApiVersionsRequest(), 0, 3, "test")))
+            assert correlation_ids([await read_frame(good_reader)]) == [3]
+            reader, writer = await asyncio.open_connection(host, port)
+            writer.write(b"\x16\x03")
+            async with asyncio.timeout(PATIENCE_S):
+                while len(server.connections) < 2:
+                    await asyncio.sleep(0)
+                clock.advance(ADMIT_WITHIN_MS)
+                server._close_unknown()
+                assert len(server.connections) == 2
+                writer.write(b"\x01")
+                await asyncio.sleep(0)
+                clock.advance(1)
+                server._close_unknown()
+                with suppress(ConnectionError):
+                    assert await reader.read() == b""
+            good_writer.write(bytes(encode_request(ApiVersionsRequest(), 0, 4, "test")))
+            assert correlation_ids([await read_frame(good_reader)]) == [4]
+            for each in (writer, good_writer):
+                each.close()
+
+    run(check)
+
+
+def test_a_new_certificate_is_for_new_connections(tmp_path: Path) -> None:
+    async def shown(host: str, port: int) -> int:
+        _, writer = await connected(host, port, client_context(tmp_path))
+        certificate: dict[str, Any] = writer.get_extra_info("peercert")
+        writer.close()
+        return int(certificate["serialNumber"], 16)
+
+    async def check() -> None:
+        first = CA.sign("broker", ["broker.example"])
+        policy = TlsListener(config(tmp_path, own=first), "SSL", SecurityProtocol.SSL)
+        async with serving({ApiKey.METADATA: answer_with_name}, tls=policy) as (_, host, port):
+            reader, writer = await connected(host, port, client_context(tmp_path))
+            assert await shown(host, port) == first.certificate.serial_number
+            second = CA.sign("broker", ["broker.example", "more.example"])
+            policy.reload(config(tmp_path, own=second))
+            assert await shown(host, port) == second.certificate.serial_number
+            for refused in (CA.sign("other", ["broker.example", "more.example"]), first):
+                policy.reload(config(tmp_path, own=refused))
+                assert await shown(host, port) == second.certificate.serial_number
+            writer.write(metadata_request("t", 5))
+            assert correlation_ids([await read_frame(reader)]) == [5]
+            writer.close()
+
+    run(check)

@@ -1,0 +1,271 @@
+"""The server's side of SASL mechanisms against the client's, against examples of the RFCs, and against bad tokens."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, urlsafe_b64encode
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from engine.broker.security.mechanisms import (
+    LoggedIn,
+    LoginRefused,
+    ServerExchange,
+    oauthbearer_server,
+    plain_server,
+    scram_server,
+    unsecured_validator,
+)
+from engine.kafka.client.sasl.exchange import Exchange, SaslError, plain_exchange
+from engine.kafka.client.sasl.oauthbearer import oauthbearer_exchange, unsecured_token
+from engine.kafka.client.sasl.scram import scram_exchange
+from engine.kafka.formats.scram_credential import ScramCredential
+
+NOW_MS = 1_700_000_000_000
+PASSWORDS = {"alice": 'al1ce, "quoted"', "jürgen": "gehäim"}
+
+
+def agreed(client: Exchange, server: ServerExchange) -> LoggedIn:
+    """Let both talk; return who has logged in. The client checks what the server says last."""
+    next(server)
+    token = next(client)
+    while True:
+        try:
+            answer = server.send(token)
+        except StopIteration as done:
+            with pytest.raises(StopIteration):
+                client.send(done.value.answer)
+            who: LoggedIn = done.value
+            return who
+        token = client.send(answer)
+
+
+def refusal(server: ServerExchange, *tokens: bytes) -> LoginRefused:
+    next(server)
+    with pytest.raises(LoginRefused) as caught:
+        for token in tokens:
+            server.send(token)
+    return caught.value
+
+
+def scram(mechanism: str = "SCRAM-SHA-256", iterations: int = 4096) -> ServerExchange:
+    def credential_of(name: str, is_token: bool) -> ScramCredential | None:
+        if name not in PASSWORDS or is_token:
+            return None
+        return ScramCredential.of_password(mechanism, PASSWORDS[name], b"salt" + name.encode(), iterations)
+
+    return scram_server(mechanism, credential_of, lambda name, _: name)
+
+
+@pytest.mark.parametrize("name", list(PASSWORDS))
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_scram_agrees_with_the_client(mechanism: str, name: str) -> None:
+    client = scram_exchange(mechanism, name, PASSWORDS[name], is_token=False)
+    assert agreed(client, scram(mechanism)).name == name
+
+
+def test_scram_of_the_rfc() -> None:
+    """The example of RFC 7677."""
+    salt = b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
+    credential = ScramCredential.of_password("SCRAM-SHA-256", "pencil", salt, 4096)
+    server = scram_server("SCRAM-SHA-256", lambda *_: credential, lambda name, _: name,
+                          nonce="%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0")  # fmt: skip
+    next(server)
+    first = server.send(b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO")
+    assert first == b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
+    with pytest.raises(StopIteration) as done:
+        server.send(b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,"
+                    b"p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=")  # fmt: skip
+    assert done.value.value == LoggedIn("user", b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=")
+
+
+def test_a_name_with_commas_and_equal_signs_is_one_name() -> None:
+    credential = ScramCredential.of_password("SCRAM-SHA-256", "p", b"s", 4096)
+    asked: list[str] = []
+
+    def credential_of(name: str, is_token: bool) -> ScramCredential:
+        asked.append(name)
+        return credential
+
+    client = scram_exchange("SCRAM-SHA-256", "a,b=c=2Cd", "p", is_token=False)
+    assert agreed(client, scram_server("SCRAM-SHA-256", credential_of, lambda name, _: name)).name == "a,b=c=2Cd"
+    assert asked == ["a,b=c=2Cd"]
+
+
+def test_scram_refuses_a_wrong_password_and_tells_no_more_than_that_it_is_wrong() -> None:
+    client = scram_exchange("SCRAM-SHA-256", "alice", "wrong", is_token=False)
+    server = scram()
+    next(server)
+    final = client.send(server.send(next(client)))
+    with pytest.raises(LoginRefused) as caught:
+        server.send(final)
+    assert caught.value.told is None
+    assert refusal(scram(), b"n,,n=nobody,r=abc").told is None
+
+
+def test_a_false_proof_never_passes_whatever_the_client_changes() -> None:
+    """Each bit of the proof, and a nonce or name of somebody else."""
+    client = scram_exchange("SCRAM-SHA-256", "alice", PASSWORDS["alice"], is_token=False)
+    server = scram()
+    next(server)
+    final = client.send(server.send(next(client)))
+    head, _, proof = final.rpartition(b",p=")
+    for position in range(0, len(proof) - 1, 5):
+        other = b"A" if proof[position : position + 1] != b"A" else b"B"
+        changed = proof[:position] + other + proof[position + 1 :]
+        again = scram_exchange("SCRAM-SHA-256", "alice", PASSWORDS["alice"], is_token=False)
+        fresh = scram()
+        next(fresh)
+        fresh.send(next(again))
+        with pytest.raises(LoginRefused):
+            fresh.send(head + b",p=" + changed)
+
+
+@pytest.mark.parametrize(
+    "tokens",
+    [
+        [b""],
+        [b"\xff"],
+        [b"n,,n=alice"],
+        [b"n,,n=al=ice,r=x"],
+        [b"y,,n=alice,r=x"],
+        [b"p=tls-unique,,n=alice,r=x"],
+        [b"n,,n=alice,r=x,tokenauth=true"],
+        [b"n,,n=alice,r=x", b""],
+        [b"n,,n=alice,r=x", b"c=biws,r=x,p=AAAA"],
+        [b"n,,n=alice,r=x", b"c=biws,r=y,p=AAAA"],
+        [b"n,,n=alice,r=x" + b"x" * 100_000, b"c=biws,p=AAAA"],
+    ],
+)
+def test_malformed_scram_is_refused(tokens: list[bytes]) -> None:
+    assert refusal(scram(), *tokens).told is None
+
+
+def test_a_credential_with_few_iterations_lets_nobody_in() -> None:
+    refusal(scram(iterations=4095), b"n,,n=alice,r=x")
+
+
+def test_an_identity_other_than_the_name_is_refused() -> None:
+    refused = refusal(scram(), b"n,a=bob,n=alice,r=x")
+    assert refused.told == "Authentication failed: Client requested an authorization id that is different from username"
+    assert refusal(plain_server(PASSWORDS), b"bob\0alice\0" + PASSWORDS["alice"].encode()).told == refused.told
+
+
+def test_plain() -> None:
+    for name, password in PASSWORDS.items():
+        assert agreed(plain_exchange(name, password), plain_server(PASSWORDS)).name == name
+    server = plain_server(PASSWORDS)
+    next(server)
+    with pytest.raises(StopIteration):
+        server.send(b"alice\0alice\0" + PASSWORDS["alice"].encode())
+
+
+@pytest.mark.parametrize(
+    ("token", "told"),
+    [
+        (b"\0alice\0wrong", "Authentication failed: Invalid username or password"),
+        (b"\0nobody\0wrong", "Authentication failed: Invalid username or password"),
+        (b"\0\0x", "Authentication failed: username not specified"),
+        (b"\0alice\0", "Authentication failed: password not specified"),
+        (b"alice", "Invalid SASL/PLAIN response: expected 3 tokens, got 1"),
+        (b"\0alice\0a\0b", "Invalid SASL/PLAIN response: expected 3 tokens, got 4"),
+        (b"\xff\0\0", "Invalid SASL/PLAIN response: not UTF-8"),
+    ],
+)
+def test_plain_refuses_in_kafkas_words(token: bytes, told: str) -> None:
+    assert refusal(plain_server(PASSWORDS), token).told == told
+
+
+def validator(**options: str) -> Callable[[str], LoggedIn]:
+    return unsecured_validator(options, lambda: NOW_MS)
+
+
+def token(header: object = {"alg": "none"}, signature: str = "", **claims: Any) -> str:
+    claims = {"sub": "alice", "exp": NOW_MS / 1000 + 60} | claims
+    parts = (urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in (header, claims))
+    return ".".join((*parts, signature))
+
+
+def test_oauthbearer_takes_kafkas_own_unsecured_token() -> None:
+    made = unsecured_token({"unsecuredLoginStringClaim_sub": "alice"}, now_s=NOW_MS / 1000)
+    who = agreed(oauthbearer_exchange(made, {"traceId": "1"}), oauthbearer_server(validator()))
+    assert (who.name, who.expires_at_ms) == ("alice", NOW_MS + 3_600_000)
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        token(exp=NOW_MS / 1000),
+        token(exp=None),
+        token(exp="soon"),
+        token(exp=True),
+        token(exp=1e300),
+        token(iat=NOW_MS / 1000 + 1),
+        token(sub=""),
+        token(sub=7),
+        token({"alg": "HS256"}, "c2ln"),
+        token({"alg": "none"}, "c2ln"),
+        token([]),
+        "x.y.z",
+        "[" * 5000,
+        urlsafe_b64encode(b"[" * 100_000).decode() + ".e30.",
+    ],
+)
+def test_bad_tokens_are_refused_by_a_challenge_and_then_an_error(refused: str) -> None:
+    with pytest.raises(LoginRefused):
+        validator()(refused)
+    server = oauthbearer_server(validator())
+    next(server)
+    assert server.send(f"n,,\x01auth=Bearer {refused}\x01\x01".encode()) == b'{"status":"invalid_token"}'
+    with pytest.raises(LoginRefused) as caught:
+        server.send(b"\x01")
+    assert caught.value.told == '{"status":"invalid_token"}'
+    client = oauthbearer_exchange(refused, {})
+    next(client)
+    assert client.send(b'{"status":"invalid_token"}') == b"\x01"
+    with pytest.raises(SaslError):
+        client.send(b"")
+
+
+def test_tokens_need_the_scopes_and_the_claim_that_the_options_name() -> None:
+    options = {"unsecuredValidatorRequiredScope": "read write", "unsecuredValidatorPrincipalClaimName": "user"}
+    check = validator(**options)
+    assert check(token(user="u", scope="write read more")).name == "u"
+    assert check(token(user="u", scope=["read", "write"])).name == "u"
+    for claims in ({"user": "u", "scope": "read"}, {"user": "u"}, {"scope": "read write"}):
+        with pytest.raises(LoginRefused):
+            check(token(**claims))
+    # Clients write microseconds.
+    assert validator()(token(iat=NOW_MS / 1000 + 0.0009)).name == "alice"
+    late = token(exp=NOW_MS / 1000 - 1)
+    assert validator(unsecuredValidatorAllowableClockSkewMs="2000")(late).name == "alice"
+
+
+def test_another_identity_than_that_of_the_token_is_refused() -> None:
+    server = oauthbearer_server(validator())
+    assert "bob" in str(refusal(server, f"n,a=bob,\x01auth=Bearer {token()}\x01\x01".encode()).told)
+
+
+@pytest.mark.parametrize(
+    "message", [b"", b"n,,\x01\x01", b"n,,\x01auth=Basic x\x01\x01", b"n,,\x01auth=Bearer \x01\x01", b"\xff"]
+)
+def test_malformed_oauthbearer_is_refused(message: bytes) -> None:
+    assert refusal(oauthbearer_server(validator()), message).told is None
+
+
+RECORDED = (
+    "salt=bG1rZ3p1NWxocnh4aW4zM2J6bjBleGd5Mw==,stored_key=1ZoMhT1VVWcBmH8lUX28tTjqerAhfKpr+JMq+kHDkII=,"
+    "server_key=k6VF0KSf8rBgMlUIU/FFWHviyL0u5GjyzmHBzSeEEvU=,iterations=8192"
+)
+"""The SCRAM-SHA-256 credential that Kafka 3.9.1 wrote for the password 'secret'."""
+
+
+def test_credentials_are_written_as_kafka_writes_them() -> None:
+    credential = ScramCredential.decode(RECORDED)
+    assert credential.encode() == RECORDED
+    assert ScramCredential.of_password("SCRAM-SHA-256", "secret", credential.salt, 8192) == credential
+    for malformed in ("", "salt=x", RECORDED.replace("8192", "many"), RECORDED.replace("salt=", "salt=*")):
+        with pytest.raises(ValueError):
+            ScramCredential.decode(malformed)

@@ -1,0 +1,189 @@
+"""A broker that is told to protect its listeners: it does, or it does not start and says why in one sentence."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from broker_program import BrokerProgram, settings
+from certificates import Authority
+from klamm_program import in_process
+from network_serving import run
+
+from engine.broker.server.kafka_server import KafkaServer
+from engine.common.errors import ConfigError
+from engine.kafka.config.broker import BrokerConfig
+from engine.kafka.config.properties import format_properties
+from engine.local.addresses import own_loopback_address
+
+CA = Authority()
+OTHER_CA = Authority("another CA")
+
+
+@pytest.fixture(scope="module")
+def host() -> Iterator[str]:
+    yield own_loopback_address()
+
+
+def tls_settings(folder: Path, host: str, zookeeper: str, **more: str) -> dict[str, str]:
+    """Return the settings of a broker whose only listener is encrypted, with a certificate of its own."""
+    folder.mkdir(exist_ok=True)
+    (folder / "ca.pem").write_text(CA.pem)
+    store = CA.sign("broker", [host]).write_pem(folder / "broker.pem")
+    own = {
+        "listeners": f"SSL://{host}:9093",
+        "security.inter.broker.protocol": "SSL",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(store),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(folder / "ca.pem"),
+    }
+    return settings(folder, host, zookeeper) | own | {key.replace("_", "."): value for key, value in more.items()}
+
+
+Change = Callable[[Path], dict[str, str]]
+
+
+def store_of(signed: Any, name: str = "changed.pem", password: str | None = None) -> Change:
+    return lambda folder: {"ssl.keystore.location": str(signed.write_pem(folder / name, password))}
+
+
+def mixed_pair(folder: Path) -> dict[str, str]:
+    one, two = CA.sign("one"), CA.sign("two")
+    (folder / "mixed.pem").write_text(one.key_pem() + two.certificate_pem)
+    return {"ssl.keystore.location": str(folder / "mixed.pem")}
+
+
+def locked_jks(folder: Path) -> dict[str, str]:
+    pem, p12 = CA.sign("jks").write_pem(folder / "jks.pem"), folder / "store.p12"
+    subprocess.run(
+        ["openssl", "pkcs12", "-export", "-in", str(pem), "-out", str(p12), "-passout", "pass:right"], check=True
+    )
+    return {"ssl.keystore.location": str(p12), "ssl.keystore.type": "PKCS12", "ssl.keystore.password": "wr0ng-Secr3t"}
+
+
+OWN = "listener.name.sasl_plaintext."
+PLAIN_JAAS = f"{OWN}plain.sasl.jaas.config"
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+
+
+def sasl(more: Mapping[str, str] = {}) -> Change:
+    listener = {"listeners": "SASL_PLAINTEXT://127.0.0.1:9093", "security.inter.broker.protocol": "SASL_PLAINTEXT"}
+    return lambda folder: listener | dict(more)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda f: {"ssl.keystore.location": str(f / "none.pem")}, ("none.pem", "no such file", "ssl.keystore")),
+        (lambda f: {"ssl.keystore.location": ""}, ("ssl.keystore.location is missing",)),
+        (locked_jks, ("password", "store.p12", "wrong")),
+        (store_of(CA.sign("locked"), password="right"), ("changed.pem", "encrypted", "ssl.key.password")),
+        (store_of(CA.sign("late", days=(-9, -2))), ("changed.pem", "expired")),
+        (store_of(CA.sign("early", days=(2, 9))), ("changed.pem", "not yet valid")),
+        (mixed_pair, ("mixed.pem", "does not belong to its certificate")),
+        (store_of(OTHER_CA.sign("stranger")), ("ca.pem does not trust", "changed.pem", "among themselves")),
+        (lambda f: {"ssl.truststore.location": str(f / "none.pem")}, ("none.pem", "ssl.truststore")),
+        (lambda f: {"ssl.enabled.protocols": "SSLv3"}, ("ssl.enabled.protocols", "SSLv3")),
+        (lambda f: {"ssl.cipher.suites": "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"}, ("no shared cipher",)),
+        (lambda f: {"ssl.cipher.suites": "TLS_NONSENSE_WITH_NOTHING"}, ("ssl.cipher.suites", "NONSENSE")),
+        (lambda f: {"ssl.client.auth": "perhaps"}, ("ssl.client.auth", "perhaps")),
+        (lambda f: {"ssl.principal.mapping.rules": "RULE:(/x/"}, ("ssl.principal.mapping.rules", "RULE:(/x/")),
+        (lambda f: {"listener.name.ssl.ssl.keystore.location": str(f / "own.pem")}, ("own.pem", "listener SSL")),
+        (lambda f: {"listeners": "SECRET://127.0.0.1:9093"}, ("SECRET", "security protocol")),
+        (lambda f: {"security.inter.broker.protocol": "PLAINTEXT"}, ("inter.broker.listener.name", "SSL")),
+        (sasl(), ("listener SASL_PLAINTEXT", "GSSAPI is none of PLAIN")),
+        (sasl({"sasl.enabled.mechanisms": "PLAIN"}), (f"{PLAIN_JAAS} is missing",)),
+        (sasl({"sasl.enabled.mechanisms": "PLAIN", PLAIN_JAAS: "nonsense"}), ("JAAS", "control flag")),
+        (sasl({"sasl.enabled.mechanisms": "PLAIN", PLAIN_JAAS: 'a.b.Module required user_x="wr0ng-Secr3t";'}),
+         ("a.b.Module", "PlainLoginModule")),
+        (sasl({"sasl.enabled.mechanisms": "PLAIN", PLAIN_JAAS: f'{PLAIN} required user_x="wr0ng-Secr3t";'}),
+         ("sasl.mechanism.inter.broker.protocol=GSSAPI", "PLAIN")),
+        (sasl({"sasl.enabled.mechanisms": "PLAIN", "sasl.mechanism.inter.broker.protocol": "PLAIN",
+               PLAIN_JAAS: f'{PLAIN} required username="x" user_x="wr0ng-Secr3t";'}), ("brokers log in", "password")),
+        (sasl({"sasl.enabled.mechanisms": "SCRAM-SHA-512", "principal.builder.class": "a.b.Builder"}),
+         ("principal.builder.class=a.b.Builder", "Java class")),
+        (sasl({"sasl.enabled.mechanisms": "SCRAM-SHA-512", f"{OWN}scram-sha-512.sasl.server.callback.handler.class":
+               "a.b.Handler"}), ("a.b.Handler", "Java class")),
+        (sasl({"sasl.enabled.mechanisms": "SCRAM-SHA-512",
+               f"{OWN}scram-sha-512.connections.max.reauth.ms": "soon"}), ("connections.max.reauth.ms=soon",)),
+        (sasl({"sasl.enabled.mechanisms": ""}), ("names no mechanism",)),
+        (lambda f: {"authorizer.class.name": "a.b.Authorizer"}, ("authorizer.class.name", "a.b.Authorizer")),
+    ],
+)  # fmt: skip
+def test_a_wrong_setting_stops_the_start_with_one_sentence(
+    tmp_path: Path, change: Change, words: tuple[str, ...]
+) -> None:
+    own = tls_settings(tmp_path, "127.0.0.1", "127.0.0.1:1") | change(tmp_path)
+
+    async def start() -> None:
+        server = KafkaServer(BrokerConfig(own))
+        try:
+            await server.start()
+        finally:
+            await server.stop()
+
+    # Another error would come from ZooKeeper, which is asked next; ports are opened later still.
+    with pytest.raises(ConfigError) as caught:
+        run(start)
+    said = str(caught.value)
+    assert "\n" not in said
+    for word in words:
+        assert word in said
+    assert "Secr3t" not in said
+
+
+def test_brokers_replicate_over_tls_and_tools_connect_with_certificates(
+    tmp_path: Path, zk_chroot: str, host: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two brokers that have no other listener and want certificates, of each other too."""
+    hosts = (host, own_loopback_address())
+    brokers = [
+        BrokerProgram(
+            tmp_path / str(number),
+            tls_settings(
+                tmp_path / str(number), each, zk_chroot, broker_id=str(number), ssl_client_auth="required",
+                group_initial_rebalance_delay_ms="0", offsets_topic_num_partitions="1",
+                offsets_topic_replication_factor="2",
+            ),
+        )
+        for number, each in enumerate(hosts)
+    ]  # fmt: skip
+    with brokers[0], brokers[1]:
+        for broker in brokers:
+            broker.wait_until_started()
+        address = ("--bootstrap-server", f"{hosts[0]}:9093")
+        client = tmp_path / "client.properties"
+        client.write_text(
+            format_properties(
+                {
+                    "security.protocol": "SSL",
+                    "ssl.truststore.type": "PEM",
+                    "ssl.truststore.location": str(tmp_path / "0" / "ca.pem"),
+                    "ssl.keystore.type": "PEM",
+                    "ssl.keystore.location": str(CA.sign("admin").write_pem(tmp_path / "admin.pem")),
+                }
+            )
+        )
+        secured = (*address, "--command-config", str(client))
+        words = ("topics", "create", "t", "--partitions", "2", "--replication-factor", "2")
+        ran = in_process(*words, *secured, capture=capsys)
+        assert ran.code == 0, ran.err
+        lines = "".join(f"value {number}\n" for number in range(1000))
+        ran = in_process("produce", "t", *secured, capture=capsys, stdin=lines)
+        assert ran.code == 0, ran.err
+        ran = in_process("consume", "t", "--group", "g", "--from-beginning", "--max-messages", "1000", *secured,
+                         capture=capsys)  # fmt: skip
+        assert ran.code == 0 and sorted(ran.out.splitlines()) == sorted(lines.splitlines()), ran.err
+        ran = in_process("topics", "describe", "t", *secured, "-o", "json", capture=capsys)
+        assert all(sorted(one["isr"]) == [0, 1] for one in ran.json[0]["partitions"]), ran.json
+        # Without a certificate nobody gets in, and the sentence says so.
+        client.write_text(f"security.protocol=SSL\nssl.truststore.type=PEM\n"
+                          f"ssl.truststore.location={tmp_path / '0' / 'ca.pem'}\n")  # fmt: skip
+        ran = in_process("topics", "list", *secured, capture=capsys)
+        assert ran.code in (3, 4) and "certificate" in ran.err, ran.err
+        for broker in reversed(brokers):
+            assert broker.terminate() == 0

@@ -1,0 +1,88 @@
+"""Keys that hands know from elsewhere, and finding things by a part of their names."""
+
+from __future__ import annotations
+
+import pytest
+from dashboards import dashboard, drive
+from textual.widgets import Input
+
+from tui.actions import Registry
+from tui.command_line import suggestions
+from tui.help import help_lines
+from tui.lines import width_of
+from tui.location import Location
+
+
+def test_the_cursor_moves_as_in_vim() -> None:
+    async def run() -> None:
+        async with dashboard("live", page="partitions") as driven:
+            await driven.tick()
+            model, last = driven.main.model, len(driven.main.model.shown) - 1
+            for key, at in (("j", 1), ("j", 2), ("k", 1), ("G", last), ("g", 0), ("ctrl+d", None), ("ctrl+u", 0)):
+                await driven.press(key)
+                assert model.cursor == at or (at is None and 5 < model.cursor < last), key
+
+    drive(run)
+
+
+def test_long_texts_scroll_as_in_vim() -> None:
+    async def run() -> None:
+        async with dashboard("live", size=(80, 24), page="topics") as driven:
+            await driven.press("question_mark", "G")
+            await driven.until(lambda: "move the cursor" in driven.drawn)
+            await driven.press("g")
+            await driven.until(lambda: "This screen" in driven.drawn)
+
+    drive(run)
+
+
+def test_a_command_completes_the_names_of_what_there_is() -> None:
+    def named(page: str) -> list[str]:
+        return {"topics": ["old-orders", "orders", "clicks"]}.get(page, [])
+
+    registry = Registry()
+    assert suggestions("t ord", registry, named) == ["t orders", "t old-orders"]
+    assert suggestions("topic CLI", registry, named) == ["topic clicks"]
+    assert suggestions("t none", registry, named) == []
+    assert suggestions("plan x", registry, named) == []
+
+    async def run() -> None:
+        async with dashboard("live") as driven:
+            await driven.tick()
+            await driven.press("colon")
+            await driven.type("t ord")
+            await driven.press("tab")
+            await driven.until(lambda: driven.app.screen.query_one("#command", Input).value == ":t orders")
+            await driven.press("enter")
+            assert driven.main.location == Location("partitions", topic="orders")
+
+    drive(run)
+
+
+@pytest.mark.parametrize(
+    ("typed", "location"),
+    [("payme", Location("partitions", topic="payments")), ("nightly", Location("group", group="nightly-report")),
+     ("broker 3", Location("partitions", broker=3))],
+)  # fmt: skip
+def test_the_palette_finds_what_the_cluster_has(typed: str, location: Location) -> None:
+    async def run() -> None:
+        async with dashboard("live") as driven:
+            await driven.tick()
+            await driven.press("ctrl+p")
+            await driven.type(typed)
+            await driven.press("enter")
+            await driven.until(lambda: driven.main.location == location)
+
+    drive(run)
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, 200])
+def test_the_help_begins_with_this_screen_and_names_every_key(width: int) -> None:
+    actions = Registry().on_page("brokers")
+    lines = help_lines(actions, lambda action: "", width)
+    texts = ["".join(text for text, _ in one) for one in lines]
+    assert texts[0] == "This screen"
+    own = [action for action in actions if action.pages]
+    assert all(action.help in texts[1 + at] for at, action in enumerate(own))
+    assert all(any(action.title in text for text in texts) for action in actions)
+    assert all(width_of(one) <= width for one in lines[len(own) + 2 : -1])

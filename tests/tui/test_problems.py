@@ -1,0 +1,167 @@
+"""The overview's problems: rows that say what is wrong, since when, and open what they are about."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+from dashboards import Driven, dashboard, drive
+from fake_cluster import FakeCluster
+from fake_feed import FakeFeed, fake_feed
+
+from engine.admin.watch.events import Event, EventKind
+from tui.board import Board
+from tui.cells import Tone
+from tui.location import Location, Only
+from tui.offers import NotNow, offer_for
+from tui.operations.elections import Elect
+from tui.pages import overview
+from tui.problems import age_told, problems_of, why_lines
+
+
+def shown(scene: str | FakeFeed, look: Callable[[Driven], Awaitable[None]], **options: object) -> None:
+    async def run() -> None:
+        async with dashboard(scene, **options) as driven:  # type: ignore[arg-type]
+            await look(driven)
+
+    drive(run)
+
+
+def board_of(feed: FakeFeed, ticks: int, board: Board | None = None) -> Board:
+    board = board or Board()
+    for _ in range(ticks):
+        board.take(feed.tick())
+    return board
+
+
+def told(board: Board, subject: str) -> tuple[str, str, Tone]:
+    (found,) = [one for one in problems_of(board) if one.subject == subject]
+    return found.effect, age_told(found, board), found.tone
+
+
+def test_a_dead_broker_comes_before_what_follows_from_it() -> None:
+    feed = fake_feed("live", plays=False)
+    board = board_of(feed, 5)
+    assert not [one for one in problems_of(board) if one.is_of_cluster]
+    feed.cluster.kill(2)
+    board_of(feed, 4, board)
+    assert [one.subject for one in problems_of(board)][:2] == ["broker 2 down", "34 under-replicated"]
+    assert told(board, "34 under-replicated") == ("all miss broker 2", "3s", Tone.BAD)
+    feed.cluster.start(2)
+    board_of(feed, 20, board)
+    assert not [one for one in problems_of(board) if one.key == "broker 2"]
+    feed.cluster.kill(2)
+    board_of(feed, 2, board)
+    assert told(board, "broker 2 down")[1] == "1s", "the second time counts from the second time"
+
+
+def test_what_is_wrong_at_the_first_look_began_before_it() -> None:
+    board = board_of(fake_feed("broker-down", plays=False), 3)
+    ages = {age_told(one, board)[:1] for one in problems_of(board) if one.is_of_cluster}
+    assert ages == {"≥"}
+
+
+def test_a_group_that_is_behind_is_no_fault_of_the_cluster() -> None:
+    async def look(driven: Driven) -> None:
+        await driven.tick(3)
+        assert driven.lines_with("● HEALTHY  2 readers in trouble")
+        assert "nothing is wrong" not in driven.text
+        assert driven.lines_with("▌✖ group nightly-report STOP")
+        await driven.press("enter")
+        assert driven.main.location == Location("group", group="nightly-report")
+
+    shown("live", look)
+
+
+def test_enter_opens_the_rows_concerned_and_no_others() -> None:
+    cluster = FakeCluster(3, {"alone": 3, "orders": 4}, replication_factor=3)
+    cluster.create_topic("single", 2, replication_factor=1)
+
+    async def look(driven: Driven) -> None:
+        await driven.tick(2)
+        single = next(topic for topic in cluster.frame().cluster.topics if topic.name == "single")  # type: ignore[union-attr]
+        cluster.kill(single.partitions[0].leader)
+        await driven.tick(2)
+        await driven.press("down")
+        assert driven.lines_with("▌✖ 1 partition offline")
+        await driven.press("enter")
+        assert driven.main.location.only is Only.OFFLINE
+        assert "Partitions › offline" in driven.text.splitlines()[0]
+        assert [str(item.name) for item in driven.main.model.shown] == ["single-0"]
+        await driven.press("escape")
+        assert driven.lines_with("▌✖ 1 partition offline"), "the cursor is where it was"
+        offer = offer_for("leader.elect_unclean", driven.main.view, driven.main._chosen())
+        assert isinstance(offer, Elect) and offer.scope.wanted == (("single", 0),)
+        await driven.press("up")
+        assert driven.lines_with("▌✖ broker ")
+        assert isinstance(offer_for("leader.elect_unclean", driven.main.view, driven.main._chosen()), NotNow)
+
+    shown(FakeFeed(cluster, plays=False), look)
+
+
+def test_the_gravest_is_chosen_until_somebody_chooses_another() -> None:
+    async def look(driven: Driven) -> None:
+        await driven.tick(3)
+        assert driven.lines_with("▌✖ group nightly-report")
+        driven.feed.cluster.kill(2)
+        await driven.tick(2)
+        assert driven.lines_with("▌✖ broker 2 down")
+        await driven.press("j", "j")
+        assert driven.lines_with("▌✖ group nightly-report")
+        driven.feed.cluster.kill(3)
+        await driven.tick(2)
+        assert driven.lines_with("▌✖ group nightly-report"), "now the cursor stays on its row"
+
+    shown("live", look)
+
+
+def test_w_says_why_and_what_to_do() -> None:
+    async def look(driven: Driven) -> None:
+        await driven.tick(3)
+        driven.feed.cluster.kill(2)
+        await driven.tick(2)
+        await driven.press("down", "w")
+        await driven.sees("__consumer_offsets-0 (broker 2 not in sync)")
+        assert "broker down" in driven.text and "34 times" in driven.text
+        assert "start each dead broker again" in driven.text
+
+    shown("live", look)
+
+
+def test_a_click_chooses_a_problem_and_a_second_one_opens_it() -> None:
+    async def look(driven: Driven) -> None:
+        await driven.tick(3)
+        driven.feed.cluster.kill(2)
+        await driven.tick(2)
+        at = next(
+            y for y, text in enumerate(driven.text.splitlines()) if "34 under-replicated  " in text and "│" in text
+        )
+        await driven.pilot.click(offset=(10, at))
+        await driven.settled()
+        assert driven.lines_with("▌✖ 34 under-replicated")
+        await driven.pilot.click(offset=(10, at))
+        await driven.settled()
+        assert driven.main.location.only is Only.UNDER_REPLICATED
+
+    shown("live", look)
+
+
+def test_a_grave_change_is_not_pushed_out_by_what_came_after_it() -> None:
+    feed = fake_feed("live", plays=False)
+    board = board_of(feed, 3)
+    feed.cluster.kill(2)
+    board_of(feed, 1, board)
+    assert board.frame is not None
+    for number in range(1, 30):
+        event = Event(board.frame.at_ms + number, EventKind.GROUP_APPEARED, f"group g{number}")
+        board.take(replace(board.frame, sequence=board.frame.sequence + 1, at_ms=board.frame.at_ms + number,
+                           events=(event,)))  # fmt: skip
+    lines = overview.overview_of(board, problems_of(board), 120, 34).lines
+    assert any("broker down" in "".join(text for text, _ in one) for one in lines)
+
+
+def test_why_tells_no_events_of_a_moment_that_nobody_saw() -> None:
+    board = board_of(fake_feed("broker-down", plays=False), 3)
+    lines = ["".join(text for text, _ in one) for one in why_lines(problems_of(board)[0], board)]
+    assert not any("what happened then" in one for one in lines)
+    assert any("what to do" in one for one in lines)

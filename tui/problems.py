@@ -1,0 +1,232 @@
+"""What is wrong now: the rows of the overview, each with what it costs, since when, and where its rows are. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from engine.admin.analysis.causes import missing_brokers
+from engine.admin.health.report import Check, HealthReason, Severity
+from engine.admin.watch.events import Event
+from tui.board import Board, PartitionItem, Since
+from tui.cells import Tone
+from tui.lines import Line, line
+from tui.location import Location, Only
+from tui.pages.groups import growth_of, status_cell, time_lag_cell, why_of
+from tui.pages.partitions import belongs
+from tui.pages.timeline import gravity, run_line, runs_of
+from tui.remedies import spelled
+from tui.units import at_least, count, counted, plain, short_count, span
+
+_NAMED_MAX = 3
+_MOMENT_MS = 2_000
+_BROKERS = (Check.MISSING_BROKERS, Check.SILENT_BROKERS)
+
+_SUBJECTS: Mapping[Check, tuple[str, str]] = {
+    Check.NO_CONTROLLER: ("no controller", "no controller"),
+    Check.SEVERAL_CONTROLLERS: ("several controllers", "several controllers"),
+    Check.UNREADABLE_TOPICS: ("{} topic unreadable", "{} topics unreadable"),
+    Check.UNKNOWN_SETTINGS: ("settings not known", "settings not known"),
+    Check.OFFLINE_PARTITIONS: ("{} partition offline", "{} partitions offline"),
+    Check.UNDER_MIN_ISR: ("{} partition under min ISR", "{} partitions under min ISR"),
+    Check.MIN_ISR_ABOVE_FACTOR: ("{} min ISR above its factor", "{} min ISR above their factor"),
+    Check.UNDER_REPLICATED_DEAD_BROKER: ("{} under-replicated", "{} under-replicated"),
+    Check.UNDER_REPLICATED_LAGGING: ("{} replica set behind", "{} replica sets behind"),
+    Check.UNDER_REPLICATED_MOVING: ("{} under-replicated, moving", "{} under-replicated, moving"),
+    Check.OFFLINE_LOG_DIRS: ("{} log dir failed", "{} log dirs failed"),
+    Check.RACK_VIOLATIONS: ("{} partition against racks", "{} partitions against racks"),
+    Check.PREFERRED_LEADER_IMBALANCE: ("{} broker leads too few", "{} brokers lead too few"),
+    Check.RUNNING_REASSIGNMENTS: ("{} reassignment runs", "{} reassignments run"),
+    Check.LEAKED_THROTTLES: ("{} throttle left behind", "{} throttles left behind"),
+    Check.DELETION_STUCK: ("{} deletion stuck", "{} deletions stuck"),
+    Check.ZOOKEEPER_UNREACHABLE: ("ZooKeeper unreachable", "ZooKeeper unreachable"),
+    Check.ZOOKEEPER_SLOW: ("ZooKeeper slow", "ZooKeeper slow"),
+}
+_PLACES: Mapping[Check, Location] = {
+    Check.OFFLINE_PARTITIONS: Location("partitions", only=Only.OFFLINE),
+    Check.UNDER_MIN_ISR: Location("partitions", only=Only.UNDER_MIN_ISR),
+    Check.UNDER_REPLICATED_DEAD_BROKER: Location("partitions", only=Only.UNDER_REPLICATED),
+    Check.UNDER_REPLICATED_LAGGING: Location("partitions", only=Only.UNDER_REPLICATED),
+    Check.UNDER_REPLICATED_MOVING: Location("reassignments"),
+    Check.PREFERRED_LEADER_IMBALANCE: Location("partitions", only=Only.NOT_PREFERRED),
+    Check.RUNNING_REASSIGNMENTS: Location("reassignments"),
+    Check.LEAKED_THROTTLES: Location("reassignments"),
+    Check.UNREADABLE_TOPICS: Location("topics"),
+    Check.MIN_ISR_ABOVE_FACTOR: Location("topics"),
+    Check.UNKNOWN_SETTINGS: Location("topics"),
+    Check.RACK_VIOLATIONS: Location("partitions"),
+    Check.DELETION_STUCK: Location("topics"),
+    Check.ZOOKEEPER_UNREACHABLE: Location("zookeeper"),
+    Check.ZOOKEEPER_SLOW: Location("zookeeper"),
+}
+"""Where the rows of a finding are; brokers for all others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One row.
+
+    Attributes:
+        key: the same from frame to frame.
+        subject: what is wrong, in two or three words.
+        effect: whom it hits, or why it is so.
+        since: None: not known.
+        opens: where the rows concerned are.
+        is_of_cluster: else it is of a client, and the cluster is well.
+        examples: whole sentences about cases.
+        advice: what to do next.
+        incident: the number of the incident that it began, if anybody saw that.
+    """
+
+    key: str
+    tone: Tone
+    subject: str
+    effect: str
+    since: Since | None
+    opens: Location
+    is_of_cluster: bool = True
+    examples: tuple[str, ...] = ()
+    advice: str = ""
+    incident: int | None = None
+
+    @property
+    def sign(self) -> str:
+        return "✖" if self.tone is Tone.BAD else "▲"
+
+
+def problems_of(board: Board) -> Sequence[Problem]:
+    """Return what is wrong, the gravest first: brokers, then what follows from them, then readers that fall behind."""
+    if board.frame is None:
+        return []
+    found = [*_of_cluster(board), *_doubts(board), *_of_groups(board), *_of_queries(board)]
+    return sorted(found, key=lambda one: (one.tone is not Tone.BAD, not one.is_of_cluster))
+
+
+def age_told(problem: Problem, board: Board) -> str:
+    """Return for how long it has been so, as far as anybody saw it."""
+    if problem.since is None or board.frame is None:
+        return ""
+    seconds = max(0, board.frame.at_ms - problem.since.at_ms) // 1000
+    text = span(seconds) if seconds else "0s"
+    return at_least(text, is_least=problem.since.is_least)
+
+
+def partitions_in(problem: Problem, board: Board) -> list[PartitionItem]:
+    """Return the partitions that a problem is about; none if it is not about partitions."""
+    only = problem.opens.only
+    return [] if only is None else [item for item in board.items if belongs(item, only, board)]
+
+
+def why_lines(problem: Problem, board: Board) -> list[Line]:
+    """Return all that is known of a problem: cases, what happened to cause it, and what to do."""
+    lines = [line((f"{problem.sign} {problem.subject}", problem.tone), f"  {problem.effect}")]
+    if problem.examples:
+        lines += [line(f"  {plain(example)}") for example in problem.examples]
+    if runs := sorted(runs_of(_around(problem, board), 100), key=lambda run: (gravity(run[-1]), run[-1].at_ms)):
+        width = max(len(run[-1].kind) for run in runs[:_NAMED_MAX]) + 2
+        lines.append(line(("what happened then", Tone.QUIET)))
+        lines += [line("  ", *run_line(run, width)) for run in runs[:_NAMED_MAX]]
+    if problem.advice:
+        lines.append(line(("what to do  ", Tone.QUIET), problem.advice))
+    return lines
+
+
+def _around(problem: Problem, board: Board) -> list[Event]:
+    """Return what happened in the moment in which a problem began; nothing if nobody saw it begin."""
+    if problem.since is None or problem.since.is_least:
+        return []
+    return [event for event in board.events if abs(event.at_ms - problem.since.at_ms) <= _MOMENT_MS]
+
+
+def _of_cluster(board: Board) -> Iterator[Problem]:
+    health = board.frame.health if board.frame is not None else None
+    for reason in health.reasons if health is not None else ():
+        if reason.check in _BROKERS:
+            yield from _brokers(board, reason)
+        else:
+            yield _problem(board, reason)
+
+
+def _brokers(board: Board, reason: HealthReason) -> Iterator[Problem]:
+    frame, total = board.frame, board.total
+    assert frame is not None
+    is_down = reason.check is Check.MISSING_BROKERS
+    ids = sorted(set(board.broker_ids) - board.live) if is_down else sorted(board.silent)
+    for broker in ids:
+        trouble = "" if is_down else plain(frame.words[broker].trouble)
+        held = f"holds {counted(board.replicas[broker], 'replica')}, should lead {count(total.preferred[broker])}"
+        yield Problem(
+            f"broker {broker}", Tone.BAD, f"broker {broker} {'down' if is_down else 'silent'}",
+            ": ".join(part for part in (trouble, held) if part), board.since.get(("broker", broker)),
+            Location("brokers", row=str(broker)), advice=spelled(reason.check.advice),
+            incident=incident.number if (incident := board.history.incidents.around(broker)) is not None else None,
+        )  # fmt: skip
+
+
+def _problem(board: Board, reason: HealthReason) -> Problem:
+    one, many = _SUBJECTS[reason.check]
+    return Problem(
+        reason.check.value,
+        Tone.BAD if reason.severity is Severity.CRITICAL else Tone.WARN,
+        (one if reason.count == 1 else many).format(count(reason.count)),
+        _effect(board, reason),
+        board.since.get(reason.check),
+        _PLACES.get(reason.check, Location("brokers")),
+        examples=reason.examples,
+        advice=spelled(reason.check.advice),
+    )
+
+
+def _effect(board: Board, reason: HealthReason) -> str:
+    """Return what the cases have in common, else the first cases."""
+    if reason.check is Check.UNDER_REPLICATED_DEAD_BROKER and board.frame is not None and reason.count > 1:
+        missed = [one for one in missing_brokers(board.frame, board.total) if one.broker not in board.live]
+        if missed and missed[0].missed_by == board.total.under_replicated:
+            return f"all miss broker {missed[0].broker}"
+        return ", ".join(f"{count(one.missed_by)} miss broker {one.broker}" for one in missed[:_NAMED_MAX])
+    named = ", ".join(plain(example) for example in reason.examples[:_NAMED_MAX])
+    return named + (", …" if reason.count > min(_NAMED_MAX, len(reason.examples)) else "")
+
+
+def _doubts(board: Board) -> Iterator[Problem]:
+    """Findings of a look at the data itself: it contradicts itself, or cannot be."""
+    for finding in board.findings[:_NAMED_MAX]:
+        words = finding.doubt.value.replace("_", " ")
+        subject = f"{plain(finding.subject)}: {words}"
+        yield Problem(subject, Tone.BAD, subject, plain(finding.evidence), None, Location("brokers"))
+
+
+def _of_groups(board: Board) -> Iterator[Problem]:
+    assert board.frame is not None
+    for group in board.frame.groups:
+        if not group.lag.status.is_trouble:
+            continue
+        status = status_cell(group.lag.status)
+        lag = at_least(short_count(group.lag.lag), is_least=group.lag.has_unknown_lag)
+        told = [f"{lag} behind"]
+        if group.lag.time_lag_ms is not None:
+            told.append(time_lag_cell(group.lag).text)
+        if (growth := growth_of(group.lag)) is not None and abs(growth) >= 1:
+            told.append(f"{'↑' if growth > 0 else '↓'} {short_count(abs(growth))}/s")
+        why = why_of(group.lag)
+        yield Problem(
+            f"group {group.name}", status.tone, f"group {plain(group.name)} {status.text}", ", ".join(told),
+            board.since.get(("group", group.name)), Location("group", group=group.name), is_of_cluster=False,
+            examples=(why,) if why else (), advice="see which partitions are behind, and who owns them (enter)",
+        )  # fmt: skip
+
+
+def _of_queries(board: Board) -> Iterator[Problem]:
+    """Queries of Spark, which read the cluster as groups do."""
+    assert board.frame is not None
+    for query in board.frame.queries:
+        job = query.job
+        if not job.status.is_trouble:
+            continue
+        status = status_cell(job.status)
+        name = plain(job.name or job.path)
+        lag = "" if job.lag is None else f"{short_count(job.lag)} behind"
+        yield Problem(
+            f"query {job.path}", status.tone, f"query {name} {status.text}", lag, board.since.get(("query", job.path)),
+            Location("spark", row=name), is_of_cluster=False, advice="see its batches and its sources (enter)",
+        )  # fmt: skip
