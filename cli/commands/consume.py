@@ -338,6 +338,8 @@ def _range(text: str | None) -> tuple[str | None, str | None]:
 
 
 def _place(option: str, text: str | None) -> _Place:
+    from datetime import UTC, datetime
+
     from engine.common.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
     from engine.common.moments import HINT, moment_ms
 
@@ -347,7 +349,7 @@ def _place(option: str, text: str | None) -> _Place:
         return _Place(LATEST_TIMESTAMP if text is None else words[text])
     if text.startswith("@"):
         try:
-            return _Place(time_ms=moment_ms(text[1:]))
+            return _Place(time_ms=moment_ms(text[1:], now=datetime.now(UTC)))
         except ValueError as error:
             raise UsageError(f"{option}: {error}; write {HINT}") from None
     try:

@@ -53,7 +53,7 @@ def test_an_end_includes_all_of_what_it_names(text: str, told: str) -> None:
 
 def test_every_option_takes_them() -> None:
     told = "2026-11-21 12:23"
-    wanted = moment_ms(told)
+    wanted = moment_ms(told, now=NOW)
     assert parse_datetime(told) == parse_offset_time(told).timestamp == wanted
     bound = parse_bound(told, now=NOW, is_end=False)
     assert bound is not None and bound.moment.replace(tzinfo=UTC).timestamp() * 1000 == wanted

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import Enum, auto
 
 from engine.admin.cluster.errors import BadRequest
@@ -60,7 +60,7 @@ def parse_datetime(text: str) -> int:
         BadRequest: it is not a time.
     """
     try:
-        return moment_ms(text)
+        return moment_ms(text, now=datetime.now(UTC))
     except ValueError as error:
         raise BadRequest(str(error), where=Parameter.TO_DATETIME, hint=f"write {HINT}") from None
 

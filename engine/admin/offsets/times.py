@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from engine.admin.cluster.errors import BadRequest
 from engine.admin.cluster.remedies import Parameter
@@ -61,7 +62,7 @@ def parse_offset_time(text: str) -> OffsetTime:
             raise _malformed(text)
         return OffsetTime(named or word, number)
     try:
-        return OffsetTime(word, moment_ms(word))
+        return OffsetTime(word, moment_ms(word, now=datetime.now(UTC)))
     except ValueError:
         raise _malformed(text) from None
 
