@@ -58,6 +58,7 @@ WORDS: dict[str, list[str]] = {
     "plan factor": ["1"],
     "plan move": ["--brokers", "0"],
     "plan check": [PLAN_FILE],
+    "plan show": [PLAN_FILE],
     "plan diff": [PLAN_FILE, PLAN_FILE],
     "plan apply": [PLAN_FILE],
     "plan resume": [PLAN_FILE],

@@ -36,16 +36,19 @@ READ_THE_MACHINES_CLOCK = {
 """Modules of the broker that read the machine's clock, and what they measure. No Kafka setting depends on it."""
 
 READ_THE_HOUR = {
+    "cli/commands/consume.py": "a time such as 2h counts back from now",
     "cli/commands/groups_reset.py": "--by-duration counts back from now",
     "cli/commands/perf_group.py": "processes begin at the same moment",
     "cli/commands/produce.py": "the time of a record",
     "cli/commands/spark_history.py": "the age of samples",
     "engine/admin/cluster/rollback_file.py": "the name of a file",
+    "engine/admin/groups/reset_spec.py": "a time such as 2h counts back from now",
     "engine/admin/lag/jobs.py": "the age of samples",
     "engine/admin/lag/lake_sampling.py": "the time of a sample",
     "engine/admin/lag/measuring.py": "the time of a sample",
     "engine/admin/lag/queries.py": "the age of samples",
     "engine/admin/lag/sampling.py": "the time of a sample",
+    "engine/admin/offsets/times.py": "a time such as 2h counts back from now",
     "engine/admin/perf/producer.py": "the time of a record",
     "engine/admin/perf/results.py": "when a run began",
     "engine/admin/perf/suite_run.py": "processes begin at the same moment",
