@@ -12,7 +12,7 @@ from typing import Final
 
 from engine.broker.fetch.answer import build_response
 from engine.broker.fetch.conversion import converted, needs_conversion
-from engine.broker.fetch.reads import FetchBroker, FetchParameters, FetchReads
+from engine.broker.fetch.reads import FetchBroker, FetchParameters, FetchReads, MakeReads
 from engine.broker.fetch.session_cache import FetchContext, FetchPartition
 from engine.broker.network.request import LargeAnswer
 from engine.broker.replication.state_changes import Breather
@@ -30,13 +30,15 @@ LOOK_MS: Final = 50
 """How often it checks for news: wake-ups from each of 200,000 partitions would cost more than checking them."""
 
 
-async def fetch_in_turns(broker: FetchBroker, parameters: FetchParameters, opened: FetchContext) -> LargeAnswer:
+async def fetch_in_turns(
+    broker: FetchBroker, parameters: FetchParameters, opened: FetchContext, make_reads: MakeReads
+) -> LargeAnswer:
     """Read the requested partitions, wait a little if that is not enough, and answer.
 
     The caller has taken the session.
     """
     try:
-        reads = _FetchInTurns(broker, parameters, opened)
+        reads = _FetchInTurns(broker, parameters, opened, make_reads)
         await reads.read()
         await reads.wait()
         return LargeAnswer(await reads.answer())
@@ -48,7 +50,10 @@ async def fetch_in_turns(broker: FetchBroker, parameters: FetchParameters, opene
 class _FetchInTurns:
     """One request under way."""
 
-    def __init__(self, broker: FetchBroker, parameters: FetchParameters, opened: FetchContext) -> None:
+    def __init__(
+        self, broker: FetchBroker, parameters: FetchParameters, opened: FetchContext, make_reads: MakeReads
+    ) -> None:
+        self._make_reads = make_reads
         self._broker = broker
         self._parameters = parameters
         self._opened = opened
@@ -62,7 +67,7 @@ class _FetchInTurns:
             partitions = opened.partitions[start : start + PIECE_SIZE]
             resolve_topic_ids(self._broker, limits.api_version, partitions)
             part = FetchContext(partitions, opened.session, is_incremental=opened.is_incremental)
-            piece = FetchReads(self._broker, limits, part)
+            piece = self._make_reads(self._broker, limits, part)
             piece.read_all()
             self._pieces.append(piece)
             limits = _left(limits, piece)

@@ -45,6 +45,7 @@ class Session:
     __slots__ = (
         "client_software_name",
         "client_software_version",
+        "decisions",
         "host",
         "listener_name",
         "login",
@@ -63,6 +64,8 @@ class Session:
         self.security_protocol = security_protocol
         self.rules = rules
         self.principal = ANONYMOUS
+        self.decisions: Any = None
+        """What the peer may do, as far as it is known (``security.authorizer.Decisions``)."""
         self.login: Any = None
         """The login (``security.logins.Login``) on a listener where peers have to log in; else None."""
         self.client_software_name = UNKNOWN_SOFTWARE
