@@ -43,9 +43,8 @@ def _warning(name: str, originals: Mapping[str, str]) -> str | None:
         is_idle = not key.has_effect or (prefix is not None and not key.name.startswith(_OF_LISTENERS))
         return f"Setting {name} has no effect in klamm: {key.doc}" if is_idle else None
     if name in _OF_AUTHORIZER:
-        return (
-            None if originals.get("authorizer.class.name") else f"Setting {name} has no effect without an authorizer."
-        )
+        has_authorizer = bool(originals.get("authorizer.class.name"))
+        return None if has_authorizer else f"Setting {name} has no effect without an authorizer."
     if name in FORMER_KEYS:
         return f"Setting {name} is unknown since an earlier Kafka version and has no effect. {FORMER_KEYS[name]}"
     if name in DYNAMIC_CONFIG_DEF:
