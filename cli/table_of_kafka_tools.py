@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cli.framework.kafka_tools import Change, Drop, KafkaTool, Milliseconds, Properties, Refuse, Rename, Word
+from cli.framework.kafka_tools import Change, Drop, KafkaTool, Milliseconds, Minutes, Properties, Refuse, Rename, Word
 from cli.kafka_console_properties import consumer_words, producer_words
 
 _ADMIN_CONFIG: Mapping[str, Change] = {"--admin.config": Rename("--command-config")}
@@ -84,6 +84,22 @@ TOOLS = (
             "--timeout": Milliseconds("--timeout"),
         },
         changes=("reset-offsets", "delete-offsets", "delete"),
+    ),
+    KafkaTool(
+        "kafka-transactions",
+        ("transactions",),
+        {
+            "list": Word("list"),
+            "describe": Word("describe"),
+            "describe-producers": Word("producers"),
+            "find-hanging": Word("find-hanging"),
+            "abort": Word("abort"),
+            "force-terminate": Word("force-terminate"),
+            "--duration-filter": Milliseconds("--duration-filter"),
+            "--max-transaction-timeout": Minutes("--max-transaction-timeout"),
+        },
+        changes=("abort", "force-terminate"),
+        defaults={"abort": ("--force",)},
     ),
     KafkaTool("kafka-log-dirs", ("brokers", "log-dirs"), {"--describe": Drop()}),
     KafkaTool("kafka-broker-api-versions", ("brokers", "describe", "--api-versions")),

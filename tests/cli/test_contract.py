@@ -64,6 +64,10 @@ WORDS: dict[str, list[str]] = {
     "groups reset-offsets": ["--group", "g", "--all-topics", "--to-earliest"],
     "groups delete-offsets": ["--group", "g", "--topic", "t", "--yes"],
     "groups delete": ["--group", "g", "--yes"],
+    "transactions describe": ["id"],
+    "transactions producers": ["t-0"],
+    "transactions abort": ["t-0", "--start-offset", "0", "--yes"],
+    "transactions force-terminate": ["id", "--yes"],
     "lag": ["--all-groups"],
     "records delete": ["--topic", "t", "--partition", "0", "--before-offset", "1", "--yes"],
     "cluster snapshot": ["taken.json"],
@@ -81,13 +85,13 @@ ONE_TOPIC = ClusterSnapshot(
 )
 """The cluster that the plan file was made for."""
 
-NAMES_A_CLUSTER_ONLY = {"profiles add", "state-changes check", "spark jobs", "top"}
+NAMES_A_CLUSTER_ONLY = {"doctor", "profiles add", "state-changes check", "spark jobs", "top"}
 """Commands that accept cluster options but work without a cluster. The dashboard keeps trying."""
 
 CHANGING_WORDS = {
     "create", "alter", "delete", "preferred", "unclean", "execute", "cancel", "reset-offsets", "delete-offsets",
     "produce", "producer", "add", "remove", "apply", "resume", "rollback", "commit",
-    "demote", "restore", "secure", "open",
+    "demote", "restore", "abort", "force-terminate", "secure", "open",
 }  # fmt: skip
 
 GOING_ON_AFTERWARDS = {"topics delete", "reassign execute", "reassign verify", "records delete"}

@@ -47,6 +47,7 @@ class Session:
         "client_software_version",
         "decisions",
         "host",
+        "is_follower",
         "listener_name",
         "login",
         "port",
@@ -66,6 +67,8 @@ class Session:
         self.principal = ANONYMOUS
         self.decisions: Any = None
         """What the peer may do, as far as it is known (``security.authorizer.Decisions``)."""
+        self.is_follower = False
+        """Whether the peer's last Fetch was that of a follower."""
         self.login: Any = None
         """The login (``security.logins.Login``) on a listener where peers have to log in; else None."""
         self.client_software_name = UNKNOWN_SOFTWARE

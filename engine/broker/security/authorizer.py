@@ -177,6 +177,7 @@ class Authorizer:
         Raises:
             CoordinationError: they cannot be read, or understood: then nobody is let in.
         """
+        await self._zk.acls.make_paths()
         for change in _CHANGES:
             self._zk.client.watch_children(change.parent_path, self._on_event)
         await self._take_notifications(apply=False)
