@@ -517,10 +517,10 @@ def _find_coordinator(ask: Ask, request: Any) -> Any:
         return find_coordinator.FindCoordinatorResponse(
             error_code=code, error_message=_MESSAGES[code], node_id=-1, host="", port=-1
         )
-    refused = [key for key in request.coordinator_keys if not ask.may(DESCRIBE, resource_type, key)]
+    refused = dict.fromkeys(key for key in request.coordinator_keys if not ask.may(DESCRIBE, resource_type, key))
     if not refused:
         return None
-    request.coordinator_keys = [key for key in request.coordinator_keys if key not in set(refused)]
+    request.coordinator_keys = [key for key in request.coordinator_keys if key not in refused]
     return _adds(
         "coordinators",
         [
@@ -641,8 +641,8 @@ def _fetched_topics_entry(topic: Any) -> Any:
 
 
 def _describe_groups(ask: Ask, request: Any) -> Any:
-    refused = [group for group in request.groups if not ask.may(DESCRIBE, GROUP, group)]
-    request.groups = [group for group in request.groups if group not in set(refused)]
+    refused = dict.fromkeys(group for group in request.groups if not ask.may(DESCRIBE, GROUP, group))
+    request.groups = [group for group in request.groups if group not in refused]
     entries = [describe_groups.DescribedGroup(error_code=NO_GROUP, group_id=group, members=[]) for group in refused]
 
     def merge(answer: Any) -> Any:
@@ -666,10 +666,10 @@ def _list_groups(ask: Ask, request: Any) -> Any:
 
 
 def _delete_groups(ask: Ask, request: Any) -> Any:
-    refused = [group for group in request.groups_names if not ask.may(DELETE, GROUP, group)]
+    refused = dict.fromkeys(group for group in request.groups_names if not ask.may(DELETE, GROUP, group))
     if not refused:
         return None
-    request.groups_names = [group for group in request.groups_names if group not in set(refused)]
+    request.groups_names = [group for group in request.groups_names if group not in refused]
     return _adds(
         "results", [delete_groups.DeletableGroupResult(group_id=group, error_code=NO_GROUP) for group in refused]
     )
@@ -763,8 +763,8 @@ def _markers_refused(ask: Ask, request: Any) -> Any:
 
 
 def _describe_transactions(ask: Ask, request: Any) -> Any:
-    refused = [one for one in request.transactional_ids if not ask.may(DESCRIBE, TXN, one)]
-    request.transactional_ids = [one for one in request.transactional_ids if one not in set(refused)]
+    refused = dict.fromkeys(one for one in request.transactional_ids if not ask.may(DESCRIBE, TXN, one))
+    request.transactional_ids = [one for one in request.transactional_ids if one not in refused]
     entries = [describe_transactions.TransactionState(transactional_id=one, error_code=NO_TXN) for one in refused]
 
     def merge(answer: Any) -> Any:
