@@ -12,7 +12,7 @@ from typing import Final
 
 from engine.broker.fetch.answer import build_response, throttled_response
 from engine.broker.fetch.conversion import converted, needs_conversion
-from engine.broker.fetch.reads import FetchBroker, FetchParameters, FetchReads
+from engine.broker.fetch.reads import FetchBroker, FetchParameters, FetchReads, MakeReads
 from engine.broker.fetch.session_cache import FetchContext, FetchPartition
 from engine.broker.network.request import LargeAnswer
 from engine.broker.replication.state_changes import Breather
@@ -34,6 +34,7 @@ async def fetch_in_turns(
     broker: FetchBroker,
     parameters: FetchParameters,
     opened: FetchContext,
+    make_reads: MakeReads,
     throttle_ms: Callable[[Iterable[FetchReads]], int],
 ) -> LargeAnswer:
     """Read the requested partitions, wait a little if that is not enough, and answer.
@@ -42,7 +43,7 @@ async def fetch_in_turns(
     """
     is_refused = False
     try:
-        reads = _FetchInTurns(broker, parameters, opened)
+        reads = _FetchInTurns(broker, parameters, opened, make_reads)
         await reads.read()
         await reads.wait()
         wait_ms = throttle_ms(reads.pieces)
@@ -60,7 +61,10 @@ async def fetch_in_turns(
 class _FetchInTurns:
     """One request under way."""
 
-    def __init__(self, broker: FetchBroker, parameters: FetchParameters, opened: FetchContext) -> None:
+    def __init__(
+        self, broker: FetchBroker, parameters: FetchParameters, opened: FetchContext, make_reads: MakeReads
+    ) -> None:
+        self._make_reads = make_reads
         self._broker = broker
         self._parameters = parameters
         self._opened = opened
@@ -74,7 +78,7 @@ class _FetchInTurns:
             partitions = opened.partitions[start : start + PIECE_SIZE]
             resolve_topic_ids(self._broker, limits.api_version, partitions)
             part = FetchContext(partitions, opened.session, is_incremental=opened.is_incremental)
-            piece = FetchReads(self._broker, limits, part)
+            piece = self._make_reads(self._broker, limits, part)
             piece.read_all()
             self.pieces.append(piece)
             limits = _left(limits, piece)

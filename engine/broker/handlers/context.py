@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from engine.broker.replication.metadata_cache import MetadataCache
     from engine.broker.replication.offset_lookup import OffsetSearch
     from engine.broker.replication.replica_manager import ReplicaManager
+    from engine.broker.security.authorizer import Authorizer
     from engine.common.clock import Clock
     from engine.kafka.config.broker import BrokerConfig
     from engine.kafka.config.dynamic import DynamicConfigs
@@ -78,6 +79,8 @@ class Broker(Protocol):
     def transaction_coordinator(self) -> TransactionCoordinator: ...
     @property
     def transaction_verifier(self) -> TransactionVerifier: ...
+    @property
+    def authorizer(self) -> Authorizer | None: ...
     @property
     def fetch_sessions(self) -> FetchSessionCache: ...
     @property

@@ -32,7 +32,7 @@ from engine.broker.fetch.in_turns import (
     fetch_in_turns,
     resolve_topic_ids,
 )
-from engine.broker.fetch.reads import FetchParameters, FetchReads
+from engine.broker.fetch.reads import FetchParameters, FetchReads, MakeReads
 from engine.broker.fetch.session_cache import FetchContext, FetchPartition, PartitionKey, named_once
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.in_turns import pieces
@@ -51,7 +51,9 @@ INT_MAX = 2**31 - 1
 
 
 @handles(ApiKey.FETCH, requires=["ClusterAction Cluster", "Read Topic"])
-def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | Deferred | Coroutine[Any, Any, Any]:
+def fetch(
+    context: RequestContext, request: FetchRequest, make_reads: MakeReads = FetchReads
+) -> FetchResponse | Deferred | Coroutine[Any, Any, Any]:
     """Read the requested partitions now, or once there are enough bytes."""
     parameters = _parameters(context, request)
     opened = _open_session(context, request, parameters)
@@ -60,9 +62,9 @@ def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | Def
     if len(opened.partitions) > FETCHED_AT_ONCE_MAX:
         if opened.session is not None:
             context.broker.fetch_sessions.take(opened.session)
-        return _fetch_in_turns(context, parameters, opened)
+        return _fetch_in_turns(context, parameters, opened, make_reads)
     resolve_topic_ids(context.broker, context.api_version, opened.partitions)
-    reads = FetchReads(context.broker, parameters, opened)
+    reads = make_reads(context.broker, parameters, opened)
     reads.read_all()
     if reads.is_satisfied():
         return _answer(context, opened, reads)
@@ -79,17 +81,19 @@ def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | Def
 
 
 @handles_large(ApiKey.FETCH)
-async def fetch_of_very_many(context: RequestContext, request: FetchRequest) -> object:
+async def fetch_of_very_many(
+    context: RequestContext, request: FetchRequest, make_reads: MakeReads = FetchReads
+) -> object:
     """Read very many partitions, in turns with other requests."""
     named = sum(len(topic.partitions) for topic in request.topics)
     if named + sum(len(topic.partitions) for topic in request.forgotten_topics_data) <= FETCHED_AT_ONCE_MAX:
-        answer = fetch(context, request)
+        answer = fetch(context, request, make_reads)
         return await answer if isinstance(answer, Coroutine) else answer
     parameters = _parameters(context, request)
     opened = await _open_session_in_turns(context, request, parameters)
     if isinstance(opened, ErrorCode):
         return session_error(opened)
-    return await _fetch_in_turns(context, parameters, opened)
+    return await _fetch_in_turns(context, parameters, opened, make_reads)
 
 
 def _watched(partitions: Iterable[FetchPartition]) -> Iterator[TopicPartition]:
@@ -171,9 +175,9 @@ def _answer(
 
 
 def _fetch_in_turns(
-    context: RequestContext, parameters: FetchParameters, opened: FetchContext
+    context: RequestContext, parameters: FetchParameters, opened: FetchContext, make_reads: MakeReads
 ) -> Coroutine[Any, Any, LargeAnswer]:
-    return fetch_in_turns(context.broker, parameters, opened, lambda pieces: _throttle_ms(context, pieces))
+    return fetch_in_turns(context.broker, parameters, opened, make_reads, lambda pieces: _throttle_ms(context, pieces))
 
 
 def _throttle_ms(context: RequestContext, pieces: Iterable[FetchReads]) -> int:

@@ -50,6 +50,7 @@ class Session:
     __slots__ = (
         "client_software_name",
         "client_software_version",
+        "decisions",
         "host",
         "is_follower",
         "listener_name",
@@ -70,6 +71,8 @@ class Session:
         self.security_protocol = security_protocol
         self.rules = rules
         self.principal = ANONYMOUS
+        self.decisions: Any = None
+        """What the peer may do, as far as it is known (``security.authorizer.Decisions``)."""
         self.is_follower = False
         """Whether the peer's last Fetch was that of a follower."""
         self.login: Any = None

@@ -15,6 +15,7 @@ from engine.broker.controller.options import ControllerOptions
 from engine.broker.network.connection_rates import UNLIMITED, CreationLimits
 from engine.broker.network.server import BoundListener, ListenerSpec, ServerLimits
 from engine.broker.replication.settings import ReplicationSettings
+from engine.broker.security.authorizer import AUTHORIZERS
 from engine.common.errors import ConfigError
 from engine.common.model import Endpoint
 from engine.common.windowed_rate import Window
@@ -121,19 +122,50 @@ def _of_listeners(config: BrokerConfig, name: str) -> dict[str, int]:
     return {one: limit for one in names if isinstance(limit := config.for_listener(one, name), int)}
 
 
+SUPER_USERS = "super.users"
+ALLOWS_WITHOUT_RULES = "allow.everyone.if.no.acl.found"
+"""Settings of Kafka's authorizer, not of its broker."""
+
+
 def check_served(config: BrokerConfig) -> None:
     """Refuse settings that would leave a cluster less protected than they say.
 
     Raises:
-        ConfigError: there is an authorizer, which is not supported yet.
+        ConfigError: the authorizer is another than Kafka's for ZooKeeper, or its own settings are wrong.
     """
     authorizer = config.authorizer_class_name
-    if authorizer:
+    if authorizer and authorizer not in AUTHORIZERS:
         raise ConfigError(
-            f"authorizer.class.name: this broker cannot enforce {authorizer}, and would let everybody do "
-            "everything; remove the setting if that is what you want",
+            f"authorizer.class.name={authorizer} is a Java class, which this broker cannot run, and without it "
+            f"everybody could do everything; it can do the work of {AUTHORIZERS[0]}",
             key="authorizer.class.name",
         )
+    if authorizer:
+        super_users(config)
+        allows_without_rules(config)
+        url = "authorizer.zookeeper.url"
+        if config.originals.get(url, config.zookeeper_connect) != config.zookeeper_connect:
+            raise ConfigError(f"{url}: this broker keeps access rules where it keeps everything else", key=url)
+
+
+def super_users(config: BrokerConfig) -> frozenset[str]:
+    """Return the principals whom no rule binds. Raises ConfigError: one is not of the form ``User:name``."""
+    found = frozenset(each.strip() for each in config.originals.get(SUPER_USERS, "").split(";") if each.strip())
+    for principal in found:
+        kind, _, name = principal.partition(":")
+        if not kind or not name:
+            raise ConfigError(
+                f"{SUPER_USERS}: '{principal}' is not of the form User:name; ';' separates them", key=SUPER_USERS
+            )
+    return found
+
+
+def allows_without_rules(config: BrokerConfig) -> bool:
+    """Return whether everybody may use what no rule is about. Raises ConfigError: it is neither true nor false."""
+    text = config.originals.get(ALLOWS_WITHOUT_RULES, "false").strip().lower()
+    if text not in ("true", "false"):
+        raise ConfigError(f"{ALLOWS_WITHOUT_RULES}={text} is neither true nor false", key=ALLOWS_WITHOUT_RULES)
+    return text == "true"
 
 
 def metrics_address(config: BrokerConfig) -> tuple[str, int] | None:
