@@ -85,6 +85,7 @@ docs: env
 	@$(BIN)/python -m cli.reference
 	@$(BIN)/python -m engine.kafka.config.docs
 	@$(BIN)/python -m engine.broker.server.api_table
+	@$(BIN)/python -m engine.broker.metrics.reference
 
 # Strict: a broken link is an error. It prints nothing unless something is wrong.
 site: env

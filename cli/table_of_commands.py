@@ -39,6 +39,10 @@ ENTRIES = (
         aliases=("group",),
     ),
     Entry(
+        "acls", "cli.commands.acls", "Who may do what: access rules, explained and checked", _CLUSTER,
+        aliases=("acl",),
+    ),
+    Entry(
         "transactions", "cli.commands.transactions", "Transactions: list, describe, find those that hang, end them",
         _CLUSTER, aliases=("transaction",),
     ),

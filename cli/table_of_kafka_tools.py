@@ -35,6 +35,10 @@ def _actions(*words: str) -> dict[str, Change]:
     return {f"--{word}": Word(word) for word in words}
 
 
+def _zookeeper_of_authorizer(properties: Mapping[str, str]) -> list[str] | None:
+    return ["--zookeeper", properties["zookeeper.connect"]] if set(properties) == {"zookeeper.connect"} else None
+
+
 TOOLS = (
     KafkaTool(
         "kafka-topics",
@@ -84,6 +88,19 @@ TOOLS = (
             "--timeout": Milliseconds("--timeout"),
         },
         changes=("reset-offsets", "delete-offsets", "delete"),
+    ),
+    KafkaTool(
+        "kafka-acls",
+        ("acls",),
+        {
+            **_actions("list", "add", "remove"),
+            "--cluster": Rename("--cluster-resource"),
+            "--force": Drop(),
+            "--authorizer": Drop(has_value=True),
+            "--authorizer-properties": Properties(_zookeeper_of_authorizer),
+            "--bootstrap-controller": Refuse("klamm does not ask KRaft controllers; give --bootstrap-server"),
+        },
+        changes=("add", "remove"),
     ),
     KafkaTool(
         "kafka-transactions",

@@ -26,9 +26,10 @@ def prometheus_lines(metrics: Iterable[Metric]) -> Iterator[str]:
         if metric.samples:
             yield f"# HELP {metric.name} {metric.help}\n# TYPE {metric.name} gauge\n"
         for labels, value in metric.samples:
-            shown = ",".join(f'{name}="{_label(text)}"' for name, text in labels.items())
+            shown = ",".join(f'{name}="{label_text(text)}"' for name, text in labels.items())
             yield f"{metric.name}{f'{{{shown}}}' if shown else ''} {value:.15g}\n"
 
 
-def _label(text: str) -> str:
+def label_text(text: str) -> str:
+    """Return the value of a label, escaped."""
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

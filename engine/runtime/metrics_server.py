@@ -1,16 +1,33 @@
-"""A page of metrics for Prometheus to scrape, at ``/metrics``. Each answer is the text last handed over."""
+"""Serves metrics over HTTP from threads of its own: pages for Prometheus, or whatever answers its requests."""
 
 from __future__ import annotations
 
 import socket
 import sys
 import threading
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
+from typing import Any, NamedTuple
 
-_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+PROMETHEUS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _PATIENCE_S = 30.0
 """How long a scraper may take to send its request and to take the answer."""
+REQUESTS_MAX = 16
+"""Requests that are answered at a time; further ones are turned away."""
+BODY_BYTES_MAX = 1024 * 1024
+
+
+class Answer(NamedTuple):
+    """What a request gets."""
+
+    status: int
+    content_type: str
+    body: bytes
+
+
+Respond = Callable[[str, bytes | None], Answer]
+"""Answers a request: its path with the query, and the body of a POST. It runs in a thread of the request's own."""
 
 
 class _Server(ThreadingHTTPServer):
@@ -18,7 +35,21 @@ class _Server(ThreadingHTTPServer):
 
     def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        self._room = threading.BoundedSemaphore(REQUESTS_MAX)
         super().__init__(address, handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Turn a request away while too many others are not done: a scraper that never reads must not cost a thread."""
+        if self._room.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._room.release()
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Ignore a scraper that has hung up: it will come again."""
@@ -27,34 +58,47 @@ class _Server(ThreadingHTTPServer):
 
 
 class MetricsServer:
-    """Serves one text from a thread of its own, for as long as it is open."""
+    """Answers for as long as it is open: with the text last handed over, unless ``respond`` answers."""
 
-    def __init__(self, address: tuple[str, int]) -> None:
+    def __init__(self, address: tuple[str, int], respond: Respond | None = None) -> None:
         """Listen.
 
         Raises:
             OSError: somebody else listens there, or there is no such address.
         """
         self._text = b""
-        server = self
+        answer = respond or self._page
 
         class Handler(BaseHTTPRequestHandler):
             timeout = _PATIENCE_S
 
             def do_GET(self) -> None:
-                is_page = self.path.partition("?")[0] in ("/metrics", "/")
-                body = server._text if is_page else b"see /metrics\n"
-                self.send_response(200 if is_page else 404)
-                self.send_header("Content-Type", _TYPE)
-                self.send_header("Content-Length", str(len(body)))
+                self._send(answer(self.path, None))
+
+            def do_POST(self) -> None:
+                length = self.headers.get("Content-Length", "")
+                if not length.isdecimal() or int(length) > BODY_BYTES_MAX:
+                    self._send(Answer(413, "text/plain", f"a body of at most {BODY_BYTES_MAX} bytes\n".encode()))
+                else:
+                    self._send(answer(self.path, self.rfile.read(int(length))))
+
+            def _send(self, told: Answer) -> None:
+                self.send_response(told.status)
+                self.send_header("Content-Type", told.content_type)
+                self.send_header("Content-Length", str(len(told.body)))
                 self.end_headers()
-                self.wfile.write(body)
+                self.wfile.write(told.body)
 
             def log_message(self, format: str, *args: object) -> None:
                 """Say nothing: a scraper comes every few seconds."""
 
         self._server = _Server(address, Handler)
         self._thread = threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True)
+
+    def _page(self, path: str, body: bytes | None) -> Answer:
+        if body is None and path.partition("?")[0] in ("/metrics", "/"):
+            return Answer(200, PROMETHEUS_TYPE, self._text)
+        return Answer(404, "text/plain", b"see /metrics\n")
 
     @property
     def address(self) -> str:

@@ -32,6 +32,11 @@ class Offloader:
     def __init__(self, threads: int = 4) -> None:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="klamm-offload")
 
+    @property
+    def waiting(self) -> int:
+        """Work that no thread has begun."""
+        return self._pool._work_queue.qsize()
+
     async def run(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Run ``function`` in a thread and return its result; exceptions come back as they are."""
         loop = asyncio.get_running_loop()

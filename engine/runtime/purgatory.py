@@ -85,6 +85,11 @@ class Purgatory(Generic[Key]):
         """Return the number of waiting operations."""
         return sum(len(bucket) for bucket in self._buckets.values())
 
+    @property
+    def watched(self) -> int:
+        """Waiting operations by key: one counts under each of its keys."""
+        return sum(map(len, self._watchers.values()))
+
     def try_complete_else_watch(self, operation: DelayedOperation, keys: Iterable[Key]) -> bool:
         """Complete the operation now if possible; else let it wait under ``keys``. Return whether it is complete.
 

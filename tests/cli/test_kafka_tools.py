@@ -203,6 +203,16 @@ LINES = [
         "kafka-consumer-perf-test.sh --broker-list h:1 --topic t --messages 5 --timeout 10000 --hide-header",
         "perf consumer --bootstrap-server h:1 --topic t --messages 5 --timeout 10 --hide-header",
     ),
+    (
+        "kafka-acls.sh --bootstrap-server h:1 --add --allow-principal User:a --operation All --cluster --force",
+        "acls add --bootstrap-server h:1 --allow-principal User:a --operation All --cluster-resource --yes",
+    ),
+    (
+        "kafka-acls --authorizer kafka.AclAuthorizer --authorizer-properties zookeeper.connect=h:1/x"
+        " --list --topic t",
+        "acls list --zookeeper h:1/x --topic t",
+    ),
+    ("kafka-acls --remove --topic t --bootstrap-server h:1", "acls remove --topic t --bootstrap-server h:1 --yes"),
 ]  # fmt: skip
 
 

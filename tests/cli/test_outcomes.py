@@ -103,14 +103,18 @@ OWN = tuple(
 """Every run has its own topics and groups, because another run cannot repeat what one has changed."""
 
 
+OF_AUTHORIZERS = ("acls",)
+"""Groups of commands that only a cluster with an authorizer carries out: tests/interop has one."""
+
+
 def changing() -> list[str]:
     found = []
     for entry in ENTRIES:
         command = load(entry)
         for word, one in getattr(command, "commands", {"": command}).items():
             names = {name for param in one.params for name in param.opts}
-            # test_secured_zookeeper.py tries those of ``zk``, which need a login.
-            if {"--dry-run", "--zookeeper"} <= names and entry.name not in ("profiles", "zk"):
+            # tests/interop has an authorizer, and test_secured_zookeeper.py the login that those of ``zk`` need.
+            if {"--dry-run", "--zookeeper"} <= names and entry.name not in ("profiles", "zk", *OF_AUTHORIZERS):
                 found.append(f"{entry.name} {word}".strip())
     return found
 

@@ -29,6 +29,7 @@ from record_config import record_config  # noqa: E402
 from record_first_answers import record_first_answers, record_frames_of_answers  # noqa: E402
 from record_groups import record_groups  # noqa: E402
 from record_kafka_tools import record_kafka_tools  # noqa: E402
+from record_metrics import record_metrics  # noqa: E402
 from record_records import record_disk, record_records  # noqa: E402
 from recorded_kafka import RecordedCluster  # noqa: E402
 from small_scenes import IBP_2_6, SECURE, play_ibp_2_6, play_legacy_bad, play_secure  # noqa: E402
@@ -46,6 +47,7 @@ RECORDERS: dict[str, Callable[[Path, Path], None]] = {
     "groups": record_groups,
     "frames": record_frames_of_answers,
     "kafka-tools": record_kafka_tools,
+    "metrics": record_metrics,
     "records": record_records,
 }
 

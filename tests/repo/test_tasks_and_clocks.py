@@ -10,8 +10,15 @@ ROOT = Path(__file__).parents[2]
 
 READ_THE_MACHINES_CLOCK = {
     "engine/common/clock.py": "is the clock",
-    "engine/broker/controller/loop.py": "how long the event loop was held",
+    "engine/broker/controller/channels.py": "metrics: how long a request took",
+    "engine/broker/controller/loop.py": "how long the event loop was held, and an event took",
     "engine/broker/coordinator/ownership.py": "how long the event loop was held",
+    "engine/broker/coordinator/transactions/verifier.py": "metrics: how long an answer took",
+    "engine/broker/metrics/jolokia.py": "when an answer was given",
+    "engine/broker/network/connection.py": "metrics: how long a request took",
+    "engine/broker/replication/replica_manager.py": "metrics: how long a flush took",
+    "engine/broker/server/log_cleaning.py": "metrics: how long ago a cleaner looked",
+    "engine/broker/server/metrics.py": "metrics: rates, and pauses of the garbage collector",
     "engine/broker/replication/state_changes.py": "how long the event loop was held",
     "engine/runtime/descriptors.py": "how long a thread waits for a descriptor",
     "engine/runtime/discards.py": "how long the event loop was held",

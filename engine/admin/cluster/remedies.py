@@ -36,6 +36,7 @@ class Operation(Enum):
     VERIFY_REASSIGNMENT = "the verification of a reassignment"
     AWAIT_REASSIGNMENT = "the wait for a reassignment"
     RESUME_PLAN = "the resumption of the plan"
+    LIST_ACLS = "the list of access rules"
     LIST_GROUPS = "the list of groups"
     DESCRIBE_GROUP = "the description of the group"
     LIST_TRANSACTIONS = "the list of transactions"

@@ -8,7 +8,8 @@ broker over the wire like any other.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from engine.broker.controller.broker_requests import BrokerRequest, UpdateMetadataToBroker
@@ -22,8 +23,9 @@ from engine.broker.controller.wire_requests import (
     response_text,
     wire_requests,
 )
+from engine.broker.metrics.measures import Timer
 from engine.common.model import BrokerInfo
-from engine.kafka.client.broker_client import BrokerClient
+from engine.kafka.client.broker_client import BrokerClient, ChannelTotals
 from engine.kafka.client.security import Security, plaintext
 from engine.kafka.config.metadata_version import MetadataVersion
 from engine.kafka.protocol.declaration import Response
@@ -76,6 +78,9 @@ class BrokerChannel:
         self._on_event = on_event
         self._discards = discards
         self._versions = RequestVersions.of(settings.ibp)
+        self.totals = ChannelTotals()
+        self.times = Timer(time.monotonic())
+        """How long requests took, from the queue to the answer."""
         self._queue: asyncio.Queue[WireRequest | BrokerRequest] = asyncio.Queue()
         self._unanswered: list[WireRequest] = []
         self._log = request_send_log(settings.controller_id)
@@ -116,6 +121,7 @@ class BrokerChannel:
             client_id=str(self._settings.controller_id),
             connect_timeout_ms=self._settings.connect_timeout_ms,
             request_timeout_ms=self._settings.request_timeout_ms,
+            totals=self.totals,
             security=self._settings.security(),
         )
         node = f"{endpoint.host}:{endpoint.port} (id: {self.broker.id} rack: {self.broker.rack or 'null'})"
@@ -164,9 +170,12 @@ class BrokerChannel:
             self._discards.put((wire, response))
 
     async def _send_until_answered(self, client: BrokerClient, wire: WireRequest, node: str) -> Response:
+        begun_s = time.monotonic()
         while True:
             response = await self._try_to_send(client, wire, node)
             if response is not None:
+                now_s = time.monotonic()
+                self.times.add(1000 * (now_s - begun_s), now_s)
                 return response
             await client.close()
             await asyncio.sleep(BACKOFF_MS / 1000)
@@ -241,6 +250,11 @@ class ControllerChannels:
     def waiting(self) -> int:
         """Requests to all brokers that have not been sent yet."""
         return sum(channel.waiting for channel in self._channels.values())
+
+    @property
+    def by_broker(self) -> Mapping[int, BrokerChannel]:
+        """The channels by broker id."""
+        return self._channels
 
     def connect(self, broker: BrokerInfo) -> None:
         """Open the channel to a broker unless there is one."""

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from enum import Enum
+from time import monotonic
 from typing import Any
 
 from engine.broker.controller import instructions as do
 from engine.broker.controller.broker_requests import BrokerRequest, UpdateMetadataToBroker
-from engine.broker.controller.channels import ChannelSettings, ControllerChannels
+from engine.broker.controller.channels import BrokerChannel, ChannelSettings, ControllerChannels
 from engine.broker.controller.context import ControllerEpoch
 from engine.broker.controller.core import ControllerCore
 from engine.broker.controller.events import (
@@ -32,6 +33,7 @@ from engine.broker.controller.logs import controller_log, event_log
 from engine.broker.controller.options import ControllerOptions
 from engine.broker.controller.watches import ControllerWatches
 from engine.broker.controller.zk_instructions import ZkInstructions
+from engine.broker.metrics.measures import Histogram, Timer
 from engine.common.collection import leave_uncollected
 from engine.common.errors import CoordinationError
 from engine.common.model import NO_CONTROLLER
@@ -70,6 +72,7 @@ class _Queued:
     event: ControllerEvent | _Own
     answer: asyncio.Future[Any] | None = None
     is_watched: bool = False
+    since_s: float = field(default_factory=monotonic)
 
     @property
     def is_waited_for(self) -> bool:
@@ -106,6 +109,9 @@ class Controller:
         self.core = ControllerCore(options)
         self.controller_id = NO_CONTROLLER
         self.state = ControllerState.IDLE
+        self.times: dict[ControllerState, Timer] = {}
+        """How long the events of each kind took."""
+        self.queue_times_ms = Histogram()
         self._zk = zk
         self._options = options
         self._channel_settings = channel_settings
@@ -154,6 +160,11 @@ class Controller:
     def total_request_queue_size(self) -> int:
         """Requests to brokers that were not sent yet."""
         return 0 if self._channels is None else self._channels.waiting
+
+    @property
+    def channels(self) -> Mapping[int, BrokerChannel]:
+        """The channels to brokers, by id; none while this is not the controller."""
+        return {} if self._channels is None else self._channels.by_broker
 
     def is_topic_queued_for_deletion(self, topic: str) -> bool:
         return topic in self.core.context.topics_to_be_deleted
@@ -224,9 +235,18 @@ class Controller:
                 await self._wake.wait()
             queued = self._queue.popleft()
             self._processing = queued
+            begun_s = monotonic()
+            self.queue_times_ms.add(1000 * (begun_s - queued.since_s), begun_s)
             await self._process(queued)
+            self._note_time(self.state, begun_s)
             self._processing = None
             self.state = ControllerState.IDLE
+
+    def _note_time(self, state: ControllerState, begun_s: float) -> None:
+        now_s = monotonic()
+        if state not in self.times:
+            self.times[state] = Timer(begun_s)
+        self.times[state].add(1000 * (now_s - begun_s), now_s)
 
     async def _process(self, queued: _Queued) -> None:
         event = queued.event

@@ -28,6 +28,8 @@ from engine.runtime.supervisor import Supervisor
 SLICE_MS: Final = 5
 """The longest time for which loading holds the event loop at once."""
 
+_LOADS_TOLD: Final = 100
+"""Of so many of the last loads is the time kept."""
 _REPORTED_AT_ONCE: Final = 100
 """How many loaded states are reported at once."""
 
@@ -103,6 +105,7 @@ class OwnedPartitions(Generic[S]):
         self._topic = writer.topic
         self._writer = writer
         self._offloader = offloader
+        self.load_times_ms: deque[int] = deque(maxlen=_LOADS_TOLD)
         self._clock = clock
         self._partition_count = partition_count
         self._load_buffer_bytes = load_buffer_bytes
@@ -238,6 +241,7 @@ class OwnedPartitions(Generic[S]):
         if not self._is_wanted(owned):
             return
         owned.is_loading = False
+        self.load_times_ms.append(self._clock.monotonic_ms() - started_ms)
         content.logger.info(
             "Finished loading %s from %s in %d milliseconds for epoch %d: %d %s, %d records, %d skipped",
             content.name,

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from engine.broker.replication.metadata_cache import MetadataCache
-from engine.kafka.client.broker_client import BrokerClient
+from engine.kafka.client.broker_client import BrokerClient, ChannelTotals
 from engine.kafka.client.security import Security, plaintext
 from engine.runtime.supervisor import Supervisor
 
@@ -28,6 +28,7 @@ class BrokerConnections:
         self._listener_name = listener_name
         self._client_id = client_id
         self._request_timeout_ms = request_timeout_ms
+        self.totals = ChannelTotals()
         self._security = security
         self._clients: dict[int, BrokerClient] = {}
         self._closing = Supervisor(f"close {client_id}")
@@ -46,6 +47,7 @@ class BrokerConnections:
                 node.port,
                 client_id=self._client_id,
                 request_timeout_ms=self._request_timeout_ms,
+                totals=self.totals,
                 security=self._security(),
             )
         return client

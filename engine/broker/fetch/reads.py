@@ -195,6 +195,20 @@ class FetchReads:
         quota = self._broker.replica_manager.leader_quota
         return quota.has_throttled and quota.is_throttled(partition.topic_partition)
 
+    def count_bytes_out(self) -> None:
+        """Count what the answer holds, as it is built."""
+        is_follower = self.parameters.is_follower
+        for read, (partition, _, _) in zip(self.reads, self._ends, strict=True):
+            if partition is None or not (size_bytes := read.size_bytes):
+                continue
+            if not is_follower:
+                partition.counts.bytes_out += size_bytes
+                continue
+            topics = partition.environment.topics
+            topics.replication_bytes_out += size_bytes
+            if self.parameters.replica_id in partition.assignment.adding_replicas:
+                topics.reassignment_bytes_out += size_bytes
+
     @property
     def size_bytes(self) -> int:
         """Number of bytes read."""
@@ -262,6 +276,7 @@ class FetchReads:
             return None, read_error(error.code)
         if parameters.api_version >= 13 and partition.topic_id != wanted.key.topic_id:
             return partition, read_error(ErrorCode.INCONSISTENT_TOPIC_ID)
+        partition.counts.fetches += 1
         log = partition.log
         manager = self._broker.replica_manager
         if log is not None and parameters.api_version < ZSTD_VERSION:

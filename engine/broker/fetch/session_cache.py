@@ -252,6 +252,8 @@ class FetchSessionCache:
     def __init__(self, slots: int, rng: random.Random | None = None) -> None:
         self.slots = slots
         self.evictions_total = 0
+        self.follower_expirations_total = 0
+        """Fetches of followers that waited as long as they might."""
         self._sessions: dict[int, FetchSession] = {}
         self._rng = rng or random.Random()
 

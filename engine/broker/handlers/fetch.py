@@ -132,6 +132,11 @@ class DelayedFetch(DelayedOperation):
         else:
             self.deferred.complete(build_response(self._context.broker, self._fetch, self._reads))
 
+    def on_expiration(self) -> None:
+        """Count the followers' apart from the consumers', as Kafka does."""
+        if self._reads.parameters.is_follower:
+            self._context.broker.fetch_sessions.follower_expirations_total += 1
+
     def cancel(self) -> None:
         """Release the session too: it would keep what was read until its next request."""
         super().cancel()
@@ -155,6 +160,7 @@ class DelayedFetch(DelayedOperation):
 def _parameters(context: RequestContext, request: FetchRequest) -> FetchParameters:
     state = request.replica_state
     replica_id = request.replica_id if context.api_version < 15 or state is None else state.replica_id
+    context.session.is_follower = replica_id >= 0
     max_bytes = request.max_bytes if context.api_version >= 3 else INT_MAX
     if replica_id < 0:
         max_bytes = min(max_bytes, context.broker.config.fetch_max_bytes)

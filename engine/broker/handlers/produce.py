@@ -211,6 +211,7 @@ def _answer(
     if request.acks == 0:
         return CLOSE_CONNECTION if outcome.has_refused else NO_RESPONSE
     if outcome.has_refused:
+        _count_errors(context, response)
         _name_few_records(response)
         if context.api_version >= 10:
             _name_new_leaders(context, response)
@@ -319,6 +320,7 @@ class DelayedProduce(DelayedOperation):
             elif error is not ErrorCode.NONE:
                 # The records are written anyway, so the answer has their offset besides the error, as in Kafka.
                 waiting.answer.error_code = error
+                _count_late_error(waiting, error)
         self._waiting = still_waiting
         return not still_waiting and self.force_complete()
 
@@ -326,12 +328,28 @@ class DelayedProduce(DelayedOperation):
         """Answer; partitions that still wait have timed out."""
         for waiting in self._waiting:
             waiting.answer.error_code = ErrorCode.REQUEST_TIMED_OUT
+            _count_late_error(waiting, ErrorCode.REQUEST_TIMED_OUT)
         self.deferred.complete(self._response)
 
     def on_fault(self) -> None:
         """Close the connection: there is no answer to give."""
         if not self.deferred.is_complete:
             self.deferred.complete(CLOSE_FOR_FAULT)
+
+
+def _count_errors(context: RequestContext, response: ProduceResponse) -> None:
+    errors = context.broker.replica_manager.environment.topics.produce_errors
+    for topic in response.responses:
+        for answer in topic.partition_responses:
+            if answer.error_code != ErrorCode.NONE:
+                errors[answer.error_code] += 1
+
+
+def _count_late_error(waiting: _Waiting, error: ErrorCode) -> None:
+    """Count an error that came after the append, which has counted as a success."""
+    topics = waiting.partition.environment.topics
+    topics.produced -= 1
+    topics.produce_errors[error] += 1
 
 
 def _append(
@@ -395,6 +413,8 @@ def _accept(
     answer.base_offset = result.first_offset
     answer.log_append_time_ms = result.log_append_time_ms
     answer.log_start_offset = result.log_start_offset
+    if acks:
+        partition.environment.topics.produced += 1
     log = partition.leader_log
     if log is not None and log.is_flush_due:
         outcome.to_flush.append(_Unflushed(log, answer))

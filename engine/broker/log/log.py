@@ -213,6 +213,10 @@ class Log:
         return self._segments.first.base_offset
 
     @property
+    def segment_count(self) -> int:
+        return len(self._segments)
+
+    @property
     def size_bytes(self) -> int:
         """Bytes of all batches."""
         return self._segments.size_bytes
@@ -222,6 +226,11 @@ class Log:
         """The producer state. After a cut it may have to be built first, which takes long; ``replay_job`` does it."""
         self.build_producers()
         return self._producers
+
+    @property
+    def producer_count(self) -> int:
+        """Number of known producers; after a cut, as long as the state is not built, what was left of it."""
+        return len(self._producers.producers)
 
     def expire_producers(self, now_ms: int) -> None:
         """Forget producers that were silent for too long; a state that is still to be built will not have them."""

@@ -13,11 +13,13 @@ import logging
 import struct
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
+from time import perf_counter
 from types import CoroutineType
 from typing import Any, cast
 
+from engine.broker.metrics.requests import NetworkTotals
 from engine.broker.network.inbox import Inbox
 from engine.broker.network.request import (
     CLOSE_CONNECTION,
@@ -107,6 +109,12 @@ class ConnectionContext:
     """The monotonic clock of the broker."""
     on_open: Callable[[Connection], CloseReason | None]
     on_close: Callable[[Connection], None]
+    totals: NetworkTotals = field(default_factory=NetworkTotals)
+    """Bytes of all connections of the listener."""
+
+
+def _do_nothing() -> None:
+    """Stands for a callback that is not set yet."""
 
 
 class _Pending:
@@ -128,6 +136,8 @@ class Connection(asyncio.BufferedProtocol):
         self.session = self._new_session("", 0)
         self.closed_because: CloseReason | None = None
         self.last_active_ms = context.now_ms()
+        self._begun_s = 0.0
+        """When the frame that is being handled had its turn."""
         self.descriptor = -1
         self.admit_until_ms: int | None = None
         """Until then the peer must have said who it is; None: it has, or need not."""
@@ -137,6 +147,7 @@ class Connection(asyncio.BufferedProtocol):
         self._pending: deque[_Pending] = deque()
         self._held_bytes = 0
         self._is_async_running = False
+        self._on_async_answer: Callable[[], None] = _do_nothing
         self._is_handling = False
         self._is_reading_paused = False
         self._saw_eof = False
@@ -182,7 +193,9 @@ class Connection(asyncio.BufferedProtocol):
         return self._inbox.room()
 
     def buffer_updated(self, nbytes: int) -> None:
-        self.last_active_ms = self._context.now_ms()
+        context = self._context
+        self.last_active_ms = context.now_ms()
+        context.totals.bytes_in += nbytes
         self._inbox.received(nbytes)
         self._handle()
 
@@ -234,6 +247,7 @@ class Connection(asyncio.BufferedProtocol):
     def _handle(self) -> None:
         """Handle every whole frame received and send the ready answers, usually in one write."""
         self._is_handling = True
+        self._begun_s = perf_counter()
         while self._can_handle():
             out = Outgoing()
             is_exhausted = self._handle_frames(out)
@@ -273,7 +287,6 @@ class Connection(asyncio.BufferedProtocol):
             client_id, position = self._read_client_id(frame)
         if route.request_has_tags:
             position = skip_header_tags(frame, position)
-        route.requests_total += 1
         request = self._context.make_request(route.api_key, route.api_version, correlation_id, client_id, self.session)
         is_large = len(frame) >= LARGE_FRAME_BYTES and (
             route.api_key != ApiKey.PRODUCE
@@ -285,6 +298,7 @@ class Connection(asyncio.BufferedProtocol):
         if is_large and route.decode is not None:
             self._is_async_running = True
             self._context.supervisor.start(self._handle_large(route, request, frame, position), route.name)
+            self._note_waiting(route, len(frame), None)
             return
         body = None if route.decode is None else route.decode(frame, position)[0]
         if self._context.is_request_log_on:
@@ -293,8 +307,42 @@ class Connection(asyncio.BufferedProtocol):
         if type(answer) is CoroutineType:
             self._is_async_running = True
             self._context.supervisor.start(self._finish(route, request, answer), route.name)
+            self._note_waiting(route, len(frame), None)
+            return
+        self._place(route, correlation_id, answer, out)
+        if type(answer) is Deferred and not answer.is_complete:
+            self._note_waiting(route, len(frame), answer)
+            return
+        times = route.follower_times if self.session.is_follower else route.times
+        times.requests += 1
+        size = len(frame)
+        times.bytes += size
+        times.sizes.append(size)
+        begun_s, now_s = self._begun_s, perf_counter()
+        self._begun_s = now_s
+        took_s = now_s - begun_s
+        times.spent_s += took_s
+        times.recent_s.append(took_s)
+        if took_s > times.slowest_s:
+            times.slowest_s = took_s
+
+    def _note_waiting(self, route: Route, size_bytes: int, answer: Deferred | None) -> None:
+        """Count a request whose answer comes later; a coroutine's, if it is None: nothing else is handled meanwhile."""
+        times = route.follower_times if self.session.is_follower else route.times
+        times.requests += 1
+        times.bytes += size_bytes
+        times.sizes.append(size_bytes)
+        now_s = perf_counter()
+        local_s = now_s - self._begun_s
+        self._begun_s = now_s
+
+        def answered() -> None:
+            times.answered_later(local_s, perf_counter() - now_s)
+
+        if answer is None:
+            self._on_async_answer = answered
         else:
-            self._place(route, correlation_id, answer, out)
+            answer.on_answered = answered
 
     def _read_client_id(self, frame: memoryview) -> tuple[str | None, int]:
         """Return the client id and where the header continues; a connection's client id hardly ever changes."""
@@ -360,6 +408,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def _answer_of_async(self, route: Route, request: RequestHead, answer: Any) -> None:
         self._is_async_running = False
+        if isinstance(answer, Deferred) and not answer.is_complete:
+            answer.on_answered = self._on_async_answer
+        else:
+            self._on_async_answer()
         if self.closed_because is None:
             out = Outgoing()
             self._place(route, request.correlation_id, answer, out)
@@ -461,9 +513,13 @@ class Connection(asyncio.BufferedProtocol):
                 del out.ranges[ranges_before:]
             self.closed_because = CloseReason.FAULT
             return
+        if route.count_errors is not None and type(response) is route.response_class:
+            route.count_errors(route.errors, response)
         size = len(out) - start - 4
         if len(out.ranges) > ranges_before:
-            size += sum(part.size_bytes for _, part in out.ranges[ranges_before:])
+            spliced = sum(part.size_bytes for _, part in out.ranges[ranges_before:])
+            self._context.totals.bytes_out += spliced
+            size += spliced
         _SIZE.pack_into(out, start, size)
 
     def _flush(self, out: Outgoing) -> None:
@@ -471,6 +527,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._pending:
             self._take_ready(out)
         if out and self._sender is not None:
+            self._context.totals.bytes_out += len(out)
             self._sender.send(out)
 
     def _settle(self) -> None:

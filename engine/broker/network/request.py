@@ -38,11 +38,13 @@ class Deferred:
     ``complete``.
     """
 
-    __slots__ = ("_on_complete", "abandon", "response")
+    __slots__ = ("_on_complete", "abandon", "on_answered", "response")
 
     def __init__(self, abandon: Callable[[], None] | None = None) -> None:
         self.response: Any = None
         self.abandon = abandon
+        self.on_answered: Callable[[], None] | None = None
+        """Called before the answer is sent; it measures how long it took."""
         self._on_complete: Callable[[], None] | None = None
 
     @property
@@ -54,6 +56,8 @@ class Deferred:
         assert self.response is None, "a deferred answer is given once"
         self.response = response
         self.abandon = None
+        if self.on_answered is not None:
+            self.on_answered()
         if self._on_complete is not None:
             self._on_complete()
 

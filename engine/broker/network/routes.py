@@ -5,11 +5,13 @@ The network knows handlers only as callables; ``engine.broker.server`` fills the
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import CoroutineType
 from typing import Any
 
+from engine.broker.metrics.requests import RequestTimes, error_counter
 from engine.broker.network.request import (
     NOT_ENCODED,
     Deferred,
@@ -40,22 +42,25 @@ class HandlerSpec:
 
 
 class Route:
-    """One API in one version. ``requests_total`` counts its requests."""
+    """One API in one version. ``times`` has its requests; of followers' Fetches, ``follower_times``."""
 
     __slots__ = (
         "api_key",
         "api_version",
+        "count_errors",
         "decode",
         "encode",
+        "errors",
+        "follower_times",
         "handler",
         "has_client_id",
         "is_async",
         "large_handler",
         "name",
         "request_has_tags",
-        "requests_total",
         "response_class",
         "response_has_tags",
+        "times",
     )
 
     def __init__(self, spec: HandlerSpec, api_version: int, before_encoding: AnswerHook | None = None) -> None:
@@ -66,8 +71,12 @@ class Route:
         self.handler = _hooked(spec.handler, before_encoding)
         self.large_handler = _hooked(spec.large_handler or spec.handler, before_encoding)
         self.is_async = spec.is_async
-        self.requests_total = 0
+        self.times = RequestTimes()
+        self.follower_times = RequestTimes() if key is ApiKey.FETCH else self.times
         self.response_class = response_class(key)
+        self.errors: defaultdict[int, int] = defaultdict(int)
+        """Error codes in its answers. Produce's are counted where it appends, without a walk through the answer."""
+        self.count_errors = None if key is ApiKey.PRODUCE else error_counter(self.response_class, api_version)
         self.has_client_id = request_header_version(key, api_version) >= 1
         self.request_has_tags = request_header_version(key, api_version) >= 2
         self.response_has_tags = response_header_version(key, api_version) >= 1

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from engine.broker.metrics.requests import NetworkTotals
 from engine.broker.network.connection import CloseReason, Connection, ConnectionContext, request_logger
 from engine.broker.network.login_gate import LoginConnection, Logins, LoginTlsConnection
 from engine.broker.network.request import RequestHead
@@ -108,6 +109,8 @@ class SocketServer:
         self._routes = routes
         self._make_request = make_request
         self._buffers = ReceiveBuffers()
+        self.totals: dict[str, NetworkTotals] = {}
+        """By listener."""
         self._per_ip: Counter[str] = Counter()
         self._servers: list[asyncio.Server] = []
         self._bound: list[BoundListener] = []
@@ -195,10 +198,12 @@ class SocketServer:
             now_ms=self._clock.monotonic_ms,
             on_open=self._opened,
             on_close=self._closed,
+            totals=self.totals.setdefault(listener.name, NetworkTotals()),
         )
 
     def _opened(self, connection: Connection) -> CloseReason | None:
         self.connections.add(connection)
+        self.totals[connection.session.listener_name].accepted += 1
         host = connection.session.host
         self._per_ip[host] += 1
         if self._is_stopping:
@@ -258,6 +263,9 @@ class SocketServer:
 
     def _closed(self, connection: Connection) -> None:
         self.connections.discard(connection)
+        totals = self.totals[connection.session.listener_name]
+        totals.closed += 1
+        totals.idle_closed += connection.closed_because is CloseReason.IDLE
         host = connection.session.host
         self._per_ip[host] -= 1
         if self._per_ip[host] <= 0:

@@ -46,6 +46,7 @@ class Session:
         "client_software_name",
         "client_software_version",
         "host",
+        "is_follower",
         "listener_name",
         "login",
         "port",
@@ -63,6 +64,8 @@ class Session:
         self.security_protocol = security_protocol
         self.rules = rules
         self.principal = ANONYMOUS
+        self.is_follower = False
+        """Whether the peer's last Fetch was that of a follower."""
         self.login: Any = None
         """The login (``security.logins.Login``) on a listener where peers have to log in; else None."""
         self.client_software_name = UNKNOWN_SOFTWARE

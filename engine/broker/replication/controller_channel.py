@@ -14,7 +14,7 @@ from typing import Any
 from engine.broker.replication.metadata_cache import MetadataCache
 from engine.broker.replication.settings import ReplicationSettings
 from engine.common.errors import KlammError
-from engine.kafka.client.broker_client import BrokerClient
+from engine.kafka.client.broker_client import BrokerClient, ChannelTotals
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.declaration import Request
 
@@ -29,6 +29,7 @@ class ControllerChannel:
     def __init__(self, metadata_cache: MetadataCache, settings: ReplicationSettings) -> None:
         self._metadata_cache = metadata_cache
         self._settings = settings
+        self.totals = ChannelTotals()
         self._client: BrokerClient | None = None
         self._closing: set[asyncio.Task[None]] = set()
         metadata_cache.update_listeners.append(self._controller_may_have_moved)
@@ -66,6 +67,7 @@ class ControllerChannel:
                 *address,
                 client_id=str(self._settings.broker_id),
                 request_timeout_ms=self._settings.replica_socket_timeout_ms,
+                totals=self.totals,
                 security=self._settings.inter_broker_security(),
             )
         return self._client

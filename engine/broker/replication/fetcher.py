@@ -208,6 +208,10 @@ class ReplicaFetcher:
         if size_bytes:
             state.last_fetched_epoch = log.leader_epochs.latest_epoch
             self.fetched_bytes_total += size_bytes
+            topics = partition.environment.topics
+            topics.replication_bytes_in += size_bytes
+            if self._host.settings.broker_id in partition.assignment.adding_replicas:
+                topics.reassignment_bytes_in += size_bytes
             quota = self._host.follower_quota
             if quota.has_throttled and quota.is_throttled(state.topic_partition):
                 quota.record(size_bytes)

@@ -11,6 +11,7 @@ from engine.broker.replication.follower_fetch_session import TOPIC_IDS_SINCE, Fe
 from engine.broker.replication.settings import ReplicationSettings
 from engine.common.errors import ErrorCode, KafkaError, error_code
 from engine.common.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, Node, TopicPartition
+from engine.kafka.client.broker_client import BrokerClient, ChannelTotals
 from engine.kafka.config.metadata_version import (
     fetch_version,
     is_offset_for_leader_epoch_supported,
@@ -59,6 +60,12 @@ class LeaderEndpoint:
         self._fetch_version = fetch_version(ibp)
         self._list_offsets_version = list_offsets_version(ibp)
         self._epochs_version = offset_for_leader_epoch_version(ibp)
+
+    @property
+    def totals(self) -> ChannelTotals:
+        """What its connections have done."""
+        connection = self._connection
+        return connection.totals if isinstance(connection, BrokerClient) else ChannelTotals()
 
     async def fetch(self, plan: FetchPlan, broker_epoch: int) -> tuple[FetchResponse, int]:
         """Send one Fetch and return its answer with the version of the request.

@@ -45,6 +45,7 @@ class Partition:
         "_settled",
         "assignment",
         "controller_epoch",
+        "counts",
         "environment",
         "followers",
         "future_log",
@@ -61,6 +62,8 @@ class Partition:
     def __init__(self, topic_partition: TopicPartition, environment: PartitionEnvironment) -> None:
         self.topic_partition = topic_partition
         self.environment = environment
+        self.counts = environment.topics.of(topic_partition.topic)
+        """The topic's, which its other partitions here share."""
         self.log: Log | None = None
         self.leader_log: Log | None = None
         self.future_log: Log | None = None
@@ -201,27 +204,48 @@ class Partition:
             KafkaError: NOT_LEADER_OR_FOLLOWER; NOT_ENOUGH_REPLICAS (acks=all below min.insync.replicas, nothing is
                 written); what the log finds wrong with the batches; KAFKA_STORAGE_ERROR.
         """
-        log = self.leader_log
-        if log is None:
-            log = self.led_log()
-        if not self.followers:
-            result = log.append_as_leader(
-                records, self.leader_epoch, origin=origin, may_prepare=may_prepare, prepared=prepared
-            )
-            log.update_high_watermark(log.log_end_offset)
-        else:
-            if required_acks == ACKS_ALL and len(self.isr_state.committed) < self._min_isr(log):
-                raise KafkaError(
-                    ErrorCode.NOT_ENOUGH_REPLICAS,
-                    f"The size of the current ISR {ids_text(self.isr_state.committed)} is insufficient to satisfy the "
-                    f"min.isr requirement of {self._min_isr(log)} for partition {self.topic_partition}",
+        counts = self.counts
+        if prepared is None:
+            counts.produces += 1
+        try:
+            log = self.leader_log
+            if log is None:
+                log = self.led_log()
+            if not self.followers:
+                result = log.append_as_leader(
+                    records, self.leader_epoch, origin=origin, may_prepare=may_prepare, prepared=prepared
                 )
-            result = log.append_as_leader(
-                records, self.leader_epoch, origin=origin, may_prepare=may_prepare, prepared=prepared
-            )
-            self.advance_high_watermark()
+                log.update_high_watermark(log.log_end_offset)
+            else:
+                if required_acks == ACKS_ALL and len(self.isr_state.committed) < self._min_isr(log):
+                    raise KafkaError(
+                        ErrorCode.NOT_ENOUGH_REPLICAS,
+                        f"The size of the current ISR {ids_text(self.isr_state.committed)} is insufficient to satisfy "
+                        f"the min.isr requirement of {self._min_isr(log)} for partition {self.topic_partition}",
+                    )
+                result = log.append_as_leader(
+                    records, self.leader_epoch, origin=origin, may_prepare=may_prepare, prepared=prepared
+                )
+                self.advance_high_watermark()
+        except KafkaError as refused:
+            self._count_refusal(refused.code, len(records))
+            raise
+        first_offset = result.first_offset
+        if first_offset >= 0:
+            counts.messages_in += result.last_offset - first_offset + 1
+            counts.bytes_in += len(records)
         self.changed()
         return result
+
+    def _count_refusal(self, error: ErrorCode, size_bytes: int) -> None:
+        """Count what Kafka counts of refused records: errors that a producer expects are no failures."""
+        counts, topics = self.counts, self.environment.topics
+        if error in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE):
+            counts.bytes_rejected += size_bytes
+        elif error is ErrorCode.CORRUPT_MESSAGE:
+            topics.invalid_crc += 1
+        elif error not in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR):
+            counts.failed_produces += 1
 
     def read_records(
         self,

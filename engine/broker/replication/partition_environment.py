@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from engine.broker.metrics.topics import BrokerTopics
 from engine.broker.replication.isr_updater import IsrUpdater
 from engine.broker.replication.state_change_log import StateChangeLogger
 from engine.broker.replication.wakeups import Wakeups
@@ -32,3 +33,4 @@ class PartitionEnvironment:
     wakeups: Wakeups
     state_change_log: StateChangeLogger
     statistics: IsrStatistics = field(default_factory=IsrStatistics)
+    topics: BrokerTopics = field(default_factory=BrokerTopics)

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Collection, Coroutine, Hashable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from engine.broker.log.disk_jobs import DiskJob
+from engine.broker.log.disk_jobs import DiskJob, FlushJob
 from engine.broker.log.log import Log
 from engine.broker.log.log_manager import LogManager
+from engine.broker.metrics.measures import Timer
 from engine.broker.replication import isr_proposals
 from engine.broker.replication.fetcher_manager import Connect, FetcherManager
 from engine.broker.replication.isr_updater import IsrUpdater
@@ -100,6 +102,7 @@ class ReplicaManager:
         self._broker_epoch = broker_epoch
         self._selector = selector
         self._run_slow = run_slow or run_here
+        self.flush_times = Timer(time.monotonic())
         self._offline: set[TopicPartition] = set()
         self._made_now: set[TopicPartition] = set()
         """Logs that were created for a change and are not opened yet: no checkpoint has their high watermark."""
@@ -159,6 +162,11 @@ class ReplicaManager:
 
     def hosted_partition(self, topic_partition: TopicPartition) -> Partition | None:
         return self.partitions.get(topic_partition)
+
+    @property
+    def offline_count(self) -> int:
+        """Replicas on log dirs that have failed."""
+        return len(self._offline)
 
     def is_offline(self, topic_partition: TopicPartition) -> bool:
         return topic_partition in self._offline
@@ -261,8 +269,12 @@ class ReplicaManager:
             raise
 
     async def _run(self, job: DiskJob) -> None:
+        begun_s = time.monotonic()
         await self._run_slow(job.run)
         job.finish()
+        if isinstance(job, FlushJob):
+            now_s = time.monotonic()
+            self.flush_times.add(1000 * (now_s - begun_s), now_s)
 
     def open_log(self, topic_partition: TopicPartition, topic_id: bytes, *, is_new: bool) -> Log:
         """Return the replica's log, created if there is none. Raises KafkaError."""

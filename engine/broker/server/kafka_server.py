@@ -10,6 +10,7 @@ import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
+from enum import IntEnum
 from pathlib import Path
 
 from engine.broker.controller.loop import Controller
@@ -28,7 +29,7 @@ from engine.broker.handlers.registry import all_handlers
 from engine.broker.handlers.sasl_authenticate import api_versions_before_login, unknown_version_before_login
 from engine.broker.log.environment import LoadingStopped
 from engine.broker.log.log_manager import LogManager, LogManagerConfig
-from engine.broker.network.routes import HandlerSpec, RouteTable
+from engine.broker.network.routes import HandlerSpec, Route, RouteTable
 from engine.broker.network.server import BoundListener, SocketServer
 from engine.broker.network.session import Session
 from engine.broker.replication.alter_partition import AlterPartitionManager
@@ -46,12 +47,15 @@ from engine.broker.server.controlled_shutdown import ControlledShutdown
 from engine.broker.server.dynamic_effects import follow_limits, follow_settings, follow_stores, set_log_settings
 from engine.broker.server.log_cleaning import LogCleaner
 from engine.broker.server.log_upkeep import LogUpkeep
+from engine.broker.server.metrics import BrokerMetrics
+from engine.broker.server.metrics_pages import MetricsPages
 from engine.broker.server.settings import (
     advertised,
     channel_settings,
     check_served,
     controller_options,
     listener_spec,
+    metrics_address,
     random_cluster_id,
     replication_settings,
     server_limits,
@@ -96,6 +100,15 @@ DESCRIPTORS_ENOUGH = 4096
 SPARES_INTERVAL_MS = 1000
 
 
+class BrokerState(IntEnum):
+    """Kafka's BrokerState metric."""
+
+    STARTING = 1
+    RECOVERY = 2
+    RUNNING = 3
+    SHUTTING_DOWN = 7
+
+
 @dataclass(frozen=True, slots=True)
 class _Step:
     """How to stop a started part."""
@@ -119,12 +132,18 @@ class KafkaServer:
     transaction_verifier: TransactionVerifier
     producer_ids: ProducerIdManager
     topic_configs: ConfigChangeListener
+    network: SocketServer
+    log_cleaner: LogCleaner
+    metrics: BrokerMetrics
     _features: FinalizedFeaturesListener
+    _routes: RouteTable
+    _route_tables: list[RouteTable]
 
     def __init__(self, config: BrokerConfig, *, clock: Clock | None = None) -> None:
         self.config = config
         self.clock: Clock = clock or SystemClock()
         self.broker_epoch = -1
+        self.state: int = BrokerState.STARTING
         self.failure: str | None = None
         self.loop_lag = LoopLagGauge()
         self.offloader = Offloader()
@@ -140,11 +159,15 @@ class KafkaServer:
         self._ending: list[_Step] = []
         self._bound: list[BoundListener] = []
         self._are_logs_loaded = False
-        self._is_zookeeper_away = False
+        self.is_zookeeper_away = False
 
     @property
     def broker_id(self) -> int:
         return self.config.broker_id
+
+    def routes(self) -> list[Route]:
+        """Return the APIs, in the versions that somebody has used."""
+        return [route for table in self._route_tables for route in table.values() if route is not None]
 
     # -- life
 
@@ -157,6 +180,7 @@ class KafkaServer:
         """
         logger.info("starting")
         check_served(self.config)
+        metrics_address(self.config)
         self.tls_listeners = tls_listeners(self.config)
         self.logins = listener_logins(self.config, os.environ)
         self.inter_broker_security = inter_broker_security(self.config, self.logins)
@@ -173,6 +197,7 @@ class KafkaServer:
         await self._register()
         await self._open_network()
         await self._begin_to_work()
+        self.state = BrokerState.RUNNING
         logger.info("[KafkaServer id=%d] started", self.broker_id)
 
     @property
@@ -182,6 +207,7 @@ class KafkaServer:
 
     async def stop(self) -> None:
         """Stop the started parts, the last one first; log failures and continue with the rest."""
+        self.state = BrokerState.SHUTTING_DOWN
         for step in reversed(self._ending):
             try:
                 await step.end()
@@ -296,6 +322,7 @@ class KafkaServer:
         RESERVE.stop()
 
     async def _load_logs(self) -> None:
+        self.state = BrokerState.RECOVERY
         set_log_settings(self.log_manager, self.dynamic_configs.current)
         loading = asyncio.create_task(self.offloader.run(self.log_manager.load), name="load logs")
         try:
@@ -424,18 +451,20 @@ class KafkaServer:
             key: HandlerSpec(e.key, e.min_version, e.max_version, e.handler, e.is_async, e.large_handler)
             for key, e in all_handlers().items()
         }
-        self._network = SocketServer(
-            RouteTable(handlers, answer_unknown_version),
+        self._routes = RouteTable(handlers, answer_unknown_version)
+        self._route_tables = [self._routes]
+        self.network = SocketServer(
+            self._routes,
             self._make_request,
             server_limits(config),
             self.clock,
             self.tls_listeners,
             self._login_policies(handlers),
         )
-        follow_limits(self.dynamic_configs, self._network)
+        follow_limits(self.dynamic_configs, self.network)
         follow_stores(self.dynamic_configs, self.tls_listeners.values(), self._stores_changed)
-        self._ends_with("network", self._network.stop)
-        self._bound = [self._network.bind(listener_spec(endpoint)) for endpoint in config.listener_settings.listeners]
+        self._ends_with("network", self.network.stop)
+        self._bound = [self.network.bind(listener_spec(endpoint)) for endpoint in config.listener_settings.listeners]
         self.advertised_listeners = advertised(config.listener_settings.advertised_listeners, self._bound)
 
     def _login_policies(self, handlers: Mapping[int, HandlerSpec]) -> dict[str, LoginPolicy]:
@@ -445,6 +474,7 @@ class KafkaServer:
         }
         versions = replace(handlers[ApiKey.API_VERSIONS], handler=api_versions_before_login, large_handler=None)
         routes = RouteTable({**before, ApiKey.API_VERSIONS: versions}, unknown_version_before_login)
+        self._route_tables.append(routes)
 
         def user_text(user: str, name: str) -> str | None:
             return self.dynamic_configs.stored_texts(USERS, sanitized(user)).get(name)
@@ -475,8 +505,8 @@ class KafkaServer:
     async def _open_network(self) -> None:
         """Start answering. Earlier, while it waited for its id, this broker would have told clients about no topics."""
         for listener in self._bound:
-            await self._network.accept(listener)
-        self._network.start_idle_sweep()
+            await self.network.accept(listener)
+        self.network.start_idle_sweep()
 
     def _make_request(
         self, api_key: int, api_version: int, correlation_id: int, client_id: str | None, session: Session
@@ -505,6 +535,7 @@ class KafkaServer:
         self.log_cleaner = LogCleaner(self.dynamic_configs, self.log_manager, self.offloader)
         self.log_cleaner.start()
         self._ends_with("log cleaner", self.log_cleaner.stop)
+        await self._open_metrics()
         shutdown = ControlledShutdown(
             self.config, self.controller_channel, lambda: self.broker_epoch, self._is_helpless_controller
         )
@@ -512,6 +543,19 @@ class KafkaServer:
         self._ends_with("groups", self.group_coordinator.resign)
         self._ends_with("leadership", shutdown.run)
         self._ends_with("fetchers' starts", self._begin_replica_shutdown)
+
+    async def _open_metrics(self) -> None:
+        """Count and measure from now on, and let others read it where the settings say.
+
+        Raises:
+            OperationError: the address is taken, or does not belong to this machine.
+        """
+        self.metrics = BrokerMetrics(self)
+        self.metrics.start()
+        if (address := metrics_address(self.config)) is not None:
+            pages = MetricsPages(self.metrics, address)
+            self._ends_with("metrics pages", pages.stop)
+        self._ends_with("metrics", self.metrics.stop)
 
     # -- what happens to a broker
 
@@ -533,12 +577,12 @@ class KafkaServer:
         return BrokerRegistration(info, self.clock.now_ms(), json_version=broker_id_znode_version(ibp))
 
     def _on_session_event(self, event: SessionEvent) -> None:
-        self._is_zookeeper_away = event not in (SessionEvent.RECONNECTED, SessionEvent.NEW_SESSION)
+        self.is_zookeeper_away = event not in (SessionEvent.RECONNECTED, SessionEvent.NEW_SESSION)
         if event is SessionEvent.AUTH_FAILED:
             self.give_up("ZooKeeper refuses this broker's credentials")
 
     def _is_helpless_controller(self) -> bool:
-        return self._is_zookeeper_away and self.metadata_cache.controller_id == self.broker_id
+        return self.is_zookeeper_away and self.metadata_cache.controller_id == self.broker_id
 
     async def _register_again(self) -> None:
         """Register again in a new session: the old registration and its broker epoch are gone or going.

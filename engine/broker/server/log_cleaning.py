@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from contextlib import aclosing
 from pathlib import Path
 
@@ -62,6 +63,9 @@ class LogCleaner:
         """Statistics of each thread's last cleaning."""
         self.max_dirty_percent = 0
         self.max_compaction_delay_ms = 0
+        self.bytes_total = 0
+        """Bytes that cleanings have read and written."""
+        self.last_run_s = time.monotonic()
         self.folders_in_use: set[str] = set()
         """Where processes write. The topic may be deleted meanwhile, and another one of its name may get the folder."""
         self._logs = log_manager
@@ -75,6 +79,11 @@ class LogCleaner:
     def uncleanable_partitions(self) -> int:
         """Number of logs that failed in a way that would repeat."""
         return sum(log.cleaning.is_uncleanable for log in self._logs.logs.values())
+
+    @property
+    def since_last_run_ms(self) -> int:
+        """Milliseconds since a thread last looked for a log to clean."""
+        return int(1000 * (time.monotonic() - self.last_run_s))
 
     def start(self) -> None:
         """Start cleaning, unless ``log.cleaner.enable`` is false."""
@@ -153,6 +162,7 @@ class _CleanerThread:
                 candidates.append(measured)
         cleaner = self._cleaner
         cleaner.max_dirty_percent = int(100 * max((one.cleanable_ratio for one in candidates), default=0.0))
+        cleaner.last_run_s = time.monotonic()
         cleaner.max_compaction_delay_ms = max((one.compaction_delay_ms for one in candidates), default=0)
         chosen = filthiest(candidates)
         if chosen is not None:
@@ -314,6 +324,7 @@ class _CleanerThread:
     def _tell(self, job: CleaningJob, finished: Finished) -> None:
         stats, plan = finished.stats, job.plan
         self._cleaner.last_stats[self._number] = stats
+        self._cleaner.bytes_total += stats.bytes_read + stats.bytes_written
         logger.info("%s", told(stats, self._number, job.log_name, plan.first_dirty_offset, finished.end_offset))
         if stats.invalid_messages_read:
             logger.warning("\tFound %d invalid messages during compaction.", stats.invalid_messages_read)

@@ -8,6 +8,7 @@ import socket
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from ipaddress import ip_address
 
 from engine.broker.controller.channels import ChannelSettings
 from engine.broker.controller.options import ControllerOptions
@@ -98,6 +99,41 @@ def check_served(config: BrokerConfig) -> None:
             "everything; remove the setting if that is what you want",
             key="authorizer.class.name",
         )
+
+
+def metrics_address(config: BrokerConfig) -> tuple[str, int] | None:
+    """Return where metrics are served; None: nowhere.
+
+    Raises:
+        ConfigError: the text is no address, or other machines reach the address and nobody has allowed that.
+    """
+    key = "klamm.metrics.listener"
+    text = config.originals.get(key, "").strip()
+    if not text:
+        return None
+    host, _, port = text.rpartition(":")
+    host = host.strip("[]")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise ConfigError(f"{key}: '{text}' is no address; write HOST:PORT, such as 127.0.0.1:7071", key=key)
+    allowed = config.originals.get("klamm.metrics.allow.remote", "false").strip().lower()
+    if allowed not in ("true", "false"):
+        raise ConfigError(
+            f"klamm.metrics.allow.remote: '{allowed}' is neither true nor false", key="klamm.metrics.allow.remote"
+        )
+    if allowed != "true" and not _is_loopback(host):
+        raise ConfigError(
+            f"{key}: other machines reach {text}, and whoever does may read everything; set "
+            "klamm.metrics.allow.remote=true if they may, or an address such as 127.0.0.1",
+            key=key,
+        )
+    return host, int(port)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def server_limits(config: BrokerConfig) -> ServerLimits:

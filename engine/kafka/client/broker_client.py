@@ -62,6 +62,24 @@ CLOSED = "klamm closed the connection"
 """What those are told who waited for an answer, unless there is a reason."""
 
 
+class ChannelTotals:
+    """What connections to other brokers have done since the start; those that replace each other share one."""
+
+    __slots__ = ("bytes_in", "bytes_out", "closed", "created", "largest_request", "requests", "responses")
+
+    def __init__(self) -> None:
+        self.created = self.closed = 0
+        self.requests = self.responses = 0
+        self.bytes_in = self.bytes_out = 0
+        self.largest_request = 0
+
+    def sent(self, size_bytes: int) -> None:
+        """Count a request."""
+        self.requests += 1
+        self.bytes_out += size_bytes
+        self.largest_request = max(self.largest_request, size_bytes)
+
+
 class _Waiting:
     """A request that was sent and has no answer yet."""
 
@@ -98,6 +116,7 @@ class _Wire(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self._end += nbytes
+        self._client.totals.bytes_in += nbytes
         wanted = 0
         while self._end - self._start >= 4:
             (size,) = _SIZE.unpack_from(self._buffer, self._start)
@@ -154,6 +173,7 @@ class BrokerClient:
         request_timeout_ms: int = 30_000,
         lends_answers: bool = False,
         security: Security = PLAINTEXT,
+        totals: ChannelTotals | None = None,
     ) -> None:
         """With ``lends_answers`` the bytes of an answer (its records) are not copied, and are valid only until the
         next request. This suits a caller that asks again only after using the answer, as a follower does.
@@ -161,6 +181,7 @@ class BrokerClient:
         self.host = host
         self.port = port
         self.client_id = client_id
+        self.totals = totals or ChannelTotals()
         self._connect_timeout_ms = connect_timeout_ms
         self._request_timeout_ms = request_timeout_ms
         self._lends_answers = lends_answers
@@ -205,6 +226,7 @@ class BrokerClient:
                         wire.transport.close()
                     raise ConnectFailed("klamm gave up this connection before it was open", address=self.address)
                 self._wire = wire
+                self.totals.created += 1
                 self._versions = None
                 if self._security.protocol is not SecurityProtocol.PLAINTEXT:
                     await self._be_admitted(wire)
@@ -353,6 +375,7 @@ class BrokerClient:
         if self._lends_answers:
             self._wire.take_back()
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.totals.sent(len(frame))
         self._waiting[correlation_id] = _Waiting(int(api_key), api_version, future, is_large=is_large)
         self._write(self._wire.transport, frame)
         return future
@@ -411,6 +434,7 @@ class BrokerClient:
         if wire is None or wire.transport is None:
             return
         transport, self._wire = wire.transport, None
+        self.totals.closed += 1
         transport.close()
         self.broken(reason)
         try:
@@ -421,6 +445,7 @@ class BrokerClient:
 
     def answered(self, frame: memoryview) -> None:
         """Pass an answer to the request that waits for it. Only the wire calls this."""
+        self.totals.responses += 1
         (correlation_id,) = _SIZE.unpack_from(frame)
         waiting = self._waiting.pop(correlation_id, None)
         if waiting is None:
@@ -447,6 +472,7 @@ class BrokerClient:
     def broken(self, reason: str) -> None:
         """End the connection and every request in flight. Only the wire and ``close`` call this."""
         wire, self._wire = self._wire, None
+        self.totals.closed += wire is not None
         self._is_admitted = False
         if self._renewal is not None:
             self._renewal.cancel()

@@ -27,13 +27,23 @@ _OF_LISTENERS: Final = ("ssl.", "sasl.", "connections.max.reauth.ms")
 """Beginnings of the settings that klamm takes for single listeners."""
 
 
+OWN_KEYS: Final[Mapping[str, str]] = {
+    "klamm.metrics.listener": "HOST:PORT where the broker serves its metrics over HTTP: to Prometheus and by Jolokia's "
+    "protocol. Without it there is no such server.",
+    "klamm.metrics.allow.remote": "`true` allows an address there that other machines reach. Everybody may read.",
+    "klamm.graphite.address": "HOST:PORT of a Graphite server, which gets all metrics once per polling interval.",
+    "klamm.graphite.prefix": "The beginning of every name that Graphite gets; by default `kafka.<broker id>`.",
+}
+"""Settings that Kafka does not have, and what each means."""
+
+
 def broker_warnings(originals: Mapping[str, str]) -> list[str]:
     """Return a sentence for each key that is unknown or has no effect in klamm."""
     return [warning for name in sorted(originals) if (warning := _warning(name, originals)) is not None]
 
 
 def _warning(name: str, originals: Mapping[str, str]) -> str | None:
-    if name == "node.id" and originals.get("broker.id") == originals[name]:
+    if name in OWN_KEYS or (name == "node.id" and originals.get("broker.id") == originals[name]):
         return None
     prefix = LISTENER_PREFIX.match(name)
     base = name[prefix.end() :] if prefix else name
@@ -45,6 +55,6 @@ def _warning(name: str, originals: Mapping[str, str]) -> str | None:
         return f"Setting {name} is unknown since an earlier Kafka version and has no effect. {FORMER_KEYS[name]}"
     if name in DYNAMIC_CONFIG_DEF:
         return f"Setting {name} has no effect in a file. Set it at run time: klamm configs alter broker/<id> {name}=…"
-    close = difflib.get_close_matches(name, BROKER_CONFIG_DEF.names, n=1, cutoff=0.9)
+    close = difflib.get_close_matches(name, [*BROKER_CONFIG_DEF.names, *OWN_KEYS], n=1, cutoff=0.9)
     hint = f" Did you mean {close[0]}?" if close else ""
     return f"Setting {name} is unknown and has no effect.{hint}"

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from engine.kafka.config.broker_configs import SUBJECTS
+from engine.kafka.config.broker_warnings import OWN_KEYS
 from engine.kafka.config.definition import AnyKey, ConfigDef, DynamicMode
 from engine.kafka.config.dynamic_keys import THROTTLE_KEYS
 from engine.kafka.config.topic_config_keys import TOPIC_CONFIG_DEF
@@ -57,6 +58,8 @@ def broker_page() -> str:
         parts.append(f"## {subject.__doc__}\n\n{_table(_BROKER_COLUMNS, ConfigDef.of(subject))}")
     throttles = "Set at run time only, by `klamm configs alter`; in a file they do nothing."
     parts.append(f"## Throttles\n\n{throttles}\n\n{_table(_BROKER_COLUMNS[:4] + _BROKER_COLUMNS[5:], THROTTLE_KEYS)}")
+    own = "".join(f"| `{name}` | {meaning} |\n" for name, meaning in OWN_KEYS.items())
+    parts.append(f"## klamm's own\n\nKafka ignores them.\n\n| Setting | Meaning |\n| --- | --- |\n{own}")
     return "\n".join(parts)
 
 

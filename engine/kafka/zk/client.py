@@ -33,7 +33,7 @@ from engine.kafka.zk.operations import (
 )
 from engine.kafka.zk.pipeline import Convert, send_all
 from engine.kafka.zk.security import OPEN, ZkSecurity
-from engine.kafka.zk.session import Session, WatchEventType
+from engine.kafka.zk.session import Latencies, Session, WatchEventType
 from engine.kafka.zk.session_keeper import SessionKeeper, SessionListener
 from engine.kafka.zk.watches import WatchCallback, WatchEvent, WatchEventKind, WatchRegistry
 from engine.kafka.zk.writes import MultiOutcome, write_multis, write_one, write_singles
@@ -87,6 +87,11 @@ class ZkClient:
             on_watch=self._take_watch,
             on_renewed=self._rearm,
         )
+
+    @property
+    def latencies(self) -> Latencies:
+        """How long its requests took."""
+        return self._keeper.latencies
 
     @classmethod
     async def connect(

@@ -208,6 +208,22 @@ class _OneSessionClient(KazooClient):  # type: ignore[misc]
         self._session.watch_fired(event.type, event.path)
 
 
+class Latencies:
+    """How long a client's requests took, of all its sessions."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.total_s = 0.0
+        self.slowest_s = 0.0
+        self.recent_s: deque[float] = deque(maxlen=128)
+
+    def add(self, took_s: float) -> None:
+        self.count += 1
+        self.total_s += took_s
+        self.slowest_s = max(self.slowest_s, took_s)
+        self.recent_s.append(took_s)
+
+
 class Session:
     """One session. Create it in a running event loop; ``start`` begins to connect.
 
@@ -229,6 +245,8 @@ class Session:
         on_state: Callable[[ConnectionState], None],
         on_watch: Callable[[WatchEventType, str], None],
     ) -> None:
+        self.latencies = Latencies()
+        """A client's sessions share one."""
         self.inbox = Inbox(asyncio.get_running_loop())
         self.security = security
         self.refusal: AuthFailed | None = None
@@ -303,8 +321,10 @@ class Session:
             ZooKeeperError: the server's error, ConnectionLost, or SessionLost.
         """
         future: asyncio.Future[Any] = self.loop.create_future()
+        begun_s = time.monotonic()
 
         def on_answer(value: Any, error: ZooKeeperError | None) -> None:
+            self.latencies.add(time.monotonic() - begun_s)
             if not future.done():
                 future.set_result(value) if error is None else future.set_exception(error)
 

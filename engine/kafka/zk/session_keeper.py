@@ -28,7 +28,7 @@ from engine.kafka.zk.errors import (
     ZooKeeperError,
 )
 from engine.kafka.zk.security import ZkSecurity, in_zookeepers_words
-from engine.kafka.zk.session import ConnectionState, Session, WatchEventType
+from engine.kafka.zk.session import ConnectionState, Latencies, Session, WatchEventType
 
 _log = logging.getLogger("engine.kafka.zk")
 
@@ -81,6 +81,7 @@ class SessionKeeper:
         self.client_name = client_name
         self.is_closed = False
         self.listeners: list[SessionListener] = []
+        self.latencies = Latencies()
         self._security = security
         self._tls_failures: Counter[tuple[str, int]] = Counter()
         self._patience_ms = patience_ms
@@ -159,6 +160,7 @@ class SessionKeeper:
             on_state=lambda state: self._take_state(session, state),
             on_watch=lambda event_type, path: self._take_watch(session, event_type, path),
         )
+        session.latencies = self.latencies
         self._session = session
         session.start()
 

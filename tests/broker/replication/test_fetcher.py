@@ -15,13 +15,14 @@ from log_folders import data_batch, open_log
 from virtual_time import LoopClock, run_virtual
 
 from engine.broker.log.log import Log
+from engine.broker.metrics.topics import BrokerTopics
 from engine.broker.replication.fetch_state import InitialFetchState
 from engine.broker.replication.fetcher import ReplicaFetcher
 from engine.broker.replication.follower_fetch_session import FetchPlan
 from engine.broker.replication.leader_endpoint import LeaderEndpoint
 from engine.broker.replication.settings import ReplicationSettings
 from engine.common.errors import ErrorCode, KafkaError
-from engine.common.model import Node, TopicPartition
+from engine.common.model import Node, ReplicaAssignment, TopicPartition
 from engine.kafka.client.errors import ConnectionLost
 from engine.kafka.config.log_config import LogConfig
 from engine.kafka.protocol.apis.fetch import FetchableTopicResponse, FetchResponse, PartitionData
@@ -108,13 +109,18 @@ class Following:
         self.broker_epoch = 102
         self.follower_quota = Quota()
         self.flushes = Flushes()
+        self.topics = BrokerTopics()
         self.partitions: dict[TopicPartition, Any] = {}
         for topic_partition in (T0, T1):
             (folder / f"t-{topic_partition.partition}").mkdir()
             log = open_log(folder / f"t-{topic_partition.partition}", config)
             log.append_as_follower(batch(0))
             self.partitions[topic_partition] = SimpleNamespace(
-                log=log, topic_partition=topic_partition, changed=lambda: None
+                log=log,
+                topic_partition=topic_partition,
+                changed=lambda: None,
+                environment=SimpleNamespace(topics=self.topics),
+                assignment=ReplicaAssignment((1, 2)),
             )
         self.leader = ScriptedLeader()
         self.failed: set[TopicPartition] = set()

@@ -131,6 +131,15 @@ def run_tool(
     )
 
 
+def jmx_options(host: str, port: int) -> list[str]:
+    """Return what lets a JVM answer JMX, as Kafka's own scripts do for ``JMX_PORT``."""
+    settings = {"port": port, "rmi.port": port, "host": host, "authenticate": "false", "ssl": "false"}
+    return [
+        f"-Djava.rmi.server.hostname={host}",
+        *(f"-Dcom.sun.management.jmxremote.{name}={value}" for name, value in settings.items()),
+    ]
+
+
 class ApacheKafkaBroker:
     """One genuine broker. Use it as a context manager, and stop it before its ZooKeeper."""
 
@@ -145,13 +154,19 @@ class ApacheKafkaBroker:
         overrides: Mapping[str, str] | None = None,
         heap: str = "1g",
         state_change_level: str = "INFO",
+        jmx_port: int | None = None,
+        agent: str | None = None,
     ) -> None:
+        """``agent`` is a Java agent with its options."""
         self.folder = folder
         self.broker_id = broker_id
         self.host = host
         self.port = port
         self.bootstrap = f"{host}:{port}"
         self._heap = heap
+        self._jmx = [] if jmx_port is None else jmx_options(host, jmx_port)
+        if agent is not None:
+            self._jmx.append(f"-javaagent:{agent}")
         self._log4j = _LOG4J.format(folder=folder, state_change_level=state_change_level)
         self._process: LocalProcess | None = None
         self._settings = {
@@ -193,6 +208,7 @@ class ApacheKafkaBroker:
             "-XX:+UseG1GC",
             "-XX:MaxGCPauseMillis=20",
             f"-Dlog4j.configuration=file:{self.folder / 'log4j.properties'}",
+            *self._jmx,
             "-cp",
             f"{fetch_jars()}/*",
             "kafka.Kafka",

@@ -99,6 +99,16 @@ class GroupCoordinator:
         await self.resign()
         self._driver.stop()
 
+    def totals(self) -> dict[str, int]:
+        """Return what was counted since the start, under Kafka's names."""
+        offsets = self.offsets
+        return {
+            "group-completed-rebalance": self._machine.completed_rebalances_total,
+            "offset-commit": offsets.committed_total,
+            "offset-deletion": offsets.deleted_total,
+            "offset-expiration": offsets.expired_total,
+        }
+
     # -- finding
 
     def partition_count(self) -> int:

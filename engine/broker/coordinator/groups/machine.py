@@ -41,6 +41,7 @@ class GroupMachine:
         self.outbox = Outbox()
         self.settings = settings
         self._clock = clock
+        self.completed_rebalances_total = 0
         self._rebalance = Rebalance(settings, clock, self.outbox, unique_id)
 
     # -- requests
@@ -170,6 +171,7 @@ class GroupMachine:
             static_rejoin_stored(self._rebalance, group, store.undo, error)
         elif group.state is GroupState.COMPLETING_REBALANCE and group.generation_id == store.generation_id:
             if error is ErrorCode.NONE:
+                self.completed_rebalances_total += 1
                 self._rebalance.give_assignments(group, store.assignments)
                 group.transition_to(GroupState.STABLE, self._clock.now_ms())
             else:

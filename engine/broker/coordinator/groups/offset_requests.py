@@ -71,6 +71,8 @@ class OffsetRequests:
         self._settings = settings
         self._clock = clock
         self._gathered = GatheredCommits(writer, settings, clock)
+        self.committed_total = self.expired_total = self.deleted_total = 0
+        """Offsets since the start."""
         self._transactions: dict[tuple[int, int], set[str]] = {}
         """Groups whose offsets a transaction holds, by partition of the offsets topic and producer id."""
 
@@ -109,6 +111,7 @@ class OffsetRequests:
         else:
             offsets, too_large, batch = prepared
         if offsets:
+            self.committed_total += len(offsets)
             self._gathered.add(owned.index, Commit(group, offsets, too_large, done, batch))
         else:
             done(ErrorCode.NONE, too_large)
@@ -261,6 +264,7 @@ class OffsetRequests:
             for p in partitions
         }
         removed = [p for p, code in errors.items() if code is ErrorCode.NONE]
+        self.deleted_total += len(removed)
         if removed:
             # Without any, an empty group stays: it may be one that has just begun.
             self._remove(group, removed)
@@ -298,6 +302,7 @@ class OffsetRequests:
                 return
             self.flush()
             expired = group.remove_expired_offsets(now_ms, self._machine.settings.offsets_retention_ms, piece)
+            self.expired_total += len(expired)
             self._clean_up(group, expired)
             yield
 

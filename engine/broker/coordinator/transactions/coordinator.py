@@ -30,6 +30,7 @@ from engine.common.clock import Clock
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
 from engine.common.topic_names import TRANSACTION_STATE_TOPIC
+from engine.kafka.client.broker_client import ChannelTotals
 from engine.kafka.config.metadata_version import write_txn_markers_version
 from engine.kafka.formats.transaction_state import TransactionState
 from engine.kafka.protocol.records.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
@@ -104,6 +105,16 @@ class TransactionCoordinator:
         """Transactions whose markers are on their way."""
         self._loop = asyncio.get_running_loop()
         self._supervisor = Supervisor("transaction-coordinator")
+
+    @property
+    def marker_totals(self) -> ChannelTotals:
+        """What the connections that carry markers have done."""
+        return self._markers.connections.totals
+
+    @property
+    def waiting_markers(self) -> tuple[int, int]:
+        """Markers whose partition has no leader, and markers that are tried again."""
+        return self._markers.waiting
 
     # -- start and stop
 

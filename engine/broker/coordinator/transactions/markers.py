@@ -82,7 +82,7 @@ class MarkerSender:
         """
         self._broker_id = broker_id
         self._metadata_cache = metadata_cache
-        self._connections = connections
+        self.connections = connections
         self._writer = writer
         self._api_version = api_version
         self._is_current = is_current
@@ -97,6 +97,11 @@ class MarkerSender:
         self._is_stopped = False
         metadata_cache.update_listeners.append(self._metadata_changed)
 
+    @property
+    def waiting(self) -> tuple[int, int]:
+        """Markers whose partition has no leader, and markers that are tried again."""
+        return len(self._leaderless), len(self._failed)
+
     def send(self, ending: Ending) -> None:
         """Send a transaction's markers."""
         self._send(ending, set(ending.transaction.partitions))
@@ -109,7 +114,7 @@ class MarkerSender:
         if self._retry is not None:
             self._retry.cancel()
         await self._supervisor.stop()
-        await self._connections.close()
+        await self.connections.close()
 
     def _send(self, ending: Ending, partitions: Collection[TopicPartition]) -> None:
         by_leader: dict[int, set[TopicPartition]] = {}
@@ -127,7 +132,7 @@ class MarkerSender:
                 marker = ending.marker
                 for partition in led:
                     self._writer.write(marker, [partition], lambda errors: self._answered(ending, errors))
-            elif self._connections.to(leader) is None:
+            elif self.connections.to(leader) is None:
                 _add(self._leaderless, ending, led)
             else:
                 self._queue(leader, ending, led)
@@ -149,7 +154,7 @@ class MarkerSender:
             self._sending.discard(leader)
 
     async def _request(self, leader: int, markers: Markers) -> None:
-        client = self._connections.to(leader)
+        client = self.connections.to(leader)
         if client is None:
             for ending, partitions in markers.items():
                 _add(self._leaderless, ending, partitions)

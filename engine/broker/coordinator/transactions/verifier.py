@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ from engine.broker.coordinator.peers import BrokerConnections
 from engine.broker.coordinator.transactions.coordinator import TransactionCoordinator
 from engine.broker.coordinator.transactions.decisions import ProducerIdAndEpoch
 from engine.broker.log.producer_entry import Verification
+from engine.broker.metrics.measures import Histogram
 from engine.broker.replication.metadata_cache import MetadataCache
 from engine.broker.replication.replica_manager import ReplicaManager
 from engine.common.clock import Clock
@@ -89,7 +91,10 @@ class TransactionVerifier:
         self._coordinator = coordinator
         self._replica_manager = replica_manager
         self._metadata_cache = metadata_cache
-        self._connections = connections
+        self.connections = connections
+        self.failures_total = 0
+        """Partitions whose verification failed."""
+        self.times_ms = Histogram()
         self._clock = clock
         self._questions: dict[int, dict[str, _Question]] = {}
         self._asking: set[int] = set()
@@ -140,7 +145,12 @@ class TransactionVerifier:
         answer: asyncio.Future[Errors] = asyncio.get_running_loop().create_future()
         if self._add(leader, _Question(verified, answer)):
             self._start(leader)
-        verified.take(await answer)
+        begun_s = time.monotonic()
+        errors = await answer
+        now_s = time.monotonic()
+        self.times_ms.add(1000 * (now_s - begun_s), now_s)
+        self.failures_total += sum(error is not ErrorCode.NONE for error in errors.values())
+        verified.take(errors)
 
     async def stop(self) -> None:
         """End; questions under way are answered with NETWORK_EXCEPTION."""
@@ -148,7 +158,7 @@ class TransactionVerifier:
         for questions in self._questions.values():
             _answer_all(questions, ErrorCode.NETWORK_EXCEPTION)
         self._questions.clear()
-        await self._connections.close()
+        await self.connections.close()
 
     def _coordinator_id(self, transactional_id: str) -> int | None:
         info = self._metadata_cache.partition_info(self._coordinator.partition_for(transactional_id))
@@ -188,7 +198,7 @@ class TransactionVerifier:
             self._asking.discard(leader)
 
     async def _ask_once(self, leader: int, questions: dict[str, _Question]) -> None:
-        client = self._connections.to(leader)
+        client = self.connections.to(leader)
         if client is None:
             _answer_all(questions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
             return

@@ -1,4 +1,4 @@
-"""Runs a small Java source of this folder with the classes of Apache Kafka 3.9.1."""
+"""Runs a small Java source of ``tests/recording/java`` with the classes of Apache Kafka 3.9.1."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from apache_kafka import fetch_jars
 
 from engine.local.java import find_java
 
-SOURCES = Path(__file__).parent / "java"
+SOURCES = Path(__file__).parents[1] / "recording" / "java"
 
 
 def run_java(source: str, *arguments: str, rows: Iterable[dict[str, Any]] = ()) -> list[dict[str, Any]]:

@@ -1,0 +1,233 @@
+"""Counters, meters and histograms as Kafka shows them. They are plain values: hot paths add to a number, and a tick on
+the event loop makes rates and percentiles of it.
+
+Sources: Yammer Metrics 2.2 (``Meter``, ``Histogram`` with a biased sample) and ``Rate`` of Kafka 3.9's own metrics.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import deque
+from collections.abc import Iterable, Mapping
+from heapq import heappush, heapreplace
+from typing import Final
+
+TICK_S: Final = 5
+"""Seconds between two looks at the counters. Yammer's meters have the same."""
+
+_WEIGHTS: Final = tuple(1 - math.exp(-TICK_S / 60 / minutes) for minutes in (1, 5, 15))
+_SAMPLE_SIZE: Final = 1028
+_ALPHA: Final = 0.015
+"""Yammer's: the sample is mostly of the last five minutes."""
+
+RECENT_MAX: Final = 128
+"""As many of the newest values does a tick put into a histogram; the others only count."""
+
+_RESCALE_S: Final = 3600.0
+
+PERCENTILES: Final = (
+    ("50thPercentile", 0.5),
+    ("75thPercentile", 0.75),
+    ("95thPercentile", 0.95),
+    ("98thPercentile", 0.98),
+    ("99thPercentile", 0.99),
+    ("999thPercentile", 0.999),
+)
+
+Attributes = Mapping[str, object]
+
+
+class Meter:
+    """Counts events; each tick brings its rates over 1, 5 and 15 minutes up to date. Add to ``count`` freely."""
+
+    __slots__ = ("_rates", "_seen", "_ticks", "count", "event_type", "rate_unit", "since_s")
+
+    def __init__(self, event_type: str, since_s: float, ticks: int = 0, *, rate_unit: str = "SECONDS") -> None:
+        """``since_s`` is the present monotonic time; ``ticks`` the number of ticks so far."""
+        self.count = 0
+        self.event_type = event_type
+        self.rate_unit = rate_unit
+        self.since_s = since_s
+        self._seen = 0
+        self._ticks = ticks
+        self._rates: tuple[float, ...] | None = None
+
+    def tick(self, ticks: int) -> None:
+        """Take in what was counted since the tick before. ``ticks`` is the number of ticks with this one."""
+        if self.count == self._seen:
+            return
+        self._decay(ticks - 1)
+        rate = (self.count - self._seen) / TICK_S
+        if self._rates is None:
+            self._rates = (rate, rate, rate)
+        else:
+            self._rates = tuple(old + weight * (rate - old) for old, weight in zip(self._rates, _WEIGHTS, strict=True))
+        self._seen = self.count
+        self._ticks = ticks
+
+    def _decay(self, ticks: int) -> None:
+        """Take in the ticks in which nothing happened."""
+        idle = ticks - self._ticks
+        if idle > 0:
+            rates = self._rates or (0.0, 0.0, 0.0)
+            self._rates = tuple(old * (1 - weight) ** idle for old, weight in zip(rates, _WEIGHTS, strict=True))
+            self._ticks = ticks
+
+    def attributes(self, now_s: float, ticks: int) -> dict[str, object]:
+        """Return the attributes of its MBean."""
+        if self.count == self._seen:
+            self._decay(ticks)
+        one, five, fifteen = self._rates or (0.0, 0.0, 0.0)
+        elapsed_s = now_s - self.since_s
+        return {
+            "Count": self.count,
+            "EventType": self.event_type,
+            "FifteenMinuteRate": fifteen,
+            "FiveMinuteRate": five,
+            "MeanRate": self.count / elapsed_s if self.count and elapsed_s > 0 else 0.0,
+            "OneMinuteRate": one,
+            "RateUnit": self.rate_unit,
+        }
+
+
+class Histogram:
+    """A distribution: count, mean and extremes of all values, percentiles of a sample that prefers new ones."""
+
+    __slots__ = ("_kept", "_kept_squares", "_kept_values", "_start_s", "count", "max", "min", "total")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.total = 0.0
+        self.max = 0.0
+        self.min = math.inf
+        self._kept: list[tuple[float, float]] = []
+        self._start_s: float | None = None
+        self._kept_values = 0
+        self._kept_squares = 0.0
+
+    def add(self, value: float, now_s: float) -> None:
+        """Take in one value."""
+        self.count += 1
+        self.total += value
+        self.take((value,), now_s)
+
+    def take(self, values: Iterable[float], now_s: float) -> None:
+        """Put values into the sample; who calls this has counted and added them up."""
+        if self._start_s is None or now_s - self._start_s > _RESCALE_S:
+            self._rescale(now_s)
+        assert self._start_s is not None
+        weight = math.exp(_ALPHA * (now_s - self._start_s))
+        kept = self._kept
+        for value in values:
+            self.max = max(self.max, value)
+            self.min = min(self.min, value)
+            self._kept_values += 1
+            self._kept_squares += value * value
+            entry = (weight / (1 - random.random()), value)
+            if len(kept) < _SAMPLE_SIZE:
+                heappush(kept, entry)
+            elif entry > kept[0]:
+                heapreplace(kept, entry)
+
+    def _rescale(self, now_s: float) -> None:
+        """Begin the weights anew, or they would grow without end."""
+        if self._start_s is not None:
+            factor = math.exp(-_ALPHA * (now_s - self._start_s))
+            self._kept = [(priority * factor, value) for priority, value in self._kept]
+        self._start_s = now_s
+
+    def hold(self, *parts: Histogram) -> None:
+        """Show the samples of others together, which stay their own."""
+        self._kept = [entry for part in parts for entry in part._kept]
+        self._kept_values = sum(part._kept_values for part in parts)
+        self._kept_squares = sum(part._kept_squares for part in parts)
+        self.max = max((part.max for part in parts), default=0.0)
+        self.min = min((part.min for part in parts), default=math.inf)
+
+    def attributes(self) -> dict[str, object]:
+        """Return the attributes of its MBean."""
+        values = sorted(value for _, value in self._kept)
+        mean = self.total / self.count if self.count else 0.0
+        return {
+            **{name: percentile(values, share) for name, share in PERCENTILES},
+            "Count": self.count,
+            "Max": self.max,
+            "Mean": mean,
+            "Min": self.min if values else 0.0,
+            "StdDev": self._deviation(),
+        }
+
+    def _deviation(self) -> float:
+        """Return the standard deviation of the values that were taken into the sample at some time."""
+        count = self._kept_values
+        if count < 2:
+            return 0.0
+        mean = self.total / self.count if self.count else 0.0
+        return math.sqrt(max(0.0, (self._kept_squares - count * mean * mean) / (count - 1)))
+
+
+def percentile(values: list[float], share: float) -> float:
+    """Return a percentile of sorted values, between two of them where it falls between; 0.0 of none."""
+    if not values:
+        return 0.0
+    position = share * (len(values) + 1)
+    if position < 1:
+        return values[0]
+    if position >= len(values):
+        return values[-1]
+    lower, upper = values[int(position) - 1], values[int(position)]
+    return lower + (position - int(position)) * (upper - lower)
+
+
+class Timer:
+    """How often something was done and how long each took, in milliseconds."""
+
+    __slots__ = ("_meter", "_times")
+
+    def __init__(self, since_s: float, ticks: int = 0) -> None:
+        self._meter = Meter("calls", since_s, ticks)
+        self._times = Histogram()
+
+    def add(self, took_ms: float, now_s: float) -> None:
+        """Take in one."""
+        self._meter.count += 1
+        self._times.add(took_ms, now_s)
+
+    def tick(self, ticks: int) -> None:
+        self._meter.tick(ticks)
+
+    def attributes(self, now_s: float, ticks: int) -> dict[str, object]:
+        """Return the attributes of its MBean."""
+        return {
+            **self._times.attributes(),
+            **self._meter.attributes(now_s, ticks),
+            "EventType": "calls",
+            "LatencyUnit": "MILLISECONDS",
+        }
+
+
+class Rate:
+    """Kafka's windowed rate: a total, and its growth per second over the last ``metrics.num.samples`` windows.
+
+    It reads the total when somebody asks and on each tick; the hot path only adds to the total.
+    """
+
+    __slots__ = ("_points", "_span_s", "total")
+
+    def __init__(self, now_s: float, span_s: float = 60.0) -> None:
+        self.total = 0.0
+        self._span_s = span_s
+        self._points: deque[tuple[float, float]] = deque([(now_s, 0.0)])
+
+    def note(self, now_s: float, total: float) -> None:
+        """Take in what the total is now."""
+        self.total = total
+        self._points.append((now_s, total))
+        while len(self._points) > 2 and self._points[1][0] <= now_s - self._span_s:
+            self._points.popleft()
+
+    def per_second(self, now_s: float) -> float:
+        """Return the rate. As in Kafka, the time counts as half of the span at least."""
+        then_s, then = self._points[0]
+        return (self.total - then) / max(now_s - then_s, self._span_s / 2)

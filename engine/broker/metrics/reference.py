@@ -1,0 +1,576 @@
+"""Writes the page that lists every metric of a broker: ``python -m engine.broker.metrics.reference``.
+
+A test compares the rows with what a running broker has, so none is missing and none is made up.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from engine.broker.metrics.mbeans import MBean, series_of
+from engine.broker.metrics.measures import Histogram, Meter, Timer
+from engine.broker.metrics.topics import BROKER_METERS, TOPIC_METERS
+
+PAGE: Final = Path(__file__).parents[3] / "docs" / "reference" / "broker-metrics.md"
+
+_HEAD: Final = """\
+# Metrics of a broker
+
+<!-- Made by `python -m engine.broker.metrics.reference` (`make docs`); do not edit. -->
+
+What a broker shows at [`klamm.metrics.listener`](broker-configs.md#klamms-own): at `/metrics` to Prometheus, at
+`/jolokia` to whatever reads JMX by Jolokia's protocol. MBeans have Kafka's names and attributes, as
+recorded from Kafka 3.9.1; the names for Prometheus are those that its JMX exporter gives with its usual rules for
+Kafka. [Watch a broker with Prometheus](../guides/watch-with-prometheus.md) shows how to use them.
+
+A *gauge* has the attribute `Value`. A *meter* counts events: `Count`, `MeanRate`, and `OneMinuteRate`,
+`FiveMinuteRate`, `FifteenMinuteRate` per second. A *histogram* has `Count`, `Mean`, `Min`, `Max`, `StdDev` and the
+percentiles `50thPercentile` to `999thPercentile`, mostly of the last five minutes. A *timer* is both, in milliseconds.
+*Windowed* figures have an attribute each; their rates are those of the last minute.
+"""
+
+
+class Row(NamedTuple):
+    """MBeans of one type. ``names`` is empty for those without a name; ``tags`` are their further properties."""
+
+    domain: str
+    type: str
+    names: tuple[str, ...]
+    tags: tuple[str, ...]
+    kind: str
+    meaning: str
+
+
+_T, _P = ("topic",), ("topic", "partition")
+_WITHOUT: Final = ()
+
+ROWS: Final = (
+    Row(
+        "kafka.server",
+        "BrokerTopicMetrics",
+        tuple(sorted(n for n, _ in (*TOPIC_METERS.values(), *BROKER_METERS.values()))),
+        (),
+        "meter",
+        "records and requests of all topics; of a Fetch that waits both reads count",
+    ),
+    Row(
+        "kafka.server",
+        "BrokerTopicMetrics",
+        tuple(sorted(n for n, _ in TOPIC_METERS.values())),
+        _T,
+        "meter",
+        "the same of one topic, once there is something to count; until the broker hosts nothing of it",
+    ),
+    Row(
+        "kafka.server",
+        "ReplicaManager",
+        (
+            "AtMinIsrPartitionCount",
+            "LeaderCount",
+            "OfflineReplicaCount",
+            "PartitionCount",
+            "PartitionsWithLateTransactionsCount",
+            "ProducerIdCount",
+            "ReassigningPartitions",
+            "UnderMinIsrPartitionCount",
+            "UnderReplicatedPartitions",
+        ),
+        (),
+        "gauge",
+        "replicas here, and partitions led here",
+    ),
+    Row(
+        "kafka.server",
+        "ReplicaManager",
+        ("FailedIsrUpdatesPerSec", "IsrExpandsPerSec", "IsrShrinksPerSec"),
+        (),
+        "meter",
+        "changes of ISRs that this broker, as leader, has asked for",
+    ),
+    Row(
+        "kafka.cluster",
+        "Partition",
+        ("AtMinIsr", "InSyncReplicasCount", "LastStableOffsetLag", "ReplicasCount", "UnderMinIsr", "UnderReplicated"),
+        _P,
+        "gauge",
+        "of each replica; 0 on followers where only the leader knows",
+    ),
+    Row(
+        "kafka.log",
+        "Log",
+        ("LogEndOffset", "LogStartOffset", "NumLogSegments", "Size"),
+        _P,
+        "gauge",
+        "of each replica's log; `Size` in bytes",
+    ),
+    Row("kafka.log", "LogManager", ("OfflineLogDirectoryCount",), (), "gauge", "log dirs that have failed"),
+    Row(
+        "kafka.log", "LogManager", ("LogDirectoryOffline",), ("logDirectory",), "gauge", "1 if this log dir has failed"
+    ),
+    Row(
+        "kafka.log",
+        "LogFlushStats",
+        ("LogFlushRateAndTimeMs",),
+        (),
+        "timer",
+        "flushes that a request or a cleaning waited for",
+    ),
+    Row(
+        "kafka.log",
+        "LogCleaner",
+        (
+            "DeadThreadCount",
+            "cleaner-recopy-percent",
+            "max-buffer-utilization-percent",
+            "max-clean-time-secs",
+            "max-compaction-delay-secs",
+        ),
+        (),
+        "gauge",
+        "of each thread's last cleaning; a cleaner that fails is started again, so none is dead",
+    ),
+    Row(
+        "kafka.log",
+        "LogCleanerManager",
+        ("max-dirty-percent", "time-since-last-run-ms"),
+        (),
+        "gauge",
+        "how much there is to clean, and since when nobody has looked",
+    ),
+    Row(
+        "kafka.log",
+        "LogCleanerManager",
+        ("uncleanable-bytes", "uncleanable-partitions-count"),
+        ("logDirectory",),
+        "gauge",
+        "logs that cannot be cleaned",
+    ),
+    Row("kafka.utils", "Throttler", ("cleaner-io",), (), "meter", "bytes that cleanings have read and written"),
+    Row(
+        "kafka.network",
+        "RequestMetrics",
+        (
+            "LocalTimeMs",
+            "RemoteTimeMs",
+            "RequestBytes",
+            "RequestQueueTimeMs",
+            "ResponseQueueTimeMs",
+            "ResponseSendTimeMs",
+            "ThrottleTimeMs",
+            "TotalTimeMs",
+        ),
+        ("request",),
+        "histogram",
+        "of each API; `Fetch` is both `FetchConsumer` and `FetchFollower`. Local is the time until the handler returns "
+        "or waits, remote what it waited; one loop does what Kafka's processors and handlers do, so queue and send "
+        "times are 0",
+    ),
+    Row(
+        "kafka.network",
+        "RequestMetrics",
+        ("MessageConversionsTimeMs", "TemporaryMemoryBytes"),
+        ("request",),
+        "histogram",
+        "there for Kafka's boards; klamm does not measure conversions apart",
+    ),
+    Row("kafka.network", "RequestMetrics", ("RequestsPerSec",), ("request", "version"), "meter", "requests"),
+    Row(
+        "kafka.network",
+        "RequestMetrics",
+        ("ErrorsPerSec",),
+        ("request", "error"),
+        "meter",
+        "error codes in answers, `NONE` too",
+    ),
+    Row(
+        "kafka.network",
+        "SocketServer",
+        (
+            "ControlPlaneExpiredConnectionsKilledCount",
+            "ControlPlaneNetworkProcessorAvgIdlePercent",
+            "ExpiredConnectionsKilledCount",
+            "MemoryPoolAvailable",
+            "MemoryPoolUsed",
+            "NetworkProcessorAvgIdlePercent",
+        ),
+        (),
+        "gauge",
+        "idle is the share of time in which the process used no CPU; there is no memory pool",
+    ),
+    Row(
+        "kafka.network",
+        "Processor",
+        ("IdlePercent",),
+        ("networkProcessor",),
+        "gauge",
+        "the same; the loop is processor 0",
+    ),
+    Row(
+        "kafka.network",
+        "RequestChannel",
+        ("RequestQueueSize", "ResponseQueueSize"),
+        (),
+        "gauge",
+        "0: nothing waits for a handler",
+    ),
+    Row("kafka.network", "RequestChannel", ("ResponseQueueSize",), ("processor",), "gauge", "0"),
+    Row(
+        "kafka.network",
+        "Acceptor",
+        ("AcceptorBlockedPercent",),
+        ("listener",),
+        "meter",
+        "0: nothing blocks new connections",
+    ),
+    Row("kafka.server", "socket-server-metrics", (), (), "windowed", "connections accepted per second"),
+    Row("kafka.server", "socket-server-metrics", (), ("listener",), "windowed", "the same of one listener"),
+    Row(
+        "kafka.server",
+        "socket-server-metrics",
+        (),
+        ("listener", "networkProcessor"),
+        "windowed",
+        "bytes, requests and connections of one listener; requests are those of all",
+    ),
+    Row(
+        "kafka.server",
+        "socket-server-metrics",
+        (),
+        ("clientSoftwareName", "clientSoftwareVersion", "listener", "networkProcessor"),
+        "windowed",
+        "connections by the client's software (KIP-511)",
+    ),
+    *(
+        Row("kafka.server", type_, (), tags, "windowed", meaning)
+        for type_, tags, meaning in (
+            ("alter-partition-metrics", ("BrokerId",), "the connection on which ISR changes are asked for"),
+            ("forwarding-metrics", ("BrokerId",), "0: nothing is forwarded to the controller"),
+            ("controller-channel-metrics", ("broker-id",), "the controller's connection to a broker"),
+            ("replica-fetcher-metrics", ("broker-id", "fetcher-id"), "a fetcher's connection to its leader"),
+            ("AddPartitionsManager-channel-metrics", (), "connections on which transactions are verified"),
+            ("txn-marker-channel-metrics", (), "connections that carry transaction markers"),
+        )
+    ),
+    Row(
+        "kafka.server",
+        "FetcherStats",
+        ("BytesPerSec", "RequestsPerSec"),
+        ("clientId", "brokerHost", "brokerPort"),
+        "meter",
+        "of each fetcher",
+    ),
+    Row(
+        "kafka.server",
+        "FetcherLagMetrics",
+        ("ConsumerLag",),
+        ("clientId", *_P),
+        "gauge",
+        "records that a follower here is behind its leader's high watermark",
+    ),
+    *(
+        Row(
+            "kafka.server",
+            type_,
+            ("DeadThreadCount", "FailedPartitionsCount", "MaxLag", "MinFetchRate"),
+            ("clientId",),
+            "gauge",
+            meaning,
+        )
+        for type_, meaning in (
+            ("ReplicaFetcherManager", "all fetchers of this broker"),
+            ("ReplicaAlterLogDirsManager", "copies between its log dirs"),
+        )
+    ),
+    Row(
+        "kafka.server", "LeaderReplication", (), (), "windowed", "bytes per second that followers fetched, once one did"
+    ),
+    Row(
+        "kafka.server",
+        "FollowerReplication",
+        (),
+        (),
+        "windowed",
+        "bytes per second that this broker fetched, once it did",
+    ),
+    Row(
+        "kafka.server",
+        "DelayedOperationPurgatory",
+        ("NumDelayedOperations", "PurgatorySize"),
+        ("delayedOperation",),
+        "gauge",
+        "requests that wait, and under how many keys; others than Produce, Fetch and DeleteRecords wait elsewhere: 0",
+    ),
+    Row(
+        "kafka.server",
+        "DelayedFetchMetrics",
+        ("ExpiresPerSec",),
+        ("fetcherType",),
+        "meter",
+        "Fetches that waited as long as they might",
+    ),
+    Row(
+        "kafka.server",
+        "DelayedProducerRequestMetrics",
+        ("ExpiresPerSec",),
+        (),
+        "meter",
+        "Produce requests that timed out, once one did",
+    ),
+    Row(
+        "kafka.server",
+        "FetchSessionCache",
+        ("NumIncrementalFetchPartitionsCached", "NumIncrementalFetchSessions"),
+        (),
+        "gauge",
+        "fetch sessions",
+    ),
+    Row(
+        "kafka.server",
+        "FetchSessionCache",
+        ("IncrementalFetchSessionEvictionsPerSec",),
+        (),
+        "meter",
+        "sessions that had to make room",
+    ),
+    Row(
+        "kafka.server",
+        "AddPartitionsToTxnManager",
+        ("VerificationFailureRate",),
+        (),
+        "meter",
+        "partitions that a transaction's coordinator did not know",
+    ),
+    Row(
+        "kafka.server",
+        "AddPartitionsToTxnManager",
+        ("VerificationTimeMs",),
+        (),
+        "histogram",
+        "how long the coordinator took to say",
+    ),
+    Row(
+        "kafka.server",
+        "KafkaRequestHandlerPool",
+        ("RequestHandlerAvgIdlePercent",),
+        (),
+        "meter",
+        "the share of time in which the process used no CPU; it may use one",
+    ),
+    *(
+        Row("kafka.server", type_, (), (), "windowed", "0: no request waits for its quota")
+        for type_ in ("Produce", "Fetch", "Request", "ControllerMutation")
+    ),
+    Row(
+        "kafka.server",
+        "KafkaServer",
+        ("BrokerState", "ClusterId", "linux-disk-read-bytes", "linux-disk-write-bytes", "yammer-metrics-count"),
+        (),
+        "gauge",
+        "`BrokerState`: 1 starting, 2 recovering, 3 running, 7 stopping",
+    ),
+    Row(
+        "kafka.server", "MetadataLoader", ("CurrentControllerId",), (), "gauge", "the controller that this broker knows"
+    ),
+    Row("kafka.server", "app-info", (), (), "windowed", "klamm's version, and the start of the broker"),
+    Row("kafka.server", "app-info", (), ("id",), "windowed", "the same"),
+    Row("kafka.server", "kafka-metrics-count", (), (), "windowed", "rates that are kept"),
+    Row(
+        "kafka.server",
+        "SessionExpireListener",
+        ("SessionState",),
+        (),
+        "gauge",
+        "the connection to ZooKeeper: `CONNECTED` or `CONNECTING`",
+    ),
+    Row(
+        "kafka.server",
+        "SessionExpireListener",
+        (
+            "ZooKeeperAuthFailuresPerSec",
+            "ZooKeeperDisconnectsPerSec",
+            "ZooKeeperExpiresPerSec",
+            "ZooKeeperReadOnlyConnectsPerSec",
+            "ZooKeeperSaslAuthenticationsPerSec",
+            "ZooKeeperSyncConnectsPerSec",
+        ),
+        (),
+        "meter",
+        "events of the session",
+    ),
+    Row(
+        "kafka.server",
+        "ZooKeeperClientMetrics",
+        ("ZooKeeperRequestLatencyMs",),
+        (),
+        "histogram",
+        "how long ZooKeeper took to answer",
+    ),
+    Row(
+        "kafka.controller",
+        "KafkaController",
+        (
+            "ActiveBrokerCount",
+            "ActiveControllerCount",
+            "ControllerState",
+            "FencedBrokerCount",
+            "GlobalPartitionCount",
+            "GlobalTopicCount",
+            "OfflinePartitionsCount",
+            "PreferredReplicaImbalanceCount",
+            "ReplicasIneligibleToDeleteCount",
+            "ReplicasToDeleteCount",
+            "TopicsIneligibleToDeleteCount",
+            "TopicsToDeleteCount",
+            "ZkMigrationState",
+        ),
+        (),
+        "gauge",
+        "0 on brokers that are not the controller; `ZkMigrationState` is always 4, none",
+    ),
+    Row(
+        "kafka.controller",
+        "ControllerStats",
+        tuple(
+            f"{name}RateAndTimeMs"
+            for name in (
+                "AutoLeaderBalance",
+                "ControlledShutdown",
+                "ControllerChange",
+                "ControllerShutdown",
+                "IsrChange",
+                "LeaderAndIsrResponseReceived",
+                "LeaderElection",
+                "ListPartitionReassignment",
+                "LogDirChange",
+                "ManualLeaderBalance",
+                "PartitionReassignment",
+                "TopicChange",
+                "TopicDeletion",
+                "TopicUncleanLeaderElectionEnable",
+                "UncleanLeaderElectionEnable",
+                "UpdateFeatures",
+            )
+        ),
+        (),
+        "timer",
+        "events that this broker processed as controller",
+    ),
+    Row(
+        "kafka.controller",
+        "ControllerStats",
+        ("UncleanLeaderElectionsPerSec",),
+        (),
+        "meter",
+        "elections that lost records",
+    ),
+    Row("kafka.controller", "ControllerEventManager", ("EventQueueSize",), (), "gauge", "events that wait"),
+    Row("kafka.controller", "ControllerEventManager", ("EventQueueTimeMs",), (), "histogram", "how long they waited"),
+    Row(
+        "kafka.controller",
+        "ControllerChannelManager",
+        ("TotalQueueSize",),
+        (),
+        "gauge",
+        "requests to brokers that wait",
+    ),
+    Row("kafka.controller", "ControllerChannelManager", ("QueueSize",), ("broker-id",), "gauge", "those to one broker"),
+    Row(
+        "kafka.controller",
+        "ControllerChannelManager",
+        ("RequestRateAndQueueTimeMs",),
+        ("broker-id",),
+        "timer",
+        "until a broker had answered",
+    ),
+    Row(
+        "kafka.coordinator.group",
+        "GroupMetadataManager",
+        (
+            "NumGroups",
+            "NumGroupsCompletingRebalance",
+            "NumGroupsDead",
+            "NumGroupsEmpty",
+            "NumGroupsPreparingRebalance",
+            "NumGroupsStable",
+            "NumOffsets",
+        ),
+        (),
+        "gauge",
+        "groups that this broker coordinates",
+    ),
+    Row(
+        "kafka.coordinator.transaction",
+        "TransactionMarkerChannelManager",
+        ("LogAppendRetryQueueSize", "UnknownDestinationQueueSize"),
+        (),
+        "gauge",
+        "markers that wait for another try, or for a leader",
+    ),
+    Row(
+        "kafka.server",
+        "group-coordinator-metrics",
+        (),
+        (),
+        "windowed",
+        "commits, expired and deleted offsets, rebalances, time to load a partition",
+    ),
+    Row("kafka.server", "transaction-coordinator-metrics", (), (), "windowed", "time to load a partition"),
+    Row(
+        "klamm",
+        "EventLoop",
+        ("LagMs", "MaxLagMs"),
+        (),
+        "gauge",
+        "how late the loop was a moment ago, and at most in the last minute: every request waited that long",
+    ),
+    Row("klamm", "GarbageCollection", ("Pauses",), ("generation",), "timer", "pauses of Python's garbage collector"),
+    Row("klamm", "OffloadedWork", ("Waiting",), (), "gauge", "work for the disk that no thread has begun"),
+    Row(
+        "klamm",
+        "Process",
+        ("CpuSeconds", "MaxOpenFiles", "OpenFiles", "ResidentBytes", "UptimeSeconds"),
+        (),
+        "gauge",
+        "the process; `ResidentBytes` includes mapped indexes",
+    ),
+    Row("klamm", "info", (), ("version",), "windowed", "1; the version is a label"),
+)
+
+
+def page() -> str:
+    """Return the page."""
+    lines = [_HEAD, f"{sum(max(1, len(row.names)) for row in ROWS)} kinds of MBean:\n"]
+    lines += ["| MBean | Kind | In Prometheus | In short |", "|---|---|---|---|"]
+    lines += [f"| {_mbean(row)} | {row.kind} | {_series(row)} | {row.meaning} |" for row in ROWS]
+    return "\n".join(lines) + "\n"
+
+
+def _mbean(row: Row) -> str:
+    tags = "".join(f",{tag}=…" for tag in row.tags)
+    if not row.names:
+        return f"`{row.domain}:type={row.type}{tags}`"
+    if len(row.names) == 1:
+        return f"`{row.domain}:type={row.type},name={row.names[0]}{tags}`"
+    return f"`{row.domain}:type={row.type},name=…{tags}`: {', '.join(f'`{name}`' for name in row.names)}"
+
+
+def _series(row: Row) -> str:
+    """Return the names of the first one's series."""
+    attributes: dict[str, dict[str, object]] = {
+        "gauge": {"Value": 0},
+        "meter": Meter("", 0.0).attributes(0.0, 0),
+        "histogram": Histogram().attributes(),
+        "timer": Timer(0.0).attributes(0.0, 0),
+        "windowed": {"…": 0},
+    }
+    name = row.names[0] if row.names else None
+    mbean = MBean(row.domain, row.type, name, tuple((tag, "x") for tag in row.tags), attributes[row.kind])
+    families = dict.fromkeys(series.family for series in series_of(mbean))
+    return ", ".join(f"`{family}`" for family in families).replace("__`", "_…`")
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), "utf-8")
+    sys.exit()

@@ -1,0 +1,134 @@
+"""What a broker counts of its topics: ``kafka.server:type=BrokerTopicMetrics`` of Kafka, for each topic and for all."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator
+from typing import Final
+
+from engine.broker.metrics.measures import Meter
+
+TOPIC_METERS: Final = {
+    "bytes_in": ("BytesInPerSec", "bytes"),
+    "bytes_out": ("BytesOutPerSec", "bytes"),
+    "bytes_rejected": ("BytesRejectedPerSec", "bytes"),
+    "failed_fetches": ("FailedFetchRequestsPerSec", "requests"),
+    "failed_produces": ("FailedProduceRequestsPerSec", "requests"),
+    "fetch_conversions": ("FetchMessageConversionsPerSec", "requests"),
+    "fetches": ("TotalFetchRequestsPerSec", "requests"),
+    "messages_in": ("MessagesInPerSec", "messages"),
+    "produce_conversions": ("ProduceMessageConversionsPerSec", "requests"),
+    "produces": ("TotalProduceRequestsPerSec", "requests"),
+}
+BROKER_METERS: Final = {
+    "invalid_crc": ("InvalidMessageCrcRecordsPerSec", "requests"),
+    "invalid_magic": ("InvalidMagicNumberRecordsPerSec", "requests"),
+    "invalid_sequence": ("InvalidOffsetOrSequenceRecordsPerSec", "requests"),
+    "no_key": ("NoKeyCompactedTopicRecordsPerSec", "requests"),
+    "reassignment_bytes_in": ("ReassignmentBytesInPerSec", "bytes"),
+    "reassignment_bytes_out": ("ReassignmentBytesOutPerSec", "bytes"),
+    "replication_bytes_in": ("ReplicationBytesInPerSec", "bytes"),
+    "replication_bytes_out": ("ReplicationBytesOutPerSec", "bytes"),
+}
+
+
+class TopicCounts:
+    """The counters of one topic. Hot paths add to them, one operation each."""
+
+    __slots__ = tuple(TOPIC_METERS)
+
+    bytes_in: int
+    bytes_out: int
+    bytes_rejected: int
+    failed_fetches: int
+    failed_produces: int
+    fetch_conversions: int
+    fetches: int
+    messages_in: int
+    produce_conversions: int
+    produces: int
+
+    def __init__(self) -> None:
+        for name in TOPIC_METERS:
+            setattr(self, name, 0)
+
+
+class BrokerTopics:
+    """The counters of all topics that this broker hosts, and those that only the broker as a whole has."""
+
+    def __init__(self) -> None:
+        self.invalid_crc = self.invalid_magic = self.invalid_sequence = self.no_key = 0
+        self.reassignment_bytes_in = self.reassignment_bytes_out = 0
+        self.replication_bytes_in = self.replication_bytes_out = 0
+        self.produced = 0
+        """Partitions of answered Produce requests whose records were appended."""
+        self.produce_errors: Counter[int] = Counter()
+        self._topics: dict[str, TopicCounts] = {}
+        self._meters: dict[str, dict[str, Meter]] = {}
+        """A topic's counters that are not 0 any more."""
+        self._all: dict[str, Meter] = {}
+        self._gone = dict.fromkeys(TOPIC_METERS, 0)
+        """What topics counted that are not here any more."""
+
+    def of(self, topic: str) -> TopicCounts:
+        """Return a topic's counters."""
+        counts = self._topics.get(topic)
+        if counts is None:
+            counts = self._topics[topic] = TopicCounts()
+        return counts
+
+    def forget(self, topic: str) -> None:
+        """Show a topic no more, of which this broker hosts nothing now. The sums of the broker never fall."""
+        counts = self._topics.pop(topic, None)
+        self._meters.pop(topic, None)
+        if counts is not None:
+            for name in TOPIC_METERS:
+                self._gone[name] += getattr(counts, name)
+
+    def forget_all_but(self, topics: Collection[str]) -> None:
+        """Forget the topics of which this broker hosts nothing."""
+        for topic in self._topics.keys() - topics:
+            self.forget(topic)
+
+    def tick(self, ticks: int, now_s: float) -> Iterator[None]:
+        """Bring the rates up to date; yields after each topic."""
+        self._count_all(now_s, ticks)
+        for meter in self._all.values():
+            meter.tick(ticks)
+        for topic, counts in list(self._topics.items()):
+            for meter in self._meters_of(topic, counts, now_s, ticks).values():
+                meter.tick(ticks)
+            yield
+
+    def _meters_of(self, topic: str, counts: TopicCounts, now_s: float, ticks: int) -> dict[str, Meter]:
+        meters = self._meters.get(topic)
+        for name, (_, event_type) in TOPIC_METERS.items():
+            count = getattr(counts, name)
+            if count:
+                if meters is None:
+                    meters = self._meters[topic] = {}
+                if name not in meters:
+                    meters[name] = Meter(event_type, now_s, max(0, ticks - 1))
+                meters[name].count = count
+        return meters or {}
+
+    def _count_all(self, now_s: float, ticks: int) -> None:
+        if not self._all:
+            self._all = {
+                name: Meter(event_type, now_s, ticks)
+                for name, (_, event_type) in {**TOPIC_METERS, **BROKER_METERS}.items()
+            }
+        for name in TOPIC_METERS:
+            self._all[name].count = self._gone[name] + sum(getattr(counts, name) for counts in self._topics.values())
+        for name in BROKER_METERS:
+            self._all[name].count = getattr(self, name)
+
+    def mbeans(self, now_s: float, ticks: int) -> Iterator[tuple[str, str | None, dict[str, object]]]:
+        """Yield name, topic (None for all) and attributes of each meter."""
+        self._count_all(now_s, ticks)
+        names = {**TOPIC_METERS, **BROKER_METERS}
+        for name, meter in self._all.items():
+            yield names[name][0], None, meter.attributes(now_s, ticks)
+        for topic, counts in list(self._topics.items()):
+            for name, meter in self._meters_of(topic, counts, now_s, ticks).items():
+                yield names[name][0], topic, meter.attributes(now_s, ticks)

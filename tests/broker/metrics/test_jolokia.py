@@ -1,0 +1,106 @@
+"""Jolokia's protocol over a few MBeans."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from engine.broker.metrics.jolokia import answer, requests_of
+from engine.broker.metrics.mbeans import MBean
+
+TOPICS = "kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec"
+MBEANS = [
+    MBean("kafka.server", "BrokerTopicMetrics", "BytesInPerSec", (), {"Count": 7, "EventType": "bytes"}),
+    MBean("kafka.server", "BrokerTopicMetrics", "BytesInPerSec", (("topic", "a"),), {"Count": 3, "EventType": "bytes"}),
+    MBean(
+        "kafka.server", "BrokerTopicMetrics", "BytesOutPerSec", (("topic", "a"),), {"Count": 2, "OneMinuteRate": 0.5}
+    ),
+    MBean("kafka.log", "LogManager", "LogDirectoryOffline", (("logDirectory", "/data/a"),), {"Value": 0}),
+    MBean("kafka.network", "SocketServer", "Idle", (), {"Value": float("nan")}),
+]
+
+
+def asked(path: str = "", body: Any = None) -> Any:
+    return json.loads(answer(requests_of(path, None if body is None else json.dumps(body).encode()), MBEANS, "0"))
+
+
+def test_read_one_attribute_some_or_all() -> None:
+    told = asked(f"/read/{TOPICS}/Count")
+    assert (told["status"], told["value"]) == (200, 7)
+    assert told["request"] == {"type": "read", "mbean": TOPICS, "attribute": "Count"}
+    assert isinstance(told["timestamp"], int)
+    assert asked(f"/read/{TOPICS}")["value"] == {"Count": 7, "EventType": "bytes"}
+    assert asked(f"/read/{TOPICS}/Count,EventType")["value"] == {"Count": 7, "EventType": "bytes"}
+    assert asked("", {"type": "read", "mbean": TOPICS, "attribute": ["Count"]})["value"] == {"Count": 7}
+
+
+def test_properties_come_in_any_order() -> None:
+    assert asked("/read/kafka.server:name=BytesInPerSec,type=BrokerTopicMetrics/Count")["value"] == 7
+
+
+@pytest.mark.parametrize(
+    ("pattern", "count"),
+    [
+        ("kafka.server:type=BrokerTopicMetrics,*", 3),
+        ("kafka.server:type=BrokerTopicMetrics,name=*", 1),
+        ("kafka.server:type=BrokerTopicMetrics,name=Bytes?nPerSec,topic=*", 1),
+        ("kafka.*:*", 5),
+        ("*:type=LogManager,*", 1),
+        ("kafka.server:topic=a,*", 2),
+        ("nothing:*", 0),
+    ],
+)
+def test_search_finds_what_a_pattern_means(pattern: str, count: int) -> None:
+    assert len(asked(f"/search/{pattern}")["value"]) == count
+
+
+def test_read_of_a_pattern_gives_each_that_has_the_attribute() -> None:
+    told = asked("/read/kafka.server:type=BrokerTopicMetrics,*/OneMinuteRate")["value"]
+    assert told == {"kafka.server:type=BrokerTopicMetrics,name=BytesOutPerSec,topic=a": {"OneMinuteRate": 0.5}}
+
+
+def test_slashes_are_escaped_as_jolokia_does() -> None:
+    name = 'kafka.log:type=LogManager,name=LogDirectoryOffline,logDirectory="!/data!/a"'
+    assert asked(f"/read/{name}/Value")["value"] == 0
+
+
+def test_several_requests_of_a_post_are_answered_in_their_order() -> None:
+    told = asked("", [{"type": "read", "mbean": TOPICS, "attribute": "Count"}, {"type": "version"}, {"type": "exec"}])
+    assert [one["status"] for one in told] == [200, 200, 400]
+    assert told[1]["value"]["info"]["product"] == "klamm"
+
+
+def test_list_shows_the_tree_or_a_part_of_it() -> None:
+    told = asked("/list")["value"]
+    assert told["kafka.server"]["type=BrokerTopicMetrics,name=BytesInPerSec"]["attr"]["Count"]["type"] == "long"
+    assert set(asked("/list/kafka.log")["value"]) == {'type=LogManager,name=LogDirectoryOffline,logDirectory="/data/a"'}
+    assert asked("/list/no.such")["status"] == 404
+
+
+def test_what_json_has_no_number_for_is_text() -> None:
+    assert asked("/read/kafka.network:type=SocketServer,name=Idle/Value")["value"] == "NaN"
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "java_class"),
+    [
+        ("/read/kafka.server:type=Nothing", 404, "javax.management.InstanceNotFoundException"),
+        ("/read/kafka.server:type=Nothing,*", 404, "javax.management.InstanceNotFoundException"),
+        (f"/read/{TOPICS}/Nothing", 404, "javax.management.AttributeNotFoundException"),
+        ("/read/nonsense", 400, "javax.management.MalformedObjectNameException"),
+        ("/read", 400, "javax.management.MalformedObjectNameException"),
+        ("/write/a:b=c/Value/1", 400, "java.lang.IllegalArgumentException"),
+    ],
+)
+def test_refusals_name_the_class_that_java_would(path: str, status: int, java_class: str) -> None:
+    told = asked(path)
+    assert (told["status"], told["error_type"]) == (status, java_class)
+    assert "value" not in told
+
+
+@pytest.mark.parametrize("body", [b"no json", b"7", b"null", b'"text"', b"[7, null]", b'{"type": 3}'])
+def test_senseless_bodies_are_refused(body: bytes) -> None:
+    told = json.loads(answer(requests_of("", body), MBEANS, "0"))
+    assert all(one["status"] == 400 for one in (told if isinstance(told, list) else [told]))

@@ -1,0 +1,81 @@
+"""Names in JMX and in Prometheus; the oracle is a page of the JMX exporter with its rules for Kafka."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from engine.broker.metrics.mbeans import MBean, PrometheusPage, number_text, series_of
+
+RECORDED = Path(__file__).parents[3] / "fixtures" / "metrics"
+
+
+def recorded_mbeans(broker_id: int) -> dict[str, list[str]]:
+    """Return the attributes of each MBean that a broker of Kafka had."""
+    told = json.loads((RECORDED / "kafka-3.9.1-mbeans.json").read_text())
+    return {name: told["attributes"][number] for name, number in told["brokers"][broker_id].items()}
+
+
+def mbean_of(name: str, attributes: list[str]) -> MBean:
+    """Return an MBean with a number for each attribute that has one in Kafka."""
+    domain, _, properties = name.partition(":")
+    found = dict(re.findall(r'([^=,]+)=("(?:\\.|[^"\\])*"|[^,]*)', properties))
+    texts = ("ClusterId", "SessionState")
+    values: dict[str, object] = {
+        each: "text" if found.get("name") in texts or each in ("EventType", "RateUnit", "LatencyUnit") else 1.5
+        for each in attributes
+    }
+    own = {"type": found.pop("type"), "name": found.pop("name", None)}
+    tags = tuple((key, value.strip('"')) for key, value in found.items())
+    return MBean(domain, str(own["type"]), own["name"], tags, values)
+
+
+def test_object_names_are_those_of_kafka() -> None:
+    for name, attributes in recorded_mbeans(0).items():
+        if "Log4jController" not in name:
+            assert mbean_of(name, attributes).object_name == name
+
+
+def test_the_page_has_what_the_jmx_exporter_shows() -> None:
+    page = PrometheusPage()
+    for name, attributes in recorded_mbeans(1).items():
+        if ",name=" in name:
+            # The rules leave out what has no name, Kafka's windowed figures.
+            page.add(mbean_of(name, attributes))
+    ours = set()
+    kind = ""
+    for line in "".join(page.pieces()).splitlines():
+        if line.startswith("# TYPE "):
+            kind = line.split()[3]
+        else:
+            ours.add(f"{kind} {sorted_labels(line.rpartition(' ')[0])}")
+    told = {sorted_labels(line) for line in (RECORDED / "jmx-exporter-1.0.1-broker-1.txt").read_text().splitlines()}
+    assert sorted(told - ours) == []
+    assert {line for line in ours - told if 'quantile="0.' not in line or "0.999" in line} == set()
+
+
+def sorted_labels(series: str) -> str:
+    name, brace, rest = series.partition("{")
+    if not brace:
+        return name
+    labels = re.findall(r'(\w+="(?:\\.|[^"\\])*")', rest)
+    return f"{name}{{{','.join(sorted(labels))}}}"
+
+
+def test_what_is_no_number_has_no_series_and_odd_topics_are_escaped() -> None:
+    told = list(series_of(MBean("kafka.server", "T", "N", (("topic", 'a"b\\c\nd'),), {"Value": "text"})))
+    assert told == []
+    (one,) = series_of(MBean("kafka.server", "T", "N", (("topic", 'a"b'),), {"Value": True}))
+    assert one.family == "kafka_server_t_n"
+    assert one.value == 1.0
+    assert '"' in one.labels and "\n" not in one.labels
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(1.0, "1.0"), (float("nan"), "NaN"), (float("inf"), "+Inf"), (2e18, "2e+18")]
+)
+def test_numbers_are_written_as_prometheus_reads_them(value: float, text: str) -> None:
+    assert number_text(value) == text

@@ -1,0 +1,122 @@
+"""Meters, histograms and rates, by a clock that the test moves."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+
+from engine.broker.metrics.measures import TICK_S, Histogram, Meter, Rate, Timer, percentile
+
+
+def test_a_steady_meter_shows_its_rate_from_the_first_tick_on() -> None:
+    meter = Meter("requests", 0.0)
+    for tick in range(1, 4):
+        meter.count += 50
+        meter.tick(tick)
+    told = meter.attributes(15.0, 3)
+    assert told["Count"] == 150
+    assert (told["OneMinuteRate"], told["FiveMinuteRate"], told["FifteenMinuteRate"]) == (10.0, 10.0, 10.0)
+    assert told["MeanRate"] == 10.0
+    assert (told["EventType"], told["RateUnit"]) == ("requests", "SECONDS")
+
+
+@pytest.mark.parametrize("is_ticked", [True, False])
+def test_rates_fall_by_half_of_e_in_their_own_time(is_ticked: bool) -> None:
+    """A meter that nobody ticks while nothing happens shows the same."""
+    meter = Meter("requests", 0.0)
+    meter.count += 500
+    meter.tick(1)
+    ticks = 1 + 15 * 60 // TICK_S
+    if is_ticked:
+        for tick in range(2, ticks + 1):
+            meter.tick(tick)
+    told = meter.attributes(ticks * TICK_S, ticks)
+    assert told["OneMinuteRate"] == pytest.approx(100 * math.exp(-15))
+    assert told["FiveMinuteRate"] == pytest.approx(100 * math.exp(-3))
+    assert told["FifteenMinuteRate"] == pytest.approx(100 * math.exp(-1))
+
+
+def test_a_new_meter_of_an_old_broker_begins_with_the_present_rate() -> None:
+    meter = Meter("requests", 0.0, ticks=1000)
+    meter.count += 25
+    meter.tick(1001)
+    assert meter.attributes(5.0, 1001)["OneMinuteRate"] == 5.0
+
+
+def test_after_a_pause_the_rate_takes_the_pause_in() -> None:
+    meter = Meter("requests", 0.0)
+    meter.count += 500
+    meter.tick(1)
+    meter.count += 500
+    meter.tick(13)
+    after = 100 * math.exp(-11 * TICK_S / 60)
+    assert meter.attributes(65.0, 13)["OneMinuteRate"] == pytest.approx(after + (1 - math.exp(-1 / 12)) * (100 - after))
+
+
+@pytest.mark.parametrize(
+    ("share", "told"), [(0.5, 50.5), (0.75, 75.75), (0.95, 95.95), (0.99, 99.99), (0.999, 100.0), (0.001, 1.0)]
+)
+def test_percentiles_lie_between_values_as_in_yammers_snapshot(share: float, told: float) -> None:
+    assert percentile([float(n) for n in range(1, 101)], share) == pytest.approx(told)
+    assert percentile([], share) == 0.0
+    assert percentile([7.0], share) == 7.0
+
+
+def test_a_histogram_of_few_values_is_exact() -> None:
+    histogram = Histogram()
+    for value in (4.0, 2.0, 9.0):
+        histogram.add(value, 1.0)
+    told = histogram.attributes()
+    assert (told["Count"], told["Min"], told["Max"], told["Mean"]) == (3, 2.0, 9.0, 5.0)
+    assert told["StdDev"] == pytest.approx(math.sqrt(13))
+    assert (told["50thPercentile"], told["99thPercentile"]) == (4.0, 9.0)
+    assert set(Histogram().attributes().values()) == {0}
+
+
+def test_a_histogram_prefers_what_is_new() -> None:
+    """After ten quiet minutes and one of slow requests, the sample is mostly of the slow ones."""
+    random.seed(1)
+    histogram = Histogram()
+    for second in range(600):
+        histogram.take([1.0] * 20, float(second))
+    for second in range(600, 900):
+        histogram.take([100.0] * 20, float(second))
+    told = histogram.attributes()
+    assert told["50thPercentile"] == 100.0
+    assert told["Min"] == 1.0
+
+
+def test_a_histogram_outlives_its_rescaling() -> None:
+    histogram = Histogram()
+    histogram.add(1.0, 0.0)
+    for hour in range(1, 200):
+        histogram.add(float(hour), 3601.0 * hour)
+    told = histogram.attributes()
+    assert told["Count"] == 200
+    assert told["Max"] == 199.0
+    assert isinstance(told["99thPercentile"], float) and math.isfinite(told["99thPercentile"])
+
+
+def test_a_timer_is_a_meter_and_a_histogram() -> None:
+    timer = Timer(0.0)
+    timer.add(3.0, 1.0)
+    timer.tick(1)
+    told = timer.attributes(5.0, 1)
+    assert told["Count"] == 1
+    assert told["Max"] == 3.0
+    assert told["OneMinuteRate"] == 0.2
+    assert (told["EventType"], told["LatencyUnit"], told["RateUnit"]) == ("calls", "MILLISECONDS", "SECONDS")
+
+
+def test_a_rate_is_that_of_the_last_minute() -> None:
+    rate = Rate(0.0)
+    for second in range(5, 200, 5):
+        rate.note(float(second), min(second, 100) * 10.0)
+    assert rate.per_second(195.0) == pytest.approx(0.0)
+    rate.note(200.0, 1600.0)
+    assert rate.per_second(200.0) == pytest.approx(10.0)
+    young = Rate(0.0)
+    young.note(1.0, 30.0)
+    assert young.per_second(1.0) == 1.0
