@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,8 +12,14 @@ import transaction_story
 from golden import Seen
 from json_schemas import check_json
 from klamm_program import in_process
-from transaction_story import SETTINGS, Stage
+from transaction_story import SETTINGS, Stage, hang
 
+from engine.admin.cluster.target import ClusterTarget, Origin
+from engine.admin.health.report import Check
+from engine.admin.watch.frame import Frame
+from engine.admin.watch.frame_building import FrameBuilder
+from engine.admin.watch.frame_changes import changes_of
+from engine.admin.watch.live_feed import LiveFeed
 from engine.local.cluster import LocalCluster
 
 Capture = pytest.CaptureFixture[str]
@@ -50,6 +58,33 @@ def test_one_transaction_for_stdin(stage: Stage) -> None:
 
 def test_load_in_transactions(stage: Stage) -> None:
     transaction_story.load_in_transactions(stage)
+
+
+def test_the_dashboard_names_what_holds_readers_up(stage: Stage) -> None:
+    topic = stage.new_topic()
+    assert stage.run("produce", topic, "--transactional-id", "dashboard").code == 0
+    hang(stage.servers, topic)
+    frame = asyncio.run(_frame_that_names(f"{topic}-0 (producer ", stage.servers))
+    building = FrameBuilder(None, is_whole=True)
+    for line in changes_of(None, frame):
+        building.take(json.loads(line))
+    assert building.made().holding == frame.holding, "a recording has it"
+
+
+async def _frame_that_names(start: str, servers: str) -> Frame:
+    host, _, port = servers.partition(":")
+    feed = LiveFeed(ClusterTarget("brokers", Origin.OPTIONS, bootstrap=((host, int(port)),)))
+    await feed.start()
+    try:
+        async with asyncio.timeout(60):
+            async for frame in feed.frames():
+                reasons = () if frame.health is None else frame.health.reasons
+                told = [line for one in reasons if one.check is Check.HANGING_TRANSACTIONS for line in one.examples]
+                if any(line.startswith(start) for line in told):
+                    return frame
+    finally:
+        await feed.close()
+    raise AssertionError("the feed ended")
 
 
 @pytest.mark.parametrize(

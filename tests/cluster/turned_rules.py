@@ -47,11 +47,74 @@ def an_answer_counts_for_whoever_has_the_name() -> None:
     ReplicaFetcher._use = use_for_all  # type: ignore[method-assign]
 
 
+def a_former_producer_is_not_fenced() -> None:
+    """The coordinator does what any epoch of a transactional id asks for."""
+    from engine.broker.coordinator.transactions import decisions
+    from engine.common.errors import ErrorCode
+
+    def any_epoch(transaction: Any, producer: Any) -> ErrorCode:
+        is_known = transaction is not None and transaction.producer_id == producer.producer_id
+        return ErrorCode.NONE if is_known else ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+    decisions._producer_error = any_epoch
+
+
+def an_aborted_transaction_gets_the_marker_of_a_committed_one() -> None:
+    """Leaders write COMMIT whatever the coordinator says."""
+    from engine.broker.coordinator.transactions.marker_writer import MarkerWriter
+
+    write = MarkerWriter._write
+
+    def write_commit(self: Any, marker: Any, topic_partition: Any, ended: Any) -> None:
+        write(self, marker._replace(is_commit=True), topic_partition, ended)
+
+    MarkerWriter._write = write_commit  # type: ignore[method-assign]
+
+
+def a_marker_is_answered_and_not_written() -> None:
+    """Leaders say that an aborted transaction has its marker."""
+    from engine.broker.coordinator.transactions.marker_writer import MarkerWriter
+    from engine.common.errors import ErrorCode
+
+    write = MarkerWriter._write
+
+    def write_commits(self: Any, marker: Any, topic_partition: Any, ended: Any) -> None:
+        if marker.is_commit:
+            write(self, marker, topic_partition, ended)
+        else:
+            ended(topic_partition, ErrorCode.NONE)
+
+    MarkerWriter._write = write_commits  # type: ignore[method-assign]
+
+
+def any_batch_may_begin_a_transaction() -> None:
+    """The coordinator says that every partition belongs to the open transaction."""
+    from engine.broker.coordinator.transactions import decisions
+    from engine.common.errors import ErrorCode
+
+    def verify_partitions(_transaction: Any, _producer: Any, partitions: Collection[Any]) -> dict[Any, ErrorCode]:
+        return dict.fromkeys(partitions, ErrorCode.NONE)
+
+    decisions.verify_partitions = verify_partitions
+
+
+def records_of_open_transactions_are_stable() -> None:
+    """Readers of committed records read up to the high watermark."""
+    from engine.broker.log.log import Log
+
+    Log.last_stable_offset = property(lambda self: self.high_watermark)  # type: ignore[method-assign, assignment]
+
+
 RULES: Mapping[str, Callable[[], None]] = {
     rule.__name__: rule
     for rule in (
         stop_replica_is_answered_before_the_checkpoints_are_written,
         records_are_committed_when_the_leader_has_them,
         an_answer_counts_for_whoever_has_the_name,
+        a_former_producer_is_not_fenced,
+        an_aborted_transaction_gets_the_marker_of_a_committed_one,
+        a_marker_is_answered_and_not_written,
+        any_batch_may_begin_a_transaction,
+        records_of_open_transactions_are_stable,
     )
 }

@@ -25,8 +25,10 @@ from engine.common.clock import Clock, SystemClock
 from engine.common.errors import ErrorCode, RemoteProtocolError
 from engine.common.model import BrokerInfo, TopicPartition
 from engine.common.snapshot import ClusterSnapshot
+from engine.common.topic_names import TRANSACTION_STATE_TOPIC
 
 if TYPE_CHECKING:
+    from engine.admin.cluster.wire import WireCluster
     from engine.kafka.client.broker_client import BrokerClient
 
 PROBE_S = 5.0
@@ -106,21 +108,13 @@ async def _with_transactions(facts: HealthFacts, cluster: Cluster) -> HealthFact
     """Add the transactions that hold readers up, of partitions whose leaders answer. It takes a share of the time."""
     if not cluster.target.may_ask_brokers:
         return facts
-    talking = set(facts.snapshot.live_broker_ids) - facts.silent_brokers.keys()
-    names = [
-        TopicPartition(topic.name, partition.partition)
-        for topic in facts.snapshot.topics
-        if not topic.is_marked_for_deletion
-        for partition in topic.partitions
-        if partition.leader in talking
-    ]
     limit_s = min(PROBE_S, cluster.timeout_s * _TRANSACTIONS_SHARE)
     try:
         async with asyncio.timeout(limit_s):
             wire = await cluster.wire()
             for broker_id, why in facts.silent_brokers.items():
                 wire.silent.setdefault(broker_id, why)
-            found = await find_holding(wire, names) if names else OpenTransactions(())
+            found = await read_holding(wire, facts.snapshot)
     except TimeoutError:
         cluster.complain(f"open transactions are not checked: that took longer than {limit_s:g} s")
         return facts
@@ -130,6 +124,24 @@ async def _with_transactions(facts: HealthFacts, cluster: Cluster) -> HealthFact
     for failure in found.failures:
         cluster.complain(f"some open transactions are not checked: {failure}")
     return replace(facts, holding=tuple(map(holding_of, found.transactions)))
+
+
+async def read_holding(wire: WireCluster, snapshot: ClusterSnapshot) -> OpenTransactions:
+    """Return the transactions that hold readers up, of partitions whose leaders answer.
+
+    A cluster without the coordinators' topic has had none, and is not asked.
+    """
+    if all(topic.name != TRANSACTION_STATE_TOPIC for topic in snapshot.topics):
+        return OpenTransactions(())
+    talking = set(snapshot.live_broker_ids) - wire.silent.keys()
+    names = [
+        TopicPartition(topic.name, partition.partition)
+        for topic in snapshot.topics
+        if not topic.is_marked_for_deletion
+        for partition in topic.partitions
+        if partition.leader in talking
+    ]
+    return await find_holding(wire, names) if names else OpenTransactions(())
 
 
 def holding_of(one: OpenTransaction) -> HoldingTransaction:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from engine.admin.cluster.target import Side
 from engine.admin.groups.values import GroupMember
-from engine.admin.health.report import HealthReport
+from engine.admin.health.report import HealthReport, HoldingTransaction
 from engine.admin.lag.jobs import Job
 from engine.admin.lag.results import GroupLag, QueryLag
 from engine.admin.log_dirs.describing import LogDir
@@ -219,6 +219,7 @@ class Frame:
         zookeeper_ms: how long a ZooKeeper read takes; None: not asked.
         plan: who carries out which plan; empty: nobody. It is looked up while something is throttled; None: not yet.
         unreadable: what is wrong with unreadable znodes.
+        holding: transactions that hold readers of committed records up, by partition.
         health: what ``klamm cluster health`` says about this frame; None until there is something to judge.
         events: what happened since the frame before, oldest first, including dropped frames.
     """
@@ -242,6 +243,7 @@ class Frame:
     zookeeper_ms: float | None = None
     plan: str | None = None
     unreadable: tuple[str, ...] = ()
+    holding: tuple[HoldingTransaction, ...] = ()
     health: HealthReport | None = None
     events: tuple[Event, ...] = ()
 

@@ -86,4 +86,5 @@ def facts_of(frame: Frame) -> HealthFacts:
         plan=frame.plan or None,
         zookeeper_trouble=_zookeeper_trouble(frame),
         unreadable_topics=frame.unreadable,
+        holding=frame.holding,
     )

@@ -11,6 +11,7 @@ from collections.abc import Generator, Iterable, Mapping
 from dataclasses import replace
 
 from engine.admin.cluster.target import Side
+from engine.admin.health.report import HoldingTransaction
 from engine.admin.log_dirs.describing import LogDir
 from engine.admin.topics.values import DEFAULT_MIN_ISR
 from engine.admin.watch.diff import diff_in_turns
@@ -90,6 +91,7 @@ class Knowledge:
         self.zookeeper_ms: float | None = None
         self.plan: str | None = None
         self.unreadable: tuple[str, ...] = ()
+        self.holding: tuple[HoldingTransaction, ...] = ()
         self._source = source
         self._protocol = protocol
         self._knows_members = False
@@ -304,6 +306,7 @@ class Knowledge:
             self.zookeeper_ms,
             self.plan,
             self.unreadable,
+            self.holding,
         )
         yield from self._health.turns(fresh)
         fresh = replace(fresh, health=self._health.judge(fresh))

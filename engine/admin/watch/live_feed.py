@@ -23,6 +23,7 @@ from engine.admin.cluster.remedies import Parameter, Phrase
 from engine.admin.cluster.target import ClusterTarget, Side
 from engine.admin.groups.scope import GroupScope
 from engine.admin.health.checks import has_throttles
+from engine.admin.health.reading import holding_of, read_holding
 from engine.admin.lag.measuring import LagMeter, LagOptions
 from engine.admin.lag.traces import QueryTraces
 from engine.admin.log_dirs.describing import read_log_dirs
@@ -90,6 +91,7 @@ _WIRE_STAGES = (
     _PolledStage(Stage.PROBES, 10_000, 0.2),
 )
 _SPARK_STAGE = _PolledStage(Stage.SPARK, 10_000, 0.1)
+_TRANSACTIONS_EVERY_S = 30.0
 _MOVING_LOG_DIRS_MS = 2_000
 """How often sizes are read while partitions move."""
 _ALSO_WATCHED = (Stage.REASSIGNMENTS, Stage.SETTINGS)
@@ -120,6 +122,7 @@ class LiveFeed:
         self._has_ended = False
         self._seen_brokers: tuple[BrokerInfo, ...] = ()
         self._elections_until_s = 0.0
+        self._transactions_due_s = 0.0
         self._misses_ends = False
         self._tasks: list[asyncio.Task[None]] = []
         self._uses_wire = target.may_ask_brokers
@@ -474,10 +477,11 @@ class LiveFeed:
         if self._knowledge.take_words(words):
             asyncio.get_running_loop().call_later(_DOUBT_S, self._trigger, Stage.PROBES)
         await self._read_plan_lock(frame.cluster)
+        missing = await self._read_transactions(frame.cluster)
         silent = [f"broker {broker}: {said.trouble}" for broker, said in self._knowledge.words.items() if said.trouble]
         if silent and len(silent) == len(self._knowledge.words):
             raise Unreachable("; ".join(silent))
-        return 2 * len(self._knowledge.words), ()
+        return 2 * len(self._knowledge.words), missing
 
     async def _read_plan_lock(self, cluster: ClusterSnapshot) -> None:
         """Find out who carries out a plan, while there are throttles that it may need."""
@@ -486,6 +490,19 @@ class LiveFeed:
             return
         holder = await plan_in_the_way(self._slow, None)
         self._knowledge.plan = "" if holder is None else holder.told
+
+    async def _read_transactions(self, cluster: ClusterSnapshot) -> tuple[str, ...]:
+        """Find out which transactions hold readers up; return what could not be read."""
+        now_s = asyncio.get_running_loop().time()
+        if now_s < self._transactions_due_s:
+            return ()
+        self._transactions_due_s = now_s + _TRANSACTIONS_EVERY_S
+        try:
+            found = await read_holding(await self._slow.wire(), cluster)
+        except FAILURES as error:
+            return (f"open transactions: {error}",)
+        self._knowledge.holding = tuple(map(holding_of, found.transactions))
+        return tuple(f"open transactions: {failure}" for failure in found.failures)
 
     # Inside
 

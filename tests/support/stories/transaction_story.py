@@ -134,6 +134,8 @@ def an_open_transaction(stage: Stage, look: Callable[[str, str], None] = lambda 
 def a_hanging_transaction(stage: Stage, look: Callable[[str], None] = lambda topic: None) -> None:
     """It is found, and a marker lets readers of committed records go on."""
     topic = stage.new_topic()
+    # There are coordinators.
+    assert stage.run("produce", topic, "--transactional-id", "empty").code == 0
     producer_id = hang(stage.servers, topic)
     assert stage.run("produce", topic, "--partition", "0", stdin="after\n").code == 0
     assert stage.committed(topic) == []

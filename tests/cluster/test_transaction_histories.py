@@ -1,0 +1,188 @@
+"""Histories of transactions under faults: what was committed is read, what was aborted is not, nothing stays open.
+
+    KLAMM_TRANSACTION_ROUNDS=500 KLAMM_FAULT_SEED=7 pytest -s tests/cluster/test_transaction_histories.py
+
+Each round has its own topics, and one fault while writers, workers and zombies are at work. The seed decides which
+faults come and what is written; their effects differ from run to run. The checker is tried as well: it must notice
+each rule that a broker breaks on purpose.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fault_cluster import FaultCluster
+from faults import (
+    Fault,
+    Injected,
+    cut_line,
+    freeze_broker,
+    freeze_controller,
+    freeze_zookeeper,
+    kill_broker,
+    kill_controller,
+)
+from soak import rounds
+from transaction_histories import PARTITIONS, TRANSACTION_TIMEOUT_MS, Clients, History, Outcome, Written, violations
+from wire_client import create_topic
+
+from engine.common.model import TopicPartition
+from engine.common.topic_names import TRANSACTION_STATE_TOPIC
+from engine.local.cluster import LocalCluster
+
+ROUNDS = rounds("KLAMM_TRANSACTION_ROUNDS", 10)
+SEED = int(os.environ.get("KLAMM_FAULT_SEED", "11"))
+SETTINGS = {
+    "transaction.state.log.num.partitions": "3",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+    "offsets.topic.num.partitions": "3",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "1000",
+}
+ALONE = {"transaction.state.log.replication.factor": "1", "transaction.state.log.min.isr": "1"}
+
+pytestmark = pytest.mark.timeout(120 + 120 * ROUNDS)
+
+
+def kill_coordinator(cluster: FaultCluster, rng: random.Random) -> Injected | None:
+    """kill -9 of the broker that coordinates a writer's transactions."""
+    states = cluster.states([TRANSACTION_STATE_TOPIC])
+    leader = states[TopicPartition(TRANSACTION_STATE_TOPIC, rng.randrange(3))].leader_and_isr.leader
+    if leader not in cluster.running:
+        return None
+    cluster.broker(leader).kill()
+    return Injected(f"kill -9 coordinator {leader}", 2, lambda: cluster.local.start_broker(leader))
+
+
+FAULTS: tuple[Fault, ...] = (
+    kill_coordinator,
+    freeze_broker,
+    kill_broker,
+    freeze_controller,
+    cut_line,
+    kill_controller,
+    freeze_zookeeper,
+)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[FaultCluster]:
+    with FaultCluster(tmp_path / "cluster", config=SETTINGS) as made:
+        yield made
+
+
+def test_histories_hold_under_faults(cluster: FaultCluster) -> None:
+    print(f"\nKLAMM_FAULT_SEED={SEED}")
+    rng = random.Random(SEED)
+    for number in range(ROUNDS):
+        clients = _clients(cluster.bootstrap, f"in-{number}", f"out-{number}", SEED + number)
+        clients.start()
+        _wait_for_more(clients, 5)
+        fault = FAULTS[number % len(FAULTS)](cluster, rng)
+        time.sleep(rng.uniform(0.2, 1.5))
+        if fault is not None:
+            fault.undo()
+        cluster.local.wait_until_serving()
+        _wait_for_more(clients, 5)
+        history = clients.finish()
+        told = f"round {number}, {fault and fault.text}: {_counts(history)}"
+        print(told, flush=True)
+        assert violations(history) == [], f"{told}; {clients.told[-40:]}"
+
+
+@pytest.mark.parametrize(
+    ("rule", "noticed"),
+    [
+        ("a_former_producer_is_not_fenced", "was committed, and"),
+        ("an_aborted_transaction_gets_the_marker_of_a_committed_one", "was aborted, and"),
+        ("a_marker_is_answered_and_not_written", "the last stable offset stays at"),
+        ("any_batch_may_begin_a_transaction", "the last stable offset stays at"),
+        ("records_of_open_transactions_are_stable", "which is not in the input"),
+        ("", ""),
+    ],
+)
+def test_the_checker_notices_what_a_broker_breaks(rule: str, noticed: str, tmp_path: Path) -> None:
+    program = Path(__file__).with_name("killable_broker.py")
+    command = (sys.executable, str(program), str(tmp_path / "order"), *filter(None, [rule]))
+    with LocalCluster(1, directory=tmp_path / "cluster", config=SETTINGS | ALONE, commands={0: command}) as cluster:
+        clients = _clients(cluster.bootstrap_servers, "in", "out", SEED)
+        clients.start()
+        time.sleep(2.0)
+        history = clients.finish(open_s=TRANSACTION_TIMEOUT_MS / 1000 + 2)
+    found = violations(history)
+    assert any(noticed in one for one in found) if rule else found == [], found
+
+
+def _clients(bootstrap: str, source: str, target: str, seed: int) -> Clients:
+    for topic in (source, target):
+        create_topic(bootstrap.split(",")[0], topic, partitions=PARTITIONS, replication_factor=bootstrap.count(",") + 1)
+    return Clients(bootstrap, source, target, seed)
+
+
+def _wait_for_more(clients: Clients, count: int, timeout_s: float = 60.0) -> None:
+    wanted, until = clients.committed + count, time.monotonic() + timeout_s
+    while clients.committed < wanted:
+        assert time.monotonic() < until, f"no more transactions are committed; {clients.told[-10:]}"
+        time.sleep(0.05)
+
+
+def _counts(history: History) -> str:
+    outcomes = [one.outcome for one in history.written]
+    read = sum(map(len, history.read.values()))
+    return ", ".join(f"{outcomes.count(each)} {each.value}" for each in Outcome) + f", {read} records read"
+
+
+def _history() -> History:
+    """Return a history that keeps every promise."""
+    return History(
+        [
+            Written("a/0", {0: ["a/0/0"], 1: ["a/0/1"]}, Outcome.COMMITTED),
+            Written("a/1", {0: ["a/1/0"]}, Outcome.ABORTED),
+            Written("a/2", {0: ["a/2/0", "a/2/1"]}, Outcome.UNKNOWN),
+        ],
+        {0: ["a/0/0", "a/2/0", "a/2/1"], 1: ["a/0/1"]},
+        {0: ["a/0/0", "a/2/0", "a/2/1"], 1: ["a/0/1"]},
+        {0: (7, 7), 1: (2, 2)},
+        {0: 6, 1: 1},
+        {0: 6, 1: 1},
+        {0: [0, 3, 3, 7]},
+    )
+
+
+def test_each_promise_is_checked() -> None:
+    assert violations(_history()) == []
+    broken: dict[str, list[str]] = {}
+    for name in ("lost", "aborted", "part", "twice", "order", "stranger", "open", "back", "behind", "output"):
+        history = _history()
+        match name:
+            case "lost":
+                history.read[1] = history.output[1] = []
+            case "aborted":
+                history.read[0].append("a/1/0")
+                history.output[0].append("a/1/0")
+            case "part":
+                history.read[0].pop()
+                history.output[0].pop()
+            case "twice":
+                history.read[0].append("a/0/0")
+            case "order":
+                history.read[0][1:] = reversed(history.read[0][1:])
+            case "stranger":
+                history.read[1].append("b/0/0")
+                history.output[1].append("b/0/0")
+            case "open":
+                history.ends[0] = (7, 8)
+            case "back":
+                history.stable[0].append(6)
+            case "behind":
+                history.positions[1] = 0
+            case "output":
+                history.output[0].append("a/0/0")
+        broken[name] = violations(history)
+    assert {name: len(found) for name, found in broken.items()} == dict.fromkeys(broken, 1)

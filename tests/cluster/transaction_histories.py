@@ -1,0 +1,477 @@
+"""Producers and workers that write transactions, what they were promised, and what must hold of it afterwards.
+
+Every value is unique: ``writer/transaction/record``. The clients are librdkafka's.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from itertools import pairwise
+from typing import Any
+
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+from wire_client import ConnectionClosed, WireClient
+
+from engine.kafka.protocol.apis.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from engine.kafka.protocol.apis.describe_transactions import DescribeTransactionsRequest
+from engine.kafka.protocol.apis.end_txn import EndTxnRequest
+from engine.kafka.protocol.apis.init_producer_id import InitProducerIdRequest
+from engine.kafka.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from engine.kafka.protocol.records.encode import encode_batch
+from engine.kafka.protocol.records.record import Record
+
+PARTITIONS = 3
+GROUP = "workers"
+TRANSACTION_TIMEOUT_MS = 6_000
+_STEP_S = 25.0
+_BATCH = 20
+
+
+class Outcome(Enum):
+    """What a producer knows about the end of its transaction."""
+
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    UNKNOWN = "unknown"
+
+
+@dataclass
+class Written:
+    """One transaction: its values by partition, in order, and its outcome."""
+
+    name: str
+    values: dict[int, list[str]] = field(default_factory=dict)
+    outcome: Outcome = Outcome.UNKNOWN
+
+
+@dataclass
+class History:
+    """What the clients did, and what a reader finds at the end.
+
+    Attributes:
+        read: committed values by partition of the input, in order; ``output`` the same of what workers wrote.
+        ends: of the input: last stable offset and high watermark by partition, when nothing was under way.
+        last: the offset after the last committed record of the input, by partition. Markers may follow it.
+        positions: the group's offsets in the input.
+        stable: last stable offsets of the input in the order in which they were seen.
+    """
+
+    written: list[Written] = field(default_factory=list)
+    read: dict[int, list[str]] = field(default_factory=dict)
+    output: dict[int, list[str]] = field(default_factory=dict)
+    ends: dict[int, tuple[int, int]] = field(default_factory=dict)
+    last: dict[int, int] = field(default_factory=dict)
+    positions: dict[int, int] = field(default_factory=dict)
+    stable: dict[int, list[int]] = field(default_factory=dict)
+
+
+def violations(history: History) -> list[str]:
+    """Return what breaks a promise. Pure."""
+    return [
+        *_of_input(history),
+        *_of_output(history),
+        *(
+            f"input-{partition}: the last stable offset stays at {stable}, records end at {end}"
+            for partition, (stable, end) in history.ends.items()
+            if stable != end
+        ),
+        *(
+            f"input-{partition}: the last stable offset went back from {before} to {after}"
+            for partition, seen in history.stable.items()
+            for before, after in pairwise(seen)
+            if after < before
+        ),
+    ]
+
+
+def _of_input(history: History) -> list[str]:
+    found = []
+    counts = Counter(value for values in history.read.values() for value in values)
+    found += [f"{value} is read {count} times" for value, count in counts.items() if count > 1]
+    known = set()
+    for one in history.written:
+        wanted = [value for values in one.values.values() for value in values]
+        known |= set(wanted)
+        there = [value for value in wanted if counts[value]]
+        if one.outcome is Outcome.COMMITTED and len(there) < len(wanted):
+            found.append(
+                f"{one.name} was committed, and {len(wanted) - len(there)} of its {len(wanted)} records are lost"
+            )
+        elif one.outcome is Outcome.ABORTED and there:
+            found.append(f"{one.name} was aborted, and {len(there)} of its records are read")
+        elif one.outcome is Outcome.UNKNOWN and there and len(there) < len(wanted):
+            found.append(f"{one.name} is seen in part: {len(there)} of {len(wanted)} records")
+        for partition, values in one.values.items():
+            order = list(dict.fromkeys(value for value in history.read.get(partition, ()) if value in set(values)))
+            if order != [value for value in values if value in order]:
+                found.append(f"{one.name}: another order in partition {partition}")
+    return found + [f"{value} was never written" for value in counts if value not in known]
+
+
+def _of_output(history: History) -> list[str]:
+    made = Counter(value for values in history.output.values() for value in values)
+    read = Counter(value for values in history.read.values() for value in values)
+    found = [f"the output has {value} {count} times" for value, count in made.items() if count > 1]
+    found += [f"the output has {value}, which is not in the input" for value in made if value not in read]
+    found += [f"{value} is missing in the output" for value in read if value not in made]
+    found += [
+        f"input-{partition}: the group's offset is {history.positions.get(partition)}, the last record is before {last}"
+        for partition, last in history.last.items()
+        if not last <= history.positions.get(partition, -1) <= history.ends.get(partition, (last, last))[0]
+    ]
+    return found
+
+
+class Clients:
+    """Two writers, a writer that others replace, two workers and a watcher, in threads, until ``stop``."""
+
+    def __init__(self, bootstrap: str, source: str, target: str, seed: int) -> None:
+        self.history = History(stable={partition: [] for partition in range(PARTITIONS)})
+        self.told: list[str] = []
+        self._bootstrap = bootstrap
+        self._source, self._target = source, target
+        self._seed = seed
+        self._stopping = threading.Event()
+        self._drained = threading.Event()
+        self._lock = threading.Lock()
+        writers = [self._thread(self._write, f"{source}-w{number}") for number in range(2)]
+        self._writers = [*writers, self._thread(self._replace, f"{source}-z")]
+        self._workers = [self._thread(self._work, f"{source}-r{number}") for number in range(2)]
+        self._watcher = self._thread(self._watch, "watcher")
+
+    def start(self) -> None:
+        """Begin."""
+        for thread in (*self._writers, *self._workers, self._watcher):
+            thread.start()
+
+    @property
+    def committed(self) -> int:
+        """How many transactions were committed so far."""
+        with self._lock:
+            return sum(one.outcome is Outcome.COMMITTED for one in self.history.written)
+
+    def finish(self, timeout_s: float = 60.0, *, open_s: float = 2 * TRANSACTION_TIMEOUT_MS / 1000) -> History:
+        """Stop the writers, wait until workers have read all, and read what is there.
+
+        Transactions may stay open for ``open_s``.
+        """
+        self._stopping.set()
+        for thread in self._writers:
+            thread.join(timeout_s)
+            assert not thread.is_alive(), f"{thread.name} hangs; {self.told[-5:]}"
+        _wait(self._is_closed, open_s)
+        self.history.read, self.history.last = self._read(self._source)
+        if self._is_closed():
+            _wait(self._is_drained, timeout_s)
+        self._drained.set()
+        for thread in (*self._workers, self._watcher):
+            thread.join(timeout_s)
+            assert not thread.is_alive(), f"{thread.name} hangs"
+        self.history.output, _ = self._read(self._target)
+        return self.history
+
+    def _is_closed(self) -> bool:
+        self.history.ends = self._ends()
+        ends = self.history.ends.values()
+        return len(ends) == PARTITIONS and all(stable == end for stable, end in ends)
+
+    def _is_drained(self) -> bool:
+        self.history.positions = self._positions()
+        return all(self.history.positions.get(partition, -1) >= last for partition, last in self.history.last.items())
+
+    def _thread(self, run: Callable[[str], None], name: str) -> threading.Thread:
+        def guarded() -> None:
+            try:
+                run(name)
+            except Exception as error:
+                self.told.append(f"{name}: {type(error).__name__}: {error}")
+                raise
+
+        return threading.Thread(target=guarded, name=name, daemon=True)
+
+    def _settings(self, **more: Any) -> dict[str, Any]:
+        return {"bootstrap.servers": self._bootstrap, "log_level": 0, "socket.timeout.ms": 4_000, **more}
+
+    # -- writers
+
+    def _producer(self, name: str) -> Producer:
+        producer = Producer(
+            self._settings(
+                **{"transactional.id": name, "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS, "linger.ms": 0,
+                   "delivery.timeout.ms": 5_000, "retry.backoff.ms": 50}
+            )
+        )  # fmt: skip
+        _retried(lambda: producer.init_transactions(_STEP_S))
+        return producer
+
+    def _begin(self, producer: Producer, name: str, rng: random.Random, *, count: int | None = None) -> Written:
+        written = Written(name)
+        with self._lock:
+            self.history.written.append(written)
+        producer.begin_transaction()
+        for number in range(count or rng.randint(1, 6)):
+            partition = rng.randrange(PARTITIONS)
+            value = f"{name}/{number}"
+            written.values.setdefault(partition, []).append(value)
+            producer.produce(self._source, value, partition=partition)
+        return written
+
+    def _end(self, producer: Producer, written: Written, *, is_commit: bool) -> None:
+        try:
+            _retried(lambda: producer.commit_transaction(_STEP_S) if is_commit else producer.abort_transaction(_STEP_S))
+        except KafkaException as error:
+            if not error.args[0].txn_requires_abort():
+                raise
+            _retried(lambda: producer.abort_transaction(_STEP_S))
+            written.outcome = Outcome.ABORTED
+        else:
+            written.outcome = Outcome.COMMITTED if is_commit else Outcome.ABORTED
+
+    def _write(self, name: str) -> None:
+        rng = random.Random(f"{self._seed} {name}")
+        number, producer = 0, None
+        while not self._stopping.is_set():
+            try:
+                producer = producer or self._producer(name)
+                written = self._begin(producer, f"{name}/{number}", rng)
+                number += 1
+                is_commit = rng.random() > 0.3
+                # A tenth of a load that would keep every core busy.
+                time.sleep(rng.uniform(0.0, 0.05))
+                if rng.random() < 0.3 or not is_commit:
+                    # Readers see what is flushed, if nothing keeps them from it.
+                    producer.flush(_STEP_S)
+                    time.sleep(rng.uniform(0.0, 0.06))
+                self._end(producer, written, is_commit=is_commit)
+            except KafkaException as error:
+                self.told.append(f"{name}: {error}")
+                producer = None
+
+    def _replace(self, name: str) -> None:
+        """A zombie that goes on after another producer has taken its transactional id, and a batch that comes late."""
+        rng = random.Random(f"{self._seed} {name}")
+        number = 0
+        while not self._stopping.is_set():
+            number += 1
+            try:
+                zombie = self._producer(name)
+                old = self._begin(zombie, f"{name}/old-{number}", rng, count=2)
+                zombie.flush(_STEP_S)
+                successor = self._producer(name)
+                new = self._begin(successor, f"{name}/new-{number}", rng, count=2)
+                successor.flush(_STEP_S)
+                try:
+                    self._end(zombie, old, is_commit=True)
+                except KafkaException as error:
+                    self.told.append(f"{name}: the zombie: {error}")
+                self._end(successor, new, is_commit=rng.random() > 0.3)
+            except KafkaException as error:
+                self.told.append(f"{name}: {error}")
+            try:
+                self._send_late(f"{name}-late", number)
+            except (ConnectionClosed, OSError) as error:
+                self.told.append(f"{name}: late: {error}")
+
+    def _send_late(self, name: str, number: int) -> None:
+        """Commit a transaction, then send one more batch of it, as a connection that was slow does."""
+        leader, coordinator = self._leader_of(self._source, 0), self._coordinator_of(name)
+        if leader is None or coordinator is None:
+            return
+        written = Written(f"{name}/{number}", {0: [f"{name}/{number}/0"]})
+        with self._lock:
+            self.history.written.append(written)
+        with WireClient(coordinator, timeout_s=4) as client, WireClient(leader, timeout_s=4) as writer:
+            init = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=TRANSACTION_TIMEOUT_MS)
+            told = client.ask(init, 4)
+            if told.error_code:
+                return
+            who = (told.producer_id, told.producer_epoch)
+            add = AddPartitionsToTxnRequest(
+                v3_and_below_transactional_id=name,
+                v3_and_below_producer_id=who[0],
+                v3_and_below_producer_epoch=who[1],
+                v3_and_below_topics=[AddPartitionsToTxnTopic(name=self._source, partitions=[0])],
+            )
+            added = client.ask(add, 3).results_by_topic_v3_and_below[0].results_by_partition[0]
+            if added.partition_error_code or self._send(writer, name, who, 0, written.values[0][0]):
+                return
+            end = EndTxnRequest(transactional_id=name, producer_id=who[0], producer_epoch=who[1], committed=True)
+            if client.ask(end, 3).error_code:
+                return
+            written.outcome = Outcome.COMMITTED
+            until = time.monotonic() + 4
+            while time.monotonic() < until:
+                asked = DescribeTransactionsRequest(transactional_ids=[name])
+                if client.ask(asked, 0).transaction_states[0].transaction_state == "CompleteCommit":
+                    break
+            late = Written(f"{name}/{number}-late", {0: [f"{name}/{number}/late"]}, Outcome.ABORTED)
+            with self._lock:
+                self.history.written.append(late)
+            self._send(writer, name, who, 1, late.values[0][0])
+
+    def _send(self, writer: WireClient, name: str, who: tuple[int, int], sequence: int, value: str) -> int:
+        batch = encode_batch(
+            [Record(timestamp_ms=time.time_ns() // 1_000_000, value=value.encode())],
+            producer_id=who[0],
+            producer_epoch=who[1],
+            base_sequence=sequence,
+            transactional=True,
+        )
+        data = [TopicProduceData(name=self._source, partition_data=[PartitionProduceData(index=0, records=batch)])]
+        request = ProduceRequest(transactional_id=name, acks=-1, timeout_ms=3_000, topic_data=data)
+        answer = writer.ask(request, 9).responses[0].partition_responses[0]
+        return int(answer.error_code)
+
+    def _leader_of(self, topic: str, partition: int) -> str | None:
+        try:
+            metadata = AdminClient(self._settings()).list_topics(topic, timeout=3)
+        except KafkaException:
+            return None
+        leader = metadata.topics[topic].partitions[partition].leader
+        found = metadata.brokers.get(leader)
+        return None if found is None else f"{found.host}:{found.port}"
+
+    def _coordinator_of(self, name: str) -> str | None:
+        from engine.common.topic_names import TRANSACTION_STATE_TOPIC
+        from engine.kafka.formats.consumer_offsets import partition_for
+
+        try:
+            metadata = AdminClient(self._settings()).list_topics(TRANSACTION_STATE_TOPIC, timeout=3)
+        except KafkaException:
+            return None
+        count = len(metadata.topics[TRANSACTION_STATE_TOPIC].partitions)
+        return self._leader_of(TRANSACTION_STATE_TOPIC, partition_for(name, count)) if count else None
+
+    # -- workers
+
+    def _work(self, name: str) -> None:
+        """Read, write what was read, and commit both at once; begin anew after each error."""
+        while not self._drained.is_set():
+            consumer = Consumer(
+                self._settings(
+                    **{"group.id": f"{GROUP}-{self._source}", "isolation.level": "read_committed",
+                       "enable.auto.commit": False, "auto.offset.reset": "earliest", "session.timeout.ms": 3_000,
+                       "heartbeat.interval.ms": 300}
+                )
+            )  # fmt: skip
+            try:
+                producer = self._producer(name)
+                consumer.subscribe([self._source])
+                while not self._drained.is_set():
+                    messages = [one for one in consumer.consume(_BATCH, 0.1) if one.error() is None]
+                    if messages:
+                        self._pass_on(consumer, producer, messages)
+            except KafkaException as error:
+                self.told.append(f"{name}: {error}")
+            finally:
+                consumer.close()
+
+    def _pass_on(self, consumer: Consumer, producer: Producer, messages: Sequence[Any]) -> None:
+        producer.begin_transaction()
+        for message in messages:
+            producer.produce(self._target, message.value(), partition=message.partition())
+        try:
+            offsets = consumer.position(consumer.assignment())
+            metadata = consumer.consumer_group_metadata()
+            _retried(lambda: producer.send_offsets_to_transaction(offsets, metadata, _STEP_S))
+            _retried(lambda: producer.commit_transaction(_STEP_S))
+        except KafkaException as error:
+            if error.args[0].txn_requires_abort():
+                _retried(lambda: producer.abort_transaction(_STEP_S))
+            # What was read has to be read again: by whoever has the partitions then.
+            raise
+
+    # -- readers
+
+    def _watch(self, _: str) -> None:
+        admin = AdminClient(self._settings())
+        while not self._drained.is_set():
+            for partition, offset in _offsets(admin, self._source, IsolationLevel.READ_COMMITTED, 1.0).items():
+                self.history.stable[partition].append(offset)
+            time.sleep(0.03)
+
+    def _ends(self) -> dict[int, tuple[int, int]]:
+        admin = AdminClient(self._settings())
+        ends = _offsets(admin, self._source, IsolationLevel.READ_UNCOMMITTED, 5.0)
+        stable = _offsets(admin, self._source, IsolationLevel.READ_COMMITTED, 5.0)
+        return {partition: (stable.get(partition, -1), end) for partition, end in ends.items()}
+
+    def _positions(self) -> dict[int, int]:
+        consumer = Consumer(
+            self._settings(**{"group.id": f"{GROUP}-{self._source}", "isolation.level": "read_committed"})
+        )
+        try:
+            wanted = [TopicPartition(self._source, partition) for partition in range(PARTITIONS)]
+            # Nothing was ever read of an empty partition.
+            return {one.partition: max(one.offset, 0) for one in consumer.committed(wanted, 10)}
+        except KafkaException:
+            return {}
+        finally:
+            consumer.close()
+
+    def _read(self, topic: str) -> tuple[dict[int, list[str]], dict[int, int]]:
+        """Return committed values by partition, and the offsets after the last of them."""
+        consumer = Consumer(
+            self._settings(
+                **{"group.id": "reader", "isolation.level": "read_committed", "enable.partition.eof": True,
+                   "auto.offset.reset": "earliest", "enable.auto.commit": False}
+            )
+        )  # fmt: skip
+        found: dict[int, list[str]] = {partition: [] for partition in range(PARTITIONS)}
+        left, last = set(found), dict.fromkeys(found, 0)
+        until = time.monotonic() + 30
+        try:
+            consumer.assign([TopicPartition(topic, partition, 0) for partition in found])
+            while left:
+                assert time.monotonic() < until, f"{topic} has no end"
+                message = consumer.poll(0.2)
+                if message is None:
+                    continue
+                if message.error() is None:
+                    found[message.partition()].append(message.value().decode())
+                    last[message.partition()] = message.offset() + 1
+                elif message.error().code() == KafkaError._PARTITION_EOF:
+                    left.discard(message.partition())
+        finally:
+            consumer.close()
+        return found, last
+
+
+def _wait(is_so: Callable[[], bool], timeout_s: float) -> None:
+    until = time.monotonic() + timeout_s
+    while not is_so() and time.monotonic() < until:
+        time.sleep(0.1)
+
+
+def _retried(step: Callable[[], object]) -> None:
+    """Do a step of a transaction again as long as librdkafka says that this is safe."""
+    until = time.monotonic() + 2 * _STEP_S
+    while True:
+        try:
+            step()
+            return
+        except KafkaException as error:
+            if not error.args[0].retriable() or time.monotonic() > until:
+                raise
+
+
+def _offsets(admin: AdminClient, topic: str, isolation: IsolationLevel, timeout_s: float) -> Mapping[int, int]:
+    wanted = {TopicPartition(topic, partition): OffsetSpec.latest() for partition in range(PARTITIONS)}
+    found = {}
+    futures = admin.list_offsets(wanted, isolation_level=isolation, request_timeout=timeout_s)
+    for one, future in futures.items():
+        try:
+            offset = int(future.result(timeout_s + 1).offset)
+        except (KafkaException, TimeoutError):
+            continue
+        # librdkafka has negative numbers for what no leader has told.
+        if offset >= 0:
+            found[one.partition] = offset
+    return found
