@@ -43,6 +43,9 @@ ENTRIES = (
         aliases=("acl",),
     ),
     Entry(
+        "users", "cli.commands.users", "Users' passwords (SCRAM): list, set, remove", _CLUSTER, aliases=("user",),
+    ),
+    Entry(
         "transactions", "cli.commands.transactions", "Transactions: list, describe, find those that hang, end them",
         _CLUSTER, aliases=("transaction",),
     ),

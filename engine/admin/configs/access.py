@@ -92,6 +92,10 @@ async def alter_entity(
     if not additions and not deletions:
         hint = Phrase("give ", Parameter.ADD_CONFIG, ", ", Parameter.ADD_CONFIG_FILE, " or ", Parameter.DELETE_CONFIG)
         raise BadRequest("nothing to alter", hint=hint)
+    if entity.type is EntityType.USER and entity.name is not None:
+        additions, deletions = await _alter_credentials(cluster, entity.name, additions, deletions, validate_only)
+        if not additions and not deletions:
+            return
     if cluster.changes_by is Side.WIRE:
         await _alter_by_wire(await cluster.wire(), entity, additions, deletions, validate_only=validate_only)
         return
@@ -106,6 +110,20 @@ async def alter_entity(
     if entity.type is EntityType.TOPIC and not await kafka.topics.topic_exists(entity.name or ""):
         raise NotFound(f"topic {entity.name!r} does not exist", hint=SEE_TOPICS)
     await alter_configs_zk(kafka, entity, additions, deletions, validate_only=validate_only)
+
+
+async def _alter_credentials(
+    cluster: Cluster, user: str, additions: Mapping[str, str], deletions: Sequence[str], validate_only: bool
+) -> tuple[dict[str, str], list[str]]:
+    """Change the credentials among a user's settings; return the others."""
+    from engine.admin.configs.credentials import change_credentials, is_credential, parse_credentials
+
+    wanted = parse_credentials({key: value for key, value in additions.items() if is_credential(key)})
+    removed = [key for key in deletions if is_credential(key)]
+    if (wanted or removed) and not validate_only:
+        await change_credentials(cluster, user, wanted, removed)
+    others = {key: value for key, value in additions.items() if not is_credential(key)}
+    return others, [key for key in deletions if not is_credential(key)]
 
 
 async def _alter_by_wire(
