@@ -49,6 +49,10 @@ ENTRIES = (
         "transactions", "cli.commands.transactions", "Transactions: list, describe, find those that hang, end them",
         _CLUSTER, aliases=("transaction",),
     ),
+    Entry(
+        "tokens", "cli.commands.tokens", "Delegation tokens: list, create, renew, expire", _CLUSTER,
+        aliases=("token",),
+    ),
     Entry("lag", "cli.commands.lag", "Which readers are behind, and do they catch up", _CLUSTER, attribute="command"),
     Entry(
         "replicas", "cli.commands.replicas", "Compare the replicas of partitions", _CLUSTER,

@@ -68,6 +68,8 @@ WORDS: dict[str, list[str]] = {
     "acls add": ["--allow-principal", "User:u", "--topic", "t"],
     "acls remove": ["--topic", "t", "--yes"],
     "acls explain": ["User:u", "read", "topic:t"],
+    "tokens renew": ["id"],
+    "tokens expire": ["id", "--yes"],
     "users set": ["u", "--password-file", "-"],
     "users remove": ["u", "--yes"],
     "acls diff": [RULES],

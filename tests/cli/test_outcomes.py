@@ -103,7 +103,7 @@ OWN = tuple(
 """Every run has its own topics and groups, because another run cannot repeat what one has changed."""
 
 
-OF_AUTHORIZERS = ("acls", "users")
+OF_AUTHORIZERS = ("acls", "tokens", "users")
 """Groups of commands that only a secured cluster carries out: tests/interop has one."""
 
 

@@ -12,7 +12,7 @@ from apache_kafka import run_tool
 from golden import Seen
 from json_schemas import check_json
 from klamm_program import Ran, in_process
-from secured_kafka import SecuredKafka, secured_kafka
+from secured_kafka import SecuredKafka, jaas, secured_kafka
 
 from engine.admin.acls.values import AclRow, rule_of
 from engine.admin.cluster.client_properties import load_client_properties
@@ -284,3 +284,44 @@ def test_kafka_configs_sets_passwords_too(
         assert said in run("users", "set", "tool", *words, code=2).err
     monkeypatch.delenv("KLAMM_NEW_PASSWORD")
     assert "KLAMM_NEW_PASSWORD" in run("users", "set", "tool", code=2).err
+
+
+def test_tokens_are_made_used_renewed_and_ended(kafka: SecuredKafka, capsys: pytest.CaptureFixture[str]) -> None:
+    config = kafka.login("LOGIN", "SCRAM-SHA-512")
+
+    def done(*words: str, code: int = 0, config: Path = config) -> Ran:
+        where = ("-b", kafka.address("LOGIN"), "--command-config", str(config), "-o", "json")
+        ran = in_process(*words, *where, capture=capsys)
+        assert ran.code == code, ran.err
+        return ran
+
+    assert done("tokens", "create", "--dry-run").json == []
+    made = done("tokens", "create", "--max-life-time-period", "1h", "--renewer-principal", "User:alice", "-v")
+    check_json("tokens list", Seen(made.code, made.out, made.err))
+    (token,) = made.json
+    assert (token["owner"], token["renewers"]) == ("User:admin", ["User:alice"])
+    assert token["max_timestamp_ms"] - token["issue_timestamp_ms"] == 3_600_000
+    assert token["hmac"] not in made.err
+    login = jaas("SCRAM-SHA-512", username=token["token_id"], password=token["hmac"], tokenauth="true")
+    with_token = kafka.client("LOGIN", sasl_mechanism="SCRAM-SHA-512", sasl_jaas_config=login)
+    until(lambda: in_process("topics", "list", "-b", kafka.address("LOGIN"), "--command-config", str(with_token),
+                             capture=capsys).code == 0)  # fmt: skip
+    assert "not by a token" in done("tokens", "create", config=with_token, code=4).error["hint"]
+    listed = done("tokens", "list", "--owner-principal", "User:admin")
+    assert listed.json == [token | {"hmac": None}]
+    theirs = run_tool(
+        "org.apache.kafka.tools.DelegationTokenCommand", "--bootstrap-server", kafka.address("LOGIN"),
+        "--command-config", str(config), "--describe", "--owner-principal", "User:admin",
+    ).stdout  # fmt: skip
+    assert token["token_id"] in theirs and token["hmac"] in theirs
+    assert done("tokens", "list", "--show-hmac").json == [token]
+    renewed = done("tokens", "renew", token["token_id"], "--renew-time-period", "10m")
+    check_json("tokens expiry", Seen(renewed.code, renewed.out, renewed.err))
+    assert renewed.json["expiry_timestamp_ms"] < token["expiry_timestamp_ms"], "ten minutes, not an hour"
+    assert done("kafka-delegation-tokens", "--renew", "--renew-time-period", "-1", "--hmac", token["hmac"]).json
+    assert "without confirmation" in done("tokens", "expire", token["token_id"], code=2).error["message"]
+    done("tokens", "expire", token["token_id"], "--yes")
+    assert until(lambda: not done("tokens", "list").json)
+    for words in (("renew", token["token_id"]), ("expire", "--hmac", token["hmac"], "--yes")):
+        assert done("tokens", *words, code=2).error["kind"] == "not_found"
+    assert "base64" in done("tokens", "renew", "--hmac", "no?", code=2).error["message"]
