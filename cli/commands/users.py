@@ -37,7 +37,7 @@ async def list_users(
     to describe the cluster; without it some brokers do not answer at all.
     """
     from cli.framework.cluster_session import open_cluster
-    from engine.admin.configs.credentials import list_credentials
+    from engine.admin.configs.access import list_credentials
 
     async with open_cluster(invocation) as cluster:
         found = await list_credentials(cluster, name)
@@ -114,7 +114,8 @@ async def remove(
     from cli.framework.cluster_session import open_cluster
     from engine.admin.cluster.errors import NotFound
     from engine.admin.cluster.remedies import Operation, Phrase
-    from engine.admin.configs.credentials import change_credentials, list_credentials, parse_mechanism
+    from engine.admin.configs.access import list_credentials
+    from engine.admin.configs.credentials import change_credentials, parse_mechanism
 
     wanted = [parse_mechanism(one) for one in mechanism or ()]
     async with open_cluster(invocation, for_change=True) as cluster:

@@ -14,6 +14,7 @@ from engine.admin.configs.values import Entity, EntityConfigs, EntityType
 
 if TYPE_CHECKING:
     from engine.admin.cluster.wire import WireCluster
+    from engine.admin.configs.credentials import UserCredential
 
 
 class ConfigReader(Protocol):
@@ -110,6 +111,20 @@ async def alter_entity(
     if entity.type is EntityType.TOPIC and not await kafka.topics.topic_exists(entity.name or ""):
         raise NotFound(f"topic {entity.name!r} does not exist", hint=SEE_TOPICS)
     await alter_configs_zk(kafka, entity, additions, deletions, validate_only=validate_only)
+
+
+async def list_credentials(cluster: Cluster, user: str | None = None) -> list[UserCredential]:
+    """Return the credentials of all users, or of one.
+
+    Raises:
+        Refused: the cluster does not show them.
+    """
+    from engine.admin.configs.credentials import credentials_in
+
+    reader, kind = await config_reader(cluster), EntityType.USER
+    if user is None:
+        return credentials_in(await reader.describe_all(kind, include_all=False))
+    return credentials_in([await reader.describe(Entity(kind, user), include_all=False)])
 
 
 async def _alter_credentials(

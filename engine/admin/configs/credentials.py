@@ -17,7 +17,7 @@ from engine.admin.cluster.remedies import Operation, Phrase
 from engine.admin.cluster.target import Side
 from engine.admin.cluster.wire_failures import refuse
 from engine.admin.configs.quotas import SCRAM_MECHANISMS
-from engine.admin.configs.values import ConfigSource, Entity, EntityType
+from engine.admin.configs.values import ConfigSource, EntityConfigs
 from engine.common.errors import ErrorCode
 from engine.kafka.formats.scram_credential import HASHES, ITERATIONS_MAX, ITERATIONS_MIN, ScramCredential
 from engine.kafka.protocol.apis.alter_user_scram_credentials import (
@@ -83,21 +83,8 @@ def parse_mechanism(text: str) -> str:
     raise BadRequest(f"no such mechanism: {text}", hint=f"one of {', '.join(name.lower() for name in _CODES)}")
 
 
-async def list_credentials(cluster: Cluster, user: str | None = None) -> list[UserCredential]:
-    """Return the credentials of all users, or of one.
-
-    Raises:
-        Refused: the cluster does not show them.
-    """
-    from engine.admin.configs.access import config_reader
-
-    reader = await config_reader(cluster)
-    kind = EntityType.USER
-    found = (
-        await reader.describe_all(kind, include_all=False)
-        if user is None
-        else [await reader.describe(Entity(kind, user), include_all=False)]
-    )
+def credentials_in(found: Sequence[EntityConfigs]) -> list[UserCredential]:
+    """Return the credentials among users' settings."""
     return [
         UserCredential(one.entity_name or "", entry.name, _iterations(entry.value))
         for one in found
