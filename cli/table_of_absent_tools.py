@@ -22,7 +22,6 @@ ABSENT_TOOLS: Mapping[str, AbsentTool] = {
     "kafka-metadata-shell": AbsentTool("it is about KRaft; for ZooKeeper: klamm zk tree"),
     "kafka-storage": AbsentTool(_FOR_KRAFT_NODES, {"info": "klamm brokers log-dirs"}),
     "kafka-features": AbsentTool(_FEATURES, {"describe": "klamm cluster describe"}),
-    "kafka-delegation-tokens": AbsentTool(_KAFKAS_OWN),
     "kafka-client-metrics": AbsentTool(_KAFKAS_OWN),
     "kafka-mirror-maker": AbsentTool(
         "to copy a topic once: klamm consume TOPIC --until-end -o jsonl | klamm produce TOPIC --input jsonl",

@@ -47,8 +47,15 @@ ENTRIES = (
         aliases=("acl",),
     ),
     Entry(
+        "users", "cli.commands.users", "Users' passwords (SCRAM): list, set, remove", _CLUSTER, aliases=("user",),
+    ),
+    Entry(
         "transactions", "cli.commands.transactions", "Transactions: list, describe, find those that hang, end them",
         _CLUSTER, aliases=("transaction",),
+    ),
+    Entry(
+        "tokens", "cli.commands.tokens", "Delegation tokens: list, create, renew, expire", _CLUSTER,
+        aliases=("token",),
     ),
     Entry("lag", "cli.commands.lag", "Which readers are behind, and do they catch up", _CLUSTER, attribute="command"),
     Entry(

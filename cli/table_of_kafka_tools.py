@@ -118,6 +118,19 @@ TOOLS = (
         changes=("abort", "force-terminate"),
         defaults={"abort": ("--force",)},
     ),
+    KafkaTool(
+        "kafka-delegation-tokens",
+        ("tokens",),
+        {
+            **_actions("create", "renew", "expire"),
+            "--describe": Word("list"),
+            **{
+                option: Milliseconds(option)
+                for option in ("--max-life-time-period", "--renew-time-period", "--expiry-time-period")
+            },
+        },
+        changes=("create", "renew", "expire"),
+    ),
     KafkaTool("kafka-log-dirs", ("brokers", "log-dirs"), {"--describe": Drop()}),
     KafkaTool("kafka-broker-api-versions", ("brokers", "describe", "--api-versions")),
     KafkaTool(

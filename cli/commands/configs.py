@@ -141,7 +141,7 @@ async def alter(
 
     What may lose records, such as a shorter retention, needs --yes in a script.
 
-    Users' credentials are described, not changed.
+    For a password, klamm users set has a prompt and reads files: what stands here, others may see in ps.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.configs import altered_report

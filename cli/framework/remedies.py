@@ -34,6 +34,8 @@ COMMANDS: Mapping[Operation, str] = {
     Operation.AWAIT_REASSIGNMENT: "klamm reassign verify --all --wait",
     Operation.RESUME_PLAN: "klamm plan resume {FILE}",
     Operation.LIST_ACLS: "klamm acls list",
+    Operation.LIST_TOKENS: "klamm tokens list",
+    Operation.LIST_USERS: "klamm users list",
     Operation.LIST_GROUPS: "klamm groups list",
     Operation.DESCRIBE_GROUP: "klamm groups describe --group {ID}",
     Operation.LIST_TRANSACTIONS: "klamm transactions list",

@@ -107,6 +107,14 @@ class Talk:
         word = answer.strip().lower()
         return is_yes_default if not word else word in ("y", "yes")
 
+    def ask_secret(self, question: str) -> str:
+        """Ask for a text that the terminal does not show."""
+        from getpass import getpass
+
+        self.clear()
+        with _interruptible():
+            return getpass(question)
+
     def _styled(self, text: str, codes: str) -> str:
         return f"\x1b[{codes}m{text}\x1b[0m" if has_colour(sys.stderr) else text
 

@@ -72,6 +72,10 @@ WORDS: dict[str, list[str]] = {
     "acls add": ["--allow-principal", "User:u", "--topic", "t"],
     "acls remove": ["--topic", "t", "--yes"],
     "acls explain": ["User:u", "read", "topic:t"],
+    "tokens renew": ["id"],
+    "tokens expire": ["id", "--yes"],
+    "users set": ["u", "--password-file", "-"],
+    "users remove": ["u", "--yes"],
     "acls diff": [RULES],
     "acls apply": [RULES, "--yes"],
     "transactions describe": ["id"],
@@ -101,7 +105,7 @@ NAMES_A_CLUSTER_ONLY = {"doctor", "profiles add", "state-changes check", "spark 
 CHANGING_WORDS = {
     "create", "alter", "delete", "preferred", "unclean", "execute", "cancel", "reset-offsets", "delete-offsets",
     "produce", "producer", "add", "remove", "apply", "resume", "rollback", "commit",
-    "demote", "restore", "abort", "force-terminate", "secure", "open",
+    "demote", "restore", "set", "abort", "force-terminate", "secure", "open",
 }  # fmt: skip
 
 GOING_ON_AFTERWARDS = {"topics delete", "reassign execute", "reassign verify", "records delete"}

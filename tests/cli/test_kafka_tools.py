@@ -214,6 +214,19 @@ LINES = [
         " --list --topic t",
         "acls list --zookeeper h:1/x --topic t",
     ),
+    (
+        "kafka-delegation-tokens --create --max-life-time-period -1 --renewer-principal User:a",
+        "tokens create --max-life-time-period -1 --renewer-principal User:a --yes",
+    ),
+    (
+        "kafka-delegation-tokens --renew --renew-time-period 5000 --hmac x",
+        "tokens renew --renew-time-period 5 --hmac x --yes",
+    ),
+    (
+        "kafka-delegation-tokens --expire --expiry-time-period -1 --hmac x",
+        "tokens expire --expiry-time-period -1 --hmac x --yes",
+    ),
+    ("kafka-delegation-tokens --describe --owner-principal User:a", "tokens list --owner-principal User:a"),
     ("kafka-acls --remove --topic t --bootstrap-server h:1", "acls remove --topic t --bootstrap-server h:1 --yes"),
 ]  # fmt: skip
 

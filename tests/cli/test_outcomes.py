@@ -107,8 +107,8 @@ OWN = tuple(
 """Every run has its own topics and groups, because another run cannot repeat what one has changed."""
 
 
-OF_AUTHORIZERS = ("acls",)
-"""Groups of commands that only a cluster with an authorizer carries out: tests/interop has one."""
+OF_AUTHORIZERS = ("acls", "tokens", "users")
+"""Groups of commands that only a secured cluster carries out: tests/interop has one."""
 
 
 def changing() -> list[str]:

@@ -170,7 +170,7 @@ def test_quotas_and_credentials(kafka: Operated) -> None:
         ([*pair, "--add-config", "consumer_byte_rate=1.5"], 2, "must be a whole number above 0"),
         ([*pair, "--add-config", "nonsense=1"], 2, "only quotas can be set"),
         ([*pair, "--delete-config", "consumer_byte_rate"], 2, "(not set)"),
-        (["--user", "alice", "--add-config", "SCRAM-SHA-256=[password=x]"], 2, "credentials cannot be altered"),
+        (["--user-defaults", "--add-config", "SCRAM-SHA-256=[password=x]"], 2, "credentials cannot be altered"),
         (["--ip", "not-an-ip.invalid", "--add-config", "connection_creation_rate=1"], 4, "not-an-ip.invalid"),
     ):
         refused = kafka("configs", "alter", *words)

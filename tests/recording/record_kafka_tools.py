@@ -27,10 +27,10 @@ TOOLS = {
     "kafka-consumer-perf-test": "org.apache.kafka.tools.ConsumerPerformance",
     "kafka-acls": "kafka.admin.AclCommand",
     "zookeeper-security-migration": "kafka.admin.ZkSecurityMigrator",
+    "kafka-delegation-tokens": "org.apache.kafka.tools.DelegationTokenCommand",
 }
 ABSENT = {
     "kafka-client-metrics": "org.apache.kafka.tools.ClientMetricsCommand",
-    "kafka-delegation-tokens": "org.apache.kafka.tools.DelegationTokenCommand",
     "kafka-features": "org.apache.kafka.tools.FeatureCommand",
     "kafka-jmx": "org.apache.kafka.tools.JmxTool",
     "kafka-metadata-quorum": "org.apache.kafka.tools.MetadataQuorumCommand",

@@ -30,6 +30,11 @@ _ADVICE: Mapping[ErrorCode, Words] = {
         "send smaller records, or raise max.message.bytes of the topic: ", Operation.ALTER_CONFIGS
     ),
     ErrorCode.RECORD_LIST_TOO_LARGE: "send smaller batches, or raise max.message.bytes and segment.bytes of the topic",
+    ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED: "tokens need delegation.token.secret.key in the brokers' files",
+    ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: Phrase(
+        "tokens are for those who are logged in by TLS or SASL, and not by a token: ", Give(Parameter.COMMAND_CONFIG)
+    ),
+    ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH: "only the token's owner and its renewers may do that",
     ErrorCode.SECURITY_DISABLED: Phrase(
         "brokers without authorizer.class.name allow everything; to prepare rules, write them to ZooKeeper: ",
         Give(Parameter.VIA, "zookeeper"),

@@ -37,6 +37,8 @@ class Operation(Enum):
     AWAIT_REASSIGNMENT = "the wait for a reassignment"
     RESUME_PLAN = "the resumption of the plan"
     LIST_ACLS = "the list of access rules"
+    LIST_TOKENS = "the list of tokens"
+    LIST_USERS = "the list of users"
     LIST_GROUPS = "the list of groups"
     DESCRIBE_GROUP = "the description of the group"
     LIST_TRANSACTIONS = "the list of transactions"

@@ -24,7 +24,9 @@ WHERE_TO_LOOK: Mapping[ApiKey, Operation] = {
     ApiKey.ALTER_CONFIGS: Operation.DESCRIBE_CONFIGS,
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: Operation.LIST_REASSIGNMENTS,
     ApiKey.ALTER_REPLICA_LOG_DIRS: Operation.DESCRIBE_LOG_DIRS,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: Operation.LIST_USERS,
     ApiKey.CREATE_ACLS: Operation.LIST_ACLS,
+    ApiKey.CREATE_DELEGATION_TOKEN: Operation.LIST_TOKENS,
     ApiKey.CREATE_PARTITIONS: Operation.DESCRIBE_TOPICS,
     ApiKey.CREATE_TOPICS: Operation.LIST_TOPICS,
     ApiKey.DELETE_ACLS: Operation.LIST_ACLS,
@@ -32,9 +34,11 @@ WHERE_TO_LOOK: Mapping[ApiKey, Operation] = {
     ApiKey.DELETE_RECORDS: Operation.LIST_EARLIEST_OFFSETS,
     ApiKey.DELETE_TOPICS: Operation.LIST_TOPICS,
     ApiKey.ELECT_LEADERS: Operation.DESCRIBE_TOPICS,
+    ApiKey.EXPIRE_DELEGATION_TOKEN: Operation.LIST_TOKENS,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: Operation.DESCRIBE_CONFIGS,
     ApiKey.OFFSET_COMMIT: Operation.DESCRIBE_GROUP,
     ApiKey.OFFSET_DELETE: Operation.DESCRIBE_GROUP,
+    ApiKey.RENEW_DELEGATION_TOKEN: Operation.LIST_TOKENS,
     ApiKey.WRITE_TXN_MARKERS: Operation.FIND_HANGING_TRANSACTIONS,
 }
 """The requests by which an operator changes a cluster, and what shows whether one was carried out."""

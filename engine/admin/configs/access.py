@@ -14,6 +14,7 @@ from engine.admin.configs.values import Entity, EntityConfigs, EntityType
 
 if TYPE_CHECKING:
     from engine.admin.cluster.wire import WireCluster
+    from engine.admin.configs.credentials import UserCredential
 
 
 class ConfigReader(Protocol):
@@ -92,6 +93,10 @@ async def alter_entity(
     if not additions and not deletions:
         hint = Phrase("give ", Parameter.ADD_CONFIG, ", ", Parameter.ADD_CONFIG_FILE, " or ", Parameter.DELETE_CONFIG)
         raise BadRequest("nothing to alter", hint=hint)
+    if entity.type is EntityType.USER and entity.name is not None:
+        additions, deletions = await _alter_credentials(cluster, entity.name, additions, deletions, validate_only)
+        if not additions and not deletions:
+            return
     if cluster.changes_by is Side.WIRE:
         await _alter_by_wire(await cluster.wire(), entity, additions, deletions, validate_only=validate_only)
         return
@@ -108,6 +113,34 @@ async def alter_entity(
     if entity.type is EntityType.TOPIC and not await kafka.topics.topic_exists(entity.name or ""):
         raise NotFound(f"topic {entity.name!r} does not exist", hint=SEE_TOPICS)
     await alter_configs_zk(kafka, entity, additions, deletions, validate_only=validate_only)
+
+
+async def list_credentials(cluster: Cluster, user: str | None = None) -> list[UserCredential]:
+    """Return the credentials of all users, or of one.
+
+    Raises:
+        Refused: the cluster does not show them.
+    """
+    from engine.admin.configs.credentials import credentials_in
+
+    reader, kind = await config_reader(cluster), EntityType.USER
+    if user is None:
+        return credentials_in(await reader.describe_all(kind, include_all=False))
+    return credentials_in([await reader.describe(Entity(kind, user), include_all=False)])
+
+
+async def _alter_credentials(
+    cluster: Cluster, user: str, additions: Mapping[str, str], deletions: Sequence[str], validate_only: bool
+) -> tuple[dict[str, str], list[str]]:
+    """Change the credentials among a user's settings; return the others."""
+    from engine.admin.configs.credentials import change_credentials, is_credential, parse_credentials
+
+    wanted = parse_credentials({key: value for key, value in additions.items() if is_credential(key)})
+    removed = [key for key in deletions if is_credential(key)]
+    if (wanted or removed) and not validate_only:
+        await change_credentials(cluster, user, wanted, removed)
+    others = {key: value for key, value in additions.items() if not is_credential(key)}
+    return others, [key for key in deletions if not is_credential(key)]
 
 
 async def _alter_by_wire(

@@ -8,6 +8,7 @@ from contextlib import suppress
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError
 from engine.admin.configs.access import config_reader, describe_entity
+from engine.admin.configs.credentials import is_credential
 from engine.admin.configs.values import ConfigChange, Entity, EntityType, may_cost_records
 from engine.kafka.config.dynamic_keys import is_password
 
@@ -36,7 +37,7 @@ async def read_changes(
     found = []
     for name in sorted({*additions, *deletions}):
         before, new = present.get(name), additions.get(name)
-        if is_password(name) or (before is not None and before.sensitive):
+        if is_password(name) or is_credential(name) or (before is not None and before.sensitive):
             found.append(ConfigChange(name, None, None, sensitive=True))
         else:
             old = None if before is None else before.value

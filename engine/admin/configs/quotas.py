@@ -104,7 +104,7 @@ def check_dropped(entity: Entity, deletions: Sequence[str], present: Iterable[st
 def _refuse_credentials(keys: Iterable[str]) -> None:
     credentials = sorted(key for key in keys if key in SCRAM_MECHANISMS.values())
     if credentials:
-        hint = "klamm only describes credentials; alter them with Kafka's own kafka-configs"
+        hint = "a credential belongs to one user: name that user alone"
         raise BadRequest(f"credentials cannot be altered: {', '.join(credentials)}", hint=hint)
 
 

@@ -1,4 +1,4 @@
-"""Access rules of a real Apache Kafka: klamm's changes are what kafka-acls makes, and its answers what brokers do."""
+"""Access rules and users of a real Apache Kafka: klamm changes what Kafka's tools change, and says what brokers do."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from apache_kafka import run_tool
 from golden import Seen
 from json_schemas import check_json
 from klamm_program import Ran, in_process
-from secured_kafka import SecuredKafka, secured_kafka
+from secured_kafka import SecuredKafka, jaas, secured_kafka
 
 from engine.admin.acls.values import AclRow, rule_of
 from engine.admin.cluster.client_properties import load_client_properties
@@ -212,3 +212,116 @@ def test_who_may_not_look_is_told_so(kafka: SecuredKafka, capsys: pytest.Capture
         ran = in_process("acls", *words, *where, capture=capsys)
         assert (ran.code, ran.error["kind"]) == (4, "authorization"), ran.err
         assert "on the cluster" in ran.error["hint"]
+
+
+SECRET = 'n3w, "Secr3t" = ü'
+
+
+def logs_in(kafka: SecuredKafka, mechanism: str, user: str, password: str, capture: pytest.CaptureFixture[str]) -> bool:
+    """Whether a user can log in with a password; rights do not matter."""
+    config = kafka.login("LOGIN", mechanism, user, password)
+    where = ("-b", kafka.address("LOGIN"), "--command-config", str(config), "-o", "json")
+    ran = in_process("topics", "list", *where, capture=capture)
+    assert ran.code in (0, 3), ran.err
+    return ran.code == 0
+
+
+@pytest.mark.parametrize("by", ["wire", "znode"])
+def test_users_get_passwords_and_lose_them(
+    by: str, kafka: SecuredKafka, run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = ("--zookeeper", kafka.zookeeper) if by == "znode" else ()
+    user = f"new {by}"
+    secret = tmp_path / "secret"
+    secret.write_text(f"{SECRET}\n", "utf-8")
+    quota = ("--entity-type", "users", "--entity-name", user)
+    run("configs", "alter", *quota, "--add-config", "producer_byte_rate=1024", "--yes")
+    for mechanism, rounds in (("scram-sha-512", ()), ("scram-sha-256", ("--iterations", "4096"))):
+        words = ("users", "set", user, "--mechanism", mechanism, "--password-file", str(secret), *rounds)
+        assert run(*words, "--dry-run", "-o", "json", *where).json[0]["change"] == "would_set"
+        done = run(*words, "-v", "-o", "json", *where)
+        assert (done.json, SECRET in done.err) == (
+            [{"user": user, "mechanism": mechanism.upper(), "change": "set"}],
+            False,
+        )
+        check_json("users changes", Seen(done.code, done.out, done.err))
+        until(lambda: logs_in(kafka, mechanism.upper(), user, SECRET, capsys))  # noqa: B023
+        assert not logs_in(kafka, mechanism.upper(), user, "wr0ng", capsys)
+    listed = run("users", "list", user, "-o", "json", *where)
+    check_json("users list", Seen(listed.code, listed.out, listed.err))
+    assert [(one["mechanism"], one["iterations"]) for one in listed.json] == [
+        ("SCRAM-SHA-256", 4096),
+        ("SCRAM-SHA-512", 8192),
+    ]
+    assert listed.json == [one for one in run("users", "list", "-o", "json").json if one["user"] == user]
+    assert "without confirmation" in run("users", "remove", user, code=2).err
+    run("users", "remove", user, "--mechanism", "scram-sha-256", "--yes", *where)
+    until(lambda: not logs_in(kafka, "SCRAM-SHA-256", user, SECRET, capsys))
+    assert logs_in(kafka, "SCRAM-SHA-512", user, SECRET, capsys)
+    run("users", "remove", user, "--yes", *where)
+    assert until(lambda: not run("users", "list", user, "-o", "json").json)
+    kept = run("configs", "describe", *quota, "-o", "json").json
+    assert [(one["name"], one["value"]) for one in kept["configs"]] == [("producer_byte_rate", "1024.0")]
+    assert run("users", "remove", user, "--yes", "-o", "json", *where, code=2).error["kind"] == "not_found"
+
+
+def test_kafka_configs_sets_passwords_too(
+    kafka: SecuredKafka, run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    entity = ("--alter", "--entity-type", "users", "--entity-name", "tool")
+    done = run("kafka-configs", *entity, "--add-config", "SCRAM-SHA-256=[iterations=4096,password=s3cret]", "-v")
+    assert "s3cret" not in done.out + done.err
+    assert until(lambda: logs_in(kafka, "SCRAM-SHA-256", "tool", "s3cret", capsys))
+    monkeypatch.setenv("KLAMM_NEW_PASSWORD", "an0ther")
+    run("users", "set", "tool", "--mechanism", "scram-sha-256")
+    assert until(lambda: logs_in(kafka, "SCRAM-SHA-256", "tool", "an0ther", capsys))
+    run("kafka-configs", *entity, "--delete-config", "SCRAM-SHA-256")
+    assert until(lambda: not run("users", "list", "tool", "-o", "json").json)
+    for words, said in (
+        (("--iterations", "5"), "4096 to 16384"),
+        (("--mechanism", "plain"), "no such mechanism"),
+    ):
+        assert said in run("users", "set", "tool", *words, code=2).err
+    monkeypatch.delenv("KLAMM_NEW_PASSWORD")
+    assert "KLAMM_NEW_PASSWORD" in run("users", "set", "tool", code=2).err
+
+
+def test_tokens_are_made_used_renewed_and_ended(kafka: SecuredKafka, capsys: pytest.CaptureFixture[str]) -> None:
+    config = kafka.login("LOGIN", "SCRAM-SHA-512")
+
+    def done(*words: str, code: int = 0, config: Path = config) -> Ran:
+        where = ("-b", kafka.address("LOGIN"), "--command-config", str(config), "-o", "json")
+        ran = in_process(*words, *where, capture=capsys)
+        assert ran.code == code, ran.err
+        return ran
+
+    assert done("tokens", "create", "--dry-run").json == []
+    made = done("tokens", "create", "--max-life-time-period", "1h", "--renewer-principal", "User:alice", "-v")
+    check_json("tokens list", Seen(made.code, made.out, made.err))
+    (token,) = made.json
+    assert (token["owner"], token["renewers"]) == ("User:admin", ["User:alice"])
+    assert token["max_timestamp_ms"] - token["issue_timestamp_ms"] == 3_600_000
+    assert token["hmac"] not in made.err
+    login = jaas("SCRAM-SHA-512", username=token["token_id"], password=token["hmac"], tokenauth="true")
+    with_token = kafka.client("LOGIN", sasl_mechanism="SCRAM-SHA-512", sasl_jaas_config=login)
+    until(lambda: in_process("topics", "list", "-b", kafka.address("LOGIN"), "--command-config", str(with_token),
+                             capture=capsys).code == 0)  # fmt: skip
+    assert "not by a token" in done("tokens", "create", config=with_token, code=4).error["hint"]
+    listed = done("tokens", "list", "--owner-principal", "User:admin")
+    assert listed.json == [token | {"hmac": None}]
+    theirs = run_tool(
+        "org.apache.kafka.tools.DelegationTokenCommand", "--bootstrap-server", kafka.address("LOGIN"),
+        "--command-config", str(config), "--describe", "--owner-principal", "User:admin",
+    ).stdout  # fmt: skip
+    assert token["token_id"] in theirs and token["hmac"] in theirs
+    assert done("tokens", "list", "--show-hmac").json == [token]
+    renewed = done("tokens", "renew", token["token_id"], "--renew-time-period", "10m")
+    check_json("tokens expiry", Seen(renewed.code, renewed.out, renewed.err))
+    assert renewed.json["expiry_timestamp_ms"] < token["expiry_timestamp_ms"], "ten minutes, not an hour"
+    assert done("kafka-delegation-tokens", "--renew", "--renew-time-period", "-1", "--hmac", token["hmac"]).json
+    assert "without confirmation" in done("tokens", "expire", token["token_id"], code=2).error["message"]
+    done("tokens", "expire", token["token_id"], "--yes")
+    assert until(lambda: not done("tokens", "list").json)
+    for words in (("renew", token["token_id"]), ("expire", "--hmac", token["hmac"], "--yes")):
+        assert done("tokens", *words, code=2).error["kind"] == "not_found"
+    assert "base64" in done("tokens", "renew", "--hmac", "no?", code=2).error["message"]

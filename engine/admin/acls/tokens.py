@@ -1,0 +1,152 @@
+"""Delegation tokens (KIP-48): made, renewed, expired and listed. Only brokers do that, and only over a login.
+
+A token's HMAC is the password of whoever logs in with it, so nothing here puts it into a message.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from engine.admin.acls.values import parse_principal
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.errors import BadRequest, NotFound
+from engine.admin.cluster.remedies import Operation, Phrase
+from engine.admin.cluster.wire_failures import refuse
+from engine.common.errors import ErrorCode
+from engine.kafka.protocol.apis.create_delegation_token import CreatableRenewers, CreateDelegationTokenRequest
+from engine.kafka.protocol.apis.describe_delegation_token import (
+    DescribeDelegationTokenOwner,
+    DescribeDelegationTokenRequest,
+)
+from engine.kafka.protocol.apis.expire_delegation_token import ExpireDelegationTokenRequest
+from engine.kafka.protocol.apis.renew_delegation_token import RenewDelegationTokenRequest
+
+BROKERS_SETTING = -1
+"""A period that the brokers' settings decide."""
+AT_ONCE = -1
+"""A token's time to expire."""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token. Times are in milliseconds since 1970; ``hmac`` is the base64 text that somebody logs in with."""
+
+    token_id: str
+    owner: str
+    requester: str
+    renewers: tuple[str, ...]
+    issue_timestamp_ms: int
+    expiry_timestamp_ms: int
+    max_timestamp_ms: int
+    hmac: str | None = field(default=None, repr=False)
+
+    def without_hmac(self) -> Token:
+        """Return it without what is secret."""
+        return replace(self, hmac=None)
+
+
+async def create_token(
+    cluster: Cluster, *, owner: str | None = None, renewers: Sequence[str] = (), max_lifetime_ms: int = BROKERS_SETTING
+) -> Token:
+    """Make a token for a principal, or for whoever asks.
+
+    Raises:
+        Refused: the brokers have no tokens, or this login gets none.
+    """
+    cluster.check_may_change()
+    kind, name = _split(owner) if owner is not None else (None, None)
+    request = CreateDelegationTokenRequest(
+        owner_principal_type=kind,
+        owner_principal_name=name,
+        renewers=[CreatableRenewers(principal_type=one, principal_name=other) for one, other in map(_split, renewers)],
+        max_lifetime_ms=max_lifetime_ms,
+    )
+    answer = await (await cluster.wire()).call_any(request)
+    refuse(answer.error_code, None, "delegation token")
+    owned = f"{answer.principal_type}:{answer.principal_name}"
+    asked = f"{answer.token_requester_principal_type}:{answer.token_requester_principal_name}"
+    return Token(
+        answer.token_id,
+        owned,
+        # Brokers before 3.3 do not say who asked: there it is always the owner.
+        owned if asked == ":" else asked,
+        tuple(renewers),
+        answer.issue_timestamp_ms,
+        answer.expiry_timestamp_ms,
+        answer.max_timestamp_ms,
+        base64.b64encode(answer.hmac).decode(),
+    )
+
+
+async def list_tokens(cluster: Cluster, owners: Sequence[str] = ()) -> list[Token]:
+    """Return the tokens that this principal may see: those that it owns or may renew, or is allowed to describe."""
+    wanted = [
+        DescribeDelegationTokenOwner(principal_type=kind, principal_name=name) for kind, name in map(_split, owners)
+    ]
+    answer = await (await cluster.wire()).call_any(DescribeDelegationTokenRequest(owners=wanted or None))
+    refuse(answer.error_code, None, "delegation tokens")
+    return sorted(map(_token, answer.tokens), key=lambda token: (token.owner, token.issue_timestamp_ms, token.token_id))
+
+
+def _token(found: Any) -> Token:
+    owner = f"{found.principal_type}:{found.principal_name}"
+    asked = f"{found.token_requester_principal_type}:{found.token_requester_principal_name}"
+    return Token(
+        found.token_id,
+        owner,
+        owner if asked == ":" else asked,
+        tuple(f"{one.principal_type}:{one.principal_name}" for one in found.renewers),
+        found.issue_timestamp,
+        found.expiry_timestamp,
+        found.max_timestamp,
+        base64.b64encode(found.hmac).decode(),
+    )
+
+
+async def hmac_of(cluster: Cluster, token_id: str) -> str:
+    """Return the HMAC of a token that this principal may see.
+
+    Raises:
+        NotFound: it sees no such token.
+    """
+    for token in await list_tokens(cluster):
+        if token.token_id == token_id and token.hmac is not None:
+            return token.hmac
+    hint = Phrase("those that you may see: ", Operation.LIST_TOKENS)
+    raise NotFound("no such token, or you may not see it", where=f"delegation token {token_id}", hint=hint)
+
+
+async def renew_token(cluster: Cluster, hmac: str, period_ms: int = BROKERS_SETTING) -> int:
+    """Let a token live on, from now; return when it expires. Its owner and its renewers may do that."""
+    return await _alter(cluster, RenewDelegationTokenRequest(hmac=_bytes(hmac), renew_period_ms=period_ms))
+
+
+async def expire_token(cluster: Cluster, hmac: str, period_ms: int = AT_ONCE) -> int:
+    """Let a token expire, at once or after a time; return when. Who is logged in with it stays."""
+    return await _alter(cluster, ExpireDelegationTokenRequest(hmac=_bytes(hmac), expiry_time_period_ms=period_ms))
+
+
+async def _alter(cluster: Cluster, request: RenewDelegationTokenRequest | ExpireDelegationTokenRequest) -> int:
+    cluster.check_may_change()
+    answer = await (await cluster.wire()).call_any(request)
+    if answer.error_code == ErrorCode.DELEGATION_TOKEN_NOT_FOUND:
+        hint = Phrase("it may have expired; those that you may see: ", Operation.LIST_TOKENS)
+        raise NotFound("no such token", where="delegation token", hint=hint)
+    refuse(answer.error_code, None, "delegation token")
+    return int(answer.expiry_timestamp_ms)
+
+
+def _bytes(hmac: str) -> bytes:
+    try:
+        return base64.b64decode(hmac, validate=True)
+    except binascii.Error:
+        raise BadRequest("an HMAC is base64 text, and this is none") from None
+
+
+def _split(principal: str) -> tuple[str, str]:
+    kind, _, name = parse_principal(principal).partition(":")
+    return kind, name
