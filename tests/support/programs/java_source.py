@@ -12,7 +12,7 @@ from apache_kafka import fetch_jars
 
 from engine.local.java import find_java
 
-SOURCES = Path(__file__).parents[1] / "recording" / "java"
+SOURCES = Path(__file__).parents[2] / "recording" / "java"
 
 
 def run_java(source: str, *arguments: str, rows: Iterable[dict[str, Any]] = ()) -> list[dict[str, Any]]:
