@@ -13,7 +13,7 @@ from typing import Any
 
 from cli.exit_codes import ExitCode
 from cli.framework.command import OPTIONS_PANEL, KlammCommand
-from cli.framework.kafka_tools import Change, Drop, KafkaTool, Milliseconds, Properties, Refuse, Rename, Word
+from cli.framework.kafka_tools import Change, Drop, KafkaTool, Milliseconds, Minutes, Properties, Refuse, Rename, Word
 from cli.framework.options import CLUSTER_PANEL, COMMON_PANEL
 from cli.framework.root import Entry, load
 from cli.main import root_command
@@ -144,6 +144,8 @@ def _told(tool: KafkaTool, change: Change | None) -> str:
             return f"is `{to}`"
         case Milliseconds(to):
             return f"is `{to}`, in milliseconds"
+        case Minutes(to):
+            return f"is `{to}`, in minutes"
         case Properties():
             return "takes those that klamm has options for"
         case Drop():

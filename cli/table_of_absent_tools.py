@@ -13,7 +13,6 @@ from cli.framework.kafka_tools import AbsentTool
 _KAFKAS_OWN = "klamm has nothing for it yet: use Kafka's own tool"
 _QUORUM = "klamm cluster describe shows the quorum; for changes use Kafka's own tool"
 _FEATURES = "klamm cluster describe shows the features; for changes use Kafka's own tool"
-_TRANSACTION_STATES = "klamm consume __transaction_state --from-beginning prints each transaction's states"
 _FOR_KRAFT_NODES = "it prepares nodes for KRaft, and klamm starts brokers on ZooKeeper: use Kafka's own tool"
 
 ABSENT_TOOLS: Mapping[str, AbsentTool] = {
@@ -23,15 +22,7 @@ ABSENT_TOOLS: Mapping[str, AbsentTool] = {
     "kafka-metadata-shell": AbsentTool("it is about KRaft; for ZooKeeper: klamm zk tree"),
     "kafka-storage": AbsentTool(_FOR_KRAFT_NODES, {"info": "klamm brokers log-dirs"}),
     "kafka-features": AbsentTool(_FEATURES, {"describe": "klamm cluster describe"}),
-    "kafka-acls": AbsentTool(_KAFKAS_OWN),
     "kafka-delegation-tokens": AbsentTool(_KAFKAS_OWN),
-    "kafka-transactions": AbsentTool(
-        _KAFKAS_OWN,
-        {
-            **dict.fromkeys(("list", "describe", "--transactional-id"), _TRANSACTION_STATES),
-            "describe-producers": "klamm dump shows the producers in a replica's .snapshot files",
-        },
-    ),
     "kafka-client-metrics": AbsentTool(_KAFKAS_OWN),
     "kafka-mirror-maker": AbsentTool(
         "to copy a topic once: klamm consume TOPIC --until-end -o jsonl | klamm produce TOPIC --input jsonl",

@@ -38,6 +38,14 @@ ENTRIES = (
         "groups", "cli.commands.groups", "Consumer groups: list, describe, reset and delete", _CLUSTER,
         aliases=("group",),
     ),
+    Entry(
+        "acls", "cli.commands.acls", "Who may do what: access rules, explained and checked", _CLUSTER,
+        aliases=("acl",),
+    ),
+    Entry(
+        "transactions", "cli.commands.transactions", "Transactions: list, describe, find those that hang, end them",
+        _CLUSTER, aliases=("transaction",),
+    ),
     Entry("lag", "cli.commands.lag", "Which readers are behind, and do they catch up", _CLUSTER, attribute="command"),
     Entry(
         "replicas", "cli.commands.replicas", "Compare the replicas of partitions", _CLUSTER,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cli.framework.kafka_tools import Change, Drop, KafkaTool, Milliseconds, Properties, Refuse, Rename, Word
+from cli.framework.kafka_tools import Change, Drop, KafkaTool, Milliseconds, Minutes, Properties, Refuse, Rename, Word
 from cli.kafka_console_properties import consumer_words, producer_words
 
 _ADMIN_CONFIG: Mapping[str, Change] = {"--admin.config": Rename("--command-config")}
@@ -33,6 +33,10 @@ _JSON_OR_ALL = ("--path-to-json-file", "--topic", "--all-topic-partitions", "--h
 
 def _actions(*words: str) -> dict[str, Change]:
     return {f"--{word}": Word(word) for word in words}
+
+
+def _zookeeper_of_authorizer(properties: Mapping[str, str]) -> list[str] | None:
+    return ["--zookeeper", properties["zookeeper.connect"]] if set(properties) == {"zookeeper.connect"} else None
 
 
 TOOLS = (
@@ -84,6 +88,35 @@ TOOLS = (
             "--timeout": Milliseconds("--timeout"),
         },
         changes=("reset-offsets", "delete-offsets", "delete"),
+    ),
+    KafkaTool(
+        "kafka-acls",
+        ("acls",),
+        {
+            **_actions("list", "add", "remove"),
+            "--cluster": Rename("--cluster-resource"),
+            "--force": Drop(),
+            "--authorizer": Drop(has_value=True),
+            "--authorizer-properties": Properties(_zookeeper_of_authorizer),
+            "--bootstrap-controller": Refuse("klamm does not ask KRaft controllers; give --bootstrap-server"),
+        },
+        changes=("add", "remove"),
+    ),
+    KafkaTool(
+        "kafka-transactions",
+        ("transactions",),
+        {
+            "list": Word("list"),
+            "describe": Word("describe"),
+            "describe-producers": Word("producers"),
+            "find-hanging": Word("find-hanging"),
+            "abort": Word("abort"),
+            "force-terminate": Word("force-terminate"),
+            "--duration-filter": Milliseconds("--duration-filter"),
+            "--max-transaction-timeout": Minutes("--max-transaction-timeout"),
+        },
+        changes=("abort", "force-terminate"),
+        defaults={"abort": ("--force",)},
     ),
     KafkaTool("kafka-log-dirs", ("brokers", "log-dirs"), {"--describe": Drop()}),
     KafkaTool("kafka-broker-api-versions", ("brokers", "describe", "--api-versions")),

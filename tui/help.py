@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from tui.actions import Action, Group
@@ -21,10 +22,25 @@ def help_lines(actions: Sequence[Action], why_not: Callable[[Action], str], widt
     An action that cannot be done now says why.
     """
     here = [action for action in actions if action.pages]
-    lines = [line(("This screen", Tone.ACCENT)), *(_whole(action, why_not(action)) for action in here), ()]
+    # What holds for many is said once.
+    often = {reason for reason, times in Counter(map(why_not, actions)).items() if reason and times > 2}
+
+    def own_reason(action: Action) -> str:
+        return "" if why_not(action) in often else why_not(action)
+
+    lines = [
+        line(("This screen", Tone.ACCENT)),
+        *(line((f"  dim keys do nothing now: {reason}", Tone.WARN)) for reason in sorted(often)),
+        *(_whole(action, own_reason(action), is_dim=bool(why_not(action))) for action in here),
+        (),
+    ]
     groups = [[action for action in actions if not action.pages and action.group is group] for group in Group]
     blocks = [
-        [line((group[0].group.value, Tone.ACCENT)), *(_short(action, why_not(action)) for action in group), ()]
+        [
+            line((group[0].group.value, Tone.ACCENT)),
+            *(_short(action, own_reason(action), is_dim=bool(why_not(action))) for action in group),
+            (),
+        ]
         for group in groups
         if group
     ]
@@ -37,17 +53,17 @@ def help_lines(actions: Sequence[Action], why_not: Callable[[Action], str], widt
     return [*(lines if here else []), *everywhere, line((_MOVES, Tone.QUIET))]
 
 
-def _whole(action: Action, reason: str) -> Line:
+def _whole(action: Action, reason: str, *, is_dim: bool) -> Line:
     return line(
-        (f"  {action.key_text:<8}", Tone.QUIET if reason else Tone.STRONG),
-        (f"{action.title:<18}", Tone.QUIET if reason else Tone.PLAIN),
+        (f"  {action.key_text:<8}", Tone.QUIET if is_dim else Tone.STRONG),
+        (f"{action.title:<18}", Tone.QUIET if is_dim else Tone.PLAIN),
         (action.help + (f" — {reason}" if reason else ""), Tone.QUIET),
     )
 
 
-def _short(action: Action, reason: str) -> Line:
+def _short(action: Action, reason: str, *, is_dim: bool) -> Line:
     title = action.title + (f" — {reason}" if reason else "")
     return line(
-        (f"  {action.key_text:<8}", Tone.QUIET if reason else Tone.STRONG),
-        (title, Tone.QUIET if reason else Tone.PLAIN),
+        (f"  {action.key_text:<8}", Tone.QUIET if is_dim else Tone.STRONG),
+        (title, Tone.QUIET if is_dim else Tone.PLAIN),
     )

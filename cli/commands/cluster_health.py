@@ -43,9 +43,9 @@ async def health(
     It names the five worst cases of each reason, or all of them with -v. With --wait it says what it waits for, and
     since when.
     Critical: no or several controllers, dead or silent brokers, partitions that are offline, under min ISR or
-    under-replicated, failed log dirs. Warnings: running reassignments, leaked throttles, leaders that are not the
-    preferred ones, replicas that share a rack unnecessarily, min.insync.replicas above the number of replicas,
-    deletions that are stuck, a slow ZooKeeper.
+    under-replicated, failed log dirs, hanging transactions. Warnings: transactions that hold readers up for minutes,
+    running reassignments, leaked throttles, leaders that are not the preferred ones, replicas that share a rack
+    unnecessarily, min.insync.replicas above the number of replicas, deletions that are stuck, a slow ZooKeeper.
 
     A snapshot does not tell whether brokers answer, and it shows failed log dirs only if it was taken with --sizes.
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
+from uuid import uuid4
 
 import typer
 from typer._click.exceptions import UsageError
@@ -18,7 +19,6 @@ from cli.commands.perf_group import (
     StartAt,
     Topics,
     group,
-    refuse,
     use_bootstrap,
     use_security,
     wait_for_start,
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from engine.admin.perf.producer_settings import ProducerSettings
     from engine.admin.perf.templates import Templates
 
+
+_TRANSACTION_MS = 3000
+"""Default of kafka-producer-perf-test for an id without a duration."""
 
 RecordSize = Annotated[
     int | None,
@@ -70,6 +73,7 @@ ProducerConfigFile = Annotated[
         "klamm perf producer --topic orders --num-records 1000000 --record-size 100",
         "klamm perf producer --topic orders --num-records 600000 --record-size 1000 --throughput 10000 --acks 1",
         "klamm perf producer --topic orders --duration 30s --record-size 1000 --fresh",
+        "klamm perf producer --topic orders --num-records 100000 --record-size 100 --transaction-duration-ms 100",
         "klamm perf producer --topic a --topic b --num-records 50000 --payload-file in.txt --compression zstd -o json",
     ),
 )
@@ -110,17 +114,31 @@ async def producer(
     producer_config: ProducerConfigFile = None,
     reporting_interval: ReportingInterval = 5000,
     print_metrics: PrintMetrics = False,
-    transactional_id: Annotated[str | None, typer.Option("--transactional-id", hidden=True)] = None,
-    transaction_duration_ms: Annotated[str | None, typer.Option("--transaction-duration-ms", hidden=True)] = None,
+    transactional_id: Annotated[
+        str | None,
+        typer.Option(
+            "--transactional-id",
+            metavar="ID",
+            help="Send in transactions of this id.  [default: one of its own, if a duration is given]",
+        ),
+    ] = None,
+    transaction_duration_ms: Annotated[
+        int | None,
+        typer.Option(
+            "--transaction-duration-ms",
+            metavar="MS",
+            min=1,
+            help="Commit a transaction after this long.  [default: 3000, if an id is given]",
+        ),
+    ] = None,
 ) -> None:
     """Send records as fast as the cluster takes them, or at a given rate, and report rates and latencies.
 
     Lines, settings and defaults are those of kafka-producer-perf-test. The tool makes batches once and sends them again
     and again, to one partition after the other, so that it measures the cluster and not itself. A record's latency ends
-    with its batch's acknowledgement; with --throughput it begins when the record was due.
+    with its batch's acknowledgement; with --throughput it begins when the record was due. In transactions, nothing is
+    sent while one is committed.
     """
-    refuse(transactional_id, "--transactional-id", "transactions are not measured here")
-    refuse(transaction_duration_ms, "--transaction-duration-ms", "transactions are not measured here")
     named, properties = words_and_properties(words, producer_props)
     if num_records is None and duration is not None:
         num_records = ENDLESS
@@ -128,11 +146,20 @@ async def producer(
         invocation,
         producer_config,
         properties,
-        {"acks": acks, "compression.type": compression, "batch.size": batch_size, "linger.ms": linger_ms},
+        {
+            "acks": acks,
+            "compression.type": compression,
+            "batch.size": batch_size,
+            "linger.ms": linger_ms,
+            "transactional.id": transactional_id,
+        },
     )
+    if transaction_duration_ms is not None and settings.transactional_id is None:
+        settings = replace(settings, transactional_id=f"performance-producer-{uuid4()}")
     load = _load(invocation, [*named, *(topic or ())], partition, num_records, throughput, reporting_interval)
     if duration is not None:
         load = replace(load, duration_s=seconds_option("--duration", duration))
+    load = replace(load, transaction_s=(transaction_duration_ms or _TRANSACTION_MS) / 1000)
     templates = _templates(settings, record_size, payload_file, payload_delimiter, payload_monotonic, is_fresh=fresh)
     await _run(invocation, load, settings, templates, print_metrics, start_at)
 

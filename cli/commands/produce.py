@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Coroutine, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer._click.exceptions import UsageError
@@ -13,6 +13,7 @@ from cli.commands.topics_changes import one_name
 from cli.framework.command import single_command
 from cli.framework.invocation import Invocation
 from cli.framework.options import Asks, Needs
+from cli.framework.quantities import seconds_option
 from cli.output.report import Column, Kind, Report, Table
 from cli.output.terminal import is_terminal
 from engine.common.quantities import counted
@@ -20,8 +21,10 @@ from engine.common.quantities import counted
 if TYPE_CHECKING:
     from engine.admin.records.lines import LineFormat
     from engine.admin.records.produce import PartitionResult, Producer
+    from engine.admin.transactions.own import OwnTransaction
     from engine.kafka.protocol.records.record import Record
 
+_ABORT_LIMIT_S = 3.0
 _ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}
 
 
@@ -32,6 +35,7 @@ _ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}
         "echo hello | klamm produce orders",
         "klamm produce orders --key-separator : --compression lz4 < records.txt",
         "klamm consume a --until-end -o jsonl | klamm produce b --input jsonl",
+        "klamm produce orders --transactional-id loader-1 < records.txt",
     ),
 )
 async def command(
@@ -69,15 +73,29 @@ async def command(
     no_idempotence: Annotated[
         bool, typer.Option("--no-idempotence", help="Ask for no producer id; a retry may store a record twice.")
     ] = False,
+    transactional_id: Annotated[
+        str | None,
+        typer.Option("--transactional-id", metavar="ID", help="Send all in one transaction: all is seen, or nothing."),
+    ] = None,
+    transaction_timeout: Annotated[
+        str,
+        typer.Option(
+            "--transaction-timeout", metavar="TIME", help="After this long the cluster aborts the transaction."
+        ),
+    ] = "60s",
 ) -> Report:
     """Send each line of stdin as a record, and say where the records went.
 
     A key decides the partition as in Kafka's own clients. Records without a key go to the partitions in turn, a batch
     to each.
+
+    With --transactional-id, readers of committed records see the records once all of stdin is sent. If a line cannot be
+    sent, or klamm ends early, the transaction is aborted and they see none.
     """
     from cli.framework.cluster_session import open_cluster
     from engine.admin.records.lines import LineFormat, parse_header
     from engine.admin.records.produce import Producer, ProducerOptions
+    from engine.admin.transactions.own import OwnTransaction
     from engine.kafka.protocol.records.attributes import codec_named
 
     if acks not in _ACKS:
@@ -86,6 +104,9 @@ async def command(
         raise UsageError(f"--input must be lines or jsonl, not {input_format!r}")
     if input_format == "jsonl" and (headers or key_separator is not None or null_marker is not None):
         raise UsageError("--headers, --key-separator and --null-marker are for --input lines")
+    if transactional_id is not None and (no_idempotence or _ACKS[acks] != _ACKS["all"]):
+        raise UsageError("a transaction needs --acks all, and no --no-idempotence")
+    timeout_ms = int(seconds_option("--transaction-timeout", transaction_timeout) * 1000)
     try:
         codec = codec_named(compression)
     except ValueError as error:
@@ -105,13 +126,36 @@ async def command(
     async with open_cluster(invocation, for_change=True) as cluster:
         if not invocation.goes_ahead(f"send the records of stdin to topic {wanted} in {cluster.target.title}"):
             return _report((), "nothing was sent")
-        producer = Producer(await cluster.wire(), wanted, options)
+        wire = await cluster.wire()
+        transaction = None
+        if transactional_id is not None:
+            patience_s = invocation.timeout_s
+            transaction = OwnTransaction(wire, transactional_id, timeout_ms=timeout_ms, patience_s=patience_s)
+        producer = Producer(wire, wanted, options, transaction)
         await producer.open()
         if is_terminal(sys.stdin):
             invocation.talk.say("type one record per line; Ctrl-D on a line of its own ends it")
-        sent = await _send_all(invocation, producer, rules, partition, is_json=input_format == "jsonl")
+        sending = _send_all(invocation, producer, rules, partition, is_json=input_format == "jsonl")
+        sent = await (sending if transaction is None else _in_transaction(invocation, transaction, sending))
     unacknowledged = ", not acknowledged" if options.acks == 0 else ""
-    return _report(producer.results, f"{counted(sent, 'record')} sent{unacknowledged}")
+    committed = "" if transactional_id is None else ", committed"
+    return _report(producer.results, f"{counted(sent, 'record')} sent{unacknowledged}{committed}")
+
+
+async def _in_transaction(
+    invocation: Invocation, transaction: OwnTransaction, sending: Coroutine[Any, Any, int]
+) -> int:
+    """Send, then commit; whatever ends it early aborts the transaction, so that readers need not wait for its end."""
+    try:
+        sent = await sending
+    except BaseException:
+        if await transaction.try_to_abort(_ABORT_LIMIT_S):
+            invocation.talk.say("the transaction is aborted: readers of committed records see none of it")
+        else:
+            invocation.talk.warn("the transaction is open until its time-out: then the cluster aborts it")
+        raise
+    await transaction.end(commit=True)
+    return sent
 
 
 async def _send_all(

@@ -15,7 +15,7 @@ from cli.output.values import escape_controls
 if TYPE_CHECKING:
     from engine.admin.cluster.errors import AdminError
 
-_KINDS = {
+EXIT_CODES = {
     "usage": ExitCode.USAGE,
     "not_found": ExitCode.USAGE,
     "unreachable": ExitCode.UNREACHABLE,
@@ -115,7 +115,7 @@ def _admin_failure(error: AdminError) -> Failure:
     from engine.admin.cluster.errors import Refused
 
     return Failure(
-        _KINDS[error.kind],
+        EXIT_CODES[error.kind],
         error.kind.value,
         spelled(error.message),
         None if error.where is None else spelled(error.where),

@@ -29,6 +29,13 @@ class Milliseconds:
 
 
 @dataclass(frozen=True, slots=True)
+class Minutes:
+    """The option's value is in minutes there, in seconds here."""
+
+    to: str
+
+
+@dataclass(frozen=True, slots=True)
 class Drop:
     """The option means nothing here."""
 
@@ -57,7 +64,7 @@ class Refuse:
     instead: str
 
 
-Change = Rename | Milliseconds | Drop | Word | Properties | Refuse
+Change = Rename | Milliseconds | Minutes | Drop | Word | Properties | Refuse
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +142,9 @@ def translate(tools: Sequence[KafkaTool], arguments: Sequence[str]) -> list[str]
     properties: dict[str, dict[str, str]] = {}
     while given:
         option, has_value, value = given.pop(0).partition("=")
-        change = tool.options.get(option)
+        # After a subcommand, a word without dashes is a value.
+        is_value = not option.startswith("-") and len(words) > len(tool.words)
+        change = None if is_value else tool.options.get(option)
         if isinstance(change, Properties):
             # Blanks are kept: a separator may be one.
             name, _, text = (value if has_value else given.pop(0) if given else "").partition("=")
@@ -191,6 +200,8 @@ def _apply(change: Change, value: str | None, given: list[str], words: list[str]
             pass
         case Milliseconds(to):
             rest += [to, *map(_seconds, taken())]
+        case Minutes(to):
+            rest += [to, *(f"{text}m" if text.isdigit() else text for text in taken())]
         case Rename(to, values):
             if values or value is not None:
                 rest += [to, *(values.get(one, one) for one in taken())]

@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cli.exit_codes import ExitCode
+from cli.framework.failure import EXIT_CODES
+from cli.framework.remedies import spelled
 from cli.output.report import Column, Report, Section, Table, Tone
+from engine.admin.brokers.walk import Step
 from engine.local.doctor import Check, CheckStatus
 
-_TONES = {CheckStatus.OK: Tone.GOOD, CheckStatus.OPTIONAL: Tone.WARNING, CheckStatus.MISSING: Tone.BAD}
+_TONES = {
+    CheckStatus.OK: Tone.GOOD,
+    CheckStatus.OPTIONAL: Tone.WARNING,
+    CheckStatus.MISSING: Tone.BAD,
+    CheckStatus.FAILED: Tone.BAD,
+}
 
 
 def _status_tone(value: object) -> Tone | None:
@@ -37,3 +45,22 @@ def doctor_report(checks: Sequence[Check]) -> Report:
     sections = (Section(body=shown), Section(text=advice)) if advice else (Section(body=shown),)
     code = ExitCode.BAD_ANSWER if is_missing else ExitCode.DONE
     return Report(checks, Table(_COLUMNS, rows), sections, exit_code=code)
+
+
+def walk_report(steps: Sequence[Step]) -> Report:
+    """Each step on the way to a cluster, and what to do about the one that failed."""
+    checks = [_check(step) for step in steps]
+    rows = [(check.name, check.status, check.found, check.needed_for, check.how_to_get) for check in checks]
+    advice = [check.how_to_get for check in checks if check.how_to_get]
+    shown = Table((*_COLUMNS[:1], Column("needed_for", title="Where"), *_COLUMNS[1:3]), [
+        (check.name, check.needed_for, check.status, check.found) for check in checks
+    ])  # fmt: skip
+    sections = (Section(body=shown), Section(text=advice)) if advice else (Section(body=shown),)
+    failed = next((step.failure for step in steps if step.failure is not None), None)
+    code = ExitCode.DONE if failed is None else EXIT_CODES[failed]
+    return Report(checks, Table(_COLUMNS, rows), sections, exit_code=code)
+
+
+def _check(step: Step) -> Check:
+    status = CheckStatus.OK if step.failure is None else CheckStatus.FAILED
+    return Check(step.name, status, step.found, step.where, None if step.hint is None else spelled(step.hint))

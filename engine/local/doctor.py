@@ -33,6 +33,8 @@ class CheckStatus(StrEnum):
     """Missing, and only some things need it."""
     MISSING = "missing"
     """Missing, and klamm's main uses need it."""
+    FAILED = "failed"
+    """A step on the way to a cluster that does not work."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,7 @@ CHANGES = {
     ApiKey.OFFSET_COMMIT,
     ApiKey.OFFSET_DELETE,
     ApiKey.PRODUCE,
+    ApiKey.WRITE_TXN_MARKERS,
 }
 _ZK_PING_XID = -2
 _ZK_OPERATIONS = {
@@ -152,6 +153,9 @@ class Ice:
         header, request = decode_request(frame[4:])
         key = ApiKey(header.api_key)
         is_change = key in CHANGES and not getattr(request, "validate_only", False)
+        if getattr(request, "transactional_id", None) is not None:
+            # A new producer of a transactional id fences the one before.
+            is_change = True
         if GROUP in (getattr(request, "groups_names", None) or ()):
             # The lock of plans is not a change: it goes with its holder.
             is_change = False

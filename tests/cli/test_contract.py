@@ -34,6 +34,7 @@ Capture = pytest.CaptureFixture[str]
 
 PLAN, PLAN_FILE = "plan.json", "smallest.json"
 CHECKPOINT = "checkpoint"
+RULES = "acls.yaml"
 WORDS: dict[str, list[str]] = {
     "topics create": ["t", "--partitions", "1", "--replication-factor", "1"],
     "topics alter": ["t", "--partitions", "2"],
@@ -64,6 +65,15 @@ WORDS: dict[str, list[str]] = {
     "groups reset-offsets": ["--group", "g", "--all-topics", "--to-earliest"],
     "groups delete-offsets": ["--group", "g", "--topic", "t", "--yes"],
     "groups delete": ["--group", "g", "--yes"],
+    "acls add": ["--allow-principal", "User:u", "--topic", "t"],
+    "acls remove": ["--topic", "t", "--yes"],
+    "acls explain": ["User:u", "read", "topic:t"],
+    "acls diff": [RULES],
+    "acls apply": [RULES, "--yes"],
+    "transactions describe": ["id"],
+    "transactions producers": ["t-0"],
+    "transactions abort": ["t-0", "--start-offset", "0", "--yes"],
+    "transactions force-terminate": ["id", "--yes"],
     "lag": ["--all-groups"],
     "records delete": ["--topic", "t", "--partition", "0", "--before-offset", "1", "--yes"],
     "cluster snapshot": ["taken.json"],
@@ -81,13 +91,13 @@ ONE_TOPIC = ClusterSnapshot(
 )
 """The cluster that the plan file was made for."""
 
-NAMES_A_CLUSTER_ONLY = {"profiles add", "state-changes check", "spark jobs", "top"}
+NAMES_A_CLUSTER_ONLY = {"doctor", "profiles add", "state-changes check", "spark jobs", "top"}
 """Commands that accept cluster options but work without a cluster. The dashboard keeps trying."""
 
 CHANGING_WORDS = {
     "create", "alter", "delete", "preferred", "unclean", "execute", "cancel", "reset-offsets", "delete-offsets",
     "produce", "producer", "add", "remove", "apply", "resume", "rollback", "commit",
-    "demote", "restore", "secure", "open",
+    "demote", "restore", "abort", "force-terminate", "secure", "open",
 }  # fmt: skip
 
 GOING_ON_AFTERWARDS = {"topics delete", "reassign execute", "reassign verify", "records delete"}
@@ -120,6 +130,7 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     partition = {"topic": "t", "partition": 0, "replicas": [0]}
     (tmp_path / PLAN).write_text(json.dumps({"version": 1, "partitions": [partition]}))
+    (tmp_path / RULES).write_text("acls: [{resource_type: topic, name: t, principal: User:u, operation: read}]")
     write_checkpoint(tmp_path / CHECKPOINT, [one_source(1, 2, "t", 1)])
     (tmp_path / "topics.json").write_text(json.dumps({"version": 1, "topics": [{"topic": "t"}]}))
     (tmp_path / PLAN_FILE).write_text(encode_plan(plan_of(ONE_TOPIC, {TopicPartition("t", 0): (0,)})))

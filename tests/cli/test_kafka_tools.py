@@ -12,7 +12,7 @@ import pytest
 from klamm_program import environment, in_process, klamm
 from typer._click.exceptions import UsageError
 
-from cli.framework.kafka_tools import Drop, Milliseconds, Properties, Refuse, Rename, Word, translate
+from cli.framework.kafka_tools import Drop, Milliseconds, Minutes, Properties, Refuse, Rename, Word, translate
 from cli.framework.root import load
 from cli.main import root_command
 from cli.reference import TOOLS_PAGE, tools_page
@@ -119,6 +119,30 @@ LINES = [
         "kafka.tools.StateChangeLogMerger --logs a,b --topic t --partitions 0,1 --start-time '2026-11-21 12:00:00,000'",
         "state-changes merge --logs a,b --topic t --partitions 0,1 --start-time '2026-11-21 12:00:00,000'",
     ),
+    (
+        "kafka-transactions --bootstrap-server h:1 --command-config f list --duration-filter 60000",
+        "transactions list --bootstrap-server h:1 --command-config f --duration-filter 60",
+    ),
+    (
+        "kafka-transactions.sh --bootstrap-server h:1 describe --transactional-id abort",
+        "transactions describe --bootstrap-server h:1 --transactional-id abort",
+    ),
+    (
+        "kafka-transactions --bootstrap-server h:1 describe-producers --topic list --partition 0 --broker-id 2",
+        "transactions producers --bootstrap-server h:1 --topic list --partition 0 --broker-id 2",
+    ),
+    (
+        "kafka-transactions --bootstrap-server h:1 find-hanging --max-transaction-timeout 20 --topic t --partition 1",
+        "transactions find-hanging --bootstrap-server h:1 --max-transaction-timeout 20m --topic t --partition 1",
+    ),
+    (
+        "kafka-transactions --bootstrap-server h:1 abort --topic t --partition 1 --start-offset 7",
+        "transactions abort --force --bootstrap-server h:1 --topic t --partition 1 --start-offset 7 --yes",
+    ),
+    (
+        "kafka-transactions --bootstrap-server h:1 force-terminate --transactional-id x",
+        "transactions force-terminate --bootstrap-server h:1 --transactional-id x --yes",
+    ),
     ("zookeeper-shell.sh 10.0.0.1:2181/kafka get /controller", "zk get /controller --zookeeper 10.0.0.1:2181/kafka"),
     ("zookeeper-shell h:1 ls /brokers --depth 1", "zk tree /brokers --depth 1 --zookeeper h:1"),
     (
@@ -179,6 +203,16 @@ LINES = [
         "kafka-consumer-perf-test.sh --broker-list h:1 --topic t --messages 5 --timeout 10000 --hide-header",
         "perf consumer --bootstrap-server h:1 --topic t --messages 5 --timeout 10 --hide-header",
     ),
+    (
+        "kafka-acls.sh --bootstrap-server h:1 --add --allow-principal User:a --operation All --cluster --force",
+        "acls add --bootstrap-server h:1 --allow-principal User:a --operation All --cluster-resource --yes",
+    ),
+    (
+        "kafka-acls --authorizer kafka.AclAuthorizer --authorizer-properties zookeeper.connect=h:1/x"
+        " --list --topic t",
+        "acls list --zookeeper h:1/x --topic t",
+    ),
+    ("kafka-acls --remove --topic t --bootstrap-server h:1", "acls remove --topic t --bootstrap-server h:1 --yes"),
 ]  # fmt: skip
 
 
@@ -206,7 +240,7 @@ def test_every_tool_and_every_change_is_tried() -> None:
         for option, change in tool.options.items():
             if isinstance(change, Refuse):
                 continue
-            if not isinstance(change, Drop | Rename | Milliseconds | Word | Properties):
+            if not isinstance(change, Drop | Rename | Milliseconds | Minutes | Word | Properties):
                 raise AssertionError(change)
             assert option in tried, (tool.name, option)
 

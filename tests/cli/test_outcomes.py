@@ -21,6 +21,7 @@ from json_schemas import check_json
 from klamm_program import Ran, in_process
 from plan_files import write_plan
 from spark_traces import one_source, write_checkpoint
+from transaction_story import hang
 
 from cli.exit_codes import ExitCode
 from cli.framework.root import load
@@ -56,6 +57,8 @@ ROWS = {
     "groups reset-offsets": "--group g-{own} --topic kept --to-earliest --execute --yes",
     "groups delete-offsets": "--group g-{own} --topic kept --yes",
     "groups delete": "--group gone-{own} --yes",
+    "transactions abort": "hung-{own}-0 --start-offset 0 --yes",
+    "transactions force-terminate": "tx-{own} --yes",
     "records delete": "--topic moving-{own} --partition 0 --before-offset 1 --yes",
     "produce": "kept",
     "perf producer": "--topic kept --num-records 1 --record-size 1 --throughput -1",
@@ -100,14 +103,18 @@ OWN = tuple(
 """Every run has its own topics and groups, because another run cannot repeat what one has changed."""
 
 
+OF_AUTHORIZERS = ("acls",)
+"""Groups of commands that only a cluster with an authorizer carries out: tests/interop has one."""
+
+
 def changing() -> list[str]:
     found = []
     for entry in ENTRIES:
         command = load(entry)
         for word, one in getattr(command, "commands", {"": command}).items():
             names = {name for param in one.params for name in param.opts}
-            # test_secured_zookeeper.py tries those of ``zk``, which need a login.
-            if {"--dry-run", "--zookeeper"} <= names and entry.name not in ("profiles", "zk"):
+            # tests/interop has an authorizer, and test_secured_zookeeper.py the login that those of ``zk`` need.
+            if {"--dry-run", "--zookeeper"} <= names and entry.name not in ("profiles", "zk", *OF_AUTHORIZERS):
                 found.append(f"{entry.name} {word}".strip())
     return found
 
@@ -130,6 +137,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
         "offsets.topic.num.partitions": "1",
         # The lock of plans outlives a frozen operator by its session time-out.
         "group.min.session.timeout.ms": "200",
+        "transaction.state.log.num.partitions": "1",
+        "transaction.partition.verification.enable": "false",
     }
     with LocalCluster(2, directory=folder, config=settings) as cluster:
         where = ("-b", cluster.bootstrap_servers)
@@ -144,11 +153,19 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
         make("kept", "0:1,1:0")
         run("produce", "kept", "--partition", "0", stdin="a\nb\nc\n")
         for own in OWN:
-            for topic, assignment in (("altered", "0"), ("doomed", "0"), ("second", "1:0"), ("moving", "0")):
+            for topic, assignment in (
+                ("altered", "0"),
+                ("doomed", "0"),
+                ("second", "1:0"),
+                ("moving", "0"),
+                ("hung", "0"),
+            ):
                 make(f"{topic}-{own}", assignment)
             make(f"set-{own}", "0", "--config", "retention.ms=3600000", "--config", "retention.bytes=1000000")
             make(f"planned-{own}", "0:1")
             run("produce", f"moving-{own}", stdin="a\nb\nc\n")
+            hang(cluster.bootstrap_servers.split(",")[0], f"hung-{own}")
+            run("produce", "kept", "--transactional-id", f"tx-{own}")
             for group in (f"g-{own}", f"gone-{own}"):
                 run("groups", "reset-offsets", "--group", group, "--topic", "kept", "--to-latest", "--execute", "--yes")
         order = {(f"second-{own}", 0): [0, 1] for own in OWN}

@@ -249,7 +249,7 @@ REFUSED = [
     (["producer", "T", "--num-records", "1", "--payload-file", "absent"], 2, "no such file: absent"),
     (["producer", "T", "--num-records", "1", "--record-size", "1", "--producer-props", "x"], 2, "NAME=VALUE"),
     (["producer", "T", "--num-records", "1", "--record-size", "1", "interceptor.classes=a.B"], 2, "Java classes"),
-    (["producer", "T", "--num-records", "1", "--record-size", "1", "--transactional-id", "t"], 2, "transactions"),
+    (["producer", "T", "--num-records", "1", "--record-size", "1", "--transactional-id", "t", "acks=1"], 2, "acks=all"),
     (["producer", "absent", "--num-records", "1", "--record-size", "1"], 2, "topic 'absent' does not exist"),
     (["producer", "T", "--num-records", "1", "--record-size", "1", "--partition", "7"], 2, "has no partition 7"),
     (["producer", "T", "--num-records", "1", "--record-size", "2000000"], 4, "MESSAGE_TOO_LARGE"),

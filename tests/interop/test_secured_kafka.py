@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from apache_kafka import ApacheKafkaBroker
 from certificates import Authority
-from klamm_program import Ran, in_process
-from secured_kafka import SecuredKafka, jaas, secured_kafka
+from klamm_program import ROOT, Ran, in_process
+from secured_kafka import FIRST_PORT, SecuredKafka, jaas, secured_kafka
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 
@@ -122,6 +123,13 @@ FAILURES = {
     "expired": ("EXPIRED", lambda k: k.client("EXPIRED"), "the certificate has expired"),
     "not yet valid": ("FUTURE", lambda k: k.client("FUTURE"), "not valid yet"),
     "another host name": ("NAMED", lambda k: k.client("NAMED"), "it has broker.example"),
+    "a suite of ciphers that the broker lacks": (
+        "TLS",
+        lambda k: k.client("TLS", ssl_cipher_suites="TLS_RSA_WITH_AES_128_CBC_SHA", ssl_enabled_protocols="TLSv1.2"),
+        "no cipher suite",
+    ),
+    "issuer unreachable": ("LOGIN", lambda k: k.client("LOGIN", **absent_issuer(k)), "127.0.0.1:1"),
+    "token file missing": ("LOGIN", lambda k: k.client("LOGIN", **absent_token(k)), "none.jwt"),
     "token expired": ("LOGIN", lambda k: k.client("LOGIN", **old_token()), "invalid_token"),
 }
 WRONG = "wr0ng-Secr3t"
@@ -143,6 +151,30 @@ def old_token() -> dict[str, str]:
     return {"sasl_mechanism": "OAUTHBEARER", "sasl_jaas_config": jaas("OAUTHBEARER", **options)}
 
 
+def absent_issuer(kafka: SecuredKafka) -> dict[str, str]:
+    options = {"clientId": "me", "clientSecret": WRONG}
+    return {
+        "sasl_mechanism": "OAUTHBEARER",
+        "sasl_jaas_config": jaas("OAUTHBEARER", **options),
+        "sasl_oauthbearer_token_endpoint_url": "http://127.0.0.1:1/token",
+    }
+
+
+def absent_token(kafka: SecuredKafka) -> dict[str, str]:
+    return {
+        "sasl_mechanism": "OAUTHBEARER",
+        "sasl_jaas_config": jaas("OAUTHBEARER", unsecuredLoginStringClaim_sub="me"),
+        "sasl_oauthbearer_token_endpoint_url": f"file://{kafka.folder}/none.jwt",
+    }
+
+
+def is_on_page(message: str) -> bool:
+    """Whether the guide's table has a row for a message; ``…`` stands for anything."""
+    page = (ROOT / "docs/guides/connect-to-a-secured-cluster.md").read_text("utf-8")
+    rows = re.findall(r"^\| (.+?) \| [234] \| .+ \|$", page, re.MULTILINE)
+    return any(re.match(re.escape(row).replace("…", ".*"), message) for row in rows)
+
+
 @pytest.mark.parametrize("name", FAILURES)
 def test_what_a_failure_says(name: str, operator: Operator) -> None:
     listener, make, said = FAILURES[name]
@@ -155,6 +187,7 @@ def test_what_a_failure_says(name: str, operator: Operator) -> None:
     if "plaintext to" not in name and name != "TLS without login":
         assert ran.error["kind"] == "authentication", told
     assert took_s < 10, told
+    assert is_on_page(ran.error["message"]), told
     assert "Secr3t" not in ran.out + ran.err
     print(name, "→", told)
 
@@ -205,3 +238,131 @@ def test_znodes_and_brokers_by_the_secured_listener(operator: Operator) -> None:
     words = ("--zookeeper", operator.kafka.zookeeper, "--command-config", str(config))
     ran = in_process("brokers", "log-dirs", *words, "-o", "json", capture=operator.capture)
     assert ran.code == 0, ran.err
+
+
+def broken_store(kafka: SecuredKafka, kind: str) -> dict[str, str]:
+    """Return properties whose stores cannot be used."""
+    locked = kafka.ca.sign("admin").write_pem(kafka.folder / f"broken-{kind.replace(' ', '-')}.pem", "pem-Secr3t")
+    pem = {"ssl_keystore_type": "PEM", "ssl_keystore_location": str(locked)}
+    trust = {"ssl_truststore_location": str(kafka.folder / "trust.JKS"), "ssl_truststore_type": "JKS"}
+    (kafka.folder / "garbage.jks").write_bytes(b"no store at all")
+    return {
+        "wrong key password": pem | {"ssl_key_password": WRONG},
+        "key password missing": pem,
+        "wrong store password": trust | {"ssl_truststore_password": WRONG},
+        "unreadable store": {"ssl_truststore_location": str(kafka.folder / "none.pem")},
+        "unknown store type": {"ssl_truststore_type": "BKS"},
+        "no store at all": trust | {"ssl_truststore_location": str(kafka.folder / "garbage.jks")},
+    }[kind]
+
+
+STORES = {
+    "wrong key password": ("the password of the key", "ssl.key.password"),
+    "key password missing": ("is encrypted", "ssl.key.password"),
+    "wrong store password": ("password", "ssl.truststore"),
+    "unreadable store": ("cannot be read", "none.pem"),
+    "unknown store type": ("is none of JKS, PKCS12, PEM", "ssl.truststore.type=BKS"),
+    "no store at all": ("garbage.jks", "ssl.truststore.location"),
+}
+
+
+@pytest.mark.parametrize("kind", STORES)
+def test_what_a_store_that_cannot_be_used_says(
+    kind: str, stores: dict[str, dict[str, str]], operator: Operator
+) -> None:
+    """Nothing was sent, and the file has to be corrected: that is a wrong use."""
+    ran = operator.run("MUTUAL", operator.kafka.client("MUTUAL", **broken_store(operator.kafka, kind)), *LIST)
+    told = f"{ran.error['message']} | {ran.error['hint']}"
+    print(kind, "→", told)
+    assert (ran.code, ran.error["kind"]) == (2, "usage"), told
+    assert all(part in told for part in STORES[kind]), told
+    assert is_on_page(ran.error["message"]), told
+    assert "Secr3t" not in ran.out + ran.err
+
+
+LIST = ("topics", "list", "-o", "json")
+DENIED = {
+    "cluster": (("topics", "create", "hers", "--partitions", "1", "--replication-factor", "1"), "AUTHORIZATION_FAILED"),
+    "topic": (("topics", "describe", "secret"), "TOPIC_AUTHORIZATION_FAILED"),
+    "group": (("groups", "describe", "--group", "secret-readers"), "GROUP_AUTHORIZATION_FAILED"),
+    "settings": (("configs", "describe", "--topic", "secret"), "TOPIC_AUTHORIZATION_FAILED"),
+}
+
+
+@pytest.mark.parametrize("what", DENIED)
+def test_who_is_known_and_not_allowed(what: str, operator: Operator) -> None:
+    admin = operator.kafka.login("SAFE", "SCRAM-SHA-512")
+    operator.run("SAFE", admin, "topics", "create", "secret", "--partitions", "1", "--if-not-exists")
+    words, code = DENIED[what]
+    ran = operator.run("SAFE", operator.kafka.login("SAFE", "SCRAM-SHA-512", "alice"), *words, "-o", "json")
+    told = f"{ran.error['message']} | {ran.error['hint']}"
+    print(what, "→", told)
+    assert (ran.code, ran.error["kind"]) == (4, "authorization"), told
+    assert code in told, told
+    assert is_on_page(ran.error["message"]), told
+
+
+def test_half_of_the_brokers_have_a_certificate_of_a_new_ca(operator: Operator, tmp_path: Path) -> None:
+    kafka, new = operator.kafka, Authority("the new CA")
+    store = new.sign("broker", [kafka.host]).write_pem(tmp_path / "new.pem")
+    plain, second = f"{kafka.host}:{FIRST_PORT + 50}", f"{kafka.host}:{FIRST_PORT + 51}"
+    with ApacheKafkaBroker(
+        tmp_path,
+        broker_id=1,
+        host=kafka.host,
+        port=FIRST_PORT + 50,
+        zookeeper_connect=kafka.zookeeper,
+        overrides={
+            "listeners": f"PLAINTEXT://{plain},SECOND://{second}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SECOND:SSL",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(store),
+        },
+        heap="300m",
+    ):
+        config = kafka.client("SECOND")
+        made = operator.run("SECOND", config, "topics", "create", "on-both", "--replica-assignment", "0,1")
+        assert made.code == 0, made.err
+        ran = operator.run("SECOND", config, "offsets", "--topic", "on-both", "-o", "json")
+        assert (ran.code, [one["partition"] for one in ran.json if one["error"]]) == (1, [1]), ran.err
+        assert f"signed by nobody whom the trust store knows: {second}" in ran.json[1]["error"]
+        walked = operator.run("SECOND", config, "doctor", "-o", "json")
+        last = walked.json[-1]
+        assert (walked.code, last["name"], last["status"], last["needed_for"]) == (3, "TLS", "failed", second)
+        assert "ssl.truststore.location" in last["how_to_get"]
+        both = tmp_path / "both.pem"
+        both.write_text(kafka.ca.pem + new.pem)
+        config = kafka.client("SECOND", ssl_truststore_location=str(both))
+        assert operator.run("SECOND", config, "offsets", "--topic", "on-both").code == 0
+
+
+def test_a_listener_that_is_advertised_at_the_port_of_another_protocol(operator: Operator) -> None:
+    ran = operator.run("CROSSED", operator.kafka.client("CROSSED"), "doctor", "-o", "json")
+    last = ran.json[-1]
+    assert (ran.code, last["needed_for"]) == (3, operator.kafka.address("PLAINTEXT"))
+    assert last["found"] == "what listens there does not speak TLS (broker 0 advertises this address)"
+
+
+def test_the_walk_of_the_doctor(operator: Operator) -> None:
+    config = operator.kafka.login("SAFE", "SCRAM-SHA-512")
+    ran = operator.run("SAFE", config, "doctor", "-o", "json")
+    assert ran.code == 0, ran.err
+    names = [one["name"] for one in ran.json]
+    assert names == ["broker name", "broker port", "TLS", "login", "API versions", "rights", "every broker"]
+    found = {one["name"]: one["found"] for one in ran.json}
+    assert "TLSv1.3, certificate for broker.example" in found["TLS"]
+    assert found["login"].startswith("admin by SCRAM-SHA-512") and "Alter" in found["rights"]
+    wrong = operator.run("SAFE", operator.kafka.login("SAFE", "SCRAM-SHA-512", "alice", WRONG), "doctor", "-o", "json")
+    assert [(one["name"], one["status"]) for one in wrong.json[-2:]] == [("TLS", "ok"), ("login", "failed")]
+    assert (wrong.code, "check username and password" in wrong.json[-1]["how_to_get"]) == (3, True)
+    closed = in_process("doctor", "-b", f"{operator.kafka.host}:1", "-o", "json", capture=operator.capture)
+    assert (closed.code, closed.json[-1]["name"], closed.json[-1]["status"]) == (3, "broker port", "failed")
+    nameless = in_process("doctor", "-b", "no-such-host.invalid:1", "-o", "json", capture=operator.capture)
+    assert (nameless.code, nameless.json[-1]["name"]) == (3, "broker name")
+    znodes = in_process(
+        "doctor", "--zookeeper", operator.kafka.zookeeper, "-b", operator.kafka.address("PLAINTEXT"), "-o", "json",
+        capture=operator.capture,
+    )  # fmt: skip
+    assert znodes.code == 0
+    assert [one["name"] for one in znodes.json][:4] == ["ZooKeeper name", "ZooKeeper port", "ZooKeeper login", "znodes"]

@@ -14,6 +14,7 @@ TOOLS = {
     "kafka-leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
     "kafka-reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
     "kafka-consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "kafka-transactions": "org.apache.kafka.tools.TransactionsCommand",
     "kafka-log-dirs": "org.apache.kafka.tools.LogDirsCommand",
     "kafka-broker-api-versions": "kafka.admin.BrokerApiVersionsCommand",
     "kafka-get-offsets": "org.apache.kafka.tools.GetOffsetShell",
@@ -24,10 +25,10 @@ TOOLS = {
     "kafka-console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
     "kafka-producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
     "kafka-consumer-perf-test": "org.apache.kafka.tools.ConsumerPerformance",
+    "kafka-acls": "kafka.admin.AclCommand",
     "zookeeper-security-migration": "kafka.admin.ZkSecurityMigrator",
 }
 ABSENT = {
-    "kafka-acls": "kafka.admin.AclCommand",
     "kafka-client-metrics": "org.apache.kafka.tools.ClientMetricsCommand",
     "kafka-delegation-tokens": "org.apache.kafka.tools.DelegationTokenCommand",
     "kafka-features": "org.apache.kafka.tools.FeatureCommand",
@@ -36,7 +37,6 @@ ABSENT = {
     "kafka-mirror-maker": "kafka.tools.MirrorMaker",
     "kafka-storage": "kafka.tools.StorageTool",
     "kafka-streams-application-reset": "org.apache.kafka.tools.StreamsResetter",
-    "kafka-transactions": "org.apache.kafka.tools.TransactionsCommand",
     "kafka-verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",
     "kafka-verifiable-producer": "org.apache.kafka.tools.VerifiableProducer",
 }

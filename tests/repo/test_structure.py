@@ -21,7 +21,7 @@ from engine.kafka.zk.kafka_client import KafkaZkClient
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("cli", "engine", "klamm", "plans", "tui")
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-IMPORTED_AS = {"pyyaml": "yaml"}
+IMPORTED_AS = {"pyyaml": "yaml", "aws-msk-iam-sasl-signer-python": "aws_msk_iam_sasl_signer"}
 NAMED_TUPLE = {"_replace", "_make", "_fields", "_asdict"}
 FOREIGN = {"engine/kafka/zk/session.py": "kazoo"}
 """Modules that use private parts of a library, and of which library."""
@@ -106,7 +106,7 @@ def test_a_broker_reads_its_settings_by_attribute() -> None:
     assert found == []
 
 
-@pytest.mark.parametrize("extra", ["", "spark", "plan", "jre", "security"])
+@pytest.mark.parametrize("extra", ["", "spark", "plan", "jre", "security", "kerberos", "msk"])
 def test_every_dependency_is_imported(extra: str) -> None:
     """A dependency that may be missing can be looked up by its name instead."""
     wanted = PYPROJECT["optional-dependencies"][extra] if extra else PYPROJECT["dependencies"]

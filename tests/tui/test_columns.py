@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 from dashboards import Driven, dashboard, drive
+from fake_cluster import FakeCluster
+from fake_feed import FakeFeed
 
 from tui.location import Location
 from tui.widgets.line_table import LineTable
@@ -135,3 +137,32 @@ def test_each_table_remembers_its_columns_and_a_new_topic_begins_with_the_first(
         assert driven.main.model.skipped == 0
 
     shown(look, size=SMALL)
+
+
+def test_a_long_name_keeps_both_ends_where_it_is_cut() -> None:
+    cluster = FakeCluster(3, {f"shop.eu-central-1.orders.v2.{'x' * 60}.{end}": 1 for end in ("created", "paid")})
+
+    async def run() -> None:
+        async with dashboard(FakeFeed(cluster, plays=False), page="topics", size=(80, 24)) as driven:
+            await driven.tick()
+            assert driven.lines_with("shop.eu-") == driven.lines_with("…")
+            assert any(".created " in one for one in driven.lines_with("…"))
+            assert any(".paid " in one for one in driven.lines_with("…"))
+
+    drive(run)
+
+
+def test_few_rows_leave_room_for_more_about_the_one_under_the_cursor() -> None:
+    async def run() -> None:
+        async with dashboard("live", page="groups", size=(120, 40)) as driven:
+            await driven.tick(3)
+            assert driven.main.query_one("#room").has_class("-below")
+            assert "partitions furthest behind" in driven.drawn
+            await driven.press("4")
+            assert not driven.main.query_one("#room").has_class("-below"), "34 rows need all of it"
+            await driven.press("slash")
+            await driven.type("audit")
+            await driven.press("enter")
+            assert driven.main.query_one("#room").has_class("-below")
+
+    drive(run)

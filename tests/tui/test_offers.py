@@ -10,11 +10,11 @@ from dashboards import Driven, dashboard, drive
 from fake_cluster import FakeCluster
 from fake_feed import FakeFeed
 
-from engine.admin.elections.values import ElectionScope, ElectionType
-from engine.common.model import TopicPartition
+from engine.admin.elections.values import ElectionPreview, ElectionScope, ElectionType
+from engine.common.model import NO_LEADER, TopicPartition
 from tui.location import Location
 from tui.offers import NotNow, Offer, offer_for
-from tui.operations.elections import Elect
+from tui.operations.elections import Elect, sum_of
 from tui.operations.records import DeleteRecords
 from tui.operations.replicas import VerifyReplicas
 from tui.plan_offers import plan_offer
@@ -142,3 +142,13 @@ def test_only_the_overview_elects_among_all() -> None:
         assert isinstance(offered(driven, "leader.elect_unclean"), NotNow)
 
     shown(look)
+
+
+def test_an_election_leads_with_the_sum_of_what_it_does() -> None:
+    def moved(number: int, before: int, after: int) -> ElectionPreview:
+        return ElectionPreview(TopicPartition("orders", number), before, after, after)
+
+    able = [moved(0, 1, 2), moved(1, 3, 2), moved(2, 1, 2), moved(3, 2, 3)]
+    assert sum_of(able) == "4 leaders: broker 2 gets 2, broker 1 gives 2"
+    assert sum_of([moved(0, 1, 2), moved(1, 2, 1)]) == "2 leaders: each broker has as many as before"
+    assert sum_of([moved(0, NO_LEADER, 2)]) == "1 leader: broker 2 gets 1"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine.admin.cluster.connection import Cluster
@@ -52,7 +54,10 @@ class Elect:
         warnings += [f"{counted(stuck, 'partition')} cannot be elected now"] if stuck else []
         return Prepared(
             f"Elect {self.election.value} leaders of {counted(len(able), 'partition')} in {cluster.target.name}?",
-            shortened([str(one) for one in [*able, *(one for one in needed if one.obstacle is not None)]]),
+            (
+                sum_of(able),
+                *shortened([str(one) for one in [*able, *(one for one in needed if one.obstacle is not None)]]),
+            ),
             tuple(warnings),
             command,
             typed=_word(able) if is_unclean else None,
@@ -66,6 +71,16 @@ class Elect:
         for topic, partition in self.scope.wanted:
             options += ["--topic", topic] + ([] if partition is None else ["--partition", str(partition)])
         return options
+
+
+def sum_of(able: Sequence[ElectionPreview]) -> str:
+    """Return what all elections together do: who gets how many leaders, and who gives them."""
+    gained = Counter(one.after for one in able)
+    lost = Counter(one.before for one in able if one.before != NO_LEADER)
+    gained, lost = gained - lost, lost - gained
+    told = [f"broker {broker} gets {count}" for broker, count in sorted(gained.items())]
+    told += [f"broker {broker} gives {count}" for broker, count in sorted(lost.items())]
+    return f"{counted(len(able), 'leader')}: {', '.join(told) or 'each broker has as many as before'}"
 
 
 def _word(able: list[ElectionPreview]) -> str:

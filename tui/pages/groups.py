@@ -133,7 +133,7 @@ COLUMNS = (
            lambda g: g.lag.partition_count, rank=6, is_figure=True),
     Column("coordinator", "COORDINATOR", lambda g: number_cell(g.coordinator, str(g.coordinator)),
            lambda g: g.coordinator, rank=7, is_figure=True),
-    Column("reason", "WHY", lambda g: Cell(why_of(g.lag), Tone.QUIET), lambda g: g.lag.reason, rank=6, width=12),
+    Column("reason", "WHY", lambda g: Cell(why_of(g.lag), Tone.QUIET), lambda g: g.lag.reason, rank=1, width=12),
 )  # fmt: skip
 
 

@@ -59,7 +59,8 @@ def overview_of(
     banner = _banner(board, problems, width, is_tall=height >= _TALL, is_seen=is_seen)
     room = height - len(banner)
     is_wide = width >= _WIDE
-    main = width - _CHARTS_WIDTH if is_wide else width
+    charts = max(_CHARTS_WIDTH, width * 2 // 5 - 6)
+    main = width - charts if is_wide else width
     many = len(board.broker_ids)
     strip = min(max(many, 1) + 3, max(4, room * 2 // 5))
     events = max(4, room // 4) if is_wide else max(3, room - strip - max(4, min(len(problems), 6) + 2))
@@ -76,7 +77,7 @@ def overview_of(
     title = f"Problems {len(problems)}" if len(problems) > count_shown else "Problems"
     left = panel(title, rows, main, upper, note=note)
     if is_wide:
-        left = _beside(left, _charts(board, _CHARTS_WIDTH - 1, upper))
+        left = _beside(left, _charts(board, charts - 1, upper))
     lines = [*banner, *left, *_brokers(board, width, strip), *_bottom(board, width, events)]
     places = {len(banner) + 1 + index: top + index for index in range(count_shown)} if problems else {}
     return Picture(lines[:height], places, (1, main - 1))

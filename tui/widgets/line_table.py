@@ -30,6 +30,8 @@ _MORE = 4
 """The place that says how many columns are out of sight: on the right, or behind the first column."""
 _AIR = 12
 """A wide column may be this much wider than its longest text."""
+_ELIDED_MIN = 9
+"""In less room the beginning says more than both ends."""
 _MARK = 2
 """The place on the left for a tag or the cursor."""
 
@@ -288,7 +290,10 @@ class LineTable(ScrollView, can_focus=True):
             style = base + self._part(cell.tone)
             if places[column.name] in changed and index != self.model.cursor:
                 style += self._component_part("line-table--changed", background=True)
-            text = _fitted(plain(cell.text), width, is_right=column.is_figure)
+            shown = plain(cell.text)
+            if places[column.name] == 0:
+                shown = _elided(shown, width)
+            text = _fitted(shown, width, is_right=column.is_figure)
             segments += [Segment(text, style), Segment(" " * gap, base)]
             gap = GAP
         return segments
@@ -338,9 +343,10 @@ class LineTable(ScrollView, can_focus=True):
     # Moving
 
     def on_resize(self) -> None:
-        """Lay the columns out for the new width."""
+        """Lay the columns out for the new width, and for the rows that have come into sight."""
         self._lay_out()
         self._show_cursor()
+        self.refresh()
 
     def on_focus(self) -> None:
         """Show the cursor's mark."""
@@ -432,6 +438,14 @@ class LineTable(ScrollView, can_focus=True):
                 left += _MORE
         if self._out_of_sight and left <= x:
             self.scroll_columns(1)
+
+
+def _elided(text: str, width: int) -> str:
+    """Return a name in at most ``width`` cells. Its middle is left out if need be: names differ at both ends."""
+    if cell_len(text) <= width or width < _ELIDED_MIN:
+        return text
+    tail = set_cell_size(text[::-1], (width - 1) // 2)[::-1]
+    return set_cell_size(text, width - 1 - cell_len(tail)) + "…" + tail
 
 
 def _fitted(text: str, width: int, *, is_right: bool) -> str:

@@ -30,6 +30,10 @@ _ADVICE: Mapping[ErrorCode, Words] = {
         "send smaller records, or raise max.message.bytes of the topic: ", Operation.ALTER_CONFIGS
     ),
     ErrorCode.RECORD_LIST_TOO_LARGE: "send smaller batches, or raise max.message.bytes and segment.bytes of the topic",
+    ErrorCode.SECURITY_DISABLED: Phrase(
+        "brokers without authorizer.class.name allow everything; to prepare rules, write them to ZooKeeper: ",
+        Give(Parameter.VIA, "zookeeper"),
+    ),
     ErrorCode.LEADER_NOT_AVAILABLE: Phrase("the partition has no leader: ", Operation.DESCRIBE_UNAVAILABLE),
     ErrorCode.NOT_LEADER_OR_FOLLOWER: "the leader has just changed; try again",
     ErrorCode.OFFSET_OUT_OF_RANGE: Phrase("start at an offset that still exists, or use ", Parameter.FROM_BEGINNING),

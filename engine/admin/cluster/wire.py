@@ -26,7 +26,7 @@ from engine.admin.cluster.observer import Complain, Observer, tell_nobody
 from engine.admin.cluster.remedies import Operation, Parameter, Phrase
 from engine.admin.cluster.settings_silence import UNKNOWN_SETTINGS_HINT, SettingsSilence
 from engine.admin.cluster.waits import Waits
-from engine.admin.cluster.wire_failures import LOSSES, WHERE_TO_LOOK, outcome_unknown, unreachable
+from engine.admin.cluster.wire_failures import LOSSES, outcome_unknown, unreachable, where_to_look
 from engine.common.errors import ErrorCode
 from engine.common.model import NO_CONTROLLER, Node
 from engine.kafka.client.broker_client import CLOSED, BrokerClient
@@ -418,7 +418,7 @@ class WireCluster:
         timeout_ms: int | None = None,
     ) -> Any:
         is_check = getattr(request, "validate_only", False)
-        look = None if is_check else WHERE_TO_LOOK.get(request.api_key)
+        look = where_to_look(request)
         if is_check:
             await self._check_zookeeper()
         if is_check or self._is_dry_run:

@@ -16,14 +16,18 @@ from engine.kafka.client.errors import (
     RequestTimedOut,
 )
 from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.init_producer_id import InitProducerIdRequest
+from engine.kafka.protocol.declaration import Request
 
 WHERE_TO_LOOK: Mapping[ApiKey, Operation] = {
     ApiKey.ALTER_CLIENT_QUOTAS: Operation.DESCRIBE_CONFIGS,
     ApiKey.ALTER_CONFIGS: Operation.DESCRIBE_CONFIGS,
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: Operation.LIST_REASSIGNMENTS,
     ApiKey.ALTER_REPLICA_LOG_DIRS: Operation.DESCRIBE_LOG_DIRS,
+    ApiKey.CREATE_ACLS: Operation.LIST_ACLS,
     ApiKey.CREATE_PARTITIONS: Operation.DESCRIBE_TOPICS,
     ApiKey.CREATE_TOPICS: Operation.LIST_TOPICS,
+    ApiKey.DELETE_ACLS: Operation.LIST_ACLS,
     ApiKey.DELETE_GROUPS: Operation.LIST_GROUPS,
     ApiKey.DELETE_RECORDS: Operation.LIST_EARLIEST_OFFSETS,
     ApiKey.DELETE_TOPICS: Operation.LIST_TOPICS,
@@ -31,8 +35,20 @@ WHERE_TO_LOOK: Mapping[ApiKey, Operation] = {
     ApiKey.INCREMENTAL_ALTER_CONFIGS: Operation.DESCRIBE_CONFIGS,
     ApiKey.OFFSET_COMMIT: Operation.DESCRIBE_GROUP,
     ApiKey.OFFSET_DELETE: Operation.DESCRIBE_GROUP,
+    ApiKey.WRITE_TXN_MARKERS: Operation.FIND_HANGING_TRANSACTIONS,
 }
 """The requests by which an operator changes a cluster, and what shows whether one was carried out."""
+
+
+def where_to_look(request: Request) -> Operation | None:
+    """Return what shows whether a request was carried out; None if it changes nothing of an operator's."""
+    if getattr(request, "validate_only", False):
+        return None
+    if isinstance(request, InitProducerIdRequest) and request.transactional_id is not None:
+        # It fences the producer before, and aborts what that left open.
+        return Operation.LIST_TRANSACTIONS
+    return WHERE_TO_LOOK.get(request.api_key)
+
 
 LOSSES = (ConnectionLost, RequestTimedOut)
 """Errors that leave open whether a request was carried out."""

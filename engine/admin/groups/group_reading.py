@@ -34,7 +34,7 @@ from engine.common.topic_names import GROUP_METADATA_TOPIC
 from engine.kafka.formats.consumer_protocol import CONSUMER_PROTOCOL_TYPE, decode_assignment
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsRequest
-from engine.kafka.protocol.apis.find_coordinator import FindCoordinatorRequest
+from engine.kafka.protocol.apis.find_coordinator import FindCoordinatorRequest, KeyType
 from engine.kafka.protocol.apis.list_groups import ListGroupsRequest
 
 __all__ = ["CommittedOffset", "committed_offsets", "describe_groups", "find_coordinators", "list_groups"]
@@ -81,16 +81,22 @@ async def list_groups(wire: WireCluster, *, patience_s: float = PATIENCE_S) -> G
     return GroupListing(tuple(groups[name] for name in sorted(groups)), failures, await _leaderless(wire))
 
 
-async def find_coordinators(wire: WireCluster, groups: Iterable[str]) -> dict[str, int | Unknown]:
-    """Ask once which broker coordinates each group. The first such question makes the cluster create the topic."""
-    wanted = list(dict.fromkeys(groups))
+async def find_coordinators(
+    wire: WireCluster, names: Iterable[str], key_type: KeyType = KeyType.GROUP
+) -> dict[str, int | Unknown]:
+    """Ask once which broker coordinates each group, or transactional id.
+
+    The first such question makes the cluster create the topic.
+    """
+    wanted = list(dict.fromkeys(names))
     found: dict[str, int | Unknown] = {}
     broker_id, version = await _some_broker(wire, ApiKey.FIND_COORDINATOR)
 
     async def several(keys: list[str]) -> None:
         try:
             async with answer_limit(wire, broker_id):
-                response = await wire.call_broker(broker_id, FindCoordinatorRequest(coordinator_keys=keys))
+                request = FindCoordinatorRequest(coordinator_keys=keys, key_type=key_type)
+                response = await wire.call_broker(broker_id, request)
         except FAILURES as error:
             found.update(dict.fromkeys(keys, Unknown.of_error(error)))
             return
@@ -101,7 +107,8 @@ async def find_coordinators(wire: WireCluster, groups: Iterable[str]) -> dict[st
     async def single(key: str) -> None:
         try:
             async with answer_limit(wire, broker_id):
-                response = await wire.call_broker(broker_id, FindCoordinatorRequest(key=key), version_max=_SINGLE_KEY)
+                request = FindCoordinatorRequest(key=key, key_type=key_type)
+                response = await wire.call_broker(broker_id, request, version_max=_SINGLE_KEY)
         except FAILURES as error:
             found[key] = Unknown.of_error(error)
             return

@@ -6,23 +6,37 @@ Where one finding can be worse than another, the worst come first, because only 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from operator import itemgetter
 
-from engine.admin.health.report import EXAMPLES_MAX, Check, HealthFacts, HealthReport, report_of
+from engine.admin.health.report import (
+    EXAMPLES_MAX,
+    Check,
+    HealthFacts,
+    HealthReport,
+    HoldingTransaction,
+    report_of,
+)
 from engine.admin.reassignment.throttle_settings import RATES, REPLICA_LISTS, is_mark_alone
 from engine.admin.topics.values import DEFAULT_MIN_ISR
 from engine.common.model import NO_CONTROLLER, NO_LEADER, TopicPartition
 from engine.common.quantities import counted
 from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, TopicSnapshot
 from engine.common.turns import in_turns
+from engine.kafka.formats.transaction_state import TransactionState
 
 IMBALANCE_PERCENT_MAX = 10
 """Kafka's default of leader.imbalance.per.broker.percentage."""
 DELETION_STUCK_MS = 60_000
 ZOOKEEPER_SLOW_MS = 100.0
+HANGING_MS = 60_000
+"""A transaction that no coordinator knows is reported after this time without a record."""
+LONG_TRANSACTION_MS = 300_000
+ENDING_MS = 60_000
+"""For so long markers may be on their way."""
 
+_ONGOING = TransactionState.ONGOING.kafka_name
 _IN_SYNC = itemgetter(0)
 
 _OF_TOPICS = (
@@ -165,6 +179,8 @@ def assess(
             (Check.UNREADABLE_TOPICS, list(facts.unreadable_topics)),
             *((check, found.get(check, [])) for check in _OF_TOPICS),
             (Check.OFFLINE_LOG_DIRS, _log_dirs(facts)),
+            (Check.HANGING_TRANSACTIONS, _hanging(facts)),
+            (Check.LONG_TRANSACTIONS, _long_transactions(facts)),
             (Check.RACK_VIOLATIONS, found.get(Check.RACK_VIOLATIONS, [])),
             (Check.PREFERRED_LEADER_IMBALANCE, _imbalance(topics)),
             (Check.RUNNING_REASSIGNMENTS, _running(facts, topics)),
@@ -298,6 +314,34 @@ def _cause(partition: PartitionSnapshot, live: Set[int]) -> tuple[Check, list[in
 
 def _log_dirs(facts: HealthFacts) -> list[str]:
     return [f"broker {broker}: {path}" for broker, paths in sorted(facts.offline_log_dirs.items()) for path in paths]
+
+
+def _hanging(facts: HealthFacts) -> list[str]:
+    return [
+        f"{one.partition} (producer {one.producer_id}, {_minutes(one.held_ms)} without a record: nothing from offset "
+        f"{one.start_offset} on is read, and no coordinator will end it)"
+        for one in _longest_first(facts.holding)
+        if one.is_hanging and (one.held_ms is None or one.held_ms >= HANGING_MS)
+    ]
+
+
+def _long_transactions(facts: HealthFacts) -> list[str]:
+    return [
+        f"{one.partition} (producer {one.producer_id} of transactional id {one.transactional_id!r}, {one.state} for "
+        f"{_minutes(one.held_ms)}: nothing from offset {one.start_offset} on is read)"
+        for one in _longest_first(facts.holding)
+        if not one.is_hanging
+        and one.held_ms is not None
+        and one.held_ms >= (LONG_TRANSACTION_MS if one.state == _ONGOING else ENDING_MS)
+    ]
+
+
+def _longest_first(holding: Iterable[HoldingTransaction]) -> list[HoldingTransaction]:
+    return sorted(holding, key=lambda one: (-(one.held_ms or 0), one.partition))
+
+
+def _minutes(duration_ms: int | None) -> str:
+    return "an unknown time" if duration_ms is None else f"{duration_ms // 60_000} min"
 
 
 def _imbalance(topics: _TopicFindings) -> list[str]:

@@ -11,17 +11,19 @@ from typing import TYPE_CHECKING
 
 from engine.admin.cluster.client_properties import ClientProperties
 from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.errors import AdminError
 from engine.admin.cluster.observer import Complain
 from engine.admin.cluster.target import Source
 from engine.admin.cluster.waits import Waits
 from engine.admin.health.checks import has_throttles
-from engine.admin.health.report import HealthFacts
+from engine.admin.health.report import HealthFacts, HoldingTransaction
 from engine.admin.snapshots.taking import read_snapshot
 from engine.admin.topics.access import TopicReader, topic_reader
 from engine.admin.topics.by_snapshot import SnapshotTopicReader
+from engine.admin.transactions.hanging import OpenTransaction, OpenTransactions, find_holding
 from engine.common.clock import Clock, SystemClock
 from engine.common.errors import ErrorCode, RemoteProtocolError
-from engine.common.model import BrokerInfo
+from engine.common.model import BrokerInfo, TopicPartition
 from engine.common.snapshot import ClusterSnapshot
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ PROBE_S = 5.0
 """A broker that has not answered by then counts as silent."""
 _PROBE_SHARE = 0.4
 """The largest share of the command's time: the rest must be read as well."""
+_TRANSACTIONS_SHARE = 0.2
 _PINGS = 5
 _FETCH_OF_3_7 = 16
 """The version of Fetch that came with Kafka 3.7."""
@@ -64,11 +67,12 @@ async def read_health_facts(cluster: Cluster, clock: Clock | None = None) -> Hea
         case Source.ZOOKEEPER:
             facts = await _with_min_isr(facts, SnapshotTopicReader(snapshot))
             facts = await _with_plan(await _with_probes(facts, cluster, {}), cluster)
+            facts = await _with_transactions(facts, cluster)
             return await _with_znodes(facts, cluster, clock or SystemClock())
         case Source.WIRE:
             facts = await _with_min_isr(facts, await topic_reader(cluster, on_unknown_settings=cluster.complain))
             facts = await _with_probes(facts, cluster, (await cluster.wire()).silent)
-            return await _with_plan(facts, cluster)
+            return await _with_transactions(await _with_plan(facts, cluster), cluster)
 
 
 def _offline_log_dirs(snapshot: ClusterSnapshot, complain: Complain) -> dict[int, tuple[str, ...]]:
@@ -96,6 +100,50 @@ async def _with_plan(facts: HealthFacts, cluster: Cluster) -> HealthFacts:
 
     holder = await plan_in_the_way(cluster, None)
     return facts if holder is None else replace(facts, plan=holder.told)
+
+
+async def _with_transactions(facts: HealthFacts, cluster: Cluster) -> HealthFacts:
+    """Add the transactions that hold readers up, of partitions whose leaders answer. It takes a share of the time."""
+    if not cluster.target.may_ask_brokers:
+        return facts
+    talking = set(facts.snapshot.live_broker_ids) - facts.silent_brokers.keys()
+    names = [
+        TopicPartition(topic.name, partition.partition)
+        for topic in facts.snapshot.topics
+        if not topic.is_marked_for_deletion
+        for partition in topic.partitions
+        if partition.leader in talking
+    ]
+    limit_s = min(PROBE_S, cluster.timeout_s * _TRANSACTIONS_SHARE)
+    try:
+        async with asyncio.timeout(limit_s):
+            wire = await cluster.wire()
+            for broker_id, why in facts.silent_brokers.items():
+                wire.silent.setdefault(broker_id, why)
+            found = await find_holding(wire, names) if names else OpenTransactions(())
+    except TimeoutError:
+        cluster.complain(f"open transactions are not checked: that took longer than {limit_s:g} s")
+        return facts
+    except (AdminError, RemoteProtocolError) as error:
+        cluster.complain(f"open transactions are not checked: {error}")
+        return facts
+    for failure in found.failures:
+        cluster.complain(f"some open transactions are not checked: {failure}")
+    return replace(facts, holding=tuple(map(holding_of, found.transactions)))
+
+
+def holding_of(one: OpenTransaction) -> HoldingTransaction:
+    """Return an open transaction as the checks want it."""
+    known = None if one.is_hanging else one.description
+    return HoldingTransaction(
+        str(one.name),
+        one.start_offset,
+        one.producer.producer_id,
+        one.age_ms if known is None else known.duration_ms,
+        one.is_hanging,
+        one.transactional_id,
+        None if known is None else known.state,
+    )
 
 
 async def _with_probes(facts: HealthFacts, cluster: Cluster, silent: Mapping[int, str]) -> HealthFacts:

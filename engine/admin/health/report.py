@@ -48,6 +48,8 @@ class Check(StrEnum):
     PREFERRED_LEADER_IMBALANCE = "preferred_leader_imbalance"
     RUNNING_REASSIGNMENTS = "running_reassignments"
     LEAKED_THROTTLES = "leaked_throttles"
+    HANGING_TRANSACTIONS = "hanging_transactions"
+    LONG_TRANSACTIONS = "long_transactions"
     DELETION_STUCK = "deletion_stuck"
     ZOOKEEPER_UNREACHABLE = "zookeeper_unreachable"
     ZOOKEEPER_SLOW = "zookeeper_slow"
@@ -70,6 +72,7 @@ _WARNINGS = frozenset(
         Check.RACK_VIOLATIONS,
         Check.RUNNING_REASSIGNMENTS,
         Check.LEAKED_THROTTLES,
+        Check.LONG_TRANSACTIONS,
         Check.DELETION_STUCK,
         Check.ZOOKEEPER_SLOW,
     }
@@ -102,6 +105,12 @@ _ADVICE: Mapping[Check, Words] = {
     Check.LEAKED_THROTTLES: Phrase(
         Operation.VERIFY_REASSIGNMENT, " removes klamm's; others: ", Operation.DELETE_CONFIGS
     ),
+    Check.HANGING_TRANSACTIONS: Phrase(
+        "readers of committed records wait there for ever: ", Operation.FIND_HANGING_TRANSACTIONS
+    ),
+    Check.LONG_TRANSACTIONS: Phrase(
+        "readers of committed records wait there: is its producer slow, or gone? ", Operation.DESCRIBE_TRANSACTION
+    ),
     Check.DELETION_STUCK: "a broker with a replica of it is dead, or delete.topic.enable is off",
     Check.ZOOKEEPER_UNREACHABLE: "without it no leader is elected and no ISR changes: start it, or check its log",
     Check.ZOOKEEPER_SLOW: "check its disk and its garbage collection",
@@ -132,6 +141,22 @@ class HealthReport:
 
 
 @dataclass(frozen=True, slots=True)
+class HoldingTransaction:
+    """The transaction that holds a partition's last stable offset back.
+
+    ``held_ms`` counts from its first partition, or (hanging) from its last record; None if nobody knows.
+    """
+
+    partition: str
+    start_offset: int
+    producer_id: int
+    held_ms: int | None
+    is_hanging: bool
+    transactional_id: str | None = None
+    state: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class HealthFacts:
     """What the checks look at; unknown facts are empty or None.
 
@@ -149,6 +174,7 @@ class HealthFacts:
         is_kraft: the controllers are not brokers, and each broker names some live broker (Kafka 3.3 and newer).
         unreadable_topics: what is wrong with znodes of topics that could not be read, so that nothing else is known.
         plan: who carries out a plan, and which; only asked for if something is throttled.
+        holding: what holds readers of committed records up, by partition.
     """
 
     snapshot: ClusterSnapshot
@@ -164,6 +190,7 @@ class HealthFacts:
     caps_min_isr: bool = False
     is_kraft: bool = False
     plan: str | None = None
+    holding: tuple[HoldingTransaction, ...] = ()
 
 
 def report_of(findings: Iterable[tuple[Check, list[str]]], examples_max: int | None = EXAMPLES_MAX) -> HealthReport:

@@ -10,6 +10,7 @@ One event loop, no task per request: answers and the clock wake ``run``, which s
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -24,8 +25,9 @@ from engine.admin.perf.producer_settings import ProducerSettings
 from engine.admin.perf.results import SendFigures, SendMeter, SendMetrics, Span, wall_time
 from engine.admin.perf.templates import Templates
 from engine.admin.records.leaders import check_partitions, topic_leaders
+from engine.admin.transactions.own import OwnTransaction
 from engine.common.errors import ErrorCode, error_code
-from engine.common.model import NO_LEADER
+from engine.common.model import NO_LEADER, TopicPartition
 from engine.kafka.client.errors import NetworkError
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.api_versions import ApiVersionsRequest
@@ -42,6 +44,7 @@ from engine.kafka.protocol.declaration import Response
 _FORMAT_2_VERSION = 3
 _LOOK_EVERY_S = 0.1
 _PACE_S = 0.001
+_ABORT_LIMIT_S = 3.0
 _WINDOW_S = 5.0
 _MS = 1000.0
 
@@ -59,6 +62,8 @@ class Load:
     throughput: float | None = None
     give_up_s: float = 30.0
     window_s: float = _WINDOW_S
+    transaction_s: float = 0.0
+    """A transaction is committed after this long, and the next one begins; nothing is sent while one ends."""
     duration_s: float | None = None
     """After this long it sends nothing more, and the test ends with the last acknowledgement."""
 
@@ -85,6 +90,14 @@ class PerfProducer:
         self._links: dict[int, Link] = {}
         self._turn = 0
         self._producer = (-1, -1)
+        self._transaction: OwnTransaction | None = None
+        if settings.transactional_id is not None:
+            timeout_ms = settings.transaction_timeout_ms
+            self._transaction = OwnTransaction(
+                wire, settings.transactional_id, timeout_ms=timeout_ms, patience_s=load.give_up_s
+            )
+        self._to_add: set[TopicPartition] = set()
+        self._transaction_ends_s = math.inf
         self._made = 0
         self._acked = 0
         self._requests = 0
@@ -113,7 +126,10 @@ class PerfProducer:
             Refused, Unreachable: as they say.
         """
         await self._locate()
-        if self._settings.is_idempotent:
+        if self._transaction is not None:
+            await self._transaction.open()
+            self._producer = self._transaction.producer_id, self._transaction.producer_epoch
+        elif self._settings.is_idempotent:
             self._producer = await self._producer_id()
 
     async def run(self, on_window: OnWindow, on_progress: OnProgress) -> None:
@@ -133,6 +149,8 @@ class PerfProducer:
                 if self._load.duration_s is not None and now - self._total.start_s >= self._load.duration_s:
                     self._record_count = self._made
                 self._dispatch(now)
+                if self._transaction is not None and await self._step(self._transaction, now):
+                    continue
                 self._report(now, on_window, on_progress)
                 self._look_after(now)
                 timer = loop.call_later(self._pause_s(now), self._wake.set)
@@ -141,6 +159,12 @@ class PerfProducer:
                 timer.cancel()
                 if self._failure is not None:
                     raise self._failure
+            if self._transaction is not None:
+                await self._transaction.end(commit=True)
+        except BaseException:
+            if self._transaction is not None:
+                await self._transaction.try_to_abort(_ABORT_LIMIT_S)
+            raise
         finally:
             self._end_s = loop.time()
 
@@ -162,6 +186,32 @@ class PerfProducer:
             self._wire_bytes / self._total.sent_bytes if self._total.sent_bytes else None,
         )
 
+    async def _step(self, transaction: OwnTransaction, now: float) -> bool:
+        """Add the partitions that have records waiting, or end a transaction that is old enough; whether it did."""
+        if self._to_add:
+            await transaction.add(self._to_add)
+            self._to_add.clear()
+            if self._transaction_ends_s == math.inf:
+                self._transaction_ends_s = now + self._load.transaction_s
+        elif now >= self._transaction_ends_s and self._made == self._acked:
+            await transaction.end(commit=True)
+            self._transaction_ends_s = math.inf
+        else:
+            return False
+        self._moved_s = asyncio.get_running_loop().time()
+        return True
+
+    def _is_open_to(self, lane: Lane, now: float) -> bool:
+        """Whether a lane may send. One outside of the transaction has to wait until it is added, if it has its turn."""
+        if self._transaction is None:
+            return True
+        name = TopicPartition(lane.topic, lane.partition)
+        if self._transaction.has(name):
+            return True
+        if len(self._to_add) * self._templates.typical_record_count < self._left(now):
+            self._to_add.add(name)
+        return False
+
     def _dispatch(self, now: float) -> None:
         """Send what is due to every broker that accepts more, in turns."""
         links = list(self._links.values())
@@ -179,11 +229,17 @@ class PerfProducer:
         for lane in link.lanes_in_turn():
             if not self._to_repeat and not self._left(now):
                 break
+            if not self._is_open_to(lane, now):
+                continue
             flight = self._next_flight(lane, now)
             if flight is None:
                 continue
             batch = flight.template.stamped(
-                flight.record_count, time.time_ns() // 1_000_000, *self._producer, flight.base_sequence
+                flight.record_count,
+                time.time_ns() // 1_000_000,
+                *self._producer,
+                flight.base_sequence,
+                transactional=self._transaction is not None,
             )
             parts.setdefault(lane.topic, []).append(PartitionProduceData(index=lane.partition, records=batch))
             flights.append(flight)
@@ -217,6 +273,8 @@ class PerfProducer:
 
     def _left(self, now: float) -> int:
         """Return how many records may go into batches now; none while they wait for others to share a batch."""
+        if now >= self._transaction_ends_s:
+            return 0
         due = self._due(now)
         left = due - self._made
         waits_for_more = left < self._templates.typical_record_count and due < self._record_count
@@ -242,7 +300,10 @@ class PerfProducer:
     ) -> None:
         topics = [TopicProduceData(name=name, partition_data=data) for name, data in parts.items()]
         request = ProduceRequest(
-            acks=self._settings.acks, timeout_ms=self._settings.request_timeout_ms, topic_data=topics
+            transactional_id=self._settings.transactional_id,
+            acks=self._settings.acks,
+            timeout_ms=self._settings.request_timeout_ms,
+            topic_data=topics,
         )
         self._requests += 1
         for flight in flights:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from engine.admin.cluster.errors import BadRequest
 from engine.admin.cluster.remedies import Give, Parameter, Phrase, Words
+from engine.admin.transactions.own import TRANSACTION_TIMEOUT_MS
 from engine.common.model import ACKS_ALL
 from engine.kafka.protocol.records.attributes import Codec, codec_named
 
@@ -35,6 +36,9 @@ class ProducerSettings:
     delivery_timeout_ms: int | None = None
     """How long nothing may get through; None leaves it to the caller."""
     client_id: str | None = None
+    transactional_id: str | None = None
+    """Records are sent in transactions; None: in none."""
+    transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS
     ignored: tuple[str, ...] = ()
     """Settings that were given and have no effect here."""
 
@@ -45,7 +49,6 @@ _NEEDS_JAVA: Mapping[str, Words] = {
     "metric.reporters": Phrase(
         "reporters are Java classes; use ", Give(Parameter.OUTPUT, "json"), ", or ", Parameter.PRINT_METRICS
     ),
-    "transactional.id": "transactions are not measured here",
 }
 _HINT = "leave it out, or run kafka-producer-perf-test"
 SECURITY_PREFIXES = ("security.", "ssl.", "sasl.")
@@ -91,9 +94,13 @@ def settings_from(properties: Mapping[str, str]) -> ProducerSettings:
 
 def _checked(settings: ProducerSettings, given: Iterable[str]) -> ProducerSettings:
     """Turn idempotence off if other settings rule it out, as Kafka does; refuse if it was requested."""
+    if settings.transactional_id is not None and not settings.is_idempotent:
+        raise BadRequest("requires enable.idempotence=true", where="transactional.id")
     fits = settings.acks == ACKS_ALL and settings.in_flight_max <= _IDEMPOTENT_IN_FLIGHT_MAX
     if not settings.is_idempotent or fits:
         return settings
+    if settings.transactional_id is not None:
+        raise BadRequest("requires acks=all, and at most 5 requests in flight", where="transactional.id")
     if "enable.idempotence" in given:
         message = "requires acks=all, and at most 5 requests in flight"
         raise BadRequest(message, where="enable.idempotence", hint="set enable.idempotence=false")
@@ -152,4 +159,6 @@ _SETTERS: dict[str, Setter] = {
     "request.timeout.ms": lambda s, text: replace(s, request_timeout_ms=_number(1)(text)),
     "delivery.timeout.ms": lambda s, text: replace(s, delivery_timeout_ms=_number(1)(text)),
     "client.id": lambda s, text: replace(s, client_id=text),
+    "transactional.id": lambda s, text: replace(s, transactional_id=text),
+    "transaction.timeout.ms": lambda s, text: replace(s, transaction_timeout_ms=_number(1)(text)),
 }

@@ -47,7 +47,14 @@ class BatchTemplate:
         return self._payload_ends[count - 1]
 
     def stamped(
-        self, count: int, timestamp_ms: int, producer_id: int, producer_epoch: int, base_sequence: int
+        self,
+        count: int,
+        timestamp_ms: int,
+        producer_id: int,
+        producer_epoch: int,
+        base_sequence: int,
+        *,
+        transactional: bool = False,
     ) -> bytearray:
         """Return the batch of the first ``count`` records as it goes over the wire."""
         batch = bytearray(layout.BATCH_OVERHEAD)
@@ -60,7 +67,7 @@ class BatchTemplate:
             -1,
             _MAGIC,
             0,
-            self._codec,
+            self._codec | (layout.TRANSACTIONAL_BIT if transactional else 0),
             count - 1,
             timestamp_ms,
             timestamp_ms,

@@ -19,8 +19,9 @@ from engine.admin.cluster.wire import RETRY_PAUSE_S, WireCluster
 from engine.admin.cluster.wire_failures import refuse
 from engine.admin.records.leaders import partition_not_found, topic_leaders
 from engine.admin.records.partitioner import StickyPartition, partition_for_key
+from engine.admin.transactions.own import OwnTransaction
 from engine.common.errors import ErrorCode, error_code
-from engine.common.model import ACKS_ALL, NO_LEADER
+from engine.common.model import ACKS_ALL, NO_LEADER, TopicPartition
 from engine.kafka.client.errors import RequestTimedOut
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.init_producer_id import InitProducerIdRequest
@@ -124,11 +125,15 @@ class _Lane:
 class Producer:
     """Sends to one topic. ``open``, then ``add`` and ``flush``, then ``results``."""
 
-    def __init__(self, wire: WireCluster, topic: str, options: ProducerOptions) -> None:
+    def __init__(
+        self, wire: WireCluster, topic: str, options: ProducerOptions, transaction: OwnTransaction | None = None
+    ) -> None:
+        """In a ``transaction``, records count only when its owner has ended it; it is opened by ``open``."""
         self._wire = wire
+        self._transaction = transaction
         self._topic = topic
         self._options = options
-        self._is_idempotent = options.is_idempotent and options.acks == ACKS_ALL
+        self._is_idempotent = transaction is not None or (options.is_idempotent and options.acks == ACKS_ALL)
         self._producer_id = -1
         self._producer_epoch = -1
         self._lanes: dict[int, _Lane] = {}
@@ -144,7 +149,10 @@ class Producer:
             Refused, Unreachable: as they say.
         """
         await self._refresh()
-        if self._is_idempotent:
+        if self._transaction is not None:
+            await self._transaction.open()
+            self._producer_id, self._producer_epoch = self._transaction.producer_id, self._transaction.producer_epoch
+        elif self._is_idempotent:
             await self._get_producer_id()
 
     def add(self, record: Record, partition: int | None = None) -> None:
@@ -199,6 +207,9 @@ class Producer:
         for lane in self._lanes.values():
             if lane.gathered:
                 lane.seal(is_idempotent=self._is_idempotent)
+        if self._transaction is not None:
+            names = [TopicPartition(self._topic, index) for index, lane in self._lanes.items() if lane.ready]
+            await self._transaction.add(names)
         while waiting := [lane for lane in self._lanes.values() if lane.ready]:
             before = sum(len(lane.ready) for lane in waiting)
             try:
@@ -322,6 +333,7 @@ class Producer:
             for lane in lanes
         ]
         return ProduceRequest(
+            transactional_id=None if self._transaction is None else self._transaction.transactional_id,
             acks=self._options.acks,
             timeout_ms=self._options.request_timeout_ms,
             topic_data=[TopicProduceData(name=self._topic, partition_data=data)],
@@ -340,6 +352,7 @@ class Producer:
             producer_id=self._producer_id,
             producer_epoch=self._producer_epoch,
             base_sequence=batch.base_sequence,
+            transactional=self._transaction is not None,
         )
 
     def _settle(self, lane: _Lane, answer: PartitionProduceResponse) -> bool:

@@ -16,7 +16,6 @@ Version notes
 from __future__ import annotations
 
 from collections.abc import Coroutine
-from enum import IntEnum
 from typing import Any
 
 from engine.broker.coordinator.groups.loading import logger
@@ -26,19 +25,16 @@ from engine.broker.handlers.registry import handles
 from engine.common.errors import ErrorCode
 from engine.common.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from engine.kafka.protocol.api_keys import ApiKey
-from engine.kafka.protocol.apis.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from engine.kafka.protocol.apis.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    KeyType,
+)
 
 _FIRST_WITH_SHARE = 6
 _NOT_AVAILABLE = "The coordinator is not available."
 _INVALID_REQUEST = "A coordinator's key type is 0 (group) or 1 (transaction)."
-
-
-class KeyType(IntEnum):
-    """What the keys are."""
-
-    GROUP = 0
-    TRANSACTION = 1
-    SHARE = 2
 
 
 _TOPICS: dict[int, str] = {KeyType.GROUP: GROUP_METADATA_TOPIC, KeyType.TRANSACTION: TRANSACTION_STATE_TOPIC}

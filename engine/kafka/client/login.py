@@ -9,7 +9,7 @@ from typing import Any
 from engine.common.errors import ErrorCode
 from engine.kafka.client.errors import LoginFailed
 from engine.kafka.client.sasl.exchange import Exchange, SaslError
-from engine.kafka.client.sasl.settings import SaslSettings, exchange_for
+from engine.kafka.client.sasl.settings import TOKEN_URL, SaslSettings, exchange_for
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from engine.kafka.protocol.apis.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
@@ -29,9 +29,10 @@ async def log_in(ask: Ask, sasl: SaslSettings, versions: Mapping[int, tuple[int,
         NetworkError: the connection broke.
     """
     try:
-        exchange = await asyncio.to_thread(exchange_for, sasl)
+        exchange = await asyncio.to_thread(exchange_for, sasl, address.rpartition(":")[0].strip("[]"))
     except SaslError as error:
-        raise LoginFailed(str(error), address=address) from error
+        hint = f"does {TOKEN_URL} name the right place?" if sasl.token_url else None
+        raise LoginFailed(str(error), address=address, hint=hint) from error
     await _shake_hands(ask, sasl, versions, address)
     version = min(versions.get(int(ApiKey.SASL_AUTHENTICATE), (0, 0))[1], _AUTHENTICATE_MAX)
     try:
@@ -46,11 +47,11 @@ async def _shake_hands(ask: Ask, sasl: SaslSettings, versions: Mapping[int, tupl
         raise LoginFailed("this listener asks for no login", address=address, hint=_OTHER_LISTENER)
     if offered[1] < 1:
         raise LoginFailed("the broker is older than Kafka 1.0, whose login klamm does not speak", address=address)
-    answer: SaslHandshakeResponse = await ask(SaslHandshakeRequest(mechanism=sasl.mechanism), 1)
+    answer: SaslHandshakeResponse = await ask(SaslHandshakeRequest(mechanism=sasl.mechanism_asked_for), 1)
     if answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
         enabled = ", ".join(answer.mechanisms) or "none"
         raise LoginFailed(
-            f"{sasl.mechanism} is not enabled there",
+            f"{sasl.mechanism_asked_for} is not enabled there",
             address=address,
             hint=f"this listener has {enabled}: set sasl.mechanism, or use another listener",
         )
@@ -79,7 +80,9 @@ async def _exchange(ask: Ask, sasl: SaslSettings, exchange: Exchange, version: i
 
 
 def _refused(sasl: SaslSettings, answer: SaslAuthenticateResponse, address: str) -> LoginFailed:
-    if sasl.mechanism == "OAUTHBEARER":
+    if sasl.mechanism == "GSSAPI":
+        hint = "the ticket was refused: does the broker know this realm, and are the clocks alike?"
+    elif sasl.mechanism_asked_for == "OAUTHBEARER":
         hint = (
             "the token may have expired, or come from an issuer that the broker does not accept; check the clocks too"
         )

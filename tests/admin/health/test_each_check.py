@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from engine.admin.health.checks import assess
-from engine.admin.health.report import Check, HealthFacts, HealthStatus, Severity
+from engine.admin.health.report import Check, HealthFacts, HealthStatus, HoldingTransaction, Severity
 from engine.common.model import BrokerInfo, ReplicaAssignment
 from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, SnapshotSource, TopicSnapshot
 
@@ -60,6 +60,14 @@ CLUSTERS: dict[Check, tuple[HealthFacts, HealthFacts]] = {
         of(PartitionSnapshot(0, MOVING, 0, (0, 1))),
     ),
     Check.OFFLINE_LOG_DIRS: (of(WELL, offline_log_dirs={1: ("/d1",)}), of(WELL, offline_log_dirs={})),
+    Check.HANGING_TRANSACTIONS: (
+        of(WELL, holding=(HoldingTransaction("t-0", 7, 4001, 60_000, True),)),
+        of(WELL, holding=(HoldingTransaction("t-0", 7, 4001, 59_999, True),)),
+    ),
+    Check.LONG_TRANSACTIONS: (
+        of(WELL, holding=(HoldingTransaction("t-0", 7, 4001, 60_000, False, "pay-1", "PrepareCommit"),)),
+        of(WELL, holding=(HoldingTransaction("t-0", 7, 4001, 299_999, False, "pay-1", "Ongoing"),)),
+    ),
     Check.RACK_VIOLATIONS: (of(WELL, racks=("a", "a", "b")), of(WELL, racks=("a", "b", "b"))),
     Check.PREFERRED_LEADER_IMBALANCE: (of(*[WELL] * 8, *[ELSEWHERE] * 2), of(*[WELL] * 9, ELSEWHERE)),
     Check.RUNNING_REASSIGNMENTS: (of(PartitionSnapshot(0, MOVING, 0, (0, 1))), of(led((2, 0), (2, 0)))),
@@ -97,3 +105,25 @@ def test_more_in_sync_wanted_than_there_are_replicas_is_critical_where_writes_ar
     (reason,) = assess(replace(wanted, caps_min_isr=True)).reasons
     assert (reason.check, reason.severity) == (Check.MIN_ISR_ABOVE_FACTOR, Severity.WARNING)
     assert "no more in-sync replicas than exist" in str(reason.check.advice)
+
+
+def test_who_holds_readers_up_the_longest_is_named_first() -> None:
+    holding = (
+        HoldingTransaction("t-0", 7, 4001, 300_000, False, "pay-1", "Ongoing"),
+        HoldingTransaction("t-1", 9, 4002, 7_200_000, False, "pay-2", "Ongoing"),
+        HoldingTransaction("t-2", 0, 4003, None, True),
+    )
+    hanging, late = assess(of(WELL, holding=holding)).reasons
+    assert (hanging.check, hanging.severity, late.severity) == (
+        Check.HANGING_TRANSACTIONS,
+        Severity.CRITICAL,
+        Severity.WARNING,
+    )
+    assert hanging.examples == (
+        "t-2 (producer 4003, an unknown time without a record: nothing from offset 0 on is read, "
+        "and no coordinator will end it)",
+    )
+    assert late.examples == (
+        "t-1 (producer 4002 of transactional id 'pay-2', Ongoing for 120 min: nothing from offset 9 on is read)",
+        "t-0 (producer 4001 of transactional id 'pay-1', Ongoing for 5 min: nothing from offset 7 on is read)",
+    )

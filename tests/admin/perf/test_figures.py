@@ -100,7 +100,7 @@ def test_settings_by_kafkas_names() -> None:
         ("enable.idempotence", "maybe", "neither true nor false"),
         ("interceptor.classes", "a.B", "Java classes"),
         ("partitioner.class", "a.B", "Java classes"),
-        ("transactional.id", "t", "transactions are not measured"),
+        ("transaction.timeout.ms", "0", "is not between 1"),
     ],
 )
 def test_what_cannot_be_is_refused(name: str, value: str, message: str) -> None:
@@ -114,6 +114,10 @@ def test_contradictions_are_refused() -> None:
         settings_from({"acks": "0", "enable.idempotence": "true"})
     with pytest.raises(BadRequest, match="at most 5"):
         settings_from({"max.in.flight.requests.per.connection": "6", "enable.idempotence": "true"})
+    for name, value in {"acks": "1", "enable.idempotence": "false"}.items():
+        with pytest.raises(BadRequest, match="requires") as caught:
+            settings_from({"transactional.id": "t", name: value})
+        assert caught.value.where == "transactional.id"
     for text in ("x", "=1", ""):
         with pytest.raises(BadRequest, match="NAME=VALUE"):
             parse_property(text)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import pickle
+from base64 import urlsafe_b64decode
 
 import pytest
 
 from engine.common.errors import ConfigError
 from engine.common.model import SecurityProtocol
+from engine.kafka.client.sasl.exchange import SaslError
+from engine.kafka.client.sasl.settings import exchange_for, sasl_settings
 from engine.kafka.client.security import PLAINTEXT, security_of
 
 LOGIN = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="alice" password="s3cret";'
@@ -30,8 +33,9 @@ def test_plain_connections_are_the_default() -> None:
     ("entries", "message"),
     [
         ({"security.protocol": "TLS"}, "TLS is none of PLAINTEXT, SSL"),
-        ({"sasl.mechanism": "SCRAM-SHA-1"}, "SCRAM-SHA-1 is not supported yet"),
+        ({"sasl.mechanism": "SCRAM-SHA-1"}, "SCRAM-SHA-1 is not supported"),
         ({"sasl.jaas.config": ""}, "sasl.jaas.config is missing"),
+        ({"sasl.mechanism": "GSSAPI"}, "GSSAPI needs sasl.kerberos.service.name"),
         ({"sasl.jaas.config": "a.B required;"}, "lack username"),
         ({"sasl.jaas.config": 'a.B required username="a";'}, "lack password"),
         ({"sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.token.endpoint.url": "ftp://x"}, "must begin with"),
@@ -42,3 +46,28 @@ def test_what_is_missing(entries: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
         security_of(WHOLE | entries)
     assert "s3cret" not in str(caught.value)
+
+
+def test_a_token_for_msk_is_signed_here_for_the_brokers_region(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIATEST")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "aws-Secr3t")
+    entries = {
+        "sasl.mechanism": "AWS_MSK_IAM",
+        "sasl.jaas.config": "software.amazon.msk.auth.iam.IAMLoginModule required;",
+    }
+    settings = sasl_settings(entries)
+    assert (settings.mechanism_asked_for, settings.identity) == ("OAUTHBEARER", "AWS_MSK_IAM")
+    first = next(exchange_for(settings, "b-1.mine.abc.c2.kafka.eu-central-1.amazonaws.com"))
+    token = first.split(b"Bearer ")[1].rstrip(b"\x01").decode()
+    url = urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode()
+    assert url.startswith("https://kafka.eu-central-1.amazonaws.com/?Action=kafka-cluster%3AConnect")
+    assert "AKIATEST" in url and "aws-Secr3t" not in url
+    by_handler = {
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.login.callback.handler.class": "software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler",
+        "sasl.jaas.config": "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;",
+    }
+    assert sasl_settings(by_handler).mechanism == "AWS_MSK_IAM"
+    monkeypatch.delenv("AWS_REGION", raising=False)
+    with pytest.raises(SaslError, match="set AWS_REGION"):
+        exchange_for(settings, "broker.example")

@@ -24,10 +24,13 @@ LISTENERS = {
     "EXPIRED": "SSL",
     "FUTURE": "SSL",
     "NAMED": "SSL",
+    "CROSSED": "SSL",
+    "SECOND": "SSL",
 }
 """Security protocols by listener. Logins on SHORT end soon, ONLYPLAIN has one mechanism.
 
 Certificates: MUTUAL wants the client's, those of EXPIRED and FUTURE are not valid now, and NAMED's has no address.
+CROSSED is advertised at the port of PLAINTEXT. SECOND is the listener of a second broker, too.
 """
 SHORT_MS = 2_000
 PASSWORDS = {"admin": "admin-Secr3t", "alice": 'al1ce, "quoted" = hidden'}
@@ -99,6 +102,9 @@ def _settings(kafka: SecuredKafka, store: Path) -> dict[str, str]:
     users = " ".join(f'user_{name}="{_quoted(password)}"' for name, password in PASSWORDS.items())
     found = {
         "listeners": ",".join(f"{name}://{kafka.address(name)}" for name in LISTENERS),
+        "advertised.listeners": ",".join(
+            f"{name}://{kafka.address('PLAINTEXT' if name == 'CROSSED' else name)}" for name in LISTENERS
+        ),
         "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in LISTENERS.items()),
         "inter.broker.listener.name": "PLAINTEXT",
         "ssl.keystore.type": "PEM",

@@ -67,6 +67,10 @@ TOOLS = {
     "bash": _program("bash", "bash"),
     "pyarrow": _python_package("pyarrow"),
     "pyspark": _python_package("pyspark"),
+    "kerberos": Tool(
+        lambda: shutil.which("krb5kdc") is not None and importlib.util.find_spec("gssapi") is not None,
+        "apt-get install krb5-kdc krb5-admin-server krb5-user libkrb5-dev gcc, then pip install 'klamm[kerberos]'",
+    ),
     "tmpfs": Tool(_may_mount, "only root may mount a file system"),
 }
 

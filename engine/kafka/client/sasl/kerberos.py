@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from engine.kafka.client.sasl.exchange import Exchange, SaslError
@@ -24,15 +26,18 @@ def kerberos_exchange(
         SaslError: the library is missing, or no ticket can be had; later: the server does not prove who it is.
     """
     try:
-        import gssapi
+        library: Any = importlib.import_module("gssapi")
     except ImportError:
         raise SaslError(f"GSSAPI needs the extra kerberos: {EXTRA}") from None
+    keytab = options.get("keyTab", "").removeprefix("file:")
+    if options.get("useKeyTab", "").lower() == "true" and keytab and not Path(keytab).is_file():
+        raise SaslError(f"Kerberos: there is no keytab {keytab}")
     try:
-        context = _context(gssapi, service, host, options, server_principal)
+        context = _context(library, service, host, options, server_principal)
         first = context.step() or b""
-    except gssapi.exceptions.GSSError as error:
+    except library.exceptions.GSSError as error:
         raise SaslError(_reason(error, service, host, options)) from None
-    return _exchange(gssapi, context, first)
+    return _exchange(library, context, first)
 
 
 def _context(gssapi: Any, service: str, host: str, options: Mapping[str, str], server_principal: str | None) -> Any:
@@ -46,7 +51,10 @@ def _context(gssapi: Any, service: str, host: str, options: Mapping[str, str], s
     if options.get("useKeyTab", "").lower() == "true":
         keytab = options.get("keyTab", "").removeprefix("file:")
         # Tickets got by a keytab stay in this process: they must not replace those of the person at the terminal.
-        store = {"ccache": "MEMORY:klamm", **({"client_keytab": f"FILE:{keytab}"} if keytab else {})}
+        store = {
+            "ccache": f"MEMORY:klamm {principal} {keytab}",
+            **({"client_keytab": f"FILE:{keytab}"} if keytab else {}),
+        }
     elif cache := options.get("ticketCache"):
         store = {"ccache": f"FILE:{cache.removeprefix('FILE:')}"}
     credentials = gssapi.Credentials(name=name, usage="initiate", store=store or None)
@@ -70,14 +78,19 @@ def _exchange(gssapi: Any, context: Any, token: bytes) -> Exchange:
 def _reason(error: Any, service: str, host: str, options: Mapping[str, str]) -> str:
     """Return why no ticket could be had, and what to look at."""
     text = _text(error)
-    keytab, principal = options.get("keyTab"), options.get("principal")
-    if options.get("useKeyTab", "").lower() == "true" and ("keytab" in text.lower() or "key table" in text.lower()):
-        return f"Kerberos: {text}; does the keytab {keytab} hold {principal}? klist -k {keytab} shows it"
-    if "clock skew" in text.lower():
+    said, keytab = text.lower(), options.get("keyTab", "")
+    if "clock skew" in said:
         return f"Kerberos: {text}: set this machine's clock by that of the KDC"
-    if "server not found" in text.lower():
-        return f"Kerberos: {text}: the KDC has no principal {service}/{host}; connect by the host's name in Kerberos"
-    if "credential" in text.lower() or "cache" in text.lower():
+    if said.startswith("server ") and "not found in kerberos database" in said:
+        return f"Kerberos: the KDC has no principal {service}/{host}: connect by the host's name in Kerberos"
+    if "cannot contact any kdc" in said:
+        return f"Kerberos: {text}: is the KDC up, and does krb5.conf name it?"
+    if options.get("useKeyTab", "").lower() == "true" and any(
+        word in said for word in ("keytab", "key table", "cache")
+    ):
+        principal = options.get("principal")
+        return f"Kerberos: the keytab {keytab} has no key of {principal}: klist -k {keytab} shows what it has"
+    if "credential" in said or "cache" in said or "expired" in said:
         return f"Kerberos: {text}: get a ticket with kinit, or name a keytab in the JAAS options"
     return f"Kerberos: {text}"
 

@@ -7,6 +7,7 @@ the client itself: unsecured, without a signature.
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -22,6 +23,7 @@ from engine.kafka.client.sasl.exchange import Exchange, SaslError
 _STRING, _NUMBER, _LIST = "unsecuredLoginStringClaim_", "unsecuredLoginNumberClaim_", "unsecuredLoginListClaim_"
 _EXTENSION_OPTIONS = ("unsecuredLoginExtension_", "extension_")
 _EXTENSION_NAME, _EXTENSION_VALUE = re.compile(r"[A-Za-z]+"), re.compile(r"[\x21-\x7e \t\r\n]+")
+_MSK_HOST = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com")
 _TOKEN = re.compile(r"[\x21-\x7e]+")
 FETCH_TIMEOUT_S = 10.0
 """How long a command, or one answer of an identity provider, may take."""
@@ -38,6 +40,37 @@ def oauthbearer_exchange(token: str, extensions: Mapping[str, str]) -> Exchange:
     if challenge:
         yield b"\x01"
         raise SaslError(f"the broker refuses the token: {_status(challenge)}")
+
+
+def token_of_aws(options: Mapping[str, str], host: str) -> str:
+    """Return a token of Amazon's IAM for a broker of its MSK, made here of the credentials that boto3 finds.
+
+    ``options`` are those of Java's ``IAMLoginModule``: ``awsProfileName``, ``awsRoleArn``, ``awsRoleSessionName``,
+    ``awsStsRegion``. The region is the one in the broker's name, else the environment's.
+
+    Raises:
+        SaslError: the library is missing, or there are no credentials.
+    """
+    try:
+        from aws_msk_iam_sasl_signer import MSKAuthTokenProvider
+    except ImportError:
+        raise SaslError("AWS_MSK_IAM needs the extra msk: pip install 'klamm[msk]'") from None
+    found = _MSK_HOST.search(host)
+    region = found[1] if found else options.get("awsStsRegion") or os.environ.get("AWS_REGION", "")
+    if not region:
+        raise SaslError("the broker's name tells no AWS region: set AWS_REGION")
+    try:
+        if role := options.get("awsRoleArn"):
+            session = options.get("awsRoleSessionName", "klamm")
+            token, _ = MSKAuthTokenProvider.generate_auth_token_from_role_arn(region, role, session)
+        elif profile := options.get("awsProfileName"):
+            token, _ = MSKAuthTokenProvider.generate_auth_token_from_profile(region, profile)
+        else:
+            token, _ = MSKAuthTokenProvider.generate_auth_token(region)
+    except Exception as error:
+        # boto3 has many; none of them may end a command as a bug of klamm's.
+        raise SaslError(f"no AWS credentials: {error}") from None
+    return str(token)
 
 
 def extensions_of(options: Mapping[str, str]) -> dict[str, str]:

@@ -19,6 +19,7 @@ from engine.kafka.client.sasl.oauthbearer import (
     token_from_command,
     token_from_file,
     token_from_provider,
+    token_of_aws,
     unsecured_token,
 )
 from engine.kafka.client.sasl.scram import HASHES, scram_exchange
@@ -27,7 +28,9 @@ from engine.kafka.client.tls.context import client_context, tls_settings
 TOKEN_URL = "sasl.oauthbearer.token.endpoint.url"
 TOKEN_COMMAND = "klamm.oauthbearer.token.command"
 """A key of klamm's own: the command that prints a token."""
-_MECHANISMS = ("PLAIN", *HASHES, "OAUTHBEARER")
+_MECHANISMS = ("PLAIN", *HASHES, "OAUTHBEARER", "GSSAPI", "AWS_MSK_IAM")
+_MSK_HANDLER = "IAMOAuthBearerLoginCallbackHandler"
+"""The end of the Java class that makes tokens for Amazon's MSK."""
 _RENEWED_AFTER = 0.8
 """A token is asked for again after this share of its life, as in Kafka (``sasl.login.refresh.window.factor``)."""
 
@@ -40,13 +43,21 @@ class SaslSettings:
     options: tuple[tuple[str, str], ...] = field(repr=False)
     token_url: str | None = field(default=None, repr=False)
     token_command: str | None = field(default=None, repr=False)
+    service: str = ""
+    """Kerberos: the brokers' service, ``kafka`` in ``kafka/host@REALM``."""
 
     @property
     def identity(self) -> str:
         """Who logs in, for people: ``alice by SCRAM-SHA-512``."""
         options = dict(self.options)
-        name = options.get("username") or options.get("clientId") or options.get("unsecuredLoginStringClaim_sub")
+        names = ("username", "clientId", "unsecuredLoginStringClaim_sub", "principal", "awsProfileName", "awsRoleArn")
+        name = next((options[one] for one in names if options.get(one)), None)
         return f"{name} by {self.mechanism}" if name else self.mechanism
+
+    @property
+    def mechanism_asked_for(self) -> str:
+        """The name of the mechanism in the handshake: MSK takes its tokens by OAUTHBEARER, too."""
+        return "OAUTHBEARER" if self.mechanism == "AWS_MSK_IAM" else self.mechanism
 
 
 def sasl_settings(entries: Mapping[str, str], jaas: LoginModule | None = None) -> SaslSettings:
@@ -58,15 +69,17 @@ def sasl_settings(entries: Mapping[str, str], jaas: LoginModule | None = None) -
     mechanism = entries.get("sasl.mechanism", "GSSAPI")
     if mechanism not in _MECHANISMS:
         default = "" if "sasl.mechanism" in entries else " (Kafka's default)"
-        raise ConfigError(
-            f"sasl.mechanism={mechanism}{default} is not supported yet; klamm has {', '.join(_MECHANISMS)}"
-        )
+        raise ConfigError(f"sasl.mechanism={mechanism}{default} is not supported; klamm has {', '.join(_MECHANISMS)}")
     said = entries.get("sasl.jaas.config")
     module = parse_jaas_config(said) if said else jaas
     if module is None:
         raise ConfigError(
             f"sasl.jaas.config is missing: {mechanism} needs it, or a JAAS file with a section KafkaClient"
         )
+    if mechanism == "OAUTHBEARER" and entries.get("sasl.login.callback.handler.class", "").endswith(_MSK_HANDLER):
+        mechanism = "AWS_MSK_IAM"
+    if mechanism in ("GSSAPI", "AWS_MSK_IAM"):
+        return _of_other_libraries(mechanism, entries, module)
     url, command = entries.get(TOKEN_URL), entries.get(TOKEN_COMMAND)
     if mechanism != "OAUTHBEARER":
         _require(module, mechanism, "username", "password")
@@ -77,13 +90,28 @@ def sasl_settings(entries: Mapping[str, str], jaas: LoginModule | None = None) -
     return SaslSettings(mechanism, tuple(module.options.items()), url, command)
 
 
-def exchange_for(settings: SaslSettings) -> Exchange:
-    """Return a new exchange. It may wait for a token, so call it beside the loop.
+def _of_other_libraries(mechanism: str, entries: Mapping[str, str], module: LoginModule) -> SaslSettings:
+    service = entries.get("sasl.kerberos.service.name") or module.options.get("serviceName", "")
+    if mechanism == "GSSAPI" and not service:
+        raise ConfigError("GSSAPI needs sasl.kerberos.service.name, which is mostly kafka")
+    if mechanism == "GSSAPI" and module.options.get("useKeyTab", "").lower() == "true":
+        _require(module, mechanism, "keyTab", "principal")
+    return SaslSettings(mechanism, tuple(sorted(module.options.items())), service=service)
+
+
+def exchange_for(settings: SaslSettings, host: str) -> Exchange:
+    """Return a new exchange with the broker at a host. It may wait for a token, so call it beside the loop.
 
     Raises:
-        SaslError: no token can be had.
+        SaslError: no token or ticket can be had.
     """
     options = dict(settings.options)
+    if settings.mechanism == "GSSAPI":
+        from engine.kafka.client.sasl.kerberos import kerberos_exchange
+
+        return kerberos_exchange(settings.service, host, options)
+    if settings.mechanism == "AWS_MSK_IAM":
+        return oauthbearer_exchange(token_of_aws(options, host), {})
     if settings.mechanism == "OAUTHBEARER":
         return oauthbearer_exchange(_token(settings, options), extensions_of(options))
     username, password = options["username"], options["password"]

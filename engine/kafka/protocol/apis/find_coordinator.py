@@ -7,9 +7,19 @@ Version notes
 
 from __future__ import annotations
 
+from enum import IntEnum
+
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.declaration import Request, Response, Struct, field
 from engine.kafka.protocol.types import INT8, INT16, INT32, STRING, Array
+
+
+class KeyType(IntEnum):
+    """What the keys are."""
+
+    GROUP = 0
+    TRANSACTION = 1
+    SHARE = 2
 
 
 class FindCoordinatorRequest(Request, key=ApiKey.FIND_COORDINATOR):

@@ -1,0 +1,428 @@
+"""``klamm acls``: who may do what. Options are those of kafka-acls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli.framework.command import CommandGroup
+from cli.framework.completing import complete_topics, one_of
+from cli.framework.invocation import Invocation
+from cli.framework.options import Asks, Needs
+from cli.output.report import Report
+from engine.common.quantities import counted
+
+if TYPE_CHECKING:
+    from engine.admin.acls.values import Wish
+    from engine.admin.cluster.connection import Cluster
+    from engine.kafka.acls import AclBinding
+
+group = CommandGroup(
+    "acls",
+    "Who may do what: list, add, remove, explain and check access rules, and keep them as a file.",
+    action_flags={f"--{word}": word for word in ("list", "add", "remove")},
+)
+
+Topics = Annotated[
+    list[str] | None,
+    typer.Option("--topic", metavar="T", help="A topic; * is every topic.", autocompletion=complete_topics),
+]
+Groups = Annotated[list[str] | None, typer.Option("--group", metavar="ID", help="A group; * is every group.")]
+OnCluster = Annotated[bool, typer.Option("--cluster-resource", help="The cluster (--cluster of kafka-acls).")]
+TransactionalIds = Annotated[
+    list[str] | None, typer.Option("--transactional-id", metavar="ID", help="A transactional id.")
+]
+Tokens = Annotated[list[str] | None, typer.Option("--delegation-token", metavar="ID", help="A delegation token.")]
+Users = Annotated[
+    list[str] | None,
+    typer.Option("--user-principal", metavar="USER", help="A user whose tokens it is about, such as User:bob."),
+]
+PatternTypes = Annotated[
+    str,
+    typer.Option(
+        "--resource-pattern-type",
+        metavar="TYPE",
+        help="literal or prefixed; to list and remove also match (whatever covers the name) and any.",
+        autocompletion=one_of("literal", "prefixed", "match", "any"),
+    ),
+]
+Operations = Annotated[
+    list[str] | None,
+    typer.Option("--operation", metavar="OP", help="read, write, describe-configs, …; all if you name none."),
+]
+AllowPrincipals = Annotated[
+    list[str] | None, typer.Option("--allow-principal", metavar="P", help="Who may, such as User:alice or User:*.")
+]
+DenyPrincipals = Annotated[list[str] | None, typer.Option("--deny-principal", metavar="P", help="Who may not.")]
+AllowHosts = Annotated[
+    list[str] | None, typer.Option("--allow-host", metavar="IP", help="From where they may; from anywhere by default.")
+]
+DenyHosts = Annotated[list[str] | None, typer.Option("--deny-host", metavar="IP", help="From where they may not.")]
+Producer = Annotated[
+    bool, typer.Option("--producer", help="What producers need: write, describe, create on topics; ids if named.")
+]
+Consumer = Annotated[
+    bool, typer.Option("--consumer", help="What consumers need: read, describe on topics, read on groups.")
+]
+Idempotent = Annotated[
+    bool, typer.Option("--idempotent", help="With --producer: also the right to be idempotent, for old brokers.")
+]
+RuleFile = Annotated[
+    Path, typer.Argument(metavar="FILE", allow_dash=True, help="YAML as acls export prints it; - is stdin.")
+]
+
+
+@group.command(
+    "list",
+    needs=Needs(cluster=True, asks=Asks.CLUSTER),
+    examples=(
+        "klamm acls list",
+        "klamm acls list --topic orders --resource-pattern-type match",
+        "klamm acls list --principal User:alice -o json",
+        "klamm acls list --zookeeper 127.0.0.1:2181",
+    ),
+)
+async def list_acls(
+    invocation: Invocation,
+    principal: Annotated[
+        list[str] | None, typer.Option("--principal", metavar="P", help="Only rules that name this principal.")
+    ] = None,
+    topic: Topics = None,
+    group: Groups = None,
+    cluster_resource: OnCluster = False,
+    transactional_id: TransactionalIds = None,
+    delegation_token: Tokens = None,
+    user_principal: Users = None,
+    resource_pattern_type: PatternTypes = "literal",
+) -> Report:
+    """List access rules, all of them or those on the named resources.
+
+    Rules are listed, not who may do what: klamm acls explain says that. Needs the right to describe the cluster.
+    """
+    from cli.framework.cluster_session import open_cluster
+    from cli.views.acls import rules_report
+    from engine.admin.acls.access import read_acls
+
+    wish = _wish(topic, group, cluster_resource, transactional_id, delegation_token, user_principal,
+                 resource_pattern_type, principals=principal or ())  # fmt: skip
+    filters = wish.filters()
+    async with open_cluster(invocation) as cluster:
+        return rules_report(await read_acls(cluster, filters))
+
+
+@group.command(
+    "add",
+    needs=Needs(cluster=True, changes=True),
+    examples=(
+        "klamm acls add --allow-principal User:alice --operation read --topic orders",
+        "klamm acls add --producer --allow-principal User:etl --topic raw- --resource-pattern-type prefixed",
+        "klamm acls add --consumer --allow-principal User:bob --topic orders --group readers --dry-run",
+        "klamm acls add --deny-principal User:eve --deny-host 10.0.0.9 --cluster-resource --operation all",
+    ),
+)
+async def add(
+    invocation: Invocation,
+    allow_principal: AllowPrincipals = None,
+    deny_principal: DenyPrincipals = None,
+    operation: Operations = None,
+    topic: Topics = None,
+    group: Groups = None,
+    cluster_resource: OnCluster = False,
+    transactional_id: TransactionalIds = None,
+    delegation_token: Tokens = None,
+    user_principal: Users = None,
+    resource_pattern_type: PatternTypes = "literal",
+    allow_host: AllowHosts = None,
+    deny_host: DenyHosts = None,
+    producer: Producer = False,
+    consumer: Consumer = False,
+    idempotent: Idempotent = False,
+) -> Report:
+    """Allow or deny something. A rule that exists already is no error.
+
+    Without rules on a resource only super users may use it, unless the brokers have allow.everyone.if.no.acl.found.
+    The first rule on a resource ends that. Needs the right to alter the cluster.
+    """
+    from cli.framework.cluster_session import open_cluster
+    from cli.views.acls import changes_report
+    from engine.admin.acls.access import add_acls
+
+    wish = _wish(topic, group, cluster_resource, transactional_id, delegation_token, user_principal,
+                 resource_pattern_type, operation, allow_principal, deny_principal, allow_host, deny_host,
+                 (producer, consumer, idempotent))  # fmt: skip
+    rules = wish.rules()
+    async with open_cluster(invocation, for_change=True) as cluster:
+        if not invocation.confirm(f"add {_counted(rules)} to {cluster.target.title}", _lines(rules)):
+            return changes_report({"would_add": rules})
+        refusals = await add_acls(cluster, rules)
+        return changes_report({"added": rules}, invocation.tell_failures(refusals))
+
+
+@group.command(
+    "remove",
+    needs=Needs(cluster=True, changes=True),
+    examples=(
+        "klamm acls remove --allow-principal User:alice --operation read --topic orders --yes",
+        "klamm acls remove --topic orders --resource-pattern-type any --dry-run",
+        "klamm acls remove --consumer --allow-principal User:bob --topic orders --group readers --yes",
+    ),
+)
+async def remove(
+    invocation: Invocation,
+    allow_principal: AllowPrincipals = None,
+    deny_principal: DenyPrincipals = None,
+    operation: Operations = None,
+    topic: Topics = None,
+    group: Groups = None,
+    cluster_resource: OnCluster = False,
+    transactional_id: TransactionalIds = None,
+    delegation_token: Tokens = None,
+    user_principal: Users = None,
+    resource_pattern_type: PatternTypes = "literal",
+    allow_host: AllowHosts = None,
+    deny_host: DenyHosts = None,
+    producer: Producer = False,
+    consumer: Consumer = False,
+    idempotent: Idempotent = False,
+) -> Report:
+    """Remove rules: those described, or, with no principal, all rules on the named resources.
+
+    klamm shows each rule that is there before it asks, and removes those alone. A rule that matches in other words (all
+    instead of read) is another rule and stays. Needs the rights to describe and to alter the cluster.
+    """
+    from cli.framework.cluster_session import open_cluster
+    from engine.admin.acls.access import read_acls
+
+    wish = _wish(topic, group, cluster_resource, transactional_id, delegation_token, user_principal,
+                 resource_pattern_type, operation, allow_principal, deny_principal, allow_host, deny_host,
+                 (producer, consumer, idempotent))  # fmt: skip
+    filters = wish.removals()
+    async with open_cluster(invocation, for_change=True) as cluster:
+        rules = await read_acls(cluster, filters)
+        return await _removed(invocation, cluster, rules)
+
+
+async def _removed(invocation: Invocation, cluster: Cluster, rules: Sequence[AclBinding]) -> Report:
+    from cli.views.acls import changes_report
+    from engine.admin.acls.access import remove_acls
+
+    if not rules:
+        return changes_report({})
+    what = f"remove {_counted(rules)} from {cluster.target.title}"
+    if not invocation.confirm(what, _lines(rules), is_destructive=True):
+        return changes_report({"would_remove": rules})
+    return changes_report({"removed": await remove_acls(cluster, rules)})
+
+
+@group.command(
+    "explain",
+    needs=Needs(cluster=True, asks=Asks.CLUSTER),
+    examples=(
+        "klamm acls explain User:alice read topic:orders",
+        "klamm acls explain User:etl create cluster --host 10.0.0.9",
+        "klamm acls explain User:bob write transactional-id:billing -o json",
+    ),
+)
+async def explain(
+    invocation: Invocation,
+    principal: Annotated[str, typer.Argument(metavar="PRINCIPAL", help="Who, such as User:alice.")],
+    operation: Annotated[str, typer.Argument(metavar="OPERATION", help="Does what, such as read or describe-configs.")],
+    resource: Annotated[
+        str, typer.Argument(metavar="RESOURCE", help="To what: topic:T, group:G, cluster, transactional-id:X, …")
+    ],
+    host: Annotated[str, typer.Option("--host", metavar="IP", help="From which address.")] = "127.0.0.1",
+) -> Report:
+    """Say whether somebody may do something, and by which rule, among all that match.
+
+    It decides as AclAuthorizer does: a denial wins, read and others imply describe. Exits with 1 if it is not allowed.
+    Super users are named in the brokers' files alone, so klamm does not know them.
+    """
+    from cli.framework.cluster_session import open_cluster
+    from cli.views.acls import explanation_report
+    from engine.admin.acls import checks
+    from engine.admin.acls.access import read_acls
+    from engine.admin.acls.values import parse_operation, parse_principal, parse_resource
+    from engine.kafka.acls import AclFilter
+
+    who, what = parse_principal(principal), parse_operation(operation)
+    kind, name = parse_resource(resource)
+    async with open_cluster(invocation) as cluster:
+        rules = await read_acls(cluster, [AclFilter(kind, name, matches_name=True)])
+    return explanation_report(checks.explain(rules, who, host, what, kind, name))
+
+
+@group.command(
+    "lint",
+    needs=Needs(cluster=True, asks=Asks.CLUSTER),
+    examples=("klamm acls lint", "klamm acls lint --file acls.yaml -o json"),
+)
+async def lint(
+    invocation: Invocation,
+    file: Annotated[
+        Path | None, typer.Option("--file", metavar="FILE", allow_dash=True, help="Look at a file of rules instead.")
+    ] = None,
+) -> Report:
+    """Find rules that never match, that another rule makes vain, or that open everything to everybody.
+
+    Exits with 1 if there is one.
+    """
+    from cli.framework.cluster_session import open_cluster
+    from cli.views.acls import lint_report
+    from engine.admin.acls import checks
+    from engine.admin.acls.access import read_acls
+    from engine.admin.acls.files import read_acl_file
+    from engine.kafka.acls import AclFilter
+
+    if file is not None:
+        return lint_report(checks.lint(read_acl_file(file)))
+    async with open_cluster(invocation) as cluster:
+        return lint_report(checks.lint(await read_acls(cluster, [AclFilter(pattern_type=None)])))
+
+
+@group.command(
+    "export",
+    needs=Needs(cluster=True, asks=Asks.CLUSTER),
+    examples=("klamm acls export > acls.yaml", "klamm acls export --out acls.yaml --zookeeper 127.0.0.1:2181"),
+)
+async def export(
+    invocation: Invocation,
+    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write it there.")] = None,
+) -> Report | None:
+    """Print all rules as a file for a repository: YAML, in a fixed order, so that only changes of rules change it."""
+    from cli.framework.cluster_session import open_cluster
+    from cli.framework.stdout import write_bytes
+    from cli.output.format import OutputFormat
+    from cli.views.acls import rules_report
+    from engine.admin.acls.access import read_acls
+    from engine.admin.acls.files import file_text
+    from engine.kafka.acls import AclFilter
+
+    async with open_cluster(invocation) as cluster:
+        rules = await read_acls(cluster, [AclFilter(pattern_type=None)])
+    if out is not None:
+        out.write_text(file_text(rules), encoding="utf-8")
+        invocation.talk.say(f"{_counted(rules)} written to {out}")
+        return rules_report(rules)
+    if invocation.output in (OutputFormat.JSON, OutputFormat.JSONL):
+        return rules_report(rules)
+    write_bytes([file_text(rules).encode()])
+    return None
+
+
+@group.command(
+    "diff",
+    needs=Needs(cluster=True, asks=Asks.CLUSTER),
+    examples=("klamm acls diff acls.yaml", "klamm acls diff acls.yaml -o json"),
+)
+async def diff(invocation: Invocation, file: RuleFile) -> Report:
+    """Compare the rules of a file with those of the cluster. Exits with 1 where something differs: a check for CI."""
+    from cli.exit_codes import ExitCode
+    from cli.framework.cluster_session import open_cluster
+    from cli.views.acls import changes_report
+    from engine.admin.acls.access import read_acls
+    from engine.admin.acls.files import compare, read_acl_file
+    from engine.kafka.acls import AclFilter
+
+    wanted = read_acl_file(file)
+    async with open_cluster(invocation) as cluster:
+        found = compare(wanted, await read_acls(cluster, [AclFilter(pattern_type=None)]))
+    code = ExitCode.BAD_ANSWER if found.missing or found.extra else ExitCode.DONE
+    return changes_report({"missing": found.missing, "extra": found.extra}, code)
+
+
+@group.command(
+    "apply",
+    needs=Needs(cluster=True, changes=True),
+    examples=(
+        "klamm acls apply acls.yaml --dry-run",
+        "klamm acls apply acls.yaml --yes",
+        "klamm acls apply acls.yaml --prune --yes",
+    ),
+)
+async def apply(
+    invocation: Invocation,
+    file: RuleFile,
+    prune: Annotated[bool, typer.Option("--prune", help="Also remove the rules that the file lacks.")] = False,
+) -> Report:
+    """Give the cluster the rules of a file. New rules are added before others are removed.
+
+    klamm shows what would change before it asks; with --dry-run that is all.
+    """
+    from cli.framework.cluster_session import open_cluster
+    from cli.views.acls import changes_report
+    from engine.admin.acls.access import add_acls, read_acls, remove_acls
+    from engine.admin.acls.files import compare, read_acl_file
+    from engine.kafka.acls import AclFilter
+
+    wanted = read_acl_file(file)
+    async with open_cluster(invocation, for_change=True) as cluster:
+        found = compare(wanted, await read_acls(cluster, [AclFilter(pattern_type=None)]))
+        extra = found.extra if prune else ()
+        if not found.missing and not extra:
+            return changes_report({})
+        what = f"add {_counted(found.missing)} and remove {len(extra)} in {cluster.target.title}"
+        lines = [*_lines(found.missing, "+ "), *_lines(extra, "- ")]
+        if not invocation.confirm(what, lines, is_destructive=True):
+            return changes_report({"would_add": found.missing, "would_remove": extra})
+        refusals = await add_acls(cluster, found.missing) if found.missing else []
+        # A rule that could not be added may be what keeps somebody at work whom another rule, now extra, lets in.
+        removed = await remove_acls(cluster, extra) if extra and not refusals else []
+        return changes_report({"added": found.missing, "removed": removed}, invocation.tell_failures(refusals))
+
+
+def _counted(rules: Sequence[AclBinding]) -> str:
+    return counted(len(rules), "rule")
+
+
+def _lines(rules: Sequence[AclBinding], mark: str = "") -> list[str]:
+    from engine.admin.acls.values import AclRow
+
+    return [f"{mark}{AclRow.of(rule)}" for rule in rules]
+
+
+def _wish(
+    topics: Sequence[str] | None,
+    groups: Sequence[str] | None,
+    is_cluster: bool,
+    transactional_ids: Sequence[str] | None,
+    tokens: Sequence[str] | None,
+    users: Sequence[str] | None,
+    pattern_type: str,
+    operations: Sequence[str] | None = None,
+    allow_principals: Sequence[str] | None = None,
+    deny_principals: Sequence[str] | None = None,
+    allow_hosts: Sequence[str] | None = None,
+    deny_hosts: Sequence[str] | None = None,
+    roles: tuple[bool, bool, bool] = (False, False, False),
+    *,
+    principals: Sequence[str] = (),
+) -> Wish:
+    from engine.admin.acls.values import Wish, parse_operation
+    from engine.common.acl import ResourceType
+    from engine.kafka.acls import CLUSTER_NAME
+
+    kinds = (
+        (ResourceType.TOPIC, topics),
+        (ResourceType.CLUSTER, [CLUSTER_NAME] if is_cluster else None),
+        (ResourceType.GROUP, groups),
+        (ResourceType.TRANSACTIONAL_ID, transactional_ids),
+        (ResourceType.DELEGATION_TOKEN, tokens),
+        (ResourceType.USER, users),
+    )
+    return Wish(
+        tuple((kind, name) for kind, names in kinds for name in names or ()),
+        pattern_type.lower(),
+        tuple(parse_operation(one) for one in operations or ()),
+        tuple(allow_principals or ()),
+        tuple(deny_principals or ()),
+        tuple(allow_hosts or ()),
+        tuple(deny_hosts or ()),
+        tuple(principals),
+        *roles,
+    )
+
+
+group.put_in_order("list", "add", "remove", "explain", "lint", "export", "diff", "apply")

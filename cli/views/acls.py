@@ -1,0 +1,70 @@
+"""Access rules as tables, and what becomes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from cli.exit_codes import ExitCode
+from cli.output.report import Column, Fields, Report, Section, Table, Tone
+from engine.admin.acls.values import AclRow
+from engine.common.quantities import counted
+
+if TYPE_CHECKING:
+    from engine.admin.acls.checks import Explanation, Finding
+    from engine.kafka.acls import AclBinding
+
+
+def _permission_tone(value: object) -> Tone | None:
+    return Tone.BAD if value == "deny" else None
+
+
+_COLUMNS = (
+    Column("resource_type", title="Resource"),
+    Column("name"),
+    Column("pattern_type", title="Pattern"),
+    Column("principal"),
+    Column("host"),
+    Column("operation"),
+    Column("permission", tone=_permission_tone),
+)
+
+
+def _cells(row: AclRow) -> tuple[object, ...]:
+    return tuple(getattr(row, column.name) for column in _COLUMNS)
+
+
+def rules_report(rules: Sequence[AclBinding]) -> Report:
+    """A rule per row."""
+    rows = [AclRow.of(rule) for rule in rules]
+    return Report(rows, Table(_COLUMNS, [_cells(row) for row in rows]), notes=(counted(len(rows), "rule"),))
+
+
+def changes_report(changes: Mapping[str, Sequence[AclBinding]], code: ExitCode = ExitCode.DONE) -> Report:
+    """Rules with what became of them: ``added``, ``removed``, ``missing``, …, in this order."""
+    found = [(word, AclRow.of(rule)) for word, rules in changes.items() for rule in rules]
+    data = [{"change": word, **{name: getattr(row, name) for name in AclRow.__slots__}} for word, row in found]
+    table = Table((Column("change"), *_COLUMNS), [(word, *_cells(row)) for word, row in found])
+    told = [f"{len(rules)} {word.replace('_', ' ')}" for word, rules in changes.items() if rules]
+    return Report(data, table, notes=(", ".join(told) or "no rules",), exit_code=code)
+
+
+def explanation_report(found: Explanation) -> Report:
+    """The answer, its reason and the rules that match; code 1 if it is no."""
+    answer = Fields((("allowed", found.allowed), ("because", found.because)))
+    rules = Table(_COLUMNS, [_cells(row) for row in found.rules])
+    sections = [Section(body=answer)]
+    if found.rules:
+        sections.append(Section("Rules that match, the deciding one first", rules))
+    table = Table((Column("allowed"), Column("because")), [(found.allowed, found.because)])
+    return Report(found, table, sections, exit_code=ExitCode.DONE if found.allowed else ExitCode.BAD_ANSWER)
+
+
+def lint_report(findings: Sequence[Finding]) -> Report:
+    """An odd rule per row; code 1 if there is one."""
+    table = Table(
+        (Column("problem"), Column("rule"), Column("because", falls_below=True)),
+        [(finding.problem, str(finding.rule), finding.because) for finding in findings],
+    )
+    notes = (counted(len(findings), "finding"),)
+    return Report(findings, table, notes=notes, exit_code=ExitCode.BAD_ANSWER if findings else ExitCode.DONE)

@@ -1,0 +1,175 @@
+"""How transactions look: a row for each transactional id, producer or marker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+
+from cli.exit_codes import ExitCode
+from cli.output.report import Column, Kind, Report, Table, Tone
+from cli.output.values import human_duration
+from engine.admin.transactions.ending import EndResult, Marker
+from engine.admin.transactions.hanging import OpenTransaction
+from engine.admin.transactions.reading import ListedTransaction, PartitionProducer, TransactionDescription
+from engine.common.model import TopicPartition
+from engine.common.quantities import counted
+
+NOTES_PARTITIONS_MAX = 10
+
+
+def _state_tone(value: object) -> Tone | None:
+    if value == "Ongoing":
+        return Tone.GOOD
+    return Tone.WARNING if isinstance(value, str) and value.startswith("Prepare") else Tone.QUIET
+
+
+_ID = Column("transactional_id", title="Transactional id")
+_PRODUCER = (Column("producer_id", Kind.NUMBER), Column("producer_epoch", Kind.NUMBER))
+_PARTITION = (Column("topic"), Column("partition", Kind.NUMBER))
+_LIST = (_ID, Column("coordinator", Kind.NUMBER), _PRODUCER[0], Column("state", tone=_state_tone))
+_DESCRIPTION = (
+    _ID,
+    Column("coordinator", Kind.NUMBER),
+    *_PRODUCER,
+    Column("state", tone=_state_tone),
+    Column("timeout_ms", Kind.DURATION_MS, title="Time-out"),
+    Column("start_time", Kind.TIME),
+    Column("duration_ms", Kind.DURATION_MS, title="Open for"),
+    Column("partitions", Kind.LIST, falls_below=True),
+)
+_PRODUCERS = (
+    *_PARTITION,
+    *_PRODUCER,
+    Column("coordinator_epoch", Kind.NUMBER),
+    Column("last_sequence", Kind.NUMBER),
+    Column("last_timestamp", Kind.TIME),
+    Column("start_offset", Kind.NUMBER, title="Open from"),
+)
+_HANGING = (
+    *_PARTITION,
+    *_PRODUCER,
+    Column("coordinator_epoch", Kind.NUMBER),
+    Column("start_offset", Kind.NUMBER),
+    Column("last_timestamp", Kind.TIME),
+    Column("age_ms", Kind.DURATION_MS, title="Age"),
+    _ID,
+)
+_ABORTED = (*_PARTITION, *_PRODUCER, Column("coordinator_epoch", Kind.NUMBER), Column("start_offset", Kind.NUMBER))
+_RESULT = Column("result")
+
+
+def list_report(listed: Sequence[ListedTransaction], *, exit_code: ExitCode) -> Report:
+    """A row per transactional id."""
+    rows = [(one.transactional_id, one.coordinator, one.producer_id, one.state) for one in listed]
+    return Report(
+        _data(_LIST, rows), Table(_LIST, rows), notes=() if rows else ("no transactions",), exit_code=exit_code
+    )
+
+
+def descriptions_report(found: Sequence[TransactionDescription], *, exit_code: ExitCode) -> Report:
+    """A row per transactional id, with its partitions."""
+    rows = [_described(one) for one in found]
+    return Report(list(map(_description_data, found)), Table(_DESCRIPTION, rows), exit_code=exit_code)
+
+
+def producers_report(found: Mapping[TopicPartition, Sequence[PartitionProducer]], *, exit_code: ExitCode) -> Report:
+    """A row per producer of each partition."""
+    rows = [
+        (
+            *name,
+            one.producer_id,
+            one.producer_epoch,
+            one.coordinator_epoch,
+            one.last_sequence,
+            _moment(one.last_timestamp_ms),
+            one.start_offset,
+        )
+        for name, producers in found.items()
+        for one in producers
+    ]
+    notes = () if rows or not found else ("no producers: none has written with an id lately",)
+    return Report(_data(_PRODUCERS, rows), Table(_PRODUCERS, rows), notes=notes, exit_code=exit_code)
+
+
+def hanging_report(found: Sequence[OpenTransaction], *, exit_code: ExitCode) -> Report:
+    """A row per hanging transaction; the code is 1 if there is one and all brokers have answered."""
+    rows = [
+        (
+            *one.name,
+            one.producer.producer_id,
+            one.producer.producer_epoch,
+            one.producer.coordinator_epoch,
+            one.start_offset,
+            _moment(one.producer.last_timestamp_ms),
+            one.age_ms,
+            one.transactional_id,
+        )
+        for one in found
+    ]
+    notes: tuple[str, ...] = ("no hanging transactions",)
+    if found:
+        example = f"klamm transactions abort {found[0].name} --start-offset {found[0].start_offset}"
+        notes = (f"{counted(len(found), 'hanging transaction')}; end it with: {example}",)
+    elif exit_code is not ExitCode.DONE:
+        notes = ("no hanging transactions where the brokers have answered",)
+    code = ExitCode.BAD_ANSWER if found and exit_code is ExitCode.DONE else exit_code
+    return Report(_data(_HANGING, rows), Table(_HANGING, rows), notes=notes, exit_code=code)
+
+
+def aborted_report(marker: Marker, result: EndResult) -> Report:
+    """The marker, written or only planned."""
+    columns = (*_ABORTED, _RESULT)
+    row = (
+        *marker.name,
+        marker.producer_id,
+        marker.producer_epoch,
+        marker.coordinator_epoch,
+        marker.start_offset,
+        result,
+    )
+    return Report(_data(columns, [row]), Table(columns, [row]))
+
+
+def termination_lines(before: TransactionDescription) -> list[str]:
+    """Say what a fence ends, for whoever has to confirm it."""
+    told = f"  producer {before.producer_id}, epoch {before.producer_epoch}: {before.state}"
+    if before.duration_ms is None or not before.is_open:
+        return [f"{told}; no transaction is open"]
+    names = [str(name) for name in before.partitions]
+    more = len(names) - NOTES_PARTITIONS_MAX
+    listed = ", ".join(names[:NOTES_PARTITIONS_MAX]) + (f" and {more} more" if more > 0 else "")
+    return [f"{told} for {human_duration(before.duration_ms)}, in {listed or 'no partition'}"]
+
+
+def terminated_report(before: TransactionDescription, after: TransactionDescription, result: EndResult) -> Report:
+    """State before and after the fence."""
+    columns = (_ID, *_PRODUCER, Column("before"), Column("after"), _RESULT)
+    row = (after.transactional_id, after.producer_id, after.producer_epoch, before.state, after.state, result)
+    return Report(_data(columns, [row]), Table(columns, [row]))
+
+
+def _described(one: TransactionDescription) -> tuple[object, ...]:
+    return (
+        one.transactional_id,
+        one.coordinator,
+        one.producer_id,
+        one.producer_epoch,
+        one.state,
+        one.timeout_ms,
+        _moment(one.start_time_ms),
+        one.duration_ms,
+        [str(name) for name in one.partitions],
+    )
+
+
+def _description_data(one: TransactionDescription) -> dict[str, object]:
+    (data,) = _data(_DESCRIPTION, [_described(one)])
+    return data | {"partitions": [{"topic": name.topic, "partition": name.partition} for name in one.partitions]}
+
+
+def _data(columns: Sequence[Column], rows: Sequence[Sequence[object]]) -> list[dict[str, object]]:
+    return [{column.name: value for column, value in zip(columns, row, strict=True)} for row in rows]
+
+
+def _moment(timestamp_ms: int | None) -> datetime | None:
+    return None if timestamp_ms is None else datetime.fromtimestamp(timestamp_ms / 1000, UTC)

@@ -1,0 +1,1 @@
+"""Access rules: listed, added, removed, explained, checked, and kept as a file."""

@@ -1,0 +1,186 @@
+"""Rules looked at together: which one decides, which never match, which are in vain, which open too much. Pure."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from engine.admin.acls.values import TYPE_WORDS, AclRow, operation_word
+from engine.common.acl import AclOperation, ResourceType
+from engine.kafka.acls import (
+    ANY_HOST,
+    ANY_NAME,
+    ANYBODY,
+    CLUSTER_NAME,
+    IMPLIED,
+    SUPPORTED,
+    AclBinding,
+    AclEntry,
+    PatternType,
+    Permission,
+    ResourcePattern,
+    decide,
+)
+
+_SUPER_USERS = "a super user may do everything, and only the brokers' files (super.users) say who is one"
+_DANGEROUS = {
+    AclOperation.ALL, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER, AclOperation.ALTER_CONFIGS,
+    AclOperation.CLUSTER_ACTION,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Whether somebody may do something, by which rule, and all the rules that match, the deciding one first."""
+
+    allowed: bool
+    because: str
+    rules: tuple[AclRow, ...]
+
+
+def explain(
+    rules: Iterable[AclBinding], principal: str, host: str, operation: AclOperation, kind: ResourceType, name: str
+) -> Explanation:
+    """Say what the rules of a cluster say about one operation."""
+    acls: dict[ResourcePattern, list[AclEntry]] = {}
+    for rule in rules:
+        acls.setdefault(rule.pattern, []).append(rule.entry)
+    found = decide(acls, principal, host, operation, kind, name)
+    resource = TYPE_WORDS[kind] if kind is ResourceType.CLUSTER else f"{TYPE_WORDS[kind]} {name}"
+    if found.rule is not None:
+        because = f"a rule says: {AclRow.of(found.rule)}"
+        if found.is_allowed and found.rule.entry.operation not in (operation, AclOperation.ALL):
+            because += f"; {operation_word(found.rule.entry.operation)} implies {operation_word(operation)}"
+    elif found.has_rules:
+        because = f"{resource} has rules, and none allows this; {_SUPER_USERS}"
+    else:
+        because = (
+            f"no rule is about {resource}: nobody may, unless the brokers' files have "
+            f"allow.everyone.if.no.acl.found=true; {_SUPER_USERS}"
+        )
+    return Explanation(found.is_allowed, because, tuple(map(AclRow.of, found.matching)))
+
+
+class Problem(Enum):
+    """What is odd about a rule."""
+
+    OPENS = "opens_everything"
+    NEVER_MATCHES = "never_matches"
+    SHADOWED = "shadowed"
+    REDUNDANT = "redundant"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """An odd rule, why it is odd, and the other rule that makes it so."""
+
+    problem: Problem
+    because: str
+    rule: AclRow
+    other: AclRow | None = None
+
+
+def lint(rules: Sequence[AclBinding]) -> list[Finding]:
+    """Return what is odd about rules, the dangerous first."""
+    found = [finding for rule in rules for finding in _alone(rule)]
+    found += _together(rules)
+    order = list(Problem)
+    return sorted(found, key=lambda finding: order.index(finding.problem))
+
+
+def _alone(rule: AclBinding) -> Iterator[Finding]:
+    for because in _never(rule):
+        yield Finding(Problem.NEVER_MATCHES, because, AclRow.of(rule))
+    why = _opens(rule)
+    if why is not None:
+        yield Finding(Problem.OPENS, why, AclRow.of(rule))
+
+
+def _never(rule: AclBinding) -> Iterator[str]:
+    """Return why no request ever matches a rule."""
+    pattern, entry = rule.pattern, rule.entry
+    word = TYPE_WORDS[pattern.resource_type]
+    if entry.operation not in (AclOperation.ALL, *SUPPORTED[pattern.resource_type]):
+        yield f"nothing does {operation_word(entry.operation)} on a {word}"
+    if pattern.resource_type is ResourceType.CLUSTER and not pattern.covers(CLUSTER_NAME):
+        yield f"the cluster's only name is {CLUSTER_NAME}"
+    if pattern.pattern_type is PatternType.LITERAL and pattern.name != ANY_NAME and pattern.name.endswith("*"):
+        yield "a literal name ends with *, which is no wildcard there: a prefixed pattern is meant"
+    if entry.host != ANY_HOST and not _is_address(entry.host):
+        yield f"{entry.host} is no address: Kafka compares addresses, never names or networks"
+    name = entry.principal.partition(":")[2]
+    if name.endswith("*") and entry.principal != ANYBODY:
+        yield f"a principal has no wildcards: {ANYBODY} alone is everybody"
+    kind = entry.principal.partition(":")[0]
+    if kind != "User" and kind.lower() == "user":
+        yield f"the type of a principal is spelled User, not {kind}"
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _opens(rule: AclBinding) -> str | None:
+    pattern, entry = rule.pattern, rule.entry
+    if entry.permission is Permission.DENY or entry.principal != ANYBODY or entry.host != ANY_HOST:
+        return None
+    is_wide = pattern.name == ANY_NAME or pattern.resource_type is ResourceType.CLUSTER
+    if is_wide and entry.operation in _DANGEROUS:
+        what = (
+            "the cluster"
+            if pattern.resource_type is ResourceType.CLUSTER
+            else f"every {TYPE_WORDS[pattern.resource_type]}"
+        )
+        return f"everybody may {operation_word(entry.operation)} {what}, from anywhere"
+    return None
+
+
+def _together(rules: Sequence[AclBinding]) -> Iterator[Finding]:
+    """Return rules that another rule makes vain. Each rule is reported once, by the first that does so."""
+    wide = sorted(rules, key=lambda rule: rule.entry.permission is not Permission.DENY)
+    for rule in rules:
+        for other in wide:
+            if other == rule or not _covers(other, rule):
+                continue
+            if other.entry.permission is Permission.DENY and rule.entry.permission is Permission.ALLOW:
+                because = f"it is never reached: {AclRow.of(other)}"
+                yield Finding(Problem.SHADOWED, because, AclRow.of(rule), AclRow.of(other))
+                break
+            if other.entry.permission is rule.entry.permission and not (
+                _covers(rule, other) and rules.index(rule) < rules.index(other)
+            ):
+                because = f"another rule says as much: {AclRow.of(other)}"
+                yield Finding(Problem.REDUNDANT, because, AclRow.of(rule), AclRow.of(other))
+                break
+
+
+def _covers(wide: AclBinding, narrow: AclBinding) -> bool:
+    """Whether a rule matches whatever another one matches."""
+    return (
+        _covers_pattern(wide.pattern, narrow.pattern)
+        and wide.entry.principal in (narrow.entry.principal, ANYBODY)
+        and wide.entry.host in (narrow.entry.host, ANY_HOST)
+        and _covers_operation(wide.entry, narrow.entry)
+    )
+
+
+def _covers_pattern(wide: ResourcePattern, narrow: ResourcePattern) -> bool:
+    if wide.resource_type is not narrow.resource_type:
+        return False
+    if wide == narrow or (wide.pattern_type is PatternType.LITERAL and wide.name == ANY_NAME):
+        return True
+    is_any = narrow.pattern_type is PatternType.LITERAL and narrow.name == ANY_NAME
+    return wide.pattern_type is PatternType.PREFIXED and not is_any and narrow.name.startswith(wide.name)
+
+
+def _covers_operation(wide: AclEntry, narrow: AclEntry) -> bool:
+    if wide.operation in (AclOperation.ALL, narrow.operation):
+        return True
+    is_allowing = wide.permission is Permission.ALLOW and narrow.permission is Permission.ALLOW
+    return is_allowing and wide.operation in IMPLIED.get(narrow.operation, ())

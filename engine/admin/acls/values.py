@@ -1,0 +1,280 @@
+"""Access rules in a person's words, and what the options of kafka-acls mean. Pure.
+
+Source: kafka-acls of Apache Kafka 3.9.1, its help and what it does with each combination of options.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from engine.admin.cluster.errors import BadRequest
+from engine.common.acl import AclOperation, ResourceType
+from engine.kafka.acls import (
+    ANY_HOST,
+    ANY_NAME,
+    CLUSTER_NAME,
+    SUPPORTED,
+    AclBinding,
+    AclEntry,
+    AclFilter,
+    PatternType,
+    Permission,
+    ResourcePattern,
+)
+
+TYPE_WORDS = {
+    ResourceType.TOPIC: "topic",
+    ResourceType.GROUP: "group",
+    ResourceType.CLUSTER: "cluster",
+    ResourceType.TRANSACTIONAL_ID: "transactional-id",
+    ResourceType.DELEGATION_TOKEN: "delegation-token",
+    ResourceType.USER: "user",
+}
+PATTERN_TYPES = ("literal", "prefixed", "match", "any")
+_PRINCIPAL = re.compile(r"[^:]+:.+", re.DOTALL)
+_RESOURCES = "topic:NAME, group:NAME, cluster, transactional-id:NAME, delegation-token:NAME or user:TYPE:NAME"
+
+
+@dataclass(frozen=True, slots=True)
+class AclRow:
+    """A rule in the words of JSON, files and options."""
+
+    resource_type: str
+    name: str
+    pattern_type: str
+    principal: str
+    host: str
+    operation: str
+    permission: str
+
+    @classmethod
+    def of(cls, rule: AclBinding) -> AclRow:
+        """Return a rule's words."""
+        pattern, entry = rule.pattern, rule.entry
+        return cls(
+            TYPE_WORDS[pattern.resource_type], pattern.name, pattern.pattern_type.value.lower(), entry.principal,
+            entry.host, operation_word(entry.operation), entry.permission.value.lower(),
+        )  # fmt: skip
+
+    def __str__(self) -> str:
+        place = "" if self.host == ANY_HOST else f" from {self.host}"
+        name = "" if self.resource_type == "cluster" else f" {self.name}"
+        prefix = " that begin with" if self.pattern_type == "prefixed" else ""
+        plural = "s" if prefix else ""
+        return (
+            f"{self.permission} {self.principal}{place} {self.operation} on {self.resource_type}{plural}{prefix}{name}"
+        )
+
+
+def operation_word(operation: AclOperation) -> str:
+    """Return how people write an operation: ``describe-configs``."""
+    return operation.name.lower().replace("_", "-")
+
+
+def parse_operation(text: str) -> AclOperation:
+    """Read an operation in any case, with or without hyphens: ``DescribeConfigs``, ``describe-configs``.
+
+    Raises:
+        BadRequest: there is none of this name.
+    """
+    wanted = re.sub("[-_]", "", text).lower()
+    for operation in AclOperation:
+        if operation.spelling.lower() == wanted:
+            return operation
+    raise BadRequest(f"no such operation: {text}", hint=f"one of {', '.join(map(operation_word, AclOperation))}")
+
+
+def parse_principal(text: str) -> str:
+    """Return a principal such as ``User:alice``.
+
+    Raises:
+        BadRequest: its type is missing.
+    """
+    if not _PRINCIPAL.fullmatch(text.strip()):
+        raise BadRequest(f"not a principal: {text!r}", hint=f"write its type first, such as User:{text or 'alice'}")
+    return text.strip()
+
+
+def parse_resource(text: str) -> tuple[ResourceType, str]:
+    """Read a resource: ``topic:orders``, ``cluster``.
+
+    Raises:
+        BadRequest: it is none.
+    """
+    word, _, name = text.partition(":")
+    for resource_type, type_word in TYPE_WORDS.items():
+        if word.lower().replace("_", "-") == type_word and (bool(name) or resource_type is ResourceType.CLUSTER):
+            if resource_type is ResourceType.CLUSTER and name not in ("", CLUSTER_NAME):
+                break
+            return resource_type, name or CLUSTER_NAME
+    raise BadRequest(f"not a resource: {text!r}", hint=f"write {_RESOURCES}")
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What the options of kafka-acls name. Resources are ``(type, name)``; ``pattern_type`` is one of PATTERN_TYPES."""
+
+    resources: Sequence[tuple[ResourceType, str]] = ()
+    pattern_type: str = "literal"
+    operations: Sequence[AclOperation] = ()
+    allow_principals: Sequence[str] = ()
+    deny_principals: Sequence[str] = ()
+    allow_hosts: Sequence[str] = ()
+    deny_hosts: Sequence[str] = ()
+    principals: Sequence[str] = ()
+    is_producer: bool = False
+    is_consumer: bool = False
+    is_idempotent: bool = False
+
+    def check(self) -> None:
+        """Raise BadRequest if the options contradict each other, or one that another needs is missing."""
+        types = {resource_type for resource_type, _ in self.resources}
+        if self.pattern_type not in PATTERN_TYPES:
+            raise BadRequest(f"no such type of pattern: {self.pattern_type}", hint=f"one of {', '.join(PATTERN_TYPES)}")
+        if self.is_producer or self.is_consumer:
+            if self.operations or self.deny_principals or self.deny_hosts:
+                raise BadRequest(
+                    "a producer's or consumer's rights are these operations, allowed: name no others, and deny nothing"
+                )
+            if ResourceType.TOPIC not in types:
+                raise BadRequest("a producer or consumer needs a topic")
+        if self.is_consumer and ResourceType.GROUP not in types:
+            raise BadRequest("a consumer needs a group besides its topic")
+        odd = types & {ResourceType.CLUSTER, ResourceType.TRANSACTIONAL_ID}
+        if self.is_consumer and not self.is_producer and odd:
+            raise BadRequest("a consumer has rights on topics and groups only")
+        if self.is_idempotent and not self.is_producer:
+            raise BadRequest("only a producer is idempotent")
+        for principal in (*self.allow_principals, *self.deny_principals, *self.principals):
+            parse_principal(principal)
+
+    def rules(self) -> list[AclBinding]:
+        """Return the rules that this asks to add.
+
+        Raises:
+            BadRequest: they are incomplete, or mean nothing to Kafka.
+        """
+        self.check()
+        if self.pattern_type not in ("literal", "prefixed"):
+            raise BadRequest(
+                f"a rule is for literal names or prefixes; {self.pattern_type} is for looking and removing"
+            )
+        if not (self.allow_principals or self.deny_principals):
+            raise BadRequest("say whom it allows or denies something")
+        kind = PatternType(self.pattern_type.upper())
+        found = [
+            AclBinding(ResourcePattern(resource_type, name, kind), entry)
+            for resource_type, name, entries in self._entries()
+            for entry in entries
+        ]
+        for rule in found:
+            check_rule(rule)
+        return list(dict.fromkeys(found))
+
+    def removals(self) -> list[AclFilter]:
+        """Return which rules this asks to remove: with nobody named, all rules of the resources."""
+        self.check()
+        return [
+            wanted
+            for resource_type, name, entries in self._entries()
+            for wanted in (
+                [self._filter(resource_type, name, entry) for entry in entries] or [self._filter(resource_type, name)]
+            )
+        ]
+
+    def filters(self) -> list[AclFilter]:
+        """Return which rules this asks to list: all if it names nothing."""
+        self.check()
+        if self.is_producer or self.is_consumer or self.allow_principals or self.deny_principals or self.operations:
+            raise BadRequest("a list is of resources and principals only")
+        wanted = [self._filter(*resource) for resource in self.resources] or [AclFilter(pattern_type=None)]
+        if not self.principals:
+            return wanted
+        return [replace(one, principal=principal) for one in wanted for principal in self.principals]
+
+    def _filter(self, resource_type: ResourceType, name: str, entry: AclEntry | None = None) -> AclFilter:
+        kind = PatternType(self.pattern_type.upper()) if self.pattern_type in ("literal", "prefixed") else None
+        found = AclFilter(resource_type, name, kind, matches_name=self.pattern_type == "match")
+        if entry is None:
+            return found
+        return replace(
+            found, principal=entry.principal, host=entry.host, operation=entry.operation, permission=entry.permission
+        )
+
+    def _entries(self) -> list[tuple[ResourceType, str, list[AclEntry]]]:
+        """Return the entries for each named resource, those of the conveniences merged."""
+        if not self.resources:
+            raise BadRequest("say on which resources")
+        if not self.is_producer and not self.is_consumer:
+            operations = self.operations or (AclOperation.ALL,)
+            return [(*resource, self._for(operations)) for resource in self.resources]
+        found: dict[tuple[ResourceType, str], list[AclEntry]] = {}
+        for resource in self.resources:
+            operations = tuple(self._convenient(resource[0]))
+            if operations:
+                found[resource] = self._for(operations)
+        if self.is_idempotent:
+            found[ResourceType.CLUSTER, CLUSTER_NAME] = self._for((AclOperation.IDEMPOTENT_WRITE,))
+        return [(*resource, entries) for resource, entries in found.items()]
+
+    def _convenient(self, resource_type: ResourceType) -> Iterable[AclOperation]:
+        if self.is_producer and resource_type is ResourceType.TOPIC:
+            yield from (AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.CREATE)
+        if self.is_producer and resource_type is ResourceType.TRANSACTIONAL_ID:
+            yield from (AclOperation.WRITE, AclOperation.DESCRIBE)
+        if self.is_consumer and resource_type is ResourceType.TOPIC:
+            yield from (AclOperation.READ, AclOperation.DESCRIBE)
+        if self.is_consumer and resource_type is ResourceType.GROUP:
+            yield AclOperation.READ
+
+    def _for(self, operations: Iterable[AclOperation]) -> list[AclEntry]:
+        sides = (
+            (Permission.ALLOW, self.allow_principals, self.allow_hosts),
+            (Permission.DENY, self.deny_principals, self.deny_hosts),
+        )
+        return list(
+            dict.fromkeys(
+                AclEntry(principal, host, operation, permission)
+                for permission, principals, hosts in sides
+                for principal in principals
+                for operation in operations
+                for host in hosts or (ANY_HOST,)
+            )
+        )
+
+
+def check_rule(rule: AclBinding) -> None:
+    """Raise BadRequest if a broker would not take a rule, or nothing could ever match its operation."""
+    pattern, entry = rule.pattern, rule.entry
+    word = TYPE_WORDS[pattern.resource_type]
+    parse_principal(entry.principal)
+    if entry.operation not in (AclOperation.ALL, *SUPPORTED[pattern.resource_type]):
+        able = ", ".join(sorted(map(operation_word, SUPPORTED[pattern.resource_type])))
+        raise BadRequest(f"nothing does {operation_word(entry.operation)} on a {word}", hint=f"{word}: {able} or all")
+    if not pattern.name:
+        raise BadRequest(f"the {word} has no name", hint=f"the name {ANY_NAME} is every {word}")
+    if pattern.resource_type is ResourceType.CLUSTER and pattern != ResourcePattern(ResourceType.CLUSTER, CLUSTER_NAME):
+        raise BadRequest(f"the cluster's only name is {CLUSTER_NAME}, a literal one", where=pattern.name)
+
+
+def rule_of(row: AclRow) -> AclBinding:
+    """Return the rule that these words describe.
+
+    Raises:
+        BadRequest: they describe none.
+    """
+    resource_type, name = parse_resource(
+        "cluster" if row.resource_type == "cluster" and row.name == CLUSTER_NAME else f"{row.resource_type}:{row.name}"
+    )
+    if row.pattern_type.upper() not in PatternType.__members__:
+        raise BadRequest(f"pattern_type is literal or prefixed, not {row.pattern_type!r}")
+    if row.permission.upper() not in Permission.__members__:
+        raise BadRequest(f"permission is allow or deny, not {row.permission!r}")
+    entry = AclEntry(
+        parse_principal(row.principal), row.host, parse_operation(row.operation), Permission[row.permission.upper()]
+    )
+    rule = AclBinding(ResourcePattern(resource_type, name, PatternType[row.pattern_type.upper()]), entry)
+    check_rule(rule)
+    return rule

@@ -1,0 +1,248 @@
+"""A walk to a cluster, step by step, as a person would look for what is wrong: it stops at the first step that fails.
+
+For ZooKeeper: name, port, login, znodes. For the brokers: name, port, TLS, login, APIs, rights, and the way to every
+broker that the cluster names.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeVar
+
+from engine.admin.brokers.releases import release_of
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.errors import AdminError, FailureKind, Unreachable
+from engine.admin.cluster.remedies import CHECK_NAME, START_IT, Words
+from engine.admin.cluster.wire_failures import unreachable
+from engine.common.acl import AclOperation
+from engine.common.errors import ConfigError
+from engine.kafka.client.broker_client import BrokerClient
+from engine.kafka.client.errors import NetworkError, TlsFailed
+from engine.kafka.protocol.apis.describe_cluster import DescribeClusterRequest
+from engine.kafka.zk.client import server_addresses
+from engine.kafka.zk.errors import NoAuth, NoNode
+
+T = TypeVar("T")
+
+_STEP_S_MAX = 10.0
+_NOT_TOLD = -(2**31)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step: what was looked at, what was found there, and what to do if it failed."""
+
+    name: str
+    where: str
+    found: str
+    failure: FailureKind | None = None
+    hint: Words | None = None
+
+
+class _Failed(Exception):
+    """The walk ends here."""
+
+    def __init__(self, step: Step) -> None:
+        super().__init__(step.found)
+        self.step = step
+
+
+async def walk(cluster: Cluster) -> AsyncIterator[Step]:
+    """Yield the steps to a cluster's ZooKeeper and its brokers; the last one may have failed."""
+    try:
+        if cluster.target.may_ask_zookeeper:
+            async for step in _to_zookeeper(cluster):
+                yield step
+        if cluster.target.may_ask_brokers and (cluster.target.bootstrap or cluster.target.zookeeper):
+            async for step in _to_brokers(cluster):
+                yield step
+    except _Failed as failed:
+        yield failed.step
+
+
+async def _to_zookeeper(cluster: Cluster) -> AsyncIterator[Step]:
+    connect = cluster.target.zookeeper or ""
+    # One server that answers is enough; the walk tells of each.
+    for host, port in server_addresses(connect):
+        yield await _name("ZooKeeper", host, port)
+        yield await _port("ZooKeeper", host, port)
+    zk = await _tried("ZooKeeper login", connect, cluster.zookeeper)
+    who = " and ".join(zk.security.identities) or "nobody: no login"
+    yield Step("ZooKeeper login", connect, f"{who}{', over TLS' if zk.security.tls else ''}")
+
+    async def look() -> str:
+        try:
+            brokers = await zk.children("/brokers/ids")
+        except NoNode:
+            raise Unreachable(
+                "no cluster's znodes are there", where=connect, hint="check the part after the slash"
+            ) from None
+        try:
+            await zk.get("/config/users")
+            secrets = ""
+        except (NoAuth, NoNode) as error:
+            secrets = "; secrets are hidden from this session" if isinstance(error, NoAuth) else ""
+        return f"{len(brokers)} brokers registered{secrets}"
+
+    yield Step("znodes", connect, await _tried("znodes", connect, look))
+
+
+async def _to_brokers(cluster: Cluster) -> AsyncIterator[Step]:
+    security = cluster.target.client_properties.security
+    wire = await _tried("brokers", cluster.target.name, cluster.wire)
+    first = cluster.target.bootstrap or await _tried("brokers", cluster.target.name, _addresses(cluster))
+    for host, port in first:
+        yield await _name("broker", host, port)
+        yield await _port("broker", host, port)
+        async for step in _admission(cluster, host, port):
+            yield step
+    yield await _rights(cluster)
+    nodes = await _tried("brokers", cluster.target.name, wire.nodes)
+    named = {(node.host, node.port): broker for broker, node in nodes.items()}
+    for (host, port), broker in sorted(named.items(), key=lambda item: item[1]):
+        if (host, port) not in first:
+            yield await _name(f"broker {broker}", host, port)
+            yield await _port(f"broker {broker}", host, port)
+            async for step in _admission(cluster, host, port, advertised_by=broker):
+                yield step
+    yield Step(
+        "every broker",
+        cluster.target.name,
+        f"{len(nodes)} brokers at the addresses they advertise, {security.protocol.name}",
+    )
+
+
+def _addresses(cluster: Cluster) -> Callable[[], Coroutine[Any, Any, tuple[tuple[str, int], ...]]]:
+    async def read() -> tuple[tuple[str, int], ...]:
+        from engine.admin.cluster.zookeeper import registered_addresses
+
+        return await registered_addresses(await cluster.zookeeper(), cluster.target.client_properties.security_protocol)
+
+    return read
+
+
+async def _name(who: str, host: str, port: int) -> Step:
+    where = f"{host}:{port}"
+    try:
+        async with asyncio.timeout(_STEP_S_MAX):
+            infos = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, TimeoutError) as error:
+        reason = getattr(error, "strerror", None) or "no answer in time"
+        raise _Failed(
+            Step(f"{who} name", where, f"cannot be resolved ({reason})", FailureKind.UNREACHABLE, CHECK_NAME)
+        ) from error
+    found = ", ".join(dict.fromkeys(str(info[4][0]) for info in infos))
+    return Step(f"{who} name", where, found)
+
+
+async def _port(who: str, host: str, port: int) -> Step:
+    where, began = f"{host}:{port}", time.monotonic()
+    try:
+        async with asyncio.timeout(_STEP_S_MAX):
+            _, writer = await asyncio.open_connection(host, port)
+            writer.transport.abort()
+            with suppress(OSError):
+                await writer.wait_closed()
+    except ConnectionRefusedError as error:
+        step = Step(f"{who} port", where, "refuses connections", FailureKind.UNREACHABLE, START_IT)
+        raise _Failed(step) from error
+    except (OSError, TimeoutError) as error:
+        hint = "a firewall may drop what is sent there, or the machine is down"
+        reason = getattr(error, "strerror", None) or "no answer in time"
+        raise _Failed(Step(f"{who} port", where, reason.lower(), FailureKind.UNREACHABLE, hint)) from error
+    return Step(f"{who} port", where, f"open, {(time.monotonic() - began) * 1000:.1f} ms")
+
+
+async def _admission(
+    cluster: Cluster, host: str, port: int, *, advertised_by: int | None = None
+) -> AsyncIterator[Step]:
+    """Go through TLS, the login and the APIs of one broker."""
+    properties, where = cluster.target.client_properties, f"{host}:{port}"
+    security = properties.security
+    client = BrokerClient(
+        host,
+        port,
+        client_id=properties.client_id,
+        connect_timeout_ms=int(min(cluster.timeout_s, _STEP_S_MAX) * 1000),
+        security=security,
+    )
+    began = time.monotonic()
+    try:
+        try:
+            await client.connect()
+            offered = await client.api_versions()
+        except NetworkError as error:
+            told = unreachable(error)
+            is_login = security.sasl is not None and not isinstance(error, TlsFailed)
+            if is_login and security.tls is not None:
+                yield await _tls(cluster, host, port)
+            name = "TLS" if isinstance(error, TlsFailed) else "login" if is_login else "API versions"
+            whose = "" if advertised_by is None else f" (broker {advertised_by} advertises this address)"
+            raise _Failed(Step(name, where, f"{told.message}{whose}", told.kind, told.hint)) from error
+        except ConfigError as error:
+            raise _Failed(Step("TLS", where, str(error), FailureKind.USAGE)) from error
+        took_ms = (time.monotonic() - began) * 1000
+        if security.tls is not None:
+            yield await _tls(cluster, host, port)
+        if security.sasl is not None:
+            yield Step("login", where, f"{security.sasl.identity}, {took_ms:.0f} ms with all before it")
+        release = release_of(offered)
+        yield Step("API versions", where, f"{len(offered)} APIs{f', as of Kafka {release}' if release else ''}")
+    finally:
+        await client.close()
+
+
+async def _tls(cluster: Cluster, host: str, port: int) -> Step:
+    """Shake hands once more, to tell of the broker's certificate."""
+    from engine.kafka.client.tls.context import client_context
+
+    settings, where = cluster.target.client_properties.security.tls, f"{host}:{port}"
+    assert settings is not None
+    async with asyncio.timeout(_STEP_S_MAX):
+        _, writer = await asyncio.open_connection(host, port, ssl=client_context(settings), server_hostname=host)
+    tls: ssl.SSLObject = writer.get_extra_info("ssl_object")
+    certificate: dict[str, Any] = writer.get_extra_info("peercert") or {}
+    writer.transport.abort()
+    with suppress(OSError):
+        await writer.wait_closed()
+    names = ", ".join(value for _, value in certificate.get("subjectAltName", ())) or "no name"
+    until = (
+        datetime.strptime(certificate["notAfter"], "%b %d %H:%M:%S %Y %Z").date() if "notAfter" in certificate else "?"
+    )
+    return Step("TLS", where, f"{tls.version()}, certificate for {names}, valid until {until}")
+
+
+async def _rights(cluster: Cluster) -> Step:
+    """Tell what this principal may do with the cluster, as far as the brokers say."""
+    where = cluster.target.name
+
+    async def look() -> str:
+        wire = await cluster.wire()
+        topics = len((await wire.metadata(None)).topics)
+        try:
+            answer = await wire.call_any(DescribeClusterRequest(include_cluster_authorized_operations=True))
+            bits = answer.cluster_authorized_operations
+        except AdminError:
+            # Brokers before 2.8 do not tell.
+            bits = _NOT_TOLD
+        if bits == _NOT_TOLD:
+            return f"sees {topics} topics"
+        allowed = [one.spelling for one in AclOperation if bits >> one & 1]
+        return f"on the cluster: {', '.join(allowed) or 'nothing'}; sees {topics} topics"
+
+    return Step("rights", where, await _tried("rights", where, look))
+
+
+async def _tried(name: str, where: str, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    try:
+        return await work()
+    except AdminError as error:
+        found, hint = str(error.message), error.hint
+        raise _Failed(Step(name, where, found, error.kind, hint)) from error

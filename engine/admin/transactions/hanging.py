@@ -1,0 +1,211 @@
+"""Transactions that hang: open in a partition, and unknown to the coordinator, so that nobody will ever end them.
+
+Such a transaction holds the last stable offset back for good: readers of committed records stop before it, and the
+cleaner does too. The rules are those of ``kafka-transactions find-hanging`` (KIP-664). What could not be read makes no
+transaction hang: it is a failure beside the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from engine.admin.cluster.errors import AdminError, NotFound
+from engine.admin.cluster.remedies import Operation, Phrase
+from engine.admin.cluster.unknown import Unknown
+from engine.admin.cluster.wire import WireCluster
+from engine.admin.groups.scope import as_error
+from engine.admin.offsets.listing import end_offsets
+from engine.admin.topics.selection import TopicSelection, topic_not_found
+from engine.admin.transactions.reading import (
+    PartitionProducer,
+    TransactionDescription,
+    TransactionFilter,
+    describe_producers,
+    describe_transactions,
+    list_transactions,
+    transaction_failure,
+)
+from engine.common.clock import SystemClock
+from engine.common.errors import ErrorCode
+from engine.common.model import IsolationLevel, TopicPartition
+
+MAX_TRANSACTION_TIMEOUT_MS = 900_000
+"""Kafka's default of ``transaction.max.timeout.ms``: no transaction may be silent for longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """A transaction that is open in a partition, and what its coordinator says of it.
+
+    Attributes:
+        age_ms: how long ago its producer's last batch came, by the batch's time; None if the replica does not know.
+        transactional_id: None if no coordinator knows the producer.
+        description: of the transactional id; None if nobody knows it.
+    """
+
+    name: TopicPartition
+    producer: PartitionProducer
+    start_offset: int
+    age_ms: int | None
+    transactional_id: str | None = None
+    description: TransactionDescription | None = None
+
+    @property
+    def is_hanging(self) -> bool:
+        """Whether the coordinator will never write its marker."""
+        known = self.description
+        return known is None or known.producer_id != self.producer.producer_id or self.name not in known.partitions
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransactions:
+    """The open transactions by partition and offset, and what could not be read."""
+
+    transactions: tuple[OpenTransaction, ...]
+    failures: tuple[AdminError, ...] = ()
+
+
+async def find_hanging(
+    wire: WireCluster,
+    topics: TopicSelection,
+    *,
+    partition: int | None = None,
+    broker_id: int | None = None,
+    older_than_ms: int = MAX_TRANSACTION_TIMEOUT_MS,
+) -> OpenTransactions:
+    """Return the transactions that hang in these partitions, and have had no record for ``older_than_ms``.
+
+    Args:
+        partition: only the partitions with this number.
+        broker_id: only partitions with a replica on this broker, which is asked instead of their leaders.
+
+    Raises:
+        NotFound: a named topic does not exist.
+        Unreachable: no broker answers.
+    """
+    names = await partitions_of(wire, topics, partition, broker_id)
+    found = await _open_in(wire, names, broker_id)
+    old = [one for one in found.transactions if one.age_ms is None or one.age_ms >= older_than_ms]
+    judged = await explained(wire, old)
+    still_open = await _still_open(wire, judged.transactions, broker_id)
+    hanging = tuple(one for one in still_open if one.is_hanging)
+    return OpenTransactions(hanging, found.failures + judged.failures)
+
+
+async def find_holding(wire: WireCluster, names: Collection[TopicPartition]) -> OpenTransactions:
+    """Return, for each partition whose last stable offset is held back, the first open transaction: the one that holds.
+
+    Only those partitions are asked for their producers where committed and other records end at different offsets.
+    """
+    ends = await end_offsets(wire, names)
+    stable = await end_offsets(wire, names, isolation=IsolationLevel.READ_COMMITTED)
+    behind = [
+        name
+        for name in names
+        if isinstance(end := ends[name], int) and isinstance(last := stable[name], int) and last < end
+    ]
+    found = await _open_in(wire, behind, None)
+    first: dict[TopicPartition, OpenTransaction] = {}
+    for one in found.transactions:
+        first.setdefault(one.name, one)
+    judged = await explained(wire, first.values())
+    still_open = await _still_open(wire, judged.transactions, None)
+    return OpenTransactions(still_open, found.failures + judged.failures)
+
+
+async def explained(wire: WireCluster, found: Iterable[OpenTransaction]) -> OpenTransactions:
+    """Return the transactions with what their coordinators say; those about which too little is known are left out."""
+    found = list(found)
+    if not found:
+        return OpenTransactions(())
+    producers = tuple(dict.fromkeys(one.producer.producer_id for one in found))
+    listed = await list_transactions(wire, TransactionFilter(producer_ids=producers))
+    ids = {one.producer_id: one for one in listed.transactions}
+    coordinators = {one.transactional_id: one.coordinator for one in listed.transactions}
+    described = await describe_transactions(wire, coordinators, coordinators=coordinators)
+    failures = list(listed.failures)
+    judged = []
+    for one in found:
+        known = ids.get(one.producer.producer_id)
+        if known is None:
+            if not listed.failures:
+                judged.append(one)
+            continue
+        told = described[known.transactional_id]
+        if isinstance(told, TransactionDescription):
+            judged.append(replace(one, transactional_id=known.transactional_id, description=told))
+        elif told.code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+            judged.append(one)
+        else:
+            failures.append(transaction_failure(known.transactional_id, told))
+    return OpenTransactions(tuple(judged), tuple(failures))
+
+
+async def _still_open(
+    wire: WireCluster, judged: Collection[OpenTransaction], broker_id: int | None
+) -> tuple[OpenTransaction, ...]:
+    """Leave out hanging ones that ended between two questions: their coordinators have just forgotten them."""
+    hanging = {one.name for one in judged if one.is_hanging}
+    again = await _open_in(wire, hanging, broker_id)
+    still = {(one.name, one.producer.producer_id, one.start_offset) for one in again.transactions}
+    return tuple(
+        one for one in judged if not one.is_hanging or (one.name, one.producer.producer_id, one.start_offset) in still
+    )
+
+
+async def _open_in(wire: WireCluster, names: Iterable[TopicPartition], broker_id: int | None) -> OpenTransactions:
+    described = await describe_producers(wire, sorted(names), broker_id=broker_id)
+    now_ms = SystemClock().now_ms()
+    found = [
+        OpenTransaction(
+            name,
+            producer,
+            producer.start_offset,
+            None if producer.last_timestamp_ms is None else max(0, now_ms - producer.last_timestamp_ms),
+        )
+        for name, producers in described.items()
+        if not isinstance(producers, Unknown)
+        for producer in producers
+        if producer.start_offset is not None
+    ]
+    found.sort(key=lambda one: (one.name, one.start_offset))
+    return OpenTransactions(tuple(found), tuple(_failures(described)))
+
+
+def _failures(described: Mapping[TopicPartition, object]) -> list[AdminError]:
+    """Return a failure for each reason, with the first of its partitions: a dead broker takes many along."""
+    by_reason: dict[str, tuple[Unknown, list[TopicPartition]]] = {}
+    for name, why in described.items():
+        if isinstance(why, Unknown):
+            by_reason.setdefault(str(why), (why, []))[1].append(name)
+    return [
+        as_error(why, f"partition {names[0]}" + (f" and {len(names) - 1} more" if len(names) > 1 else ""))
+        for why, names in by_reason.values()
+    ]
+
+
+async def partitions_of(
+    wire: WireCluster, topics: TopicSelection, partition: int | None, broker_id: int | None = None
+) -> list[TopicPartition]:
+    """Return the partitions of topics, or only those with a number or with a replica on a broker.
+
+    Raises:
+        NotFound: a topic does not exist, or none has a partition of this number.
+    """
+    metadata = await wire.metadata(None if topics.wants_list else topics.names)
+    known = [topic for topic in metadata.topics if topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    if missing := topics.unmatched(topic.name or "" for topic in known):
+        raise topic_not_found(missing, [topic.name or "" for topic in known])
+    chosen = set(topics.choose(topic.name or "" for topic in known))
+    found = {
+        TopicPartition(topic.name or "", one.partition_index): one.replica_nodes
+        for topic in known
+        if topic.name in chosen
+        for one in topic.partitions
+        if partition is None or one.partition_index == partition
+    }
+    if partition is not None and not found:
+        message = f"{', '.join(sorted(chosen))}: there is no partition {partition}"
+        raise NotFound(message, hint=Phrase("see them with: ", Operation.DESCRIBE_TOPICS))
+    return sorted(name for name, replicas in found.items() if broker_id is None or broker_id in replicas)

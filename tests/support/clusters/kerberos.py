@@ -1,0 +1,116 @@
+"""A real KDC of MIT Kerberos, with a realm of its own: principals, keytabs, tickets."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from required_tools import require
+
+PORT = 21388
+REALM = "KLAMM.TEST"
+
+
+class Kdc:
+    """The running KDC. ``environment`` makes a process use its realm."""
+
+    def __init__(self, folder: Path, host: str) -> None:
+        self.folder, self.host = folder, host
+        self.krb5_conf = folder / "krb5.conf"
+        self.environment = {"KRB5_CONFIG": str(self.krb5_conf), "KRB5_KDC_PROFILE": str(folder / "kdc.conf")}
+
+    def keytab(self, *principals: str) -> Path:
+        """Make principals, and return a keytab with their keys."""
+        path = self.folder / f"{principals[0].replace('/', '-')}.keytab"
+        for principal in principals:
+            self.admin(f"addprinc -randkey {principal}")
+            self.admin(f"ktadd -k {path} {principal}")
+        return path
+
+    def ticket(self, principal: str, keytab: Path, lifetime: str = "1h") -> Path:
+        """Return a ticket cache of the principal, as ``kinit`` leaves it."""
+        cache = self.folder / f"{principal}.cache"
+        self.run("kinit", "-l", lifetime, "-c", f"FILE:{cache}", "-k", "-t", str(keytab), principal)
+        return cache
+
+    def admin(self, query: str) -> None:
+        self.run("kadmin.local", "-r", REALM, "-q", query)
+
+    def run(self, *words: str) -> str:
+        done = subprocess.run(
+            words, env=os.environ | self.environment, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == 0, (words, done.stdout, done.stderr)
+        return done.stdout
+
+    def write(self, **more: str) -> None:
+        """Write the configuration of clients and of the KDC."""
+        libdefaults = {
+            "default_realm": REALM,
+            "dns_lookup_kdc": "false",
+            "dns_lookup_realm": "false",
+            "dns_canonicalize_hostname": "false",
+            "rdns": "false",
+            "udp_preference_limit": "1",
+            **more,
+        }
+        lines = "".join(f"  {key} = {value}\n" for key, value in libdefaults.items())
+        realm = f"  {REALM} = {{\n    kdc = {self.host}:{PORT}\n  }}\n"
+        self.krb5_conf.write_text(f"[libdefaults]\n{lines}[realms]\n{realm}")
+        (self.folder / "kdc.conf").write_text(
+            f"[kdcdefaults]\n  kdc_listen = {self.host}:{PORT}\n  kdc_tcp_listen = {self.host}:{PORT}\n"
+            f"[realms]\n  {REALM} = {{\n    database_name = {self.folder}/principal\n"
+            f"    key_stash_file = {self.folder}/stash\n    acl_file = {self.folder}/kadm5.acl\n  }}\n"
+        )
+
+
+@contextmanager
+def kdc(folder: Path, host: str) -> Iterator[Kdc]:
+    """Start a KDC and end it at the end; skip where Kerberos is missing."""
+    require("kerberos")
+    found = Kdc(folder, host)
+    found.write()
+    found.run("kdb5_util", "create", "-s", "-r", REALM, "-P", "master-Secr3t")
+    with (folder / "kdc.log").open("wb") as log:
+        process = subprocess.Popen(
+            ["krb5kdc", "-n", "-r", REALM], env=os.environ | found.environment, stdout=log, stderr=log
+        )
+        try:
+            deadline = time.monotonic() + 30
+            while not _is_listening(host):
+                assert process.poll() is None, (folder / "kdc.log").read_text()
+                assert time.monotonic() < deadline, "the KDC does not listen"
+                time.sleep(0.02)
+            yield found
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def _is_listening(host: str) -> bool:
+    try:
+        socket.create_connection((host, PORT), timeout=5).close()
+    except OSError:
+        return False
+    return True
+
+
+def keytab_module(keytab: Path, principal: str, **more: str) -> str:
+    """Return Java's login module for a keytab."""
+    options = {"useKeyTab": "true", "storeKey": "true", "keyTab": str(keytab), "principal": principal, **more}
+    return _module(options)
+
+
+def ticket_module(cache: Path, **more: str) -> str:
+    """Return Java's login module for a ticket cache."""
+    return _module({"useTicketCache": "true", "ticketCache": str(cache), **more})
+
+
+def _module(options: Mapping[str, str]) -> str:
+    said = " ".join(f'{name}="{value}"' for name, value in options.items())
+    return f"com.sun.security.auth.module.Krb5LoginModule required {said};"
